@@ -6,6 +6,8 @@ from encoders.onnx.reader import read_model as read_model
 from encoders.onnx.reader import read_onnx as read_onnx
 from solvers.outcome import Budget as Budget
 from solvers.outcome import Outcome as Outcome
+from verifair.auditing.audit import Audit as Audit
+from verifair.auditing.audit import audit as audit
 from verifair.checker.certificate import Certificate as Certificate
 from verifair.checker.consistency_certificate import ConsistencyCertificate as ConsistencyCertificate
 from verifair.checker.envelope import Trust as Trust

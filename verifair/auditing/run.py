@@ -113,7 +113,7 @@ def run(
         network=_network(subject),
         started=now, seconds=time.monotonic() - started, seed=how.seed, versions=versions(),
     )  # fmt: skip
-    _publish(places, result)
+    publish(places, result)
     return result
 
 
@@ -233,12 +233,15 @@ def _kept(places: Places, key: str, pin: str, share: float) -> Section | None:
     return section
 
 
-def _publish(places: Places, result: AuditResult) -> None:
-    """Page, answer and proofs take the place of older ones; whatever fails before leaves these as they were."""
+def publish(places: Places, result: AuditResult, keep: Sequence[str] = ()) -> None:
+    """Page, answer and proofs take the place of older ones; whatever fails before leaves these as they were.
+
+    keep: files of the folder that no statement stands on.
+    """
     html, content = page(result), result.content()
     shown = {Path(proof.file).name for section in result.sections for proof in section.evidence}
     for path in places.work.iterdir():  # stores whose proofs are in certificates, and files of other questions
-        if path.is_file() and path.name not in (*shown, MARK):
+        if path.is_file() and path.name not in (*shown, *keep, MARK):
             path.unlink()
     old = places.final.with_name(f"{places.final.name}.old")
     if old.is_dir() and not old.is_symlink() and (old / MARK).is_file():

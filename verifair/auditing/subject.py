@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from encoders.onnx.reader import read_onnx
+from encoders.network import Network
 from verifair import datasets
 from verifair.auditing.audit_file import AuditFile
 from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
+from verifair.models.read import read_network
+from verifair.schema.draft import DRAFTED
 from verifair.schema.schema import Schema
 from verifair.systems import subject as systems
 from verifair.systems.findings import Source
@@ -46,23 +48,47 @@ class AuditSubject(systems.Subject):
         return f"--model {_from(folder, self.model)} --schema {_from(folder, self.schema_path)}"
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Table:
+    """A table of people.   words: where it is from.   name: what the page's list of sources calls it.   sha256: of its content."""
+
+    frame: pd.DataFrame
+    words: str
+    name: str
+    sha256: str
+
+
 def read(file: AuditFile) -> AuditSubject:
     """Raises SchemaError, DataError, ModelError for files that cannot be read, or do not fit each other."""
     model, schema_path, described = _model(file)
-    network = read_onnx(model)
+    table = None if file.data is None else _table(file)
+    text = described.dumps() if schema_path is None else schema_path.read_text(encoding="utf-8")
+    network = read_network(model, "the audit")
+    return subject_of(file, network, described, model=model, schema_path=schema_path, schema_text=text, table=table)
+
+
+def subject_of(
+    file: AuditFile, network: Network, described: Schema, *, model: Path, schema_path: Path | None, schema_text: str,
+    table: Table | None,
+) -> AuditSubject:  # fmt: skip
+    """What was read, checked against each other.   model, schema_path: the files that `verifair check` will be told of.
+
+    Raises SchemaError, DataError.
+    """
     described.check_network(network)
     protected = _protected(file, described)
     sources = [Source(role="audit file", file=Path(file.name).name, sha256=file.sha256)]
     written = file.model.file or f"shipped example {file.model.demo}"
     sources.append(Source(role="model", file=written, sha256=network.source_sha256))
     schema_name = file.schema.file if file.schema is not None else f"shipped example {file.model.demo}"
-    digest = described.sha256 if schema_path is None else sha256(schema_path.read_bytes()).hexdigest()
-    sources.append(Source(role="schema", file=schema_name, sha256=digest))
+    digest = described.sha256 if schema_path is None else sha256(schema_text.encode()).hexdigest()
+    drafted = schema_text.startswith(DRAFTED)
+    sources.append(Source(role="schema (a draft)" if drafted else "schema", file=schema_name, sha256=digest))
     frame, words, dropped = None, "no table", 0
-    if file.data is not None:
-        frame, words, digest, name = _table(file)
-        frame, dropped = _fitting(described, frame, file.data.outside, words)
-        sources.append(Source(role="data", file=name, sha256=digest))
+    if table is not None:
+        words = table.words
+        frame, dropped = _fitting(described, table.frame, "error" if file.data is None else file.data.outside, words)
+        sources.append(Source(role="data", file=table.name, sha256=table.sha256))
     _check_features(file, described, frame)
     return AuditSubject(
         file=file, network=network, schema=described, frame=frame, words=words, dropped=dropped, protected=protected,
@@ -116,8 +142,7 @@ def _check_features(file: AuditFile, schema: Schema, frame: pd.DataFrame | None)
         raise SchemaError("\n".join(lines))
 
 
-def _table(file: AuditFile) -> tuple[pd.DataFrame, str, str, str]:
-    """The table, where it is from in words, its hash, and how the audit file calls it."""
+def _table(file: AuditFile) -> Table:
     assert file.data is not None
     if file.data.demo is not None:
         dataset = datasets.load(file.data.demo)
@@ -125,10 +150,11 @@ def _table(file: AuditFile) -> tuple[pd.DataFrame, str, str, str]:
         rows = "test rows" if file.data.rows == "test" else "all rows"
         content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
         name = f"shipped example {file.data.demo}, {rows}"
-        return frame, name, sha256(content).hexdigest(), name
+        return Table(frame=frame, words=name, name=name, sha256=sha256(content).hexdigest())
     assert file.data.file is not None
     path = file.inside("data", "file", file.data.file)
-    return read_table(path), file.data.file, sha256(path.read_bytes()).hexdigest(), file.data.file
+    content = sha256(path.read_bytes()).hexdigest()
+    return Table(frame=read_table(path), words=file.data.file, name=file.data.file, sha256=content)
 
 
 def _fitting(schema: Schema, frame: pd.DataFrame, outside: str, words: str) -> tuple[pd.DataFrame, int]:

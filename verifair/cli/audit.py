@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from rich.console import Console
@@ -31,10 +31,25 @@ STYLES = {
 
 
 class AuditSettings(Settings):
-    """The audit file, and where the page goes."""
+    """The audit file, or what it is drafted from, and where the page goes."""
 
+    belongs: ClassVar = {
+        **dict.fromkeys(("data", "target", "schema_file", "sensitive"), ("model", None)), "positive": ("target", None),
+    }
     file: Annotated[Path | None, Option(name="AUDIT.toml", argument=True)] = None
     """What to audit, and how (TOML)."""
+    model: Path | None = None
+    """In place of an audit file: the model (ONNX), whose audit file is drafted beside the page."""
+    data: Path | None = None
+    """The table of people (CSV, CSV.GZ or Parquet), for --model."""
+    target: str | None = None
+    """Its label column: a schema is drafted from the table, beside the page."""
+    positive: str | None = None
+    """Label value of the favourable class."""
+    schema_file: Annotated[Path | None, Option(name="--schema")] = None
+    """A schema that was checked, in place of --target."""
+    sensitive: Annotated[tuple[str, ...], Option(type=list[str])] = ()
+    """Sensitive feature; repeat."""
     demo: str | None = None
     """Audit a shipped network: german or adult."""
     out: Path | None = None
@@ -70,7 +85,8 @@ def run(system: System, given: dict[str, Any]) -> None:
     if settings.out is None:
         raise QueryError("audit needs --out PAGE.html, the page to write")
     places = _places(settings.out, files.json_file)
-    file = load(path, root=settings.root)
+    path, root = (path, settings.root) if path is not None else _drafted(settings, places)
+    file = load(path, root=root)
     timeout = file.head.timeout if settings.timeout is None else settings.timeout
     seed = file.head.seed if settings.seed is None else settings.seed
     budget(timeout, files.nodes, seed)
@@ -102,19 +118,48 @@ SYSTEM = System(
 app = app_of(SYSTEM, run)
 
 
-def _path(settings: AuditSettings) -> Path:
+def _path(settings: AuditSettings) -> Path | None:
+    """The audit file that was named; None: it is to be drafted."""
     from verifair import datasets
 
     file, demo, root = settings.file, settings.demo, settings.root
+    if settings.model is not None:
+        if file is not None or demo is not None or root is not None:
+            raise QueryError("--model drafts an audit file of its own: drop it, or drop the audit file, --demo and --root")
+        return None
     if demo is None:
         if file is None:
-            raise QueryError("audit needs an audit file; pass one, try --demo german, or begin with --write-example my.audit.toml")
+            raise QueryError(
+                "audit needs an audit file; pass one, try --demo german, name your --model and --data, or begin with "
+                "--write-example my.audit.toml"
+            )
         return file
     if file is not None or root is not None:
         raise QueryError("--demo brings its own audit file: drop it, or drop the others")
     if demo not in ("german", "adult"):
         raise QueryError(f"--demo {demo}: expected german or adult; for other models write an audit file (--write-example)")
     return datasets.audit_path(demo)
+
+
+def _drafted(settings: AuditSettings, places: Places) -> tuple[Path, Path]:
+    """Draft the audit file, and the schema where none was named; tell of them, and return the file and the root of its paths."""
+    from verifair.auditing.drafted import draft_files
+    from verifair.cli.output import console
+
+    assert settings.model is not None
+    if settings.data is None:
+        raise QueryError("--model needs --data TABLE, the people to audit it on")
+    files = draft_files(
+        places.page, settings.model, settings.data, schema=settings.schema_file, target=settings.target, positive=settings.positive,
+        sensitive=settings.sensitive,
+    )
+    screen = console()
+    if files.drafted:
+        screen.print(f"schema: {files.schema}, drafted from the table; check every # note in it", soft_wrap=True, markup=False)
+    root = "" if files.root == files.audit.resolve().parent else f" --root {shlex.quote(str(files.root))}"
+    again = f"verifair audit {shlex.quote(str(files.audit))} --out {shlex.quote(str(places.page))}{root}"
+    screen.print(f"audit file: {files.audit}; to run it again: {again}", soft_wrap=True, markup=False)
+    return files.audit, files.root
 
 
 def _places(out: Path, json: Path | None) -> Places:

@@ -61,6 +61,8 @@ figures, counterexamples, and the command that re-checks its proofs. The page lo
 
 Example: verifair audit --demo german --out report.html
 
+Your model: verifair audit --model credit.onnx --data credit.csv --target credit --sensitive sex --out credit.html
+
 With files: verifair audit credit.audit.toml --out report.html
 
 A file to begin with: verifair audit --write-example my.audit.toml

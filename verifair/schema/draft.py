@@ -11,6 +11,9 @@ import pandas as pd
 from verifair.schema.infer import DraftWarning, missing
 from verifair.schema.schema import Feature, Scale, Schema
 
+DRAFTED = "# Drafted from the data."
+"""How a draft begins; who has checked it drops that line."""
+
 
 def draft(
     frame: pd.DataFrame, *, target: str, positive: Any = None, protected: Sequence[str] = (), model: Any = None
@@ -29,7 +32,7 @@ def noted(schema: Schema, frame: pd.DataFrame) -> str:
     for column, said in missing(frame, list(notes)).items():
         notes[column] += f"\n# {said}"
     lines = [
-        "# Drafted from the data. The order of the features must be the order of the network's input columns: check it first,",
+        f"{DRAFTED} The order of the features must be the order of the network's input columns: check it first,",
         '# then every note. scale = "minmax" and one-hot blocks fit networks trained on normalised, encoded inputs.',
     ]
     for line in schema.dumps().splitlines():

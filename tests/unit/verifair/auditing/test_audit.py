@@ -1,0 +1,148 @@
+"""An audit in one call, and in one command: what it finds, what it saves, and what cannot be asked."""
+
+import hashlib
+import json
+import re
+import tomllib
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import verifair as vf
+from tests.command_line import verifair
+from verifair.errors import DataError, QueryError, SchemaError
+
+RANDOM = np.random.default_rng(0)
+PEOPLE = pd.DataFrame({
+    "income": RANDOM.integers(10, 60, 200), "sex": RANDOM.choice(["Female", "Male"], 200),
+    "housing": RANDOM.choice(["own", "rent"], 200),
+})  # fmt: skip
+PEOPLE["credit"] = np.where(PEOPLE["income"] + 10 * (PEOPLE["sex"] == "Male") > 40, "good", "bad")
+
+
+@pytest.fixture(scope="module")
+def model() -> Pipeline:
+    columns = make_column_transformer((StandardScaler(), ["income"]), (OneHotEncoder(), ["sex", "housing"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return make_pipeline(columns, MLPClassifier((6,), learning_rate_init=0.05, max_iter=60, random_state=0)).fit(
+            PEOPLE.drop(columns="credit"), PEOPLE["credit"]
+        )
+
+
+def test_a_model_and_a_table_become_a_page_with_proofs(model: Pipeline, tmp_path: Path) -> None:
+    told: list[str] = []
+    found = vf.audit(
+        model, PEOPLE, target="credit", positive="good", sensitive=["sex"], timeout=20,
+        analyses={"pba": {"rows": 25}, "kmax": {}}, progress=lambda key, what, done, total: told.append(key),
+    )  # fmt: skip
+    assert [section.key for section in found.result.sections] == ["pba", "kmax"]
+    assert {"pba", "kmax"} <= set(told)
+    assert "Male" in str(found)
+    assert found.schema.protected_names == ("sex",)
+    page = found.save(tmp_path / "my page.html")
+    folder = tmp_path / "my page.files"
+    html, answer = page.read_text(encoding="utf-8"), json.loads((tmp_path / "my page.json").read_text(encoding="utf-8"))
+    assert "audit.files" not in html
+    assert html != found.to_html()  # which names the files that are not saved yet
+    assert answer["title"] == "Audit of sklearn Pipeline"
+    # Every file is what the page says, and every proof is about the model and the schema beside it.
+    sources = {one["role"]: one["sha256"] for one in answer["sources"]}
+    assert sources["model"] == hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest() == vf.read(model).source_sha256
+    assert sources["schema (a draft)"] == hashlib.sha256((folder / "schema.toml").read_bytes()).hexdigest()
+    proofs = [proof for section in answer["sections"] for proof in section["evidence"]]
+    assert proofs
+    for proof in proofs:
+        assert proof["file"].startswith("my page.files/")
+        assert "--model 'my page.files/model.onnx' --schema 'my page.files/schema.toml'" in proof["command"]
+        schema = vf.Schema.load(folder / "schema.toml")
+        assert vf.check(tmp_path / proof["file"], network=folder / "model.onnx", schema=schema).accepted
+    # Saved twice, over an older page and under another name: the same. What is no audit's stays.
+    found.save(page)
+    assert found.save(tmp_path / "other.html").read_text(encoding="utf-8") != html
+    (tmp_path / "third.files").mkdir()
+    with pytest.raises(QueryError, match=r"third\.files is in the way and no audit wrote it"):
+        found.save(tmp_path / "third.html")
+    with pytest.raises(QueryError, match=r"the page is HTML; name it so, e\.g\. .*page\.html"):
+        found.save(tmp_path / "page.txt")
+    folder = found.folder
+    assert folder.is_dir()
+    del found
+    assert not folder.exists()
+
+
+def test_a_schema_that_was_checked_is_taken_as_it_is(model: Pipeline) -> None:
+    schema = vf.Schema.infer(PEOPLE, target="credit", positive="good", protected=["sex"], model=model)
+    found = vf.audit(model, PEOPLE, schema=schema, analyses={"kmax": {"buckets": 5}}, timeout=10, title="Ours", seed=3)
+    assert (found.result.title, found.result.seed, found.schema) == ("Ours", 3, schema)
+    assert found.result.sections[0].settings["buckets"] == 5
+    assert [one.role for one in found.result.sources] == ["audit file", "model", "schema", "data"]
+
+
+def test_what_cannot_be_audited(model: Pipeline) -> None:
+    with pytest.raises(QueryError, match="pass target=, the label's column, to draft a schema"):
+        vf.audit(model, PEOPLE, sensitive=["sex"])
+    with pytest.raises(QueryError, match="sensitive names no feature"):
+        vf.audit(model, PEOPLE, target="credit")
+    with pytest.raises(DataError, match="X: found str; expected a DataFrame"):
+        vf.audit(model, "credit.csv", target="credit", sensitive=["sex"])  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="the table has no column 'gender'; known are income, sex, housing, credit"):
+        vf.audit(model, PEOPLE, target="credit", sensitive=["gender"])
+    with pytest.raises(QueryError, match=r"analyses: 'pbo': unknown analysis; .*pba"):
+        vf.audit(model, PEOPLE, target="credit", sensitive=["sex"], analyses=["pbo"])
+    with pytest.raises(SchemaError, match=r"audit: \[analyses\.kmax\]: bucket: unknown key"):
+        vf.audit(model, PEOPLE, target="credit", sensitive=["sex"], analyses={"kmax": {"bucket": 5}})
+    with pytest.raises(QueryError, match=r"timeout|seconds"):
+        vf.audit(model, PEOPLE, target="credit", sensitive=["sex"], timeout=-1)
+    with pytest.raises(QueryError, match="model: found DataFrame; expected the path"):
+        vf.audit(PEOPLE, PEOPLE, target="credit", sensitive=["sex"])
+
+
+def test_one_command_drafts_the_files_that_it_runs(model: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    vf.save_onnx(vf.read(model), "models/credit.onnx")
+    PEOPLE.to_csv("credit.csv", index=False)
+    asked = ("audit", "--model", "models/credit.onnx", "--data", "credit.csv", "--only", "kmax", "--timeout", "10")
+    drafted = (*asked, "--target", "credit", "--positive", "good", "--sensitive", "sex", "--out", "credit.html")
+    done = verifair(*drafted)
+    assert done.returncode == 0, (done.stdout + done.stderr)
+    assert "schema: credit.schema.toml, drafted from the table" in (done.stdout + done.stderr)
+    file = tomllib.loads(Path("credit.audit.toml").read_text())
+    assert (file["model"]["file"], file["schema"]["file"], file["data"]["file"]) == (
+        "models/credit.onnx", "credit.schema.toml", "credit.csv")  # fmt: skip
+    assert list(file["analyses"]) == ["pba", "certify", "kmax", "fgce", "cec"]
+    assert verifair(*drafted).returncode == 0  # what would be drafted is there
+    again = verifair("audit", "credit.audit.toml", "--only", "kmax", "--timeout", "10", "--out", "again.html")
+    assert again.returncode == 0, (again.stdout + again.stderr)
+    # Somebody corrects the draft: it is not overwritten, and can be named.
+    with Path("credit.schema.toml").open("a") as written:
+        written.write("# checked\n")
+    done = verifair(*drafted)
+    assert done.returncode == 2
+    assert "credit.schema.toml: is there already, and is not what would be drafted; pass it with --schema" in done.stderr
+    done = verifair(*asked, "--schema", "credit.schema.toml", "--out", "checked.html")
+    assert done.returncode == 0, (done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (("--model", "m.onnx", "--target", "y", "--sensitive", "sex"), "--model needs --data TABLE"),
+    (("--model", "m.onnx", "--data", "t.csv", "--sensitive", "sex"), "--model needs --target LABEL, .* or --schema FILE"),
+    (("--model", "m.onnx", "--data", "t.csv", "--target", "y"), "--model needs --sensitive NAME"),
+    (("--model", "m.onnx", "--demo", "german"), "--model drafts an audit file of its own"),
+    (("--data", "t.csv", "a.toml"), "--data belongs to --model"),
+    ((), "audit needs an audit file; pass one, .* name your --model and --data"),
+])  # fmt: skip
+def test_options_that_do_not_go_together(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    done = verifair("audit", *options, "--out", str(tmp_path / "a.html"))
+    assert done.returncode == 2
+    assert re.search(message, " ".join(done.stderr.split())), done.stderr
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,144 @@
+"""`vf.audit`: a model and a table in, every analysis on one page out, in one call."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pandas as pd
+
+from encoders.onnx.file import save_onnx
+from verifair.auditing.audit_file import loads
+from verifair.auditing.drafted import audit_text, chosen, sections_of
+from verifair.auditing.page import page
+from verifair.auditing.result import AuditResult
+from verifair.auditing.run import KEPT, Places, Tell, publish, run
+from verifair.auditing.subject import Table, subject_of
+from verifair.errors import QueryError
+from verifair.models.read import read_network
+from verifair.schema.draft import noted
+from verifair.schema.schema import Schema
+from verifair.systems.arguments import check_table
+from verifair.systems.files import save_text
+from verifair.systems.findings import Statement
+from verifair.systems.settings import Run
+from verifair.systems.work import budget, check_command
+
+MODEL, SCHEMA = "model.onnx", "schema.toml"
+"""Files beside the proofs."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Audit:
+    """What an audit found.   result: in full, as the JSON beside a page has it.   schema: what was audited against.
+
+    folder: of the proofs, with the model and the schema, until they are saved. It goes when nobody has the audit any more.
+    """
+
+    result: AuditResult
+    schema: Schema
+    folder: Path = field(repr=False)
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, shutil.rmtree, self.folder.parent, ignore_errors=True)
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """Return everything that is said, each with its standing: proved, refuted, measured, unknown ..."""
+        return self.result.statements
+
+    def __str__(self) -> str:
+        """What matters most, one statement a line."""
+        found = [one for one in self.statements if one.headline] or list(self.statements)
+        return "\n".join(f"{one.standing.value:<9} {one.text}" for one in found)
+
+    def to_html(self) -> str:
+        """Return the page. It names files that `save` writes beside it."""
+        return page(self.result)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page (.html), its JSON beside it, and a folder of proofs with the model and the schema that they are about.
+
+        Raises QueryError for a name that is no page's, or where something else is in the way.
+        """
+        path = Path(path)
+        if path.suffix.lower() not in (".html", ".htm"):
+            raise QueryError(f"{path}: the page is HTML; name it so, e.g. {path.with_suffix('.html').name}")
+        places = Places(page=path, json=path.with_suffix(".json"))
+        places.check()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(places.work, ignore_errors=True)
+        shutil.copytree(self.folder, places.work, ignore=shutil.ignore_patterns(KEPT))
+        publish(places, _beside(self.result, places.final.name), keep=(MODEL, SCHEMA))
+        return path
+
+
+def audit(
+    model: Any, frame: pd.DataFrame, *, target: str | None = None, sensitive: Sequence[str] = (), positive: Any = None,
+    schema: Schema | None = None, analyses: Mapping[str, Mapping[str, Any]] | Sequence[str] | None = None, title: str | None = None,
+    timeout: float = 600.0, seed: int = 0, jobs: int = 1, progress: Tell | None = None,
+) -> Audit:  # fmt: skip
+    """Audit a model on a table of people: all analyses, as `verifair audit` runs them.
+
+    Requires: whatever `verifair.read` takes as the model, and a table with its columns. target: the label's column; sensitive:
+    features whose effect is asked about; positive: the favourable label. schema: one that was checked, in place of target and
+    positive; without it one is drafted from the table (`Schema.infer`), and proofs cover what that allows.
+    analyses: names, or name -> settings as in an audit file's section; None: all that need no causal model. title: of the page.
+    timeout: seconds for all. progress: told (analysis, what, done, total).
+    Returns: the Audit; `save` writes the page with its proofs. Raises QueryError, DataError, SchemaError, ModelError for what does
+    not fit.
+    """
+    check_table(frame)
+    names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    if schema is None and target is None:
+        raise QueryError("audit: pass target=, the label's column, to draft a schema from the table, or schema=, a checked one")
+    if schema is None and not names:
+        raise QueryError("audit: sensitive names no feature; pass those whose effect is asked about, such as sensitive=['sex']")
+    budget(timeout, None, seed)
+    asked = chosen(analyses)
+    network = read_network(model, "the audit", frame)
+    described = schema or Schema.infer(frame, target=str(target), positive=positive, protected=names, model=network)
+    text = noted(described, frame) if schema is None else schema.dumps()
+    head = {"title": title or f"Audit of {network.source or 'a network'}", "seed": seed, "timeout": float(timeout)}
+    file = loads(audit_text(head, sections_of(MODEL, SCHEMA, None, names, asked)), name="audit", folder=Path.cwd())
+    content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
+    table = Table(frame=frame, words="the table", name="table in memory", sha256=sha256(content).hexdigest())
+    top = Path(mkdtemp(prefix="verifair-audit-"))
+    places = Places(page=top / "audit.html", json=top / "audit.json")
+    try:
+        subject = subject_of(
+            file, network, described, model=places.final / MODEL, schema_path=places.final / SCHEMA, schema_text=text, table=table
+        )
+        result = run(
+            file, subject, places, Run(timeout=timeout, seed=seed, jobs=jobs), only=(),
+            tell=progress or (lambda key, what, done, total: None), done=lambda section: None,
+        )  # fmt: skip
+        save_onnx(network, places.final / MODEL)
+        save_text(places.final / SCHEMA, text)
+    except BaseException:
+        shutil.rmtree(top, ignore_errors=True)
+        raise
+    return Audit(result=result, schema=described, folder=places.final)
+
+
+def _beside(result: AuditResult, folder: str) -> AuditResult:
+    """Return the same with proofs in a folder of this name."""
+    options = f"--model {shlex.quote(f'{folder}/{MODEL}')} --schema {shlex.quote(f'{folder}/{SCHEMA}')}"
+    sections = []
+    for section in result.sections:
+        proofs = [
+            one.model_copy(update={
+                "file": (file := f"{folder}/{Path(one.file).name}"),
+                "command": check_command(file, options, partial=one.missing is not None),
+            })
+            for one in section.evidence
+        ]
+        sections.append(section.model_copy(update={"evidence": type(section.evidence)(proofs)}))
+    return result.model_copy(update={"sections": sections})

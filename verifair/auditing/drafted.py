@@ -1,0 +1,95 @@
+"""An audit for which nobody has written a file: drafted from a model, a table and the names of its sensitive features."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verifair.auditing.settings import known_analyses
+from verifair.datasets import read_table
+from verifair.errors import QueryError
+from verifair.schema.draft import draft
+from verifair.schema.spelling import nearest
+from verifair.schema.writing import written
+from verifair.systems.files import save_text
+
+ANALYSES: Mapping[str, Mapping[str, Any]] = {
+    "pba": {"delta": [1], "rows": 1000}, "certify": {"maximise": True}, "kmax": {"buckets": 20},
+    "fgce": {"k": 20, "rows": 1000}, "cec": {"certify": 1, "rows": 1000},
+}
+"""What is asked where nobody says otherwise. Situation testing needs a causal model, which nobody can draft."""
+
+
+def chosen(analyses: Mapping[str, Mapping[str, Any]] | Sequence[str] | None) -> Mapping[str, Mapping[str, Any]]:
+    """Return analysis -> settings, from names alone as well. Raises QueryError for names that there are not."""
+    if analyses is None:
+        return ANALYSES
+    listed = [analyses] if isinstance(analyses, str) else list(analyses)
+    unknown = [name for name in listed if name not in known_analyses()]
+    if unknown:
+        raise QueryError(f"analyses: {unknown[0]!r}: unknown analysis; {nearest(str(unknown[0]), known_analyses())}")
+    return analyses if isinstance(analyses, Mapping) else {name: ANALYSES.get(name, {}) for name in listed}
+
+
+def audit_text(head: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return an audit file.   head: what stands above the sections.   sections: title -> keys; None says nothing."""
+    lines = [f"{key} = {written(value)}" for key, value in head.items() if value is not None]
+    for title, keys in sections.items():
+        lines += ["", f"[{title}]", *(f"{key} = {written(value)}" for key, value in keys.items() if value is not None)]
+    return "\n".join(lines) + "\n"
+
+
+def sections_of(
+    model: str, schema: str, data: str | None, sensitive: Sequence[str], analyses: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the sections of an audit file that names these files."""
+    named: dict[str, Mapping[str, Any]] = {"model": {"file": model}, "schema": {"file": schema}}
+    named |= {} if data is None else {"data": {"file": data}}
+    named |= {"sensitive": {"features": list(sensitive)}} if sensitive else {}
+    return named | {f"analyses.{name}": settings for name, settings in analyses.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftedFiles:
+    """audit, schema: the files beside the page.   drafted: whether the schema is a draft.   root: a folder that holds all files."""
+
+    audit: Path
+    schema: Path
+    drafted: bool
+    root: Path
+
+
+def draft_files(
+    page: Path, model: Path, data: Path, *, schema: Path | None, target: str | None, positive: str | None, sensitive: Sequence[str]
+) -> DraftedFiles:
+    """Write an audit file beside its page, and the draft of a schema where none was named.
+
+    Raises QueryError where one of them is there and says something else: somebody has corrected it.
+    """
+    if schema is None and target is None:
+        raise QueryError("--model needs --target LABEL, to draft a schema from the table, or --schema FILE, one that was checked")
+    if not sensitive and schema is None:
+        raise QueryError("--model needs --sensitive NAME, once for each sensitive feature, or a --schema that declares them")
+    described = page.with_name(f"{page.stem}.schema.toml") if schema is None else schema
+    page.parent.mkdir(parents=True, exist_ok=True)
+    if schema is None:
+        text = draft(read_table(data), target=str(target), positive=positive, protected=sensitive, model=model)
+        _keep(described, text, f"pass it with --schema {described} in place of --target")
+    folder = page.resolve().parent
+    one, two, three = (os.path.relpath(path.resolve(), folder) for path in (model, described, data))
+    audit = page.with_name(f"{page.stem}.audit.toml")
+    text = audit_text({"title": f"Audit of {model.name}"}, sections_of(one, two, three, sensitive, ANALYSES))
+    _keep(audit, text, f"run it with verifair audit {audit} --out {page}")
+    parents = [str(path.resolve().parent) for path in (model, described, data, audit)]
+    return DraftedFiles(audit=audit, schema=described, drafted=schema is None, root=Path(os.path.commonpath(parents)))
+
+
+def _keep(path: Path, text: str, remedy: str) -> None:
+    """Write a file, unless it is there as it would be written."""
+    if not path.exists():
+        save_text(path, text)
+    elif path.read_text(encoding="utf-8") != text:
+        raise QueryError(f"{path}: is there already, and is not what would be drafted; {remedy}, or name another page")
