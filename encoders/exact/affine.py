@@ -248,7 +248,14 @@ class ExactMatrix:
     @property
     def columns(self) -> Integers:
         """The columns that hold a number other than 0, increasing."""
-        return np.unique(self.column[self.entries.nonzero])
+        return np.flatnonzero(np.bincount(self.column[self.entries.nonzero]))
+
+    @property
+    def picks(self) -> bool:
+        """Whether every row picks one column, each a later one than the row before."""
+        entries = self.entries
+        once = len(self.column) == self.rows and bool((np.diff(self.start) == 1).all() and (np.diff(self.column) > 0).all())
+        return once and entries.is_float and bool((entries.values == 1).all() and (entries.size == 1).all())
 
     def take(self, rows: Integers) -> ExactMatrix:
         length = np.diff(self.start)[rows]
@@ -267,6 +274,8 @@ class ExactMatrix:
                       stack([self.entries, other.entries]), rows=self.rows)
 
     def __matmul__(self, other: ExactMatrix) -> ExactMatrix:
+        if other.picks:
+            return ExactMatrix(start=self.start, column=other.column[self.column], entries=self.entries)
         length = np.diff(other.start)[self.column]
         width = int(other.column.max(initial=-1)) + 1
         if length.sum() > MOST_PRODUCTS:
@@ -290,13 +299,18 @@ def matrix(row: Integers, column: Integers, entries: Exact, *, rows: int) -> Exa
     first = np.flatnonzero(np.r_[True, (row[1:] != row[:-1]) | (column[1:] != column[:-1])][: len(row)])
     if len(first) < len(row):
         row, column, entries = row[first], column[first], group_sums(entries, first)
+    return ordered(row, column, entries, rows=rows)
+
+
+def ordered(row: Integers, column: Integers, entries: Exact, *, rows: int) -> ExactMatrix:
+    """A matrix from coordinates that increase, first by rows."""
     return ExactMatrix(start=_starts(np.bincount(row, minlength=rows)), column=column, entries=entries)
 
 
 def dense(values: Exact) -> ExactMatrix:
     """The entries of a two-dimensional array that are not 0 (or that are the sum of numbers that cancelled)."""
     row, column = np.nonzero(values.nonzero | (values.size > 0))
-    return matrix(row, column, Exact(values=values.values[row, column], size=values.size[row, column]), rows=len(values.size))
+    return ordered(row, column, Exact(values=values.values[row, column], size=values.size[row, column]), rows=len(values.size))
 
 
 def selection(columns: Integers) -> ExactMatrix:

@@ -35,8 +35,8 @@ from verifair.errors import Disagreement
 
 GRACE = 1.5, 3.0
 """A run is killed at this many times its limit, and these seconds: so a late decision is seen, and a hang is ended."""
-PRELOADED = ("highspy", "gurobipy", "pyscipopt", "ortools.math_opt.core.python.solver", "pulp", "z3", "maraboupy")
-"""Packages of backends: imported once, not once a run."""
+PRELOADED = ("onnxruntime", "highspy", "gurobipy", "pyscipopt", "ortools.math_opt.core.python.solver", "pulp", "z3", "maraboupy")
+"""Packages that are imported once, not once a run: of backends, and what reads networks."""
 STARTING = 60.0
 """Seconds that a process may take to load its backend."""
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")

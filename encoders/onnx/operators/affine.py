@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoders.exact.affine import Exact, exact, matrix, reciprocal, reciprocal_root
+from encoders.exact.affine import Exact, exact, ordered, reciprocal, reciprocal_root
 from encoders.network import Array
 from encoders.onnx.tensor import NeuronSource, OnnxNode, Result, Tensor, source_tensor
 
@@ -78,7 +78,7 @@ def last_axis(node: OnnxNode, x: Tensor, weight: Exact) -> Tensor:
     i, j = np.nonzero(weight.nonzero)
     block = np.arange(x.size // n)[:, None]
     entries = Exact(values=np.tile(weight.values[i, j], len(block)), size=np.tile(weight.size[i, j], len(block)))
-    maps = matrix((block * p + i).ravel(), (block * n + j).ravel(), entries, rows=len(block) * p)
+    maps = ordered((block * p + i).ravel(), (block * n + j).ravel(), entries, rows=len(block) * p)
     return x.map(maps, (*x.shape[:-1], p))
 
 

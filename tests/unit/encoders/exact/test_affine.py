@@ -3,11 +3,12 @@
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from encoders.exact.affine import Exact, exact, reciprocal, reciprocal_root
+from encoders.exact.affine import Exact, dense, exact, reciprocal, reciprocal_root, selection
 
 NUMBERS = st.one_of(st.floats(-1e6, 1e6, width=32), st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300,
                                                               max_value=1e300), st.sampled_from([0.0, 5e-324, 2.0**53, 1.0]))
@@ -71,3 +72,11 @@ def test_size_ignores_cancellation() -> None:
     difference = exact(np.array([3.0])) + exact(np.array([-3.0]))
     assert difference.values.tolist() == [0.0]
     assert difference.size.tolist() == [6.0]
+
+
+@pytest.mark.parametrize("picked", [[0, 1, 2, 3], [1, 2, 5, 6], [3, 1, 2, 0], [2, 2, 2, 4]])
+def test_a_matrix_times_a_selection_of_columns_is_that_of_dense_matrices(picked: list[int]) -> None:
+    left, right = np.array([[1.0, 0.0, -2.0, 0.5], [0.0, 0.0, 3.0, 4.0]]), np.eye(7)[picked]
+    product = dense(exact(left)) @ selection(np.array(picked))
+    assert np.array_equal(product._dense(7).values, left @ right)
+    assert np.array_equal(product._dense(7).size, np.abs(left) @ right)
