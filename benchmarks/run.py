@@ -22,7 +22,8 @@ from benchmarks.shared import Skipped
 CASES = {
     "pba_split": "pba.split", "pba_speed": "pba.speed", "pba_leftovers": "pba.leftovers", "agreement": "pba.agreement",
     "exact_queries": "fairness.exact_queries", "exhaustive": "fairness.exhaustive", "witnesses": "fairness.witnesses",
-    "partitions": "fairness.partitions", "race_partitions": "fairness.partitions", "stress": "fairness.stress",
+    "partitions": "fairness.partitions", "race_partitions": "fairness.partitions",
+    "deep_partitions": "fairness.partitions", "stress": "fairness.stress",
     "deadlines": "fairness.deadlines", "floor": "fairness.floor", "shares": "fairness.shares",
     "gaps": "fairness.gaps", "search": "hyfair.search", "guardrail": "hyfair.guardrail", "kmax": "hyfair.kmax",
     "interop_marabou": "interop.marabou", "kill_resume": "fairness.kill_resume", "cec_audit": "cec.audit",
@@ -30,13 +31,16 @@ CASES = {
     "fgce_graphs": "fgce.graphs", "fgce_adult": "fgce.adult", "fgce_baselines": "fgce.baselines", "k_center": "fgce.k_center",
     "fgce_tables": "fgce.tables", "cst_tables": "cst.tables", "cst_speed": "cst.speed", "cst_million": "cst.million",
 }
-"""Name -> the module whose `run(folder, ...)` makes the comparison."""
+"""Name -> the module whose `run(folder, ...)` makes the comparison, and ..."""
+FIXED = {"race_partitions": {"race": True}, "deep_partitions": {"deep": True}}
+"""... what its options are where two share one."""
 
 
 def case(name: str) -> Callable[..., object]:
     """The comparison's `run`, imported when it is asked for."""
     found: Callable[..., object] = import_module(f"benchmarks.{CASES[name]}").run
-    return partial(found, race=True) if name == "race_partitions" else found
+    fixed = FIXED.get(name)
+    return found if fixed is None else partial(found, **fixed)
 
 
 def options_of(name: str, words: list[str]) -> dict[str, Any]:

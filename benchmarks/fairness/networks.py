@@ -71,7 +71,7 @@ class Subject:
 
 def subjects(folder: Path, *, nets: Sequence[str] = (), families: Sequence[str] = EVERY) -> Iterator[Subject]:
     """The public networks, or those of them that `nets` names, each read when its turn comes."""
-    files = {family: _file(folder, family) for family in families}
+    files = {family: family_file(folder, family) for family in families}
     unknown = set(nets) - {listed["net"] for file in files.values() for listed in file["nets"]}
     if unknown:
         raise SystemExit(f"--nets {' '.join(sorted(unknown))}: no such network in {', '.join(families)}")
@@ -83,17 +83,22 @@ def subjects(folder: Path, *, nets: Sequence[str] = (), families: Sequence[str] 
                 yield Subject(name=listed["net"], family=family, network=network, schema=schema, listed=listed, file=file)
 
 
-def fairify_schema(folder: Path, family: str, *, named: bool = False) -> Schema:
+def fairify_schema(folder: Path, family: str, *, named: bool = False, scaled: bool = False) -> Schema:
     """Integer features over the declared domain, in the raw label-encoded units the networks take.
 
     named: label-encoded features are categorical, with the names of their classes, so that rules and witnesses read in words.
+    scaled: the network takes all features scaled to 0 .. 1 by their ranges.
     """
-    content = _file(folder, family)
-    features = [{**_values(f, named), "protected": f["name"] in content["protected_attributes"]} for f in content["features"]]
+    content = family_file(folder, family)
+    scale = {"scale": "minmax"} if scaled else {}
+    features = [
+        {**_values(f, named), **scale, "protected": f["name"] in content["protected_attributes"]} for f in content["features"]
+    ]
     return Schema.build({"features": features, "positive": "logit > 0", "label": content["label_column"]}, name=family)
 
 
-def _file(folder: Path, family: str) -> dict[str, Any]:
+def family_file(folder: Path, family: str) -> dict[str, Any]:
+    """Return what the schema file of a family holds."""
     content: dict[str, Any] = json.loads((folder / "schemas" / f"{family}.json").read_text(encoding="utf-8"))
     return content
 

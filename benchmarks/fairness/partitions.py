@@ -4,6 +4,7 @@ Adult at size 10 with sex (16,000 parts), Bank at 100 with age (510), German at 
 store to the last verdict. The bar is all 12 networks together within five minutes, everything decided, nothing merely claimed.
 Beside ours what Fairify published (30 minutes a network, in random order until then). The re-check has a column of its own.
 `--race` asks the Adult networks AC-1, AC-3, AC-5, AC-6 about race: all ordered pairs of its five values, at most 5 minutes each.
+`--deep` takes networks of three to nine hidden layers on the same tables, trained here (`deep_nets`); their bar is 120 s each.
 
     python -m benchmarks.run partitions --nets AC-1 GC-3 --seconds 10       a shorter run
 """
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.fairness.deep_nets import deep_subjects
 from benchmarks.fairness.networks import FAMILIES, Subject, subjects
 from benchmarks.shared import data_folder, measured
 from solvers.outcome import Budget
@@ -31,7 +33,9 @@ from verifair.engine.verdict import Reason
 from verifair.errors import Disagreement
 
 BAR = 300.0
-"""Seconds for all networks together."""
+"""Seconds for all networks together, and ..."""
+DEEP_BAR = 120.0
+"""... for each deep one."""
 RACE = ("AC-1", "AC-3", "AC-5", "AC-6")
 
 
@@ -40,17 +44,23 @@ class _Late(Exception):
 
 
 def run(
-    folder: Path, *, seconds: float = BAR, check_seconds: float = 3600.0, jobs: int = 2, race: bool = False,
+    folder: Path, *, seconds: float = BAR, check_seconds: float = 3600.0, jobs: int = 2, race: bool = False, deep: bool = False,
     nets: Sequence[str] = (),
 ) -> pd.DataFrame:
     """seconds: the most that one network gets; check_seconds: the most that one re-check gets."""
     data = data_folder()
-    chosen = subjects(data, nets=nets or RACE, families=["adult"]) if race else subjects(data, nets=nets, families=FAMILIES)
+    title, bar = "Partitions: main experiment", f"bar {BAR:g} s for the 12 main ones"
+    if deep:
+        chosen = deep_subjects(data, folder / "deep", nets=nets)
+        title, bar = "Deep partitions: networks trained here", f"bar {DEEP_BAR:g} s each"
+    elif race:
+        chosen = subjects(data, nets=nets or RACE, families=["adult"])
+        title, bar = "Race partitions: all ordered pairs", f"bar {BAR:g} s each"
+    else:
+        chosen = subjects(data, nets=nets, families=FAMILIES)
     lines = (_line(one, "race" if race else one.main, folder, seconds, check_seconds, jobs) for one in chosen)
-    title = "Race partitions: all ordered pairs" if race else "Partitions: main experiment"
     table = measured(f"{title}, {jobs} processes, at most {seconds:g} s a network", lines, folder)
     parts, unknown = table["parts"].sum(), table["unknown"].sum()
-    bar = f"bar {BAR:g} s {'each' if race else 'for the 12 main ones'}"
     spent = table["seconds"]
     print(f"{len(table)} networks in {spent.sum():.1f} s together, slowest {spent.max():.1f} s ({bar}), "
           f"{parts - unknown} of {parts} parts decided, {table['claimed'].sum()} claimed, "

@@ -485,11 +485,17 @@ class RelaxedLayer:
 
 def own_lines(p: Array, lines: Array, slope: Array) -> tuple[Array, Array]:
     """Return alpha (B, R, n) and c (B, R) with  p . y >= alpha . a + c  by the lines (B, 4, n) around relu(a)."""
-    rest = (1 - slope) * p
+    leaky = slope.any()
+    rest = (1 - slope) * p if leaky else p
     plus = np.maximum(rest, 0.0)
     minus = rest - plus
-    constant = _sums(plus, lines[:, 2]) + _sums(minus, lines[:, 3])
-    return slope * p + plus * lines[:, None, 0] + minus * lines[:, None, 1], constant
+    constant = _sums(minus, lines[:, 3])
+    if lines[:, 2].any():
+        constant = constant + _sums(plus, lines[:, 2])
+    plus *= lines[:, None, 0]
+    minus *= lines[:, None, 1]
+    plus += minus
+    return slope * p + plus if leaky else plus, constant
 
 
 def standard(lines: LayerLines, p: Array, q: Array) -> tuple[Array, Array, Array]:

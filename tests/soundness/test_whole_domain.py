@@ -18,7 +18,7 @@ import pytest
 
 import verifair as vf
 from encoders.network import Network
-from tests.builders import categorical, integer, network_of, one_hot, real, schema_of
+from tests.builders import categorical, integer, network_of, one_hot, random_network, real, schema_of
 from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.check import check
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
@@ -514,3 +514,20 @@ def test_trees_prove_nothing_false(style: str, gap: bool) -> None:
         assert not accepted(stolen, false)
         leaf = tuple(replace(proof, evidence=Tree.leaf()) for proof in stolen.proofs)
         assert not accepted(replace(stolen, proofs=leaf), false)
+
+
+def test_parts_of_deep_networks_come_in_many_chunks(tmp_path: Path) -> None:
+    """Their hard parts are to be shared out among processes; of other networks one chunk holds as many parts as fit."""
+    case = mixed_case()
+    rng = np.random.default_rng(0)
+    for depth in (2, 3):
+        widths = (case.schema.domain.columns, *(4,) * depth, 1)
+        network = replace(random_network(rng, widths), source_sha256=f"{depth:064x}")
+        query, path = replace(case.query, network=network), tmp_path / f"{depth}.sqlite"
+        certify_partition(query, size=2, store=path)
+        with PartitionStore(path) as store:
+            sizes = [len(chunk) for chunk in store.chunks()]
+        count = partition_of(query, 2, case.box).count
+        assert sum(sizes) == count
+        assert max(sizes) == (-(-count // 16) if depth == 3 else count)
+        assert check(path, network=network, schema=query.schema).accepted

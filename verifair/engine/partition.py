@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from encoders.network import Array, Booleans, Integers
+from encoders.network import Array, Booleans, Integers, Network
 from encoders.onnx.runtime import Replay
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
@@ -35,13 +35,18 @@ from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
 from verifair.engine.search import open_goals
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.neurons import decide_by_phases
+from verifair.engine.search.standard import DEEP
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 
 QUESTIONS = 2048
 """About so many questions a chunk: enough for BLAS, few enough to lose little."""
-FIRST = 400
-"""Boxes a question gets before neuron branching has a go."""
+CHUNKS = 16
+"""At least so many chunks where networks have DEEP hidden layers: some parts take a hundred times as long as others, and processes
+share chunks. Other networks take longer in all where chunks are small."""
+FIRST, FIRST_DEEP = 400, 16_000
+"""Boxes a question gets before neuron branching has a go. In networks of DEEP hidden layers its 400 regions take as long as 16,000
+boxes, and boxes decide nearly all questions."""
 PHASE_NODES = 400
 MAX_NODES = 100_000
 REASONS = tuple(Reason)
@@ -124,7 +129,7 @@ def partition_of(query: IndividualFairness, size: int, box: tuple[Array, Array])
 
 def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> dict[str, Any]:
     """Return what a store is about: everything that determines its answers, and how many parts a chunk has (`step`)."""
-    names = [feature.name for feature in query.schema.features]
+    names, parts = [feature.name for feature in query.schema.features], partition_of(query, size, box).count
     return {
         "network_sha256": query.network.source_sha256,
         "output": query.network.output,
@@ -138,8 +143,8 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
         "signs": query.rule,
         "relax": {name: int(width) for name, width in query.relax.items()},
         "size": size,
-        "parts": partition_of(query, size, box).count,
-        "step": max(1, QUESTIONS // len(Pairs.of(query, *box))),
+        "parts": parts,
+        "step": max(1, min(QUESTIONS // len(Pairs.of(query, *box)), -(-parts // CHUNKS) if _deep(query.network) else parts)),
     }
 
 
@@ -175,12 +180,13 @@ class _Chunk:
         self.witnesses: dict[int, tuple[int, int, Array, Array]] = {}  # by part: question, goal, x, margins
 
     def decide(self) -> None:
-        self._by_inputs(np.arange(len(self.part)), FIRST)
+        first = FIRST_DEEP if _deep(self.problem.network) else FIRST
+        self._by_inputs(np.arange(len(self.part)), first)
         left = self._open_questions()
         if len(left):
             self._by_neurons(left)
             left = self._open_questions()
-        if len(left) and self.task.max_nodes > FIRST:
+        if len(left) and self.task.max_nodes > first:
             self._by_inputs(left, self.task.max_nodes)
 
     def _unproved(self) -> Booleans:
@@ -269,6 +275,10 @@ class _Chunk:
             margins=np.array([m for _, _, _, m in found]).reshape(len(found), 2), float32=self._certified(),
             agrees=runtime_agrees(self.problem, question, goal, x), nodes=self.nodes, seconds=seconds,
         )
+
+
+def _deep(network: Network) -> bool:
+    return len(network.hidden) >= DEEP
 
 
 def _joined(parts: list[Any]) -> Any:
