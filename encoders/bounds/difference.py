@@ -17,7 +17,7 @@ import numpy as np
 from encoders.bounds.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.linear import LayerForms, first_forms, hidden_forms
-from encoders.bounds.relu import LayerBounds, hinge, relu_difference_lines, relu_lines
+from encoders.bounds.relu import LayerBounds, bends, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY, UNIT, factor
 from encoders.bounds.twin import Twin
 from encoders.curves import SmoothLayer
@@ -78,18 +78,23 @@ def linear_goals(
 
     wanted: (B, S) weighs the rows in the score.
     """
-    low, high = box
-    middle, radius = (low + high) / 2, (high - low) / 2
-    if twin.depth > 1:
-        forms, bounds = hidden_forms(twin, question, intervals, first_forms(twin, question, middle, radius))
-    else:
-        forms, bounds = [], intervals
+    hidden = hidden_forms(twin, question, intervals, first_forms(twin, question, (box[0] + box[1]) / 2, (box[1] - box[0]) / 2))
+    return goals_by_forms(twin, question, box, hidden, rows, constants, wanted)
+
+
+def goals_by_forms(
+    twin: Twin, question: Integers, box: tuple[Array, Array], hidden: tuple[list[LayerForms], list[LayerBounds]], rows: Array,
+    constants: Array, wanted: Array,
+) -> GoalBounds:
+    """Return the same, from what `hidden_forms` found."""
+    middle, radius = (box[0] + box[1]) / 2, (box[1] - box[0]) / 2
+    forms, bounds = hidden
     state = _Functional.of(twin, question, rows)
     score = np.zeros((len(question), len(twin.moving)))
     for k in range(twin.depth - 1, 0, -1):
         state.charge(twin.magnitude[k][question], factor(sum(twin.weights[k].shape)))
         gap = state.relax(twin.hidden[k], bounds[k], forms[k - 1])
-        score += _shares((gap * wanted[:, :, None]).sum(axis=1), forms[k - 1].first.direction)
+        score += forms[k - 1].shares((gap * wanted[:, :, None]).sum(axis=1))
         state.descend(twin, k)
     state.charge(twin.magnitude[0][question], factor(twin.problem.domain.columns + len(twin.weights[0])))
     if twin.depth:
@@ -121,13 +126,6 @@ def mixed_goals(bounds: GoalBounds, radius: Array, weights: Array) -> Array:
     size = np.abs(bounds.base) + (np.abs(bounds.slope) @ radius[:, :, None])[:, :, 0]
     lower = bounds.base @ weights.T - (slope @ radius[:, :, None])[:, :, 0] - factor(radius.shape[1]) * (size @ weights.T)
     return np.where(np.isfinite(lower), lower, -np.inf)
-
-
-def _shares(gap: Array, direction: Array) -> Array:
-    """Distribute each neuron's gap (B, n) over the inputs in proportion to how much they move it (B, n, d)."""
-    total = direction.sum(axis=2)
-    weight = np.divide(gap, total, out=np.zeros_like(gap), where=total > 0)
-    return np.asarray((weight[:, None, :] @ direction)[:, 0, :])
 
 
 class _Functional:
@@ -173,13 +171,14 @@ class _Functional:
         slope = layer.slope
         one, two = relu_lines(bounds.lower, bounds.upper), relu_lines(bounds.lower_prime, bounds.upper_prime)
         lines = relu_difference_lines(bounds)
-        a, delta = forms.first.centre[:, None, :], forms.delta.centre[:, None, :]
+        a, delta = (centre[:, None] for centre in forms.centres(bounds.lower.shape[2]))
         a_prime = a - delta
         equal = (bounds.lower >= 0) & (bounds.lower_prime >= 0)
-        low_by_delta = equal | (
+        bending = bends(bounds)  # of other neurons both copies' lines are exact, and there may be no forms
+        low_by_delta = equal | bending & (
             lines.low_slope * delta + lines.low_constant >= one.low_slope * a - two.up_slope * a_prime - two.up_constant
         )
-        up_by_delta = equal | (
+        up_by_delta = equal | bending & (
             lines.up_slope * delta + lines.up_constant <= one.up_slope * a + one.up_constant - two.low_slope * a_prime
         )
         rest = 1 - slope
@@ -229,7 +228,7 @@ class _Functional:
         """As `relax`, for a smooth layer: the lines are around y itself, and they have intercepts on both sides."""
         one, two = copy_lines(layer, bounds.lower, bounds.upper), copy_lines(layer, bounds.lower_prime, bounds.upper_prime)
         lines = difference_lines(layer, bounds)
-        a, delta = forms.first.centre[:, None, :], forms.delta.centre[:, None, :]
+        a, delta = (centre[:, None] for centre in forms.centres(bounds.lower.shape[2]))
         a_prime = a - delta
         low_copies = one.low_slope * a + one.low_constant - two.up_slope * a_prime - two.up_constant
         up_copies = one.up_slope * a + one.up_constant - two.low_slope * a_prime - two.low_constant

@@ -12,16 +12,23 @@ Sound? yes, outward-rounded (see `rounding`).  Complete? no.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from encoders.bounds.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.interval import crossed
-from encoders.bounds.relu import LayerBounds, Lines, pair_lines, relu_difference_lines, relu_lines
+from encoders.bounds.relu import LayerBounds, Lines, bends, pair_lines, relu_difference_lines, relu_lines
+from encoders.bounds.rounding import TINY
 from encoders.bounds.twin import Twin
 from encoders.curves import SmoothLayer
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
+
+ENDS = {"one": ("lower", "upper"), "two": ("lower_prime", "upper_prime"), "apart": ("delta_lower", "delta_upper")}
+"""Names of the lines around y, y' and y - y', and of the bounds of a, a' and a - a'."""
+PAIRS = {"one": (1, 0), "two": (0, 1), "apart": (1, -1)}
+"""How often each of these has y and y'."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,8 +75,9 @@ class Forms:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerForms:
-    """Forms of a and of Delta = a - a' of one layer; those of a' follow."""
+    """Forms of a and of Delta = a - a' of neurons (m,) of one layer; those of a' follow."""
 
+    neuron: Integers
     first: Forms
     delta: Forms
 
@@ -77,6 +85,19 @@ class LayerForms:
     def second(self) -> Forms:
         """a' = a - Delta: shared inputs make this about as tight as forms of a' of its own, at no product."""
         return Forms(lower=self.first.lower - self.delta.upper, upper=self.first.upper - self.delta.lower)
+
+    def centres(self, width: int) -> tuple[Array, Array]:
+        """Return the middles (B, width) of a and of Delta at the box centre, 0 of other neurons."""
+        found = np.zeros((2, self.first.lower.shape[1], width))
+        found[0, :, self.neuron], found[1, :, self.neuron] = self.first.centre.T, self.delta.centre.T
+        return found[0], found[1]
+
+    def shares(self, gap: Array) -> Array:
+        """Distribute each neuron's gap (B, n) over the inputs (B, d) in proportion to how much they move it."""
+        direction, mine = self.first.direction, gap[:, self.neuron]
+        total = direction.sum(axis=2)
+        weight = np.divide(mine, total, out=np.zeros_like(mine), where=total > 0)
+        return np.asarray((weight[:, None, :] @ direction)[:, 0, :])
 
 
 def first_forms(twin: Twin, question: Integers, middle: Array, radius: Array) -> Array:
@@ -86,6 +107,52 @@ def first_forms(twin: Twin, question: Integers, middle: Array, radius: Array) ->
     np.multiply(weight[:, None, :], radius[None, :, :], out=form[:, :, :-1])
     form[:, :, -1] = (twin.base[question] + middle @ weight.T).T
     return form
+
+
+def second_forms(
+    twin: Twin, question: Integers, below: LayerBounds, first: Array, neuron: Integers, quantities: Sequence[str]
+) -> list[tuple[Forms, Array]]:
+    """Forms of `quantities` of neurons (m,) of the second hidden layer, and their rounding (B, m): `twin.rate` of all terms. The
+    first layer is piecewise linear.
+
+    below, first: bounds of the first layer, and its form. Whoever re-proves a leaf has the same lines around first-layer neurons.
+    """
+    alive = np.flatnonzero(~((below.upper <= 0) & (below.upper_prime <= 0)).all(axis=0) | (twin.hidden[0].slope != 0))
+    weight, bias = twin.weights[1][np.ix_(neuron, alive)], twin.biases[1][neuron]
+    absolute, first, found = np.abs(weight), first[alive], []
+    shift, rounding = twin.shift[question][:, alive], twin.rate * (twin.magnitude[0][question][:, alive] @ absolute.T) + TINY
+    layer = LayerBounds(**{name: getattr(below, name)[:, alive] for name in below.__dataclass_fields__})
+    pairs = np.array([PAIRS[quantity] for quantity in quantities], dtype=np.float64)
+    for pair, lines in zip(pairs, pair_lines(pairs, twin.hidden[0].slope[alive], shift, layer), strict=True):
+        middle = _image(weight, first, (lines.low_slope + lines.up_slope) / 2, (lines.low_constant + lines.up_constant) / 2)
+        middle[:, :, -1] += pair.sum() * bias[:, None]
+        slope, constant = (lines.up_slope - lines.low_slope) / 2, (lines.up_constant - lines.low_constant) / 2
+        loose = np.flatnonzero(((slope != 0) | (constant != 0)).any(axis=0))
+        half = _image(absolute[:, loose], first[loose], slope[:, loose], constant[:, loose])
+        error = np.abs(pair).sum() * rounding + twin.rate * np.abs(pair.sum() * bias)
+        found.append((Forms(lower=middle - half, upper=middle + half), error))
+    return found
+
+
+def _image(weight: Array, form: Array, slope: Array, constant: Array) -> Array:
+    """weight (m, n) times the form (n, B, d + 1) along lines (B, n)."""
+    n, batch, width = form.shape
+    return np.asarray((weight @ _line(form, slope, constant).reshape(n, batch * width)).reshape(-1, batch, width))
+
+
+def tightened_by(
+    bounds: LayerBounds, forms: list[tuple[Forms, Array]], box: Integers, neuron: Integers, wanted: Booleans
+) -> LayerBounds:
+    """Return the bounds of a layer with those `wanted` (B, n) tightened by forms of a, a' and perhaps a - a' over boxes (b,), of
+    neurons (m,)."""
+    found, at = {name: getattr(bounds, name).copy() for name in bounds.__dataclass_fields__}, np.ix_(box, neuron)
+    mine = wanted[at]
+    for (low, high), (form, error) in zip(ENDS.values(), forms, strict=False):
+        least, most = form.range()
+        for name, tighter, value in ((low, np.maximum, least - error), (high, np.minimum, most + error)):
+            known = found[name][at]
+            found[name][at] = np.where(mine & np.isfinite(value), tighter(known, value), known)
+    return LayerBounds(**found)
 
 
 def hidden_forms(
@@ -99,13 +166,21 @@ def hidden_forms(
         if isinstance(layer_below, SmoothLayer):
             y, d = _curved(twin, question, below, layer_below, first if k == 1 else forms[-1])
         elif k == 1:
-            y, d = _relaxed_first(twin, question, below, first)
+            wanted = substituted(twin, k, question, bounds[k])
+            last = twin.depth == 2 and not isinstance(twin.hidden[1], SmoothLayer)  # nobody needs forms of neurons that do not bend
+            neuron = np.flatnonzero(wanted.any(axis=0)) if last else np.arange(wanted.shape[1])
+            found = second_forms(twin, question, below, first, neuron, tuple(PAIRS))
+            forms.append(LayerForms(neuron=neuron, first=found[0][0], delta=found[2][0]))
+            tighter = tightened_by(bounds[k], found, np.arange(len(question)), neuron, wanted)
+            bounds[k] = crossed(tighter, twin.error[k][question])
+            continue
         else:
             slope = layer_below.slope
             y = forms[-1].first.between(relu_lines(below.lower, below.upper).leaky(slope))
             d = forms[-1].delta.between(relu_difference_lines(below).leaky(slope))
         weights = twin.weights[k], twin.absolute[k]
-        layer = LayerForms(first=y.image(*weights, twin.biases[k]), delta=d.image(*weights, None))
+        every = np.arange(len(twin.weights[k]))
+        layer = LayerForms(neuron=every, first=y.image(*weights, twin.biases[k]), delta=d.image(*weights, None))
         forms.append(layer)
         bounds[k] = _tightened(bounds[k], layer, twin.form_error[k - 1][question], twin.error[k][question])
     return forms, bounds
@@ -118,12 +193,13 @@ def _line(form: Array, slope: Array, constant: Array | float) -> Array:
     return out
 
 
-def _relaxed_first(twin: Twin, question: Integers, below: LayerBounds, first: Array) -> tuple[Forms, Forms]:
-    """Forms of y and d = y - y' above the first layer, where Delta = s is constant and d a clamp of a."""
-    slope = twin.hidden[0].slope
-    shift = twin.shift[question]
-    y = Forms(lower=first, upper=first).between(relu_lines(below.lower, below.upper).leaky(slope))
-    return y, Forms(lower=first, upper=first).between(pair_lines(1.0, -1.0, slope, shift, below))
+def substituted(twin: Twin, k: int, question: Integers, bounds: LayerBounds) -> Booleans:
+    """Return (B, n) neurons of hidden layer k that are bounded by substitution, too: that bend in either copy, or are smooth."""
+    layer = twin.hidden[k]
+    found = bends(bounds) & ((layer.bend if isinstance(layer, SmoothLayer) else layer.slope) < 1)
+    if isinstance(layer, SmoothLayer):
+        found |= layer.smooth
+    return np.asarray(found & twin.in_range[question][:, None])
 
 
 def _curved(

@@ -34,20 +34,16 @@ import numpy as np
 
 from encoders.bounds.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.interval import crossed, first_layer, next_layer
-from encoders.bounds.linear import Forms, first_forms
-from encoders.bounds.relu import TIE, LayerBounds, hinge, pair_lines, relu_difference_lines, relu_lines
+from encoders.bounds.linear import ENDS, PAIRS, first_forms, second_forms, substituted, tightened_by
+from encoders.bounds.relu import TIE, LayerBounds, bends, hinge, pair_lines, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY
 from encoders.bounds.twin import Twin
 from encoders.curves import SmoothLayer
 from encoders.domain import Batched, Regions
 from encoders.network import Array, Booleans, Integers, Layer
 
-BLOCK, FORMS = 1 << 15, 1 << 17
+BLOCK, FORMS = 1 << 15, 1 << 19
 """Coefficients of rows, and of forms in the inputs, handled at once: larger arrays fall out of the cache."""
-ENDS = {"one": ("lower", "upper"), "two": ("lower_prime", "upper_prime"), "apart": ("delta_lower", "delta_upper")}
-"""Names of the lines around y, y' and y - y', and of the bounds of a, a' and a - a'."""
-PAIRS = {"one": (1, 0), "two": (0, 1), "apart": (1, -1)}
-"""How often each of these has y and y'."""
 SMALLEST = 1e-200
 """Weights of rows below it could vanish in a product, and count as 0."""
 
@@ -123,12 +119,9 @@ class RegionBounds:
     def _substituted(self, bounds: LayerBounds, k: int) -> LayerBounds:
         """Return the bounds of hidden layer k, those of smooth neurons and of any that bend in either copy tightened by backward
         substitution."""
-        layer = self.twin.hidden[k]
-        bending = _bends(bounds) & (_slope(layer) < 1)
-        if k == 1 and not isinstance(layer, SmoothLayer) and not isinstance(self.twin.hidden[0], SmoothLayer):
+        bending = substituted(self.twin, k, self.question, bounds)
+        if k == 1 and not isinstance(self.twin.hidden[0], SmoothLayer):
             return self._by_forms(bounds, bending)
-        if isinstance(layer, SmoothLayer):
-            bending |= layer.smooth
         box, neuron = _padded(bending)
         found = {name: getattr(bounds, name).copy() for name in bounds.__dataclass_fields__}
         step = max(1, BLOCK // (2 * max(neuron.shape[1], 1) * max(len(one.bias) for one in self.twin.hidden)))
@@ -145,29 +138,16 @@ class RegionBounds:
     def _by_forms(self, bounds: LayerBounds, bending: Booleans) -> LayerBounds:
         """Return the same of the second layer: the lines around neurons of the first one are lines in the inputs, so two products
         of matrices bound all neurons of many boxes."""
-        twin, alive = self.twin, self._relaxed(0).alive
         boxes, neuron = np.flatnonzero(bending.any(axis=1)), np.flatnonzero(bending.any(axis=0))
-        weight, bias = twin.weights[1][np.ix_(neuron, alive)], twin.biases[1][neuron]
-        absolute, slope = np.abs(weight), twin.hidden[0].slope[alive]
-        found = {name: getattr(bounds, name).copy() for name in bounds.__dataclass_fields__}
-        step = max(1, FORMS // max(1, len(alive) * (self.low.shape[1] + 1)))
+        quantities = list(PAIRS)[: 2 + self.differences]
+        step = max(1, FORMS // (len(self.layers[0].lower[0]) * (self.low.shape[1] + 1)))
         for start in range(0, len(boxes), step):
             part = boxes[start : start + step]
-            question, at = self.question[part], np.ix_(part, neuron)
-            first = first_forms(twin, question, self.middle[part], self.radius[part])[alive]
-            below, shift = self._relaxed(0).bounds.take(part), twin.shift[question][:, alive]
-            rounding = twin.rate * (twin.magnitude[0][question][:, alive] @ absolute.T) + TINY
-            mine = bending[at] & twin.in_range[question][:, None]
-            for quantity, (low, high) in list(ENDS.items())[: 2 + self.differences]:
-                p, q = PAIRS[quantity]
-                forms = Forms(lower=first, upper=first).between(pair_lines(p, q, slope, shift, below))
-                least, most = forms.image(weight, absolute, (p + q) * bias).range()
-                error = (abs(p) + abs(q)) * rounding + twin.rate * (p + q) * np.abs(bias)
-                for name, tighter, value in ((low, np.maximum, least - error), (high, np.minimum, most + error)):
-                    known = found[name][at]
-                    found[name][at] = np.where(mine & np.isfinite(value), tighter(known, value), known)
-                self.work += 2 * len(neuron) * first.size
-        return crossed(LayerBounds(**found), self.twin.error[1][self.question]) if len(boxes) else bounds
+            first = first_forms(self.twin, self.question[part], self.middle[part], self.radius[part])
+            forms = second_forms(self.twin, self.question[part], self.layers[0].take(part), first, neuron, quantities)
+            bounds = tightened_by(bounds, forms, part, neuron, bending)
+            self.work += 2 * len(forms) * len(neuron) * first.size
+        return crossed(bounds, self.twin.error[1][self.question]) if len(boxes) else bounds
 
     def _both_ends(self, quantity: str, k: int, box: Integers, neuron: Integers) -> Array:
         """Return lower bounds (B, 2, U) of neurons (B, U) of hidden layer k over boxes (B,), and of their negatives: of a, a' or
@@ -245,7 +225,8 @@ class RegionBounds:
         if (one, two) not in self._lines_of_pairs:
             layer = self._relaxed(0)
             shift = self.twin.shift[self.question][:, layer.alive]
-            self._lines_of_pairs[one, two] = pair_lines(one, two, layer.slope, shift, layer.bounds).stacked()
+            (lines,) = pair_lines(np.array([[one, two]], dtype=float), layer.slope, shift, layer.bounds)
+            self._lines_of_pairs[one, two] = lines.stacked()
         return self._lines_of_pairs[one, two]
 
     def _under_curves(self, p: Array | None, q: Array | None, box: Integers) -> tuple[Array, Array]:
@@ -380,16 +361,6 @@ class RegionBounds:
         return leak + alpha, leak_prime + beta, np.asarray(offset.sum(axis=1))
 
 
-def _bends(bounds: LayerBounds) -> Booleans:
-    """Return (B, n) whether the kink lies strictly within the interval of either copy."""
-    one = (bounds.lower < 0) & (bounds.upper > 0)
-    return np.asarray(one | ((bounds.lower_prime < 0) & (bounds.upper_prime > 0)))
-
-
-def _slope(layer: Layer) -> Array:
-    return layer.bend if isinstance(layer, SmoothLayer) else layer.slope
-
-
 def _lone(p: Array, low: Array, high: Array) -> Array:
     """Return the slope of p relu(a) for a in [low, high] where no multiplier is given."""
     lines = relu_lines(low, high)
@@ -455,7 +426,7 @@ class LayerLines(Batched):
             found[f"at_{name}"] = terms[0] + terms[1]
             size = size + (np.abs(terms[0]) + np.abs(terms[1])).max(axis=1)
         on = np.stack([bounds.lower >= 0, bounds.lower_prime >= 0], axis=1)
-        return cls(bends=_bends(bounds) if smooth is None else np.ones_like(size, dtype=bool), on=on, size=size, **found)
+        return cls(bends=bends(bounds) if smooth is None else np.ones_like(size, dtype=bool), on=on, size=size, **found)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from encoders.domain import Batched
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 
 Interval = tuple[Array, Array]
 """Lower and upper ends."""
@@ -41,6 +41,12 @@ class LayerBounds(Batched):
     def take_at(self, at: tuple[Integers, ...]) -> LayerBounds:
         """The bounds of single neurons, (N,) each, at positions (box, neuron)."""
         return LayerBounds(**{name: getattr(self, name)[at] for name in self.__dataclass_fields__})
+
+
+def bends(bounds: LayerBounds) -> Booleans:
+    """Return (B, n) whether the kink lies strictly within the interval of either copy."""
+    one = (bounds.lower < 0) & (bounds.upper > 0)
+    return np.asarray(one | ((bounds.lower_prime < 0) & (bounds.upper_prime > 0)))
 
 
 def activation(a: Array, slope: Array) -> Array:
@@ -172,28 +178,40 @@ def hinge(p: Array, p_prime: Array, shift: Array, layer: LayerBounds) -> tuple[A
     return slope, constant, gap
 
 
-def pair_lines(p: float, p_prime: float, slope: Array, shift: Array, layer: LayerBounds) -> Lines:
-    """Lines in a around  p y + p' y'  of a first layer, y = slope a + (1 - slope) relu(a), each (B, n): those of `hinge`."""
-    one, rest = np.ones_like(layer.lower), 1 - slope
-    low_slope, low_constant, _ = hinge(p * one, p_prime * one, shift, layer)
-    up_slope, up_constant, _ = hinge(-p * one, -p_prime * one, shift, layer)
-    leak, leaked = slope * (p + p_prime), slope * p_prime * shift
-    return Lines(
-        low_slope=leak + rest * low_slope, low_constant=rest * low_constant - leaked,
-        up_slope=leak - rest * up_slope, up_constant=-rest * up_constant - leaked,
-    )
+def pair_lines(pairs: Array, slope: Array, shift: Array, layer: LayerBounds) -> list[Lines]:
+    """Lines in a around  p y + p' y'  of a first layer, y = slope a + (1 - slope) relu(a), each (B, n), for each of the pairs
+    (K, 2): those of `hinge`."""
+    p, p_prime = np.concatenate([pairs, -pairs]).T
+    first_on, second_on = layer.lower >= 0, layer.lower_prime >= 0
+    line = np.multiply.outer(p, first_on) + np.multiply.outer(p_prime, second_on)
+    constant = np.multiply.outer(-p_prime, second_on * shift)
+    index = np.nonzero(~((first_on | (layer.upper <= 0)) & (second_on | (layer.upper_prime <= 0))))
+    if len(index[0]):
+        s = np.broadcast_to(shift, layer.lower.shape)[index]
+        found = _hull_line(p[:, None], p_prime[:, None], s, layer.lower[index], layer.upper[index])
+        line[:, *index], constant[:, *index] = found[:2]
+    if slope.any():
+        line, constant = (1 - slope) * line, (1 - slope) * constant
+        line += slope * (p + p_prime)[:, None, None]
+        constant -= slope * shift * p_prime[:, None, None]
+    return [
+        Lines(low_slope=line[k], low_constant=constant[k], up_slope=-line[k + len(pairs)], up_constant=-constant[k + len(pairs)])
+        for k in range(len(pairs))
+    ]
 
 
 def _hull_line(p: Array, p_prime: Array, s: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
+    """As `hinge`, of neurons (N,) that bend: p, p_prime (N,), or (K, 1) where each of them has each of K pairs."""
     points = np.stack([low, np.clip(np.minimum(s, 0.0), low, high), np.clip(np.maximum(s, 0.0), low, high), high])
+    points = points.reshape(4, *[1] * (p.ndim - 1), -1)
     values = p * np.maximum(points, 0.0) + p_prime * np.maximum(points - s, 0.0)
     middle, near = (low + high) / 2, TIE * (high - low)
-    best, slope = np.full_like(low, np.inf), np.zeros_like(low)
+    best, slope = np.full(values.shape[1:], np.inf), np.zeros(values.shape[1:])
     tie = near * (np.abs(p) + np.abs(p_prime))
     for i, j in ((0, 3), (0, 1), (0, 2), (1, 2), (1, 3), (2, 3)):
         width = points[j] - points[i]
         over = (points[i] <= middle + near) & (middle - near <= points[j]) & (width > 0)
-        m = np.divide(values[j] - values[i], width, out=np.zeros_like(width), where=over)
+        m = np.divide(values[j] - values[i], width, out=np.zeros_like(slope), where=over)
         at = values[i] + m * (middle - points[i])
         better = over & (at < best - tie)
         best, slope = np.where(better, at, best), np.where(better, m, slope)

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoders.bounds.difference import GoalBounds, interval_goals, linear_goals
+from encoders.bounds.difference import GoalBounds, goals_by_forms, interval_goals
 from encoders.bounds.interval import interval_bounds
+from encoders.bounds.linear import first_forms, hidden_forms
 from encoders.bounds.regions import RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
@@ -207,7 +208,7 @@ class _BranchAndBound:
             way, part = int(ways[at[0]]), asked.take(at)
             match way:
                 case standard.FORWARD:
-                    self._close_linearly(part, self._linear(part))
+                    self._close_linearly(*self._linear(part))
                 case standard.UNKNOWN:
                     self._find_out(part)
                 case _:
@@ -227,7 +228,7 @@ class _BranchAndBound:
             if not len(nodes):
                 return
             left, asked = left[kept], replace(asked.take(kept), nodes=nodes)
-        linear = self._linear(asked)
+        asked, linear = self._linear(asked)
         lacks[left, standard.FORWARD] = _lack(asked.nodes, self.goal_rows.best(linear.lower, asked.chosen).lower)
         self.progress.choose(asked.nodes.question, lacks[left], work)
         self._close_linearly(asked, linear)
@@ -242,14 +243,20 @@ class _BranchAndBound:
         self._note_roots(nodes, best.lower)
         return best, slope.reshape(*index.shape, -1), bounds
 
-    def _linear(self, asked: _Asked) -> GoalBounds:
-        found = []
+    def _linear(self, asked: _Asked) -> tuple[_Asked, GoalBounds]:
+        """Return bounds by forward forms, and the boxes with the hidden layers' bounds by these where closings rest on them."""
+        found, closer = [], []
         for start in range(0, len(asked.nodes), LINEAR):
             part = asked.take(slice(start, start + LINEAR))
+            question, low, high = part.nodes.question, part.low, part.high
             rows, constants = self.goal_rows.rows[part.chosen.index], self.goal_rows.constants[part.chosen.index]
-            every, box = np.ones(constants.shape), (part.low, part.high)
-            found.append(linear_goals(self.twin, part.nodes.question, box, part.intervals, rows, constants, every))
-        return GoalBounds.join(found)
+            first = first_forms(self.twin, question, (low + high) / 2, (high - low) / 2)
+            hidden = hidden_forms(self.twin, question, part.intervals, first)
+            found.append(goals_by_forms(self.twin, question, (low, high), hidden, rows, constants, np.ones(constants.shape)))
+            closer.append(hidden[1])
+        if self.standard.by_forms:
+            asked = replace(asked, intervals=[LayerBounds.join(layer) for layer in zip(*closer, strict=True)])
+        return asked, GoalBounds.join(found)
 
     def _close_linearly(self, asked: _Asked, bounds: GoalBounds) -> None:
         remaining, kept = self._close_by(asked.nodes, self._provable(asked, bounds), asked.intervals)
@@ -305,6 +312,8 @@ class _BranchAndBound:
         float32 = (weights * rule.size[rows]).sum(axis=1) * self.goals.rule.widest
         enough = np.where(linear > float32, float32, 0.0)
         row, constant = np.einsum("ns,nsi->ni", weights, rule.rows[rows]), (weights * rule.constants[rows]).sum(axis=1)
+        if self.standard.by_forms:
+            return self.standard.by_intervals(asked.nodes, asked.intervals, box, row, constant)
         return self.standard.lower(asked.nodes, asked.intervals, box, row, constant, enough)
 
     def _note_roots(self, nodes: Nodes, lower: Array) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from encoders.bounds.regions import RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
+from encoders.curves import SmoothLayer
 from encoders.domain import Regions
 from encoders.network import Array, Integers
 from verifair.engine.search.boxes import Nodes, rows_at
@@ -25,6 +26,8 @@ class StandardRelaxation:
         self.twin = twin
         self.neurons = 2 * sum(twin.problem.network.hidden)
         self.tried = self.proved = 0
+        # Forward forms of a second layer and backward substitution are the same lines, so one serves for the other.
+        self.by_forms = twin.depth == 2 and not isinstance(twin.hidden[0], SmoothLayer)
 
     def lower(
         self, nodes: Nodes, intervals: list[LayerBounds], box: Integers, rows: Array, constants: Array, enough: Array
