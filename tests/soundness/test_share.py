@@ -16,6 +16,7 @@ from encoders.network import Network
 from tests.builders import integer, network_of, one_hot, random_network, real, schema_of
 from verifair.checker.check import check
 from verifair.checker.share_certificate import ShareCertificate
+from verifair.checker.shares import ShareQuestion
 from verifair.checker.tree import Tree, leaf_regions
 from verifair.engine import share
 from verifair.engine.share import CertifiedShare, certify_share, row_shares
@@ -283,3 +284,34 @@ def test_no_point_is_counted_twice() -> None:
     found = leaf_regions(np.array([2, -1, -1]), np.array([0.5, 0.0, 0.0]), whole, domain)
     assert isinstance(found, str)
     assert "outside the box" in found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_points_are_counted_as_one_by_one(seed: int) -> None:
+    """Never more than the forms show at each point, and nearly as many: short, long, one-hot, and real features; two signs."""
+    rng, long = np.random.default_rng(seed), 200 if seed % 2 else 9
+    schema = schema_of(integer("p", 0, 1), integer("a", 0, long), one_hot("c", "x", "y", "z"), integer("b", 0, 6), *(
+        integer(f"f{v}", -1, 1, scale="minmax") for v in range(2)
+    ))
+    domain = schema.domain
+    question = ShareQuestion.of(domain, domain.lower, domain.upper, [0], differ="any", strict=seed % 3 == 0)
+    lower, upper = np.repeat(question.lower[None], 20, axis=0), np.repeat(question.upper[None], 20, axis=0)
+    lower[:, 1] += rng.integers(0, 3, 20)
+    upper[:, 3] -= rng.integers(0, 3, 20)
+    low, high = question.boxes(lower, upper)
+    slope = rng.normal(size=(20, 1, low.shape[1])) / np.maximum(1, high - low)[::2][:, None] + 1e-3 * rng.normal(size=(20, 2, 1))
+    value, radius = rng.normal(scale=0.3, size=(20, 2)), rng.uniform(0, 0.05, (20, 2))
+    found = question.counted(integers(1, 8), lower, upper, (slope.reshape(40, -1), value.ravel(), radius.ravel()))
+    shown = np.zeros(2)
+    for k in range(20):
+        points = np.array(list(product(*(np.arange(a, b + 1) for a, b in zip(lower[k], upper[k], strict=True)))))
+        moved = domain.encode(points) - (low[2 * k] + high[2 * k]) / 2
+        least, most = (moved @ slope[k].T + value[k] + sign * radius[k] for sign in (-1, 1))
+        fair = (least > 0).all(axis=1) | (most <= 0).all(axis=1)
+        negative = most < 0 if question.strict else most <= 0
+        unfair = ((least > 0)[:, :, None] & negative[:, None] & question.compared).any(axis=(1, 2))
+        assert found.volume[k] == len(points)
+        assert 0 <= found.fair[k] <= fair.sum()
+        assert 0 <= found.unfair[k] <= unfair.sum()
+        shown += [found.fair[k] + found.unfair[k], fair.sum() + unfair.sum()]
+    assert shown[0] > 0.9 * shown[1]

@@ -4,11 +4,13 @@ A point x of the box without the protected features is *fair* where no decision 
 protected values, *unfair* otherwise. Cells are boxes of such points. Whole features weigh by their values, real ones by width.
 
 With g_k(x) = value_k + slope_k . (x - middle) +- radius_k over a cell and a common direction a, the mean of the slopes over the
-columns of whole numbers, every copy lies in  a . (x - middle) + [low_k, high_k].  a . (x - middle) is rounded, feature by feature,
-to t whole units plus a remainder within known ends, so that the number of points at each t is a product of polynomials, exactly:
+columns of whole numbers, every copy lies in  a . (x - middle) + [low_k, high_k].  Points are counted by a . (x - middle):
 
-    fair where all copies are positive (t above one threshold) or none is (t below another),
-    unfair where one of a compared pair is surely positive and the other one surely not (t in between).
+    fair where all copies are positive (above one threshold) or none is (below another),
+    unfair where one of a compared pair is surely positive and the other one surely not (in between).
+
+The combinations of a few features are listed (at most MEET). What each other one adds is rounded to t whole units plus a remainder
+within known ends, so that the number of their points at each t is a product of polynomials.
 
 Counts are whole numbers: float64 holds them up to 2^53, beyond that Python's own integers do.
 """
@@ -21,21 +23,33 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from encoders.domain import Batched, Domain
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Network
 
+Numbers = npt.NDArray[np.object_]
+"""Exact ones: whole, or fractions."""
 SLACK = 2.0**-40
 """Of the sizes met in a cell: far more than the sums over its columns can lose."""
-BINS = ((1e-3, 2048), (1e-5, 1024), (0.0, 512))
-"""Units that a cell's direction is rounded to, by the cell's share of the box."""
+BINS, FINE = (32, 1024), 4
+"""Units that what is not listed is rounded to: at least and at most, and in all roundings of one error of the forms."""
+MEET = 128
+"""Combinations of values of a cell that are listed at most."""
 MOST = 1 << 16
 """Values of a feature in a cell that are listed; a longer one is no part of the direction until it is cut."""
-FEW = 12
-"""Values of a feature that are added one by one."""
+SHORT = 32
+"""Coefficients of a polynomial up to which many products are made at once."""
+FAR = 2
+"""Spreads from the direction's middle, each column's taken at its largest, beyond which no points are looked for."""
+LARGEST = 1e30
+"""Sizes beyond it, or below its inverse, show nothing."""
+CELLS, VALUES = 64, 1 << 17
+"""Cells, and values of their features, that are counted at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,14 +62,13 @@ class CopyShapes(Batched):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Counted:
-    """Points of one cell, or of several: exact numbers, weighed by the widths of real features."""
+class Counted(Batched):
+    """Points of B cells: exact numbers (B,), weighed by the widths of real features. whole: cells that are decided as such."""
 
-    fair: Fraction
-    unfair: Fraction
-
-    def __add__(self, other: Counted) -> Counted:
-        return Counted(fair=self.fair + other.fair, unfair=self.unfair + other.unfair)
+    fair: Numbers
+    unfair: Numbers
+    volume: Numbers
+    whole: Booleans
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,20 +96,15 @@ class ShareQuestion:
         return cls(domain=domain, lower=low, upper=high, index=tuple(index), values=values, compared=compared, strict=strict)
 
     @cached_property
-    def columns(self) -> Integers:
-        """The network columns of the features that are counted along a direction."""
-        return self.domain.columns_of(self.counted)
-
-    @cached_property
-    def counted(self) -> Integers:
-        """The features that are counted along a direction: whole numbers and categories, not protected."""
-        free = np.ones(self.domain.variables, dtype=bool)
-        free[list(self.index)] = False
-        return np.flatnonzero(self.domain.integer & free)
+    def owner(self) -> Array:
+        """(n_0, V) which network column belongs to which feature."""
+        width, start = self.domain.width, self.domain.start
+        column = np.arange(self.domain.columns)[:, None]
+        return ((column >= start) & (column < start + width)).astype(np.float64)
 
     @cached_property
     def total(self) -> Fraction:
-        return self.volume(self.lower, self.upper)
+        return Fraction(self.volumes(self.lower[None], self.upper[None])[0])
 
     def rows(self, raw: Array) -> Array:
         """Return all copies' rows (B K, V) of raw points (B, V)."""
@@ -104,94 +112,233 @@ class ShareQuestion:
         rows[:, list(self.index)] = np.tile(self.values, (len(raw), 1))
         return rows
 
-    def volume(self, lower: Array, upper: Array) -> Fraction:
-        """Return how much one cell (V,) holds: its values, times the widths of real features that the box leaves a width."""
-        whole = self.domain.integer
-        points = prod(int(b) - int(a) + 1 for a, b in zip(lower[whole].tolist(), upper[whole].tolist(), strict=True))
-        return self._widths(lower, upper) * points
+    def boxes(self, lower: Array, upper: Array) -> tuple[Array, Array]:
+        """Return the network boxes (B K, n_0) of all copies of cells (B, V)."""
+        return self.domain.box(self.rows(lower), self.rows(upper))
 
-    def _widths(self, lower: Array, upper: Array) -> Fraction:
-        """Return the volume of a cell's real features that the box leaves a width."""
-        return prod((Fraction(upper[v]) - Fraction(lower[v]) for v in self._wide), start=Fraction(1))
+    def volumes(self, lower: Array, upper: Array) -> Numbers:
+        """Return (B,) how much cells (B, V) hold: their values, times the widths of real features that the box leaves a width."""
+        whole, real = self.domain.integer, np.flatnonzero(~self.domain.integer & (self.upper > self.lower))
+        found = _products(lower[:, whole], upper[:, whole])
+        for v in real.tolist():
+            found = found * [Fraction(b) - Fraction(a) for a, b in zip(lower[:, v].tolist(), upper[:, v].tolist(), strict=True)]
+        return found
 
-    @cached_property
-    def _wide(self) -> list[int]:
-        return np.flatnonzero(~self.domain.integer & (self.upper > self.lower)).tolist()
-
-    def shown(self, shapes: CopyShapes, radius: Array) -> tuple[Booleans, Booleans]:
-        """Return which cells (B,) are fair throughout, and which are unfair throughout. radius: (B, n_0) of the network box."""
-        swing = (np.abs(shapes.slope) @ radius[:, :, None])[:, :, 0] + shapes.radius
-        slack = self.slack * (swing + np.abs(shapes.value))
-        low, high = shapes.value - swing - slack, shapes.value + swing + slack
-        fair = np.asarray((low > 0).all(axis=1) | (high <= 0).all(axis=1))
-        return fair, np.asarray(((low > 0)[:, :, None] & self.negative(high)[:, None] & self.compared).any(axis=(1, 2)))
-
-    def negative(self, high: Array | Integers) -> Booleans:
-        """Return where margins of at most `high` surely count as not positive."""
-        return np.asarray(high < 0 if self.strict else high <= 0)
-
-    def decided(self, network: Network, margin: Array, raw: Array) -> Booleans:
+    def decided(self, network: Network, raw: Array) -> Booleans:
         """Return (B,) whether raw points (B, V) are fair, in exact arithmetic. Raises OverflowError for absurd weights."""
         logits = network.forward(exact(self.domain.encode(self.rows(raw))))
-        terms = exact(np.broadcast_to(margin, (len(raw) * len(self.values), len(margin)))) * logits
-        total = terms[:, 0]
-        for k in range(1, len(margin)):
-            total = total + terms[:, k]
-        sign = np.asarray(total.sign).reshape(len(raw), -1)
-        flips = (sign > 0)[:, :, None] & self.negative(sign)[:, None] & self.compared
+        margin = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
+        sign = margin.sign.reshape(len(raw), -1)
+        flips = (sign > 0)[:, :, None] & (sign < 0 if self.strict else sign <= 0)[:, None] & self.compared
         return np.asarray(~flips.any(axis=(1, 2)))
 
-    def count(self, lower: Array, upper: Array, shapes: CopyShapes) -> Counted:
-        """Return what the forms of one cell (V,) show of its points, where it is neither fair nor unfair throughout."""
-        low, high = (end[0] for end in self.domain.box(lower[None], upper[None]))
+    def counted(self, network: Network, lower: Array, upper: Array, forms: tuple[Array, Array, Array]) -> Counted:
+        """Return what is shown of cells (B, V) by forms of their copies: slopes (B K, n_0), values and radii (B K,)."""
+        slope, value, radius = (one.reshape(len(lower), len(self.values), *one.shape[1:]) for one in forms)
+        shapes = CopyShapes(slope=slope, value=value, radius=radius)
+        fair, unfair = self._throughout(lower, upper, shapes)
+        low, high = self.domain.box(lower, upper)
+        point = np.flatnonzero((low == high).all(axis=1) & ~fair & ~unfair)
+        if len(point):
+            settled = self.decided(network, lower[point])
+            fair[point], unfair[point] = settled, ~settled
+        volume = self.volumes(lower, upper)
+        count = [np.where(fair, volume, 0), np.where(unfair, volume, 0)]
+        rest = np.flatnonzero(~fair & ~unfair)
+        strips = self._strips(lower[rest], upper[rest], shapes.take(rest), volume[rest])
+        while len(strips):
+            step = int(np.clip(VALUES // strips.many[:CELLS].max(), 1, CELLS))
+            part, strips = strips.take(slice(0, step)), strips.take(slice(step, None))
+            for one, points in zip(count, self._points(part), strict=True):
+                one[rest[part.cell]] = points
+        return Counted(fair=count[0], unfair=count[1], volume=volume, whole=fair | unfair)
+
+    def _throughout(self, lower: Array, upper: Array, shapes: CopyShapes) -> tuple[Booleans, Booleans]:
+        """Return which cells (B,) are fair throughout, and which are unfair throughout."""
+        low, high = self.domain.box(lower, upper)
+        swing = (np.abs(shapes.slope) @ (high - low)[:, :, None] / 2)[:, :, 0] + shapes.radius
+        slack = self.slack * (swing + np.abs(shapes.value))
+        least, most = shapes.value - swing - slack, shapes.value + swing + slack
+        fair = np.asarray((least > 0).all(axis=1) | (most <= 0).all(axis=1))
+        negative = most < 0 if self.strict else most <= 0
+        return fair, np.asarray(((least > 0)[:, :, None] & negative[:, None] & self.compared).any(axis=(1, 2)))
+
+    def _strips(self, lower: Array, upper: Array, shapes: CopyShapes, volume: Numbers) -> _Strips:
+        """Return the cells where counting points along a direction may show something, like ones beside each other."""
+        low, high = self.domain.box(lower, upper)
         middle, radius = (low + high) / 2, (high - low) / 2
-        slope, value = shapes.slope[0], shapes.value[0]
-        direction = np.zeros(slope.shape[1])
-        many = np.array([int(upper[v]) - int(lower[v]) + 1 for v in self.counted], dtype=object)
-        listed = self.counted[(many > 1) & (many <= MOST)]
-        columns = self.domain.columns_of(listed)
-        direction[columns] = slope[:, columns].mean(axis=0)
-        along = [self._along(v, direction, middle, lower, upper) for v in listed]
-        span = float(sum(one.max() - one.min() for one in along))
-        size = span + float(np.abs(slope).max(axis=0) @ (radius + np.abs(middle))) + float((np.abs(value) + shapes.radius[0]).max())
-        if not (0 < span < np.inf and np.isfinite(size)):
-            return Counted(fair=Fraction(0), unfair=Fraction(0))
-        every, widths = prod(map(len, along)), self._widths(lower, upper) * prod(int(n) for n in many if n > MOST)
-        if not widths:  # a cell cut off at the end of a real feature
-            return Counted(fair=Fraction(0), unfair=Fraction(0))
-        share = every / float(self.total / widths)
-        unit = span / next(bins for least, bins in BINS if share >= least)
-        points, least, rest = np.ones(1, dtype=np.float64 if every < 2**53 else object), 0.0, 0.0
-        for one in sorted(along, key=lambda one: float(one.max() - one.min())):
-            steps = np.rint((one - one.min()) / unit)
-            rounded = one - unit * steps
-            least, rest = least + float(rounded.min()), rest + float(rounded.max())
-            points = _product(points, steps.astype(np.int64))
-        apart = (np.abs(slope - direction) @ radius) + shapes.radius[0]
-        slack = self.slack * size
-        line = unit * np.arange(len(points))
-        lowest, highest = value - apart + least - slack, value + apart + rest + slack
-        fair = points[(line + lowest.min() > 0) | (line + highest.max() <= 0)].sum()
-        pairs = np.where(self.compared, lowest[:, None] - highest[None], -np.inf)
-        i, j = np.unravel_index(int(pairs.argmax()), pairs.shape)
-        unfair = points[(line + lowest[i] > 0) & self.negative(line + highest[j])].sum() if pairs[i, j] > 0 else 0
-        return Counted(fair=widths * int(fair), unfair=widths * int(unfair))
+        many = np.where(self.domain.integer & (upper - lower < MOST), upper - lower + 1, 1)
+        size = (np.abs(shapes.slope).max(axis=1) * (radius + np.abs(middle))).sum(axis=1)
+        size += (np.abs(shapes.value) + shapes.radius).max(axis=1)
+        sure = (size > 1 / LARGEST) & (size < LARGEST)
+        mean = np.where(((many > 1) & sure[:, None]) @ self.owner.T > 0, shapes.slope.mean(axis=1), 0.0)
+        direction = mean.astype(np.float32).astype(np.float64)  # so that whoever rounds the slopes otherwise has the same one
+        apart = (np.abs(shapes.slope - direction[:, None]) @ radius[:, :, None])[:, :, 0] + shapes.radius
+        far = FAR * np.sqrt(((direction * radius) ** 2).sum(axis=1))
+        least, most = shapes.value - apart, shapes.value + apart
+        worth = (least.min(axis=1) + far > 0) | (most.max(axis=1) - far < 0)
+        worth |= ((least[:, :, None] > most[:, None]) & self.compared).any(axis=(1, 2))
+        strips = _Strips(
+            cell=np.arange(len(lower)), lower=lower, many=many.astype(np.int64), direction=direction, middle=middle,
+            value=shapes.value, apart=apart, size=size, volume=volume,
+        )
+        cells, long = np.flatnonzero(sure & worth), many.max(axis=1, initial=1)
+        units = (np.abs(direction) * radius).sum(axis=1) / apart.max(axis=1)
+        return strips.take(cells[np.lexsort((units[cells], np.where(long > MEET, long, 0)[cells]))])
 
-    def _along(self, v: int, direction: Array, middle: Array, lower: Array, upper: Array) -> Array:
-        """Return what each value of feature v in a cell adds to  direction . (x - middle)."""
-        values, block = np.arange(lower[v], upper[v] + 1), slice(self.domain.start[v], self.domain.start[v] + self.domain.width[v])
-        if self.domain.one_hot[v]:
-            return np.asarray(direction[block][values.astype(np.int64)] - direction[block] @ middle[block])
-        inputs = ((values - self.domain.offset[v]) / self.domain.scale[v]).astype(np.float32)
-        return np.asarray(direction[block] * (inputs.astype(np.float64) - middle[block]))
+    def _points(self, strips: _Strips) -> tuple[Numbers, Numbers]:
+        """Return (B,) how many points are shown to be fair, and unfair."""
+        sums = _Sums.of(self, strips)
+        slack = self.slack * (strips.size + sums.span)
+        least = strips.value - strips.apart + (sums.least - slack)[:, None]
+        most = strips.value + strips.apart + (sums.most + slack)[:, None]
+        pairs = np.where(self.compared, least[:, :, None] - most[:, None], -np.inf).reshape(len(strips), -1)
+        (i, j), at = np.divmod(pairs.argmax(axis=1), len(self.values)), np.arange(len(strips))
+        fair = sums.above(least.min(axis=1)) + sums.above() - sums.above(most.max(axis=1))
+        unfair = np.maximum(sums.above(least[at, i]) - sums.above(most[at, j]), 0)
+        every = zip(strips.volume, _products(np.ones_like(strips.many), strips.many), strict=True)
+        weight = np.array([1 if volume == points else Fraction(volume) / points for volume, points in every], dtype=object)
+        return _exactly(fair.sum(axis=1)) * weight, _exactly(unfair.sum(axis=1)) * weight
 
 
-def _product(points: Array, steps: Integers) -> Array:
-    """Return the numbers of points at each t when a feature whose values add `steps` joins: a product of polynomials."""
-    if len(steps) > FEW and points.dtype != object:
-        return np.convolve(points, np.bincount(steps).astype(np.float64))
-    out = np.zeros(len(points) + int(steps.max()), dtype=points.dtype)
-    number = np.bincount(steps)
-    for k in np.flatnonzero(number).tolist():
-        out[k : k + len(points)] += points * int(number[k])
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Strips(Batched):
+    """B cells whose copies lie within  direction . (x - middle) + value +- apart,  value and apart (B, K).
+
+    cell: (B,) their numbers.   many: (B, V) values of the features along the direction, 1 of others.   size: (B,) of what is added.
+    """
+
+    cell: Integers
+    lower: Array
+    many: Integers
+    direction: Array
+    middle: Array
+    value: Array
+    apart: Array
+    size: Array
+    volume: Numbers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sums:
+    """What the values of B cells' features add to  a . (x - middle).
+
+    listed, inside: (B, M) the sums of those features whose combinations are listed, and which of them there are.
+    behind: (T + 1, B) how many points of the other features lie at t units or more.   unit: (B,).
+    least, most: (B,) what the other features add beside whole units.   span: (B,) of all features.
+    """
+
+    listed: Array
+    inside: Booleans
+    behind: npt.NDArray[Any]
+    unit: Array
+    least: Array
+    most: Array
+    span: Array
+
+    @classmethod
+    def of(cls, question: ShareQuestion, strips: _Strips) -> _Sums:
+        many, count, (cell, feature) = strips.many, len(strips), np.nonzero(strips.many > 1)
+        n = many[cell, feature]
+        first, pair = np.cumsum(n) - n, np.repeat(np.arange(len(n)), n)
+        raw = strips.lower[cell, feature][pair] + np.arange(len(pair)) - first[pair]
+        along = _along(question, raw, cell[pair], feature[pair], strips)
+        low = np.minimum.reduceat(along, first) if len(n) else np.empty(0)
+        span = (np.maximum.reduceat(along, first) if len(n) else low) - low
+        order = np.lexsort((-span, cell))  # of each cell the widest first
+        rank = np.arange(len(n)) - np.searchsorted(cell, cell)
+        turns = [order[rank == k] for k in range(int(rank.max(initial=-1)) + 1)]
+        group, size = np.zeros(len(n), dtype=np.int64), np.ones((count, max(1, len(turns))), dtype=np.int64)
+        for turn in turns:  # the first group with room; long features have one of their own
+            room = size[cell[turn]] * n[turn, None] <= MEET
+            group[turn] = np.where(n[turn] > MEET, -1, room.argmax(axis=1))
+            size[cell[turn], group[turn]] *= np.where(n[turn] > MEET, 1, n[turn])
+        size = size[:, : int(group.max(initial=0)) + 1]
+        left = np.tile(np.arange(float(size.max())), (size.size, 1))
+        sums, inside = np.zeros_like(left), left.reshape(*size.shape, -1) < size[:, :, None]
+        for turn in turns:  # digits of the combinations' numbers
+            mine = turn[group[turn] >= 0]
+            row, steps = cell[mine] * size.shape[1] + group[mine], n[mine, None]
+            quotient = np.floor(left[row] / steps)
+            sums[row] += along[first[mine, None] + (left[row] - quotient * steps).astype(np.int64)]
+            left[row] = quotient
+        sums, rest, long = sums.reshape(inside.shape), group != 0, group < 0
+        width, others = _added(cell, np.where(rest, span, 0.0), count), (size[:, 1:] > 1).sum(axis=1)
+        others = others + _added(cell, long, count)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bins = 2 ** np.ceil(np.log2(np.clip(np.nan_to_num(FINE * width * others / strips.apart.max(axis=1)), *BINS)))
+        unit = np.where(width > 0, width / bins, 1.0)
+        value = np.concatenate([sums[:, 1:][inside[:, 1:]], along[long[pair]]])
+        length = np.concatenate([size[:, 1:].ravel(), n[long]])
+        where = np.concatenate([np.repeat(np.arange(count), size.shape[1] - 1), cell[long]])
+        which = np.concatenate([np.tile(np.arange(size.shape[1] - 1), count), size.shape[1] + rank[long]])
+        points = np.ones((1, count), dtype=float if (many.astype(np.float64).prod(axis=1) < 2**53).all() else object)
+        least = most = np.zeros(count)
+        if len(value):
+            first, entry = np.cumsum(length) - length, np.repeat(np.arange(len(length)), length)
+            steps = np.rint((value - np.minimum.reduceat(value, first)[entry]) / unit[where[entry]])
+            over = value - unit[where[entry]] * steps
+            least = _added(where, np.minimum.reduceat(over, first), count)
+            most = _added(where, np.maximum.reduceat(over, first), count)
+            place = steps.astype(np.int64) * count + where[entry]
+            for k in np.unique(which)[::-1].tolist():
+                mine = place[which[entry] == k]
+                number = np.bincount(mine, minlength=(int(mine.max()) // count + 1) * count).reshape(-1, count)
+                number[0, ~number.any(axis=0)] = 1
+                points = _product(points, number.astype(points.dtype))
+        behind = np.concatenate([points[::-1].cumsum(axis=0)[::-1], np.zeros((1, count), dtype=points.dtype)])
+        return cls(
+            listed=sums[:, 0], inside=inside[:, 0], behind=behind, unit=unit, least=least, most=most,
+            span=_added(cell, span, count),
+        )
+
+    def above(self, limit: Array | None = None) -> npt.NDArray[Any]:
+        """Return how many points (B, M) there are with  listed + t units + limit > 0  (None: all)."""
+        if limit is None:
+            return np.where(self.inside, self.behind[0][:, None], 0)
+        t = np.floor(-(self.listed + limit[:, None]) / self.unit[:, None]) + 1
+        t = np.clip(t, 0, len(self.behind) - 1).astype(np.int64)
+        return np.where(self.inside, self.behind[t, np.arange(len(limit))[:, None]], 0)
+
+
+def _along(question: ShareQuestion, raw: Array, cell: Integers, feature: Integers, strips: _Strips) -> Array:
+    """Return what values (N,) of features add to  direction . (x - middle)  of their cells."""
+    domain, direction, middle = question.domain, strips.direction, strips.middle
+    category = domain.one_hot[feature]
+    column = domain.start[feature] + np.where(category, raw, 0).astype(np.int64)
+    slope = direction[cell, column]
+    number = ((raw - domain.offset[feature]) / domain.scale[feature]).astype(np.float32).astype(np.float64)
+    if not category.any():
+        return np.asarray(slope * (number - middle[cell, column]))
+    base = ((direction * middle) @ question.owner)[cell, feature]
+    return np.where(category, slope - base, slope * (number - middle[cell, column]))
+
+
+def _added(cell: Integers, what: Array | Booleans, count: int) -> Array:
+    """Return (B,) what there is (N,) of each cell, added up."""
+    return np.asarray(np.bincount(cell, weights=what, minlength=count), dtype=np.float64)
+
+
+def _product(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the products of polynomials, coefficients (T, B) and (U, B)."""
+    one, two = (one, two) if len(one) >= len(two) else (two, one)
+    if len(two) > SHORT:
+        return np.array([np.convolve(a, b) for a, b in zip(one.T.copy(), two.T.copy(), strict=True)], dtype=one.dtype).T
+    out = np.zeros((len(one) + len(two) - 1, one.shape[1]), dtype=one.dtype)
+    part = np.empty_like(one)
+    for t in np.flatnonzero(two.any(axis=1)).tolist():
+        out[t : t + len(one)] += np.multiply(one, two[t], out=part)
     return out
+
+
+def _products(lower: npt.NDArray[Any], upper: npt.NDArray[Any]) -> Numbers:
+    """Return (B,) the numbers of points of lattice boxes (B, C)."""
+    found = (upper - lower + 1.0).prod(axis=1)
+    exactly = np.where(found < 2**53, found, 0).astype(np.int64).astype(object)  # below 2^53 nothing was rounded
+    for k in np.flatnonzero(found >= 2**53).tolist():
+        exactly[k] = prod(int(b) - int(a) + 1 for a, b in zip(lower[k].tolist(), upper[k].tolist(), strict=True))
+    return exactly
+
+
+def _exactly(counts: npt.NDArray[Any]) -> Numbers:
+    return counts if counts.dtype == object else counts.astype(np.int64).astype(object)

@@ -1,9 +1,8 @@
 """`certify_share`: which share of a box is treated alike, and which is not, bracketed by cutting the box into cells.
 
 Method: every cell is bounded by an affine form for each copy (`encoders.bounds.copies`). Cells where these show one answer
-throughout are done; of the others the forms say on which sides of a strip points are fair and unfair, which is estimated, and those
-with the most open volume are cut where the bands of their neurons come from. At the end the points on both sides of each
-strip are counted exactly.
+throughout are done; of the others the points on both sides of an undecided strip are counted. Those with the most open volume are
+cut first, where the bands of their neurons come from.
 Sound? yes: the certificate holds the tree, and `check` bounds and counts it again.
 Complete? to the tolerance, within the budget: cells end as single network inputs, which exact arithmetic decides.
 References: the share is that of FairQuant (Kim et al., ICSE 2025), whose cells are decided as wholes.
@@ -16,33 +15,32 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
+import numpy.typing as npt
 
-from encoders.bounds.copies import CopyForms
+from encoders.bounds.copies import AffineForms, CopyForms
 from encoders.domain import Batched, Regions
 from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
 from verifair.checker.share_certificate import ShareCertificate, ShareQuery
-from verifair.checker.shares import MOST, SLACK, CopyShapes, Counted, ShareQuestion
+from verifair.checker.shares import MOST, SLACK, Numbers, ShareQuestion
 from verifair.checker.tree import Tree, leaf_regions
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, margin
 from verifair.engine.search.subdivision import subdivide
+from verifair.engine.search.trees import Trees
 from verifair.engine.verdict import Reason
 from verifair.errors import CertificateError, DataError, QueryError
 
-AT_ONCE = 512
-"""Cells cut at a time, or a quarter of all where there are few."""
+AT_ONCE, PART = 256, 32
+"""Leaves cut at a time, or that part of all where they are many; never more than a quarter."""
 COPIES = 4096
 """Copies bounded at a time when a tree is read again."""
 SPARE = Fraction(1, 10**6)
 """Share of what is counted in cells of both kinds that is not stated: the checker's directions are rounded in another order."""
-SAMPLE = 32
-"""Cells of a batch that are counted at once, so that it is known how long counting all will take."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class CertifiedShare:
@@ -91,7 +89,7 @@ def certify_share(
         half.replace(path)
     width = 1 - certificate.fair - certificate.unfair
     return CertifiedShare(
-        fair=_rounded(certificate.fair), unfair=_rounded(certificate.unfair), certificate=certificate, cells=len(search.cells),
+        fair=_rounded(certificate.fair), unfair=_rounded(certificate.unfair), certificate=certificate, cells=search.cells,
         reason=None if width <= tolerance else reason or Reason.NUMERICAL, seconds=search.seconds,
         semantics=semantics(query.network),
     )
@@ -103,8 +101,7 @@ def row_shares(query: IndividualFairness, raw: Array) -> tuple[int, int, int]:
     lower, upper = box_of(query.schema, query.box)
     raw = np.where(np.isin(np.arange(raw.shape[1]), question.index), lower, raw)
     inside = raw[query.schema.inside(raw) & ((raw >= lower) & (raw <= upper)).all(axis=1)]
-    weights = margin(query.network, 1, 0)
-    parts = [question.decided(query.network, weights, inside[i : i + COPIES]) for i in range(0, len(inside), COPIES)]
+    parts = [question.decided(query.network, inside[i : i + COPIES]) for i in range(0, len(inside), COPIES)]
     fair = int(sum(int(part.sum()) for part in parts))
     return fair, len(inside) - fair, len(raw) - len(inside)
 
@@ -163,66 +160,50 @@ def _stored(query: IndividualFairness, store: str | Path) -> ShareCertificate:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Cells(Batched):
-    """node: (B,) of the tree.   lower, upper: (B, V).   fair, unfair: (B,) shares of the box, estimated where something is open.
-    open: (B,) what is left.   kind: (B,) FAIR, UNFAIR, or STRIP.   variable: (B,) where it is cut, -1 where it cannot be."""
+    """B cells.   lower, upper: (B, V).   fair, unfair: exact numbers of points.   strip: that are counted, as no whole cell is.
+    open: share of the box that is left.   variable: where it would be cut, -1 where it cannot be."""
 
-    node: Integers
     lower: Array
     upper: Array
-    fair: Array
-    unfair: Array
+    fair: Numbers
+    unfair: Numbers
+    strip: Booleans
     open: Array
-    kind: Integers
     variable: Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Splits(Batched):
-    """Nodes (S,) that were cut, where, and their children."""
+class _Taken(Batched):
+    """Leaves that are cut."""
 
     node: Integers
-    feature: Integers
-    cut: Array
-    first: Integers
-    second: Integers
-
-    @classmethod
-    def none(cls) -> _Splits:
-        whole = np.empty(0, dtype=np.int64)
-        return cls(node=whole, feature=whole, cut=np.empty(0), first=whole, second=whole)
-
-
-STRIP, FAIR, UNFAIR = 0, 1, 2
 
 
 class _ShareSearch:
-    """The tree under way, and its leaves."""
+    """The tree under way; of every node is known what `_Cells` holds, without points where it is cut."""
 
     def __init__(
         self, query: IndividualFairness, question: ShareQuestion, tolerance: float, budget: Budget, before: ShareCertificate | None
     ) -> None:
         self.query, self.question, self.tolerance, self.budget = query, question, tolerance, budget
-        self.domain, self.weights = query.schema.domain, margin(query.network, 1, 0)
-        low, high = (end[0] for end in self.domain.box(query.schema.domain.lower[None], query.schema.domain.upper[None]))
-        self.copies = CopyForms(query.network, self.weights, np.minimum(low, high), np.maximum(low, high))
-        order = np.argsort(self.domain.start)  # owner: (n_0, V) of each column, its variable
-        self.owner = np.repeat(np.eye(self.domain.variables)[order], self.domain.width[order], axis=0)
-        self.total = float(question.total)
-        self.started, self.counting = time.monotonic(), 0.0
+        self.domain = domain = question.domain
+        low, high = (end[0] for end in domain.box(domain.lower[None], domain.upper[None]))
+        self.copies = CopyForms(query.network, margin(query.network, 1, 0), np.minimum(low, high), np.maximum(low, high))
+        self.started = time.monotonic()
         self.deadline = self.started + (np.inf if budget.seconds is None else budget.seconds)
         self.earlier = before.history[-1][0] if before is not None and before.history else 0.0
         self.history = [] if before is None else list(before.history)
-        self.splits: list[_Splits] = []
-        self.shown: dict[int, Counted] = {}
-        node, lower, upper, self.nodes = np.zeros(1, dtype=np.int64), question.lower[None], question.upper[None], 1
+        root = self._looked_at(question.lower[None], question.upper[None])
+        small = domain.integer.all() and max(np.abs(root.lower).max(), np.abs(root.upper).max()) < 2**31
+        cells = replace(root, lower=root.lower.astype(np.int32), upper=root.upper.astype(np.int32)) if small else root
+        self.trees = Trees(1, **{name: getattr(cells, name) for name in cells.__dataclass_fields__})
         if before is not None:
-            node, lower, upper = self._grown(before.tree)
-        # Cells and how many of the splits they come from, in one place: Ctrl-C finds both or neither.
-        self.now = self._looked_at(node, lower, upper), len(self.splits)
+            self._grow(before.tree)
 
     @property
-    def cells(self) -> _Cells:
-        return self.now[0]
+    def cells(self) -> int:
+        """How many leaves there are."""
+        return (self.trees.size + 1) // 2
 
     @property
     def seconds(self) -> float:
@@ -236,241 +217,107 @@ class _ShareSearch:
         def ended() -> bool:
             nonlocal reason, told
             now = time.monotonic()
-            if now - told > 1 or (not self.counting and self.nodes > SAMPLE):
-                told = now
-                self._note()
-                self._measure()
+            if now - told > 1:
+                fair, unfair = self._shares()
+                told = time.monotonic()
                 if progress is not None:
-                    progress(float(self.cells.fair.sum()), float(1 - self.cells.unfair.sum()))
-            left = float(self.cells.open.sum())
-            if left <= 0.98 * self.tolerance and (self.tolerance > 0 or not self.cells.open.any()):
+                    progress(float(fair), float(1 - unfair))
+            if self._known("open").sum() <= 0.98 * self.tolerance:
                 return True
-            if self._late():
-                self._measure()  # cells may have become smaller
-                reason = Reason.TIME if self._late() else None
-            if reason is None and self.budget.nodes is not None and self.nodes >= self.budget.nodes:
+            if now > self.deadline:
+                reason = Reason.TIME
+            elif self.budget.nodes is not None and self.trees.size >= self.budget.nodes:
                 reason = Reason.NODES
             return reason is not None
 
         try:
-            while True:
-                subdivide(self, self._step, ended=ended, deadline=self.deadline)
-                if reason is not None or not self._open().any():
-                    return reason
-                sums = self._sums()
-                if 1 - (sums.fair + sums.unfair) / self.question.total <= Fraction(self.tolerance):
-                    return None
-                if time.monotonic() > self.deadline:
-                    return Reason.TIME
-                self._again()
+            subdivide(self, self._step, ended=ended, deadline=self.deadline)
         except KeyboardInterrupt:
-            return Reason.INTERRUPTED
+            reason = Reason.INTERRUPTED
+        return reason
 
-    def _late(self) -> bool:
-        """Return whether it is time to count what there is."""
-        strips = int((self.cells.kind == STRIP).sum())
-        return time.monotonic() + 1.2 * strips * self.counting > self.deadline
-
-    def _measure(self) -> None:
-        """Count some cells, all over the list, to know how long all will take."""
-        strips = np.flatnonzero(self.cells.kind == STRIP)
-        self.counting = 0.0
-        self._count(self.cells.take(strips[:: len(strips) // SAMPLE + 1]))
-
-    def _open(self) -> Booleans:
-        return np.asarray((self.cells.kind == STRIP) & (self.cells.variable >= 0) & (self.cells.open > 0))
-
-    def take(self, most: int = AT_ONCE) -> _Cells | None:
-        """Return at most so many of the cells with the largest open volume, which are then no longer among the leaves."""
-        able = np.flatnonzero(self._open())
+    def take(self, most: int) -> _Taken | None:
+        """Return at most so many of the leaves with the largest open volume that can be cut."""
+        left = np.where(self._known("variable") >= 0, self._known("open"), 0.0)
+        able = np.flatnonzero(left)
         if not len(able):
             return None
-        count = min(AT_ONCE, most, max(1, len(able) // 4))
-        top = able[np.argpartition(-self.cells.open[able], count - 1)[:count]]
-        keep = np.ones(len(self.cells), dtype=bool)
-        keep[top] = False
-        taken = self.cells.take(top)
-        self._kept = self.cells.take(keep)
-        return taken
+        count = min(max(AT_ONCE, len(able) // PART), most, max(1, len(able) // 4))
+        return _Taken(node=able[np.argpartition(-left[able], count - 1)[:count]])
 
-    def _step(self, cells: _Cells) -> None:
-        at = self.domain.middle(cells.lower, cells.upper)[np.arange(len(cells)), cells.variable]
-        lower, upper = self.domain.halves(cells.lower, cells.upper, cells.variable, at)
-        first = self.nodes + np.arange(len(cells))
-        second = first + len(cells)
-        found = self._looked_at(np.concatenate([first, second]), lower, upper)
-        self.splits.append(_Splits(node=cells.node, feature=cells.variable, cut=at, first=first, second=second))
-        self.now, self.nodes = (_Cells.join([self._kept, found]), len(self.splits)), self.nodes + len(found)
+    def _step(self, taken: _Taken) -> None:
+        nodes = taken.node
+        variable, lower, upper = self._known("variable")[nodes], *self._boxes(nodes)
+        at = self.domain.middle(lower, upper)[np.arange(len(nodes)), variable]
+        found = self._looked_at(*self.domain.halves(lower, upper, variable, at))
+        for name in ("fair", "unfair", "open"):  # halves inherit it: an interrupt here leaves less than is shown, and never more
+            self._known(name)[nodes] = 0
+        first = self.trees.split(nodes, variable, at)
+        self._note(np.concatenate([first, first + 1]), found)
 
-    def _looked_at(self, node: Integers, lower: Array, upper: Array) -> _Cells:
-        """Bound some cells, decide single inputs, and estimate what is open of the others."""
-        step = max(1, COPIES // len(self.question.values))
-        parts = [self._look(node[i : i + step], lower[i : i + step], upper[i : i + step]) for i in range(0, len(node), step)]
-        return _Cells.join(parts)
+    def _known(self, name: str) -> npt.NDArray[Any]:
+        return self.trees.known[name][: self.trees.size]
 
-    def _shapes(self, lower: Array, upper: Array) -> tuple[CopyShapes, Array, Array, Booleans]:
-        """Return the forms of all copies, the half-widths of the network boxes, the scores (B, n_0), and which are one input."""
-        question, count = self.question, len(self.question.values)
-        low, high = self.domain.box(question.rows(lower), question.rows(upper))
-        forms = self.copies.forms(low, high)
-        shapes = CopyShapes(
-            slope=forms.slope.reshape(len(lower), count, -1), value=forms.value.reshape(-1, count),
-            radius=forms.radius.reshape(-1, count),
-        )
-        score = forms.score.reshape(len(lower), count, -1).sum(axis=1)
-        point = (low == high).all(axis=1).reshape(-1, count).all(axis=1)
-        return shapes, ((high - low) / 2)[::count], score, np.asarray(point)
+    def _boxes(self, nodes: Integers) -> tuple[Array, Array]:
+        return self._known("lower")[nodes].astype(np.float64), self._known("upper")[nodes].astype(np.float64)
 
-    def _look(self, node: Integers, lower: Array, upper: Array) -> _Cells:
-        question = self.question
-        shapes, radius, score, point = self._shapes(lower, upper)
-        fair, unfair = question.shown(shapes, radius)
-        settle = np.flatnonzero(point & ~fair & ~unfair)
-        if len(settle):
-            settled = question.decided(self.query.network, self.weights, lower[settle])
-            fair[settle], unfair[settle] = settled, ~settled
-        share = self._shares(lower, upper)
-        some, other, variable = self._estimated(shapes, radius, score, lower, upper)
-        part_fair = np.where(fair, 1.0, np.where(unfair, 0.0, some))
-        part_unfair = np.where(unfair, 1.0, np.where(fair, 0.0, other))
-        done = fair | unfair
-        left = np.where(done, 0.0, np.maximum(1 - part_fair - part_unfair, np.finfo(float).eps))
-        return _Cells(
-            node=node, lower=lower, upper=upper, fair=share * part_fair, unfair=share * part_unfair, open=share * left,
-            kind=np.where(fair, FAIR, np.where(unfair, UNFAIR, STRIP)), variable=variable,
-        )
+    def _note(self, nodes: Integers, cells: _Cells) -> None:
+        for name in cells.__dataclass_fields__:
+            self._known(name)[nodes] = getattr(cells, name)
 
-    def _shares(self, lower: Array, upper: Array) -> Array:
-        """Return (B,) about how much of the box each cell is."""
-        question, whole = self.question, self.domain.integer
-        width = np.where(whole, upper - lower + 1, np.where(question.upper > question.lower, upper - lower, 1.0))
-        return np.asarray(width.prod(axis=1) / self.total)
-
-    def _estimated(
-        self, shapes: CopyShapes, radius: Array, score: Array, lower: Array, upper: Array
-    ) -> tuple[Array, Array, Integers]:
-        """Return (B,) about which share of each cell's points is fair, and unfair, as though their direction were normal; and the
-        variable that the strip's width comes from most."""
-        question, domain = self.question, self.domain
-        columns = question.columns
-        direction = np.zeros(radius.shape)
-        direction[:, columns] = shapes.slope[:, :, columns].mean(axis=1)
-        many = upper - lower + 1
-        centre, variance = np.zeros(len(lower)), np.zeros(len(lower))
-        for v in question.counted.tolist():
-            block, one = slice(domain.start[v], domain.start[v] + domain.width[v]), many[:, v]
-            direction[one > MOST, block] = 0.0
-            if domain.one_hot[v]:
-                possible, slopes = radius[:, block] > 0, direction[:, block]
-                mean = (slopes * possible).sum(axis=1) / one
-                centre += mean - (slopes * radius[:, block]).sum(axis=1)
-                variance += ((slopes - mean[:, None]) ** 2 * possible).sum(axis=1) / one
-            else:
-                step = 2 * direction[:, block.start] * radius[:, block.start] / np.maximum(one - 1, 1)
-                variance += step**2 * (one**2 - 1) / 12
-        sigma = np.sqrt(variance) + np.finfo(float).tiny
-        apart = np.abs(shapes.slope - direction[:, None])
-        width = (apart @ radius[:, :, None])[:, :, 0] + shapes.radius
-        low, high = shapes.value - width + centre[:, None], shapes.value + width + centre[:, None]
-        with np.errstate(all="ignore"):
-            fair = ndtr(low.min(axis=1) / sigma) + ndtr(-high.max(axis=1) / sigma)
-            unfair = np.maximum(ndtr(-high.min(axis=1) / sigma) - ndtr(-low.max(axis=1) / sigma), 0.0)
-        columns_score = score + (apart.sum(axis=1) + 1e-6 * np.abs(shapes.slope).sum(axis=1)) * radius
-        blame = columns_score @ self.owner
-        can = domain.divisible(lower, upper)
-        wide = (upper - lower) / np.maximum(question.upper - question.lower, np.finfo(float).tiny)
-        blame = np.where(can, blame + 1e-9 * wide * blame.max(axis=1, keepdims=True) + 1e-300 * wide, -1.0)
-        variable = np.where(can.any(axis=1), blame.argmax(axis=1), -1)
-        return np.nan_to_num(np.clip(fair, 0, 1)), np.nan_to_num(np.clip(unfair, 0, 1)), variable
-
-    def _sums(self) -> Counted:
-        """Return what all cells show, exactly; those of strips are counted once."""
-        cells = self.cells
-        fair = unfair = Fraction(0)
-        for kind in (FAIR, UNFAIR):
-            at = np.flatnonzero(cells.kind == kind)
-            volume = self._volumes(cells.lower[at], cells.upper[at])
-            fair, unfair = (fair + volume, unfair) if kind == FAIR else (fair, unfair + volume)
-        at = np.flatnonzero((cells.kind == STRIP) & ~np.isin(cells.node, list(self.shown)))
-        at = at[np.argsort(-(cells.fair + cells.unfair)[at], kind="stable")]
-        for start in range(0, len(at), SAMPLE):
-            if time.monotonic() > self.deadline:
-                break  # what was not counted is open
-            self._count(cells.take(at[start : start + SAMPLE]))
-        strips = [self.shown[node] for node in cells.node[cells.kind == STRIP].tolist() if node in self.shown]
-        fair += (1 - SPARE) * sum((one.fair for one in strips), start=Fraction(0))
-        unfair += (1 - SPARE) * sum((one.unfair for one in strips), start=Fraction(0))
-        return Counted(fair=fair, unfair=unfair)
-
-    def _count(self, cells: _Cells) -> None:
-        """Count the points that the forms of some cells decide."""
-        if not len(cells):
-            return
-        started, question = time.monotonic(), self.question
-        shapes = self._shapes(cells.lower, cells.upper)[0]
-        for k, (node, lower, upper) in enumerate(zip(cells.node.tolist(), cells.lower, cells.upper, strict=True)):
-            self.shown[node] = question.count(lower, upper, shapes.take(slice(k, k + 1)))
-        took = (time.monotonic() - started) / len(cells)
-        self.counting = 0.9 * self.counting + 0.1 * took if self.counting else took
-
-    def _volumes(self, lower: Array, upper: Array) -> Fraction:
-        """Return the sum of the cells' volumes, exactly."""
-        if self.domain.integer.all():
-            points = (upper - lower + 1).astype(object)
-            return Fraction(int(points.prod(axis=1).sum())) if len(points) else Fraction(0)
-        return sum((self.question.volume(low, high) for low, high in zip(lower, upper, strict=True)), start=Fraction(0))
-
-    def _again(self) -> None:
-        """Take what was counted for what was estimated, so that cells are cut further where that was too hopeful."""
-        cells = self.cells
-        fair, unfair, nothing = cells.fair.copy(), cells.unfair.copy(), Counted(fair=Fraction(0), unfair=Fraction(0))
-        for k in np.flatnonzero(cells.kind == STRIP).tolist():
-            one = self.shown.get(int(cells.node[k]), nothing)
-            fair[k], unfair[k] = float(one.fair / self.question.total), float(one.unfair / self.question.total)
-        share = self._shares(cells.lower, cells.upper)
-        left = np.where(cells.kind == STRIP, np.maximum(share - fair - unfair, 0.0), 0.0)
-        self.now = replace(cells, fair=fair, unfair=unfair, open=left), self.now[1]
-
-    def _note(self) -> None:
-        self.history.append((self.seconds, float(self.cells.fair.sum()), float(self.cells.unfair.sum())))
-
-    def certificate(self) -> ShareCertificate:
-        sums = self._sums()
-        fair, unfair = sums.fair / self.question.total, sums.unfair / self.question.total
-        self.history.append((self.seconds, float(fair), float(unfair)))
-        return ShareCertificate(
-            network_sha256=self.query.network.source_sha256, schema_sha256=self.query.schema.sha256,
-            semantics=semantics(self.query.network), query=_query(self.query),
-            features=tuple(one.name for one in self.query.schema.features), fair=fair, unfair=unfair, tree=self._tree(),
-            history=tuple(self.history),
-        )
-
-    def _tree(self) -> Tree:
-        """Return the tree in preorder."""
-        count = self.nodes
-        made = _Splits.join(self.splits[: self.now[1]]) if self.now[1] else _Splits.none()
-        feature, cut, first, second = np.full(count, -1), np.zeros(count), np.zeros(count, int), np.zeros(count, int)
-        feature[made.node], cut[made.node], first[made.node], second[made.node] = made.feature, made.cut, made.first, made.second
-        order, waiting, splits = list[int](), [0], feature.tolist()
-        while waiting:
-            node = waiting.pop()
-            order.append(node)
-            if splits[node] >= 0:
-                waiting += [int(second[node]), int(first[node])]
-        return Tree.plain(feature[order], cut[order])
-
-    def _grown(self, tree: Tree) -> tuple[Integers, Array, Array]:
-        """Take over a tree that was cut before; return its leaves. Raises DataError for one that is none over this box."""
+    def _grow(self, tree: Tree) -> None:
+        """Take over a tree that was cut before. Raises DataError for one that is none over this box."""
         found = leaf_regions(tree.feature, tree.cut, Regions.whole(self.question.lower, self.question.upper), self.domain)
         if isinstance(found, str) or np.isin(tree.feature, self.question.index).any():
             raise DataError("the store's tree is none over the query's box; name another file with --store")
-        second, waiting = np.zeros(len(tree.feature), dtype=np.int64), list[int]()
-        for node, feature in enumerate(tree.feature.tolist()):  # after a leaf comes the second child of the last node that waits
-            if feature >= 0:
-                waiting.append(node)
-            elif waiting:
-                second[waiting.pop()] = node + 1
-        inner = np.flatnonzero(tree.feature >= 0)
-        splits = _Splits(node=inner, feature=tree.feature[inner], cut=tree.cut[inner], first=inner + 1, second=second[inner])
-        self.splits, self.nodes = [splits], len(tree.feature)
-        return found[0], found[1].lower, found[1].upper
+        for name in ("fair", "unfair", "open"):
+            self._known(name)[:] = 0
+        number, (leaves, regions) = self.trees.grow(tree), found
+        self._note(number[leaves], self._looked_at(regions.lower, regions.upper))
+
+    def _looked_at(self, lower: Array, upper: Array) -> _Cells:
+        """Bound and count cells (B, V), and choose where they would be cut."""
+        step = max(1, COPIES // len(self.question.values))
+        return _Cells.join([self._look(lower[i : i + step], upper[i : i + step]) for i in range(0, len(lower), step)])
+
+    def _look(self, lower: Array, upper: Array) -> _Cells:
+        question = self.question
+        forms = self.copies.forms(*question.boxes(lower, upper))
+        counted = question.counted(self.query.network, lower, upper, (forms.slope, forms.value, forms.radius))
+        volume, decided = (one.astype(np.float64) for one in (counted.volume, counted.fair + counted.unfair))
+        left = np.where(counted.whole, 0.0, np.maximum(volume - decided, float(SPARE) * volume)) / float(question.total)
+        return _Cells(
+            lower=lower, upper=upper, fair=counted.fair, unfair=counted.unfair, strip=~counted.whole, open=left,
+            variable=self._variable(forms, lower, upper),
+        )
+
+    def _variable(self, forms: AffineForms, lower: Array, upper: Array) -> Integers:
+        """Return (B,) along which feature the errors of cells' forms come from most."""
+        question, domain = self.question, self.domain
+        slope, score = (one.reshape(len(lower), len(question.values), -1) for one in (forms.slope, forms.score))
+        low, high = domain.box(lower, upper)
+        counted = (domain.integer & (upper - lower < MOST)) @ question.owner.T > 0
+        apart = np.abs(slope - np.where(counted, slope.mean(axis=1), 0.0)[:, None]).sum(axis=1) + 1e-6 * np.abs(slope).sum(axis=1)
+        blame = (score.sum(axis=1) + apart * (high - low) / 2) @ question.owner
+        can = domain.divisible(lower, upper)
+        wide = (upper - lower) / np.maximum(question.upper - question.lower, np.finfo(float).tiny)
+        blame = np.where(can, blame + 1e-9 * wide * blame.max(axis=1, keepdims=True) + 1e-300 * wide, -1.0)
+        return np.where(can.any(axis=1), blame.argmax(axis=1), -1)
+
+    def _shares(self) -> tuple[Fraction, Fraction]:
+        """Return what all cells show, and remember when that was."""
+        strip = self._known("strip")
+        points = [(self._known(name)[~strip].sum(), self._known(name)[strip].sum()) for name in ("fair", "unfair")]
+        fair, unfair = ((whole + (1 - SPARE) * counted) / self.question.total for whole, counted in points)
+        self.history.append((self.seconds, float(fair), float(unfair)))
+        return fair, unfair
+
+    def certificate(self) -> ShareCertificate:
+        fair, unfair = self._shares()
+        leaf = np.asarray(self.trees.feature[: self.trees.size] == -1)
+        return ShareCertificate(
+            network_sha256=self.query.network.source_sha256, schema_sha256=self.query.schema.sha256,
+            semantics=semantics(self.query.network), query=_query(self.query),
+            features=tuple(one.name for one in self.query.schema.features), fair=fair, unfair=unfair,
+            tree=self.trees.written(np.zeros(1, dtype=np.int64), leaf, {})[0], history=tuple(self.history),
+        )

@@ -14,12 +14,12 @@ from fractions import Fraction
 import numpy as np
 
 from encoders.domain import Regions
-from encoders.network import Array, Integers, Network
+from encoders.network import Network
 from verifair.checker.kernel.forms import affine_forms
 from verifair.checker.kind import Kind
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.share_certificate import FILE, ShareCertificate
-from verifair.checker.shares import CopyShapes, Counted, ShareQuestion
+from verifair.checker.shares import ShareQuestion
 from verifair.checker.tree import leaf_regions
 from verifair.checker.words import decided, where
 from verifair.schema.space import InputSpace
@@ -83,42 +83,21 @@ def _confirm(
     given: ShareCertificate, question: ShareQuestion, leaves: Regions, network: Network, progress: Progress | None
 ) -> str | None:
     """Return why the stated shares are more than what the leaves show."""
-    sums = Counted(fair=Fraction(0), unfair=Fraction(0))
+    fair, unfair = Fraction(0), Fraction(0)
     step = max(1, COPIES // len(question.values))
+    margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
     for start in range(0, len(leaves), step):
-        sums += _counted(question, network, leaves.lower[start : start + step], leaves.upper[start : start + step])
+        lower, upper = leaves.lower[start : start + step], leaves.upper[start : start + step]
+        found = question.counted(network, lower, upper, affine_forms(network, margin, *question.boxes(lower, upper)))
+        fair, unfair = fair + found.fair.sum(), unfair + found.unfair.sum()
         if progress is not None:
             progress(min(start + step, len(leaves)), len(leaves))
-    for name, stated, shown in (("fair", given.fair, sums.fair), ("unfair", given.unfair, sums.unfair)):
+    for name, stated, shown in (("fair", given.fair, fair), ("unfair", given.unfair, unfair)):
         if stated > shown / question.total:
             return f"it states that {float(stated):.9%} are {name}, but its leaves show {float(shown / question.total):.9%}"
     if given.fair + given.unfair > 1:
         return "it states more than the whole: fair and unfair points are different ones"
     return None
-
-
-def _counted(question: ShareQuestion, network: Network, lower: Array, upper: Array) -> Counted:
-    margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
-    count = len(question.values)
-    low, high = question.domain.box(question.rows(lower), question.rows(upper))
-    slope, value, radius = affine_forms(network, margin, low, high)
-    shapes = CopyShapes(
-        slope=slope.reshape(len(lower), count, -1), value=value.reshape(-1, count), radius=radius.reshape(-1, count)
-    )
-    fair, unfair = question.shown(shapes, ((high - low) / 2)[::count])
-    point = np.asarray((low == high).all(axis=1).reshape(-1, count).all(axis=1)) & ~fair & ~unfair
-    if point.any():
-        settled = question.decided(network, margin, lower[point])
-        fair[point], unfair[point] = settled, ~settled
-    found = Counted(fair=_volumes(question, lower, upper, np.flatnonzero(fair)), unfair=Fraction(0))
-    found += Counted(fair=Fraction(0), unfair=_volumes(question, lower, upper, np.flatnonzero(unfair)))
-    for k in np.flatnonzero(~fair & ~unfair):
-        found += question.count(lower[k], upper[k], shapes.take(slice(k, k + 1)))
-    return found
-
-
-def _volumes(question: ShareQuestion, lower: Array, upper: Array, cells: Integers) -> Fraction:
-    return sum((question.volume(lower[k], upper[k]) for k in cells), start=Fraction(0))
 
 
 def _statement(given: ShareCertificate, schema: InputSpace, outputs: int) -> str:

@@ -41,6 +41,18 @@ class Trees:
         self.feature[nodes] = feature
         return first
 
+    def grow(self, tree: Tree) -> Integers:
+        """Cut the one root as a tree that was written; returns the numbers (K,) of its nodes here. Halves inherit nothing."""
+        inner, size = tree.feature != -1, self.size
+        number, pending = np.zeros(len(inner), dtype=np.int64), [0]
+        for node, splits in enumerate(inner.tolist()):
+            number[node] = pending.pop()
+            if splits:
+                pending += (size + 1, size)
+                size += 2
+        self.split(number[inner], tree.feature[inner], tree.cut[inner])
+        return number
+
     def preorder(self, roots: Iterable[int], leaf: Booleans) -> Integers:
         """Return the nodes of some trees, one tree after the other, cut off below every `leaf` (nodes,)."""
         order, pending = [], list(roots)[::-1]
