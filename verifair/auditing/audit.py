@@ -22,6 +22,7 @@ from verifair.auditing.result import AuditResult
 from verifair.auditing.run import KEPT, Places, Tell, publish, run
 from verifair.auditing.subject import Table, subject_of
 from verifair.errors import QueryError
+from verifair.models.objects import check_decides
 from verifair.models.read import read_network
 from verifair.schema.draft import noted
 from verifair.schema.schema import Schema
@@ -103,6 +104,7 @@ def audit(
         raise QueryError("audit: sensitive names no feature; pass those whose effect is asked about, such as sensitive=['sex']")
     budget(timeout, None, seed)
     asked = chosen(analyses)
+    check_decides(model)
     network = read_network(model, "the audit", frame)
     described = schema or Schema.infer(frame, target=str(target), positive=positive, protected=names, model=network)
     text = noted(described, frame) if schema is None else schema.dumps()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CORE = ("numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "python-flint", "pydantic", "joblib")
 OPTIONAL = {
     "torch": ("torch", "verifair train, retraining, baselines"),
+    "skl2onnx": ("convert", "models of scikit-learn in vf.read and vf.audit"),
+    "onnxmltools": ("convert", "models of XGBoost and LightGBM there"),
     "fairlearn": ("fairlearn", "baselines of CEC: Hardt, Agarwal"),
     "distributed": ("distributed", "--cluster"),
     "maraboupy": ("peers", "Marabou as a peer in verifair bench"),

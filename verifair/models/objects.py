@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from verifair.errors import QueryError
+
 PACKAGES = ("torch", "xgboost", "lightgbm", "catboost", "sklearn")
 
 
@@ -17,6 +19,19 @@ def called(model: Any) -> str:
     """Return what messages call an object."""
     kind = type(model)
     return f"{_root(kind)} {kind.__name__}" if _root(kind) in PACKAGES else kind.__name__
+
+
+def check_decides(model: Any) -> None:
+    """Raise QueryError for an estimator that gives values: only a threshold could say what is positive among these."""
+    if package_of(model) in (None, "torch") or isinstance(model, type):
+        return
+    from sklearn.base import is_regressor
+
+    if hasattr(model, "predict") and is_regressor(model):
+        raise QueryError(
+            f"model: {called(model)} gives values, and decisions are asked about; fit a classifier, or export it with its "
+            "threshold subtracted, so that the favourable decision is a value above 0"
+        )
 
 
 def exported(name: str) -> str:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from encoders.network import Array, Booleans, Integers, Model
 from verifair.errors import DataError, SchemaError
+from verifair.models.objects import check_decides
 from verifair.models.read import read
 from verifair.schema import network as schema_network
 from verifair.schema import rows as schema_rows
@@ -42,6 +43,7 @@ class Schema(InputSpace):
         Columns with missing values are told of by a DraftWarning. Numbers that go with the label, and are not protected, are
         proposed as merit.
         """
+        check_decides(model)
         network = None if model is None else read(model, frame)
         drafted = cls.build(inferred(frame, target=target, positive=positive, protected=protected, network=network))
         told = missing(frame, [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target))

@@ -186,6 +186,18 @@ def test_no_pickle_is_ever_loaded_from_a_path(name: str, tmp_path: Path) -> None
         vf.read(tmp_path / name)
 
 
+def test_values_are_no_decisions() -> None:
+    """Read they are, for gaps between values; a draft would take them for logits."""
+    model = fitted(Ridge(), X[NUMBERS], X["label"])
+    assert vf.read(model, X).outputs == 1
+    for ask in (
+        lambda: vf.Schema.infer(X.assign(y=Y), target="y", model=model),
+        lambda: vf.audit(model, X.assign(y=Y), target="y", sensitive=["sex"]),
+    ):
+        with pytest.raises(QueryError, match="model: sklearn Ridge gives values, and decisions are asked about; fit a classifier"):
+            ask()
+
+
 def test_a_missing_converter_is_one_line_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fitted(LogisticRegression(), X[NUMBERS])
     monkeypatch.setitem(sys.modules, "skl2onnx", None)
