@@ -32,7 +32,7 @@ class ModelFileError(ModelError):
 
 
 class CurveError(ModelError):
-    """A network with sigmoid or tanh neurons in a hidden layer where only piecewise-linear ones will do."""
+    """A network with smooth neurons (tanh, GELU ...) in a hidden layer where only piecewise-linear ones will do."""
 
 
 def _rebuilt(kind: type[ModelError], message: str, node: str | None, op: str | None) -> ModelError:

@@ -8,9 +8,10 @@ with a slope s in [0, 1] for every neuron: 0 is ReLU, 0 < s < 1 is LeakyReLU, 1 
 slope 1 everywhere; its values are the *logits*. What comes after the logits (sigmoid, softmax) is the `link` and never
 enters the arithmetic: all decisions and proofs are about logits.
 
-A hidden layer may be an `encoders.curves.SmoothLayer`, some of whose neurons are y = sigma(a) or y = tanh(a). Such a network has
-no exact values, only enclosures (`encoders.exact.balls`); most other methods need the kinks of piecewise-linear ones. So a smooth
-layer has no `slope`: asking for it raises CurveError, and whatever knows nothing of curves refuses instead of answering wrongly.
+A hidden layer may be an `encoders.curves.layer.SmoothLayer`, some of whose neurons are curves: sigmoid, tanh, GELU ... Such a
+network has no exact values, only enclosures (`encoders.exact.balls`); most other methods need the kinks of piecewise-linear ones.
+So a smooth layer has no `slope`: asking for it raises CurveError, and whatever knows nothing of curves refuses instead of answering
+wrongly.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Layer:
 
     @property
     def piecewise_linear(self) -> bool:
-        """False when some neuron is a smooth curve (`encoders.curves.SmoothLayer`)."""
+        """False when some neuron is a smooth curve (`encoders.curves.layer.SmoothLayer`)."""
         return True
 
     @property

@@ -1,5 +1,7 @@
 """Intervals and lines around smooth neurons: of one copy, of the difference of both, and under both as one function in layer 1.
 
+Those of other curves than tanh and sigmoid are in `shapes`, and are put beside them here.
+
 Intervals. T is monotone, so the ends of a give the ends of y. For d = y - y' = p (T(t) - T(t')), t = q a, three enclosures are
 intersected:
 
@@ -9,7 +11,7 @@ intersected:
                                    sign once, at s / 2, as T' is even and falls with |t|: its values at the ends of t and
                                    2 T(s / 2), at both ends of s, enclose it.
 
-Lines. With y = c + p T(q a) (see `encoders.curves`) everything is done for T on an interval [l, u] of t = q a. *Any* slope m
+Lines. With y = c + p T(q a) (see `encoders.curves.layer`) everything is done for T on an interval [l, u] of t = q a. *Any* slope m
 gives a line above T, with  max over [l, u] of T(t) - m t  as its intercept. That maximum is bounded as follows.
 
     t <= 0: T is convex, so T - m t is largest at an end.
@@ -30,7 +32,7 @@ with opposite signs  |h''| <= |tau| |sigma| max|T'''| + (|P - tau| + |P' + tau|)
 the copies are: this is what keeps them together. m is the slope of the hull of h at the CELLS + 1 ends, over the middle. Where the
 two copies' own lines come out higher at the middle (on wide intervals), those are taken.
 
-Sound? yes: T and T' are enclosed by `encoders.curves`, intervals and intercepts are rounded outwards here, and `rounding` pays for
+Sound? yes: T and T' are enclosed by `tanh`, intervals and intercepts are rounded outwards here, and `rounding` pays for
 what follows.  Complete? no.
 """
 
@@ -41,9 +43,11 @@ from typing import Any
 
 import numpy as np
 
+from encoders.bounds import shapes
 from encoders.bounds.relu import TIE, LayerBounds, Lines, activation, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.tanh import TINY, slope_bounds, tanh_bounds
-from encoders.curves import ERROR, FAR, UNIT, Curve, SmoothLayer, parts, tanh
+from encoders.curves.floats import ERROR, FAR, UNIT, tanh
+from encoders.curves.layer import Curve, SmoothLayer, parts
 from encoders.network import Array, Integers, Layer
 
 CELLS = 4
@@ -59,19 +63,30 @@ def copy_lines(layer: SmoothLayer, lower: Array, upper: Array) -> Lines:
     up_slope, up_constant = line_above(low, high)
     low_slope, mirrored = line_above(-high, -low)
     curves = (p * q * low_slope, c - p * mirrored, p * q * up_slope, c + p * up_constant)
-    return _merged(index, relu_lines(lower, upper).leaky(layer.bend), curves)
+    out = _merged(index, relu_lines(lower, upper).leaky(layer.bend), curves)
+    for kind, index in layer.groups():
+        out = _merged(index, out, shapes.lines(kind, lower[..., index], upper[..., index]).fields)
+    return out
 
 
 def difference_lines(layer: SmoothLayer, below: LayerBounds) -> Lines:
     """Lines in Delta = a - a' around y - y'."""
     index, q, p, _ = smooth(layer)
     lowest, highest = np.minimum(below.lower, below.lower_prime), np.maximum(below.upper, below.upper_prime)
-    least, most = slope_bounds(q * lowest[..., index], q * highest[..., index])
-    low, high = below.delta_lower[..., index], below.delta_upper[..., index]
+    around = slope_bounds(q * lowest[..., index], q * highest[..., index])
+    curves = _around(*around, p * q, below.delta_lower[..., index], below.delta_upper[..., index])
+    out = _merged(index, relu_difference_lines(below).leaky(layer.bend), curves)
+    for kind, index in layer.groups():
+        around = shapes.slopes(kind, lowest[..., index], highest[..., index])
+        out = _merged(index, out, _around(*around, 1.0, below.delta_lower[..., index], below.delta_upper[..., index]))
+    return out
+
+
+def _around(least: Array, most: Array, factor: Array | float, low: Array, high: Array) -> tuple[Array, ...]:
+    """Lines around factor times what lies between least Delta and most Delta, in the order of the fields."""
     up_slope, up_constant = _chord_above(least, most, low, high)
     low_slope, mirrored = _chord_above(least, most, -high, -low)  # D Delta is odd in Delta
-    curves = (p * q * low_slope, -p * q * mirrored, p * q * up_slope, p * q * up_constant)
-    return _merged(index, relu_difference_lines(below).leaky(layer.bend), curves)
+    return factor * low_slope, -factor * mirrored, factor * up_slope, factor * up_constant
 
 
 def _merged(index: Integers, straight: Lines, curves: tuple[Array, ...]) -> Lines:
@@ -82,7 +97,7 @@ def _merged(index: Integers, straight: Lines, curves: tuple[Array, ...]) -> Line
 
 
 def _chord_above(least: Array, most: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """A line above  max(least Delta, most Delta)  for Delta in [low, high], where 0 <= least <= most: convex, so ends suffice."""
+    """A line above  max(least Delta, most Delta)  for Delta in [low, high], where least <= most: convex, so ends suffice."""
     at_low = np.where(low >= 0, most, least) * low
     at_high = np.where(high >= 0, most, least) * high
     width = high - low
@@ -142,7 +157,7 @@ def _intercept(slope: Array, touch: Array, low: Array, high: Array) -> Array:
 class PairLines:
     """Lines under  p y(a) + p' y(a - s)  in the first layer, for any p and p': what they share over boxes (B, m), s = `shift`.
 
-    For the smooth neurons (B, n): the ends of the cells of t, T there at t and t - sigma, what rounding errors are relative to, the
+    For those made of tanh (B, n): the ends of the cells of t, T there at t and t - sigma, what rounding errors are relative to, the
     largest T', and the lines around T of each copy with how far its argument is moved.
     """
 
@@ -155,6 +170,7 @@ class PairLines:
     size: Array
     steepest: Array
     own: tuple[tuple[Lines, Array], ...]
+    others: list[tuple[Integers, shapes.ShapePairs]]
 
     @classmethod
     def of(cls, layer: SmoothLayer, shift: Array, bounds: LayerBounds) -> PairLines:
@@ -170,21 +186,26 @@ class PairLines:
             # the hundredth pays for sigma and the ends of t - sigma being rounded
             steepest=1.01 * slope_bounds(np.minimum(low, low_prime), np.maximum(high, high_prime))[1],
             own=((_lines(low, high), np.zeros_like(sigma)), (_lines(low_prime, high_prime), sigma)),
+            others=[(at, shapes.ShapePairs.of(kind, bounds.columns(at), shift[..., at])) for kind, at in layer.groups()],
         )
 
     def under(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
         """A line in a for every row of p and p' (..., m) over the boxes `at`: slope, constant and gap, shaped as p."""
         layer, (index, q, half, c) = self.layer, smooth(self.layer)
         slope, constant, gap = np.zeros(p.shape), np.zeros(p.shape), np.zeros(p.shape)
-        if len(index) < len(layer.curve):
+        if not layer.smooth.all():
             rest, shift = 1 - layer.bend, self.shift[at]
             slope, constant, gap = hinge(rest * p, rest * p_prime, shift, self.bounds.take(at))
             constant = constant - layer.bend * p_prime * shift
             slope = slope + layer.bend * (p + p_prime)
-        m, k, lost = self._under_curves(half * p[..., index], half * p_prime[..., index], at)
-        slope[..., index] = q * m
-        constant[..., index] = k + c * (p + p_prime)[..., index]
-        gap[..., index] = lost
+        if len(index):
+            m, k, lost = self._under_curves(half * p[..., index], half * p_prime[..., index], at)
+            slope[..., index] = q * m
+            constant[..., index] = k + c * (p + p_prime)[..., index]
+            gap[..., index] = lost
+        for index, pairs in self.others:
+            m, k, lost = pairs.under(p[..., index], p_prime[..., index], at)
+            slope[..., index], constant[..., index], gap[..., index] = m, k, lost
         return slope, constant, gap
 
     def _under_curves(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
@@ -194,7 +215,7 @@ class PairLines:
         middle, width = (low + high) / 2, (high - low) / CELLS
         values = [p * one[at] + p_prime * two[at] for one, two in zip(self.first, self.second, strict=True)]
         limit = np.abs(p) + np.abs(p_prime)
-        slope = np.clip(_hull_slope(values, width, TIE * limit), -limit, limit)
+        slope = np.clip(shapes.hull_slope(values, width, TIE * limit), -limit, limit)
         constant = np.min([value - slope * point for value, point in zip(values, points, strict=True)], axis=0)
         cell = width * (1 + 2.0**-30) + 4 * UNIT * size
         curvature = _curvature(p, p_prime, sigma, self.steepest[at])
@@ -206,17 +227,6 @@ class PairLines:
         better = apart * middle + away > slope * middle + constant + TIE * limit
         slope, constant = np.where(better, apart, slope), np.where(better, away, constant)
         return slope, constant, np.maximum(values[CELLS // 2] - (slope * middle + constant), 0.0)
-
-
-def _hull_slope(values: list[Array], width: Array, tie: Array) -> Array:
-    """Slope of the lower hull of five evenly spaced values, over the middle one. Only a choice."""
-    best, rise = values[2], (values[3] - values[1]) / 2
-    for i, j in ((1, 3), (0, 3), (1, 4), (0, 4)):
-        step = (values[j] - values[i]) / (j - i)
-        at = values[i] + step * (2 - i)
-        better = at < best - tie
-        best, rise = np.where(better, at, best), np.where(better, step, rise)
-    return np.divide(rise, width, out=np.zeros_like(rise), where=width > 0)
 
 
 def _curvature(p: Array, p_prime: Array, sigma: Array, steepest: Array) -> Array:
@@ -235,8 +245,8 @@ def _lines(low: Array, high: Array) -> Lines:
 
 
 def smooth(layer: SmoothLayer) -> tuple[Integers, Array, Array, Array]:
-    """Positions of the smooth neurons and (q, p, c) of each."""
-    index = np.flatnonzero(layer.curve != Curve.BENT)
+    """Positions of the neurons made of tanh and (q, p, c) of each."""
+    index = np.flatnonzero((layer.curve == Curve.SIGMOID) | (layer.curve == Curve.TANH))
     return index, *parts(layer.curve[index])
 
 
@@ -254,6 +264,8 @@ def curved(layer: SmoothLayer, low: Array, high: Array, ends: tuple[Array, Array
     # 1/2 + T / 2 is rounded once, by half a unit; where c = 0 nothing is.
     y_low[..., index] = np.maximum(c + p * tanh_bounds(q * low[..., index])[0] - 2 * c * UNIT, c - p)
     y_high[..., index] = np.minimum(c + p * tanh_bounds(q * high[..., index])[1] + 2 * c * UNIT, c + p)
+    for kind, at in layer.groups():
+        y_low[..., at], y_high[..., at] = shapes.values(kind, low[..., at], high[..., at])
     return y_low, y_high
 
 
@@ -282,6 +294,8 @@ def curved_difference(layer: SmoothLayer, below: LayerBounds, straight: tuple[Ar
     d_low, d_high = (np.array(end) for end in straight)
     d_low[..., index] = np.where(same, 0.0, p * _outward(low, -1.0))
     d_high[..., index] = np.where(same, 0.0, p * _outward(high, 1.0))
+    for kind, at in layer.groups():
+        d_low[..., at], d_high[..., at] = shapes.difference(kind, below.columns(at))
     return d_low, d_high
 
 

@@ -20,7 +20,7 @@ from encoders.bounds.linear import LayerForms, first_forms, hidden_forms
 from encoders.bounds.relu import LayerBounds, bends, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY, UNIT, factor
 from encoders.bounds.twin import Twin
-from encoders.curves import SmoothLayer
+from encoders.curves.layer import SmoothLayer
 from encoders.domain import Batched
 from encoders.network import Array, Integers, Layer
 

@@ -22,7 +22,7 @@ from encoders.bounds.interval import crossed
 from encoders.bounds.relu import LayerBounds, Lines, bends, pair_lines, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY
 from encoders.bounds.twin import Twin
-from encoders.curves import SmoothLayer
+from encoders.curves.layer import SmoothLayer
 from encoders.network import Array, Booleans, Integers
 
 ENDS = {"one": ("lower", "upper"), "two": ("lower_prime", "upper_prime"), "apart": ("delta_lower", "delta_upper")}
@@ -58,9 +58,12 @@ class Forms:
         return low.T, high.T
 
     def between(self, lines: Lines) -> Forms:
-        """Forms of what lies between lines in this quantity."""
-        lower = _line(self.lower, lines.low_slope, lines.low_constant)
-        return Forms(lower=lower, upper=_line(self.upper, lines.up_slope, lines.up_constant))
+        """Forms of what lies between lines in this quantity; a line that falls is least where the quantity is largest."""
+        low, high = self.lower, self.upper
+        falls, sinks = lines.low_slope.T[:, :, None] < 0, lines.up_slope.T[:, :, None] < 0
+        lower = _line(np.where(falls, high, low) if falls.any() else low, lines.low_slope, lines.low_constant)
+        upper = _line(np.where(sinks, low, high) if sinks.any() else high, lines.up_slope, lines.up_constant)
+        return Forms(lower=lower, upper=upper)
 
     def image(self, weight: Array, absolute: Array, bias: Array | None) -> Forms:
         """Forms of  weight (m, n) . self + bias (m,);  absolute: |weight|."""
@@ -121,7 +124,7 @@ def second_forms(
     weight, bias = twin.weights[1][np.ix_(neuron, alive)], twin.biases[1][neuron]
     absolute, first, found = np.abs(weight), first[alive], []
     shift, rounding = twin.shift[question][:, alive], twin.rate * (twin.magnitude[0][question][:, alive] @ absolute.T) + TINY
-    layer = LayerBounds(**{name: getattr(below, name)[:, alive] for name in below.__dataclass_fields__})
+    layer = below.columns(alive)
     pairs = np.array([PAIRS[quantity] for quantity in quantities], dtype=np.float64)
     for pair, lines in zip(pairs, pair_lines(pairs, twin.hidden[0].slope[alive], shift, layer), strict=True):
         middle = _image(weight, first, (lines.low_slope + lines.up_slope) / 2, (lines.low_constant + lines.up_constant) / 2)

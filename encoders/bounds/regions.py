@@ -38,7 +38,7 @@ from encoders.bounds.linear import ENDS, PAIRS, first_forms, second_forms, subst
 from encoders.bounds.relu import TIE, LayerBounds, bends, hinge, pair_lines, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY
 from encoders.bounds.twin import Twin
-from encoders.curves import SmoothLayer
+from encoders.curves.layer import SmoothLayer
 from encoders.domain import Batched, Regions
 from encoders.network import Array, Booleans, Integers, Layer
 
@@ -446,7 +446,7 @@ class RelaxedLayer:
             return cls(alive=every, bounds=bounds, slope=np.zeros(len(every)), smooth=layer)
         dead = ((bounds.upper <= 0) & (bounds.upper_prime <= 0)).all(axis=0) & (layer.slope == 0)
         alive = np.flatnonzero(~dead)  # a bound that is NaN has to show
-        part = LayerBounds(**{name: getattr(bounds, name)[:, alive] for name in bounds.__dataclass_fields__})
+        part = bounds.columns(alive)
         return cls(alive=alive, bounds=part, slope=layer.slope[alive], smooth=None)
 
     @cached_property

@@ -38,6 +38,10 @@ class LayerBounds(Batched):
         """The same with an axis of rows: (B, 1, n)."""
         return LayerBounds(**{name: getattr(self, name)[:, None, :] for name in self.__dataclass_fields__})
 
+    def columns(self, index: Integers) -> LayerBounds:
+        """The bounds (B, k) of some neurons."""
+        return LayerBounds(**{name: getattr(self, name)[..., index] for name in self.__dataclass_fields__})
+
     def take_at(self, at: tuple[Integers, ...]) -> LayerBounds:
         """The bounds of single neurons, (N,) each, at positions (box, neuron)."""
         return LayerBounds(**{name: getattr(self, name)[at] for name in self.__dataclass_fields__})
@@ -100,6 +104,10 @@ class Lines:
     low_constant: Array
     up_slope: Array
     up_constant: Array
+
+    @property
+    def fields(self) -> tuple[Array, ...]:
+        return self.low_slope, self.low_constant, self.up_slope, self.up_constant
 
     def take(self, at: Any) -> Lines:
         return Lines(**{name: getattr(self, name)[at] for name in self.__dataclass_fields__})

@@ -22,8 +22,9 @@ so a line is at most 3 times the form below it, and the middle and the half-widt
 
 takes the place of Q_k there.
 
-Above a smooth layer (`curves`) |y| <= 1, lines have slopes at most 1 as well, and intercepts at most 1 more than a bound:
-F + 1 takes the place of F, and backward substitution is charged by 2 Q + 4 instead of Q.
+Above a layer of tanh or sigmoid (`curves`) |y| <= 1, lines have slopes at most 1 as well, and intercepts at most 1 more than a
+bound: F + 1 takes the place of F, and backward substitution is charged by 2 Q + 4 instead of Q. Above other curves (`shapes`) |y|
+is at most 2 |a| + 1, a slope at most 2, an intercept at most 4 |a| + 1: 2 F + 2 and 6 Q + 12.
 
 Overflow gives inf or NaN, which no comparison lets pass as a proof; `TINY` is added to every Q and taken off every final bound,
 which covers underflow.
@@ -35,7 +36,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from encoders.curves import SmoothLayer
+from encoders.curves.layer import SmoothLayer
 from encoders.network import Array, Layer
 
 UNIT = 2.0**-53
@@ -57,6 +58,13 @@ def form_magnitudes(layers: tuple[Layer, ...], first: Array) -> list[Array]:
     out: list[Array] = []
     size = first
     for below, layer in pairwise(layers[:-1]):
-        size = magnitude(layer.weight, layer.bias, 8 * (size + 1 if isinstance(below, SmoothLayer) else size))
+        if isinstance(below, SmoothLayer):
+            size = np.where(below.shaped, 2.0, 1.0) * (size + 1)
+        size = magnitude(layer.weight, layer.bias, 8 * size)
         out.append(size)
     return out
+
+
+def charge(layer: Layer, size: Array) -> Array:
+    """What backward substitution through a layer of sizes Q (B, n) is charged by."""
+    return np.where(layer.shaped, 3.0, 1.0) * (2 * size + 4) if isinstance(layer, SmoothLayer) else size

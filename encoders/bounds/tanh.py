@@ -1,4 +1,4 @@
-"""T = tanh and its derivative, enclosed: float64 numbers surely on either side, from the basic operations of `encoders.curves`.
+"""T = tanh and its derivative, enclosed: float64 numbers surely on either side, from the operations of `encoders.curves.floats`.
 
 T' = 4 e / (1 + e)^2 with e = exp(-2 |t|), which is right to 65 u:  relatively off by 65 u (1 + 2 e / (1 + e)) + 6 u < 140 u:
 `RELATIVE` = 256 u. Beyond 20 it lies in (0, T'(20)].
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from encoders.curves import ERROR, FAR, UNIT, decay, tanh
+from encoders.curves.floats import ERROR, FAR, UNIT, decay, tanh
 from encoders.network import Array
 
 RELATIVE = 256 * UNIT

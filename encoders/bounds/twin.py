@@ -15,8 +15,8 @@ import numpy as np
 
 from encoders.bounds.curves import activated_interval
 from encoders.bounds.relu import affine_interval
-from encoders.bounds.rounding import factor, form_magnitudes, magnitude
-from encoders.curves import Curve, SmoothLayer
+from encoders.bounds.rounding import charge, factor, form_magnitudes, magnitude
+from encoders.curves.layer import SmoothLayer
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Layer, activate
 from encoders.problem import TwinProblem
@@ -36,7 +36,7 @@ class Twin:
     hidden: the hidden layers as they are, for their activations.
     base, shift: (B, n_1).   equal: (B, n_1) neurons that the protected columns do not reach, so that a - a' is exactly 0.
     error: per layer (B, n_k), the outward rounding E_k of values.   magnitude: what backward substitution is charged by, Q_k
-    (2 Q_k + 4 where the layer is smooth).
+    (more where the layer is smooth).
     form_error: the same for linear forms, hidden layers from the second on.
     """
 
@@ -93,8 +93,8 @@ class Twin:
             else:
                 ends = [activated_interval(below, *copy) for copy in copies]
                 size = np.maximum(*map(np.abs, ends[0])) + np.maximum(*map(np.abs, ends[1]))
-            if isinstance(below, SmoothLayer):  # of a curve, 1 each: its enclosures are off by absolute errors
-                size = np.where(below.curve == Curve.BENT, size, 2.0)
+            if isinstance(below, SmoothLayer):  # of a curve, 1 each more: its enclosures are off by absolute errors
+                size = np.where(below.shaped, 2 * size + 2, np.where(below.smooth, 2.0, size))
             sizes.append(magnitude(layer.weight, layer.bias, size))
             error.append(factor(layer.weight.shape[1]) * sizes[-1])
             if after > 1:
@@ -107,7 +107,7 @@ class Twin:
             base, shift = base @ problem.margin[:, None], shift @ problem.margin[:, None]
             reached = reached @ np.abs(problem.margin)[:, None]
         weights[0] = weights[0][:, moving]
-        charged = [2 * one + 4 if isinstance(layer, SmoothLayer) else one for one, layer in zip(sizes, network.layers, strict=True)]
+        charged = [charge(layer, size) for layer, size in zip(network.layers, sizes, strict=True)]
         # A form inherits the rounding of those below it, so the widest sum so far counts.
         widest = np.maximum.accumulate([domain.columns, *(layer.weight.shape[1] for layer in network.layers[1:])]).tolist()
         form_error = [

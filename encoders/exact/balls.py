@@ -1,6 +1,6 @@
 """Ball arithmetic for whole batches: arbitrarily narrow enclosures of the logits of any network (Arb, by python-flint).
 
-A network with sigmoid or tanh neurons has no exact values in rational arithmetic. A `Balls` batch holds intervals
+A network with smooth neurons has no exact values in rational arithmetic. A `Balls` batch holds intervals
 [middle +- radius] that surely contain them; what is undecided at one precision is tried again at twice as many bits. A number that
 is exactly 0 (tanh is odd: two neurons may cancel) is never distinguished from 0 that way: it stays undecided.
 Reference: Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic, IEEE Trans. Computers 66, 2017.
@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq
 
-from encoders.curves import Curve, SmoothLayer
+from encoders.curves.layer import Curve, SmoothLayer
 from encoders.network import Array, Booleans, Layer, Network, activate, affine
 
 PRECISIONS = (96, 192, 384, 768)
@@ -115,4 +115,4 @@ def _curved(a: arb, slope: float, kind: int) -> arb:
         case Curve.BENT:
             return a if slope == 1 else a.max(slope * a)
         case _:
-            raise ValueError(f"no enclosure is known for the activation of kind {kind}")
+            return Curve(kind).shape.value(a)

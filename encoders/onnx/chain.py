@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import scipy.sparse
 
-from encoders.curves import Curve, Kinds, SmoothLayer
+from encoders.curves.layer import Curve, Kinds, SmoothLayer
 from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Integers, Layer, Rounding
 from encoders.onnx.graph import Reading

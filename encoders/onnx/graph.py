@@ -19,6 +19,7 @@ from encoders.onnx.file import LogitsModel, attributes, node_name, opset, produc
 from encoders.onnx.operators import SUPPORTED
 from encoders.onnx.operators.pipelines import KEEP_RAW, TAKE_WHOLE
 from encoders.onnx.operators.shapes import BATCH
+from encoders.onnx.patterns import MADE, with_curves
 from encoders.onnx.tensor import Constant, ModelInputs, NeuronSource, OnnxNode, Tensor, graph_inputs
 
 MOVES = {"Abs", "Cast", "Concat", "Constant", "ConstantOfShape", "Dropout", "Equal", "Expand", "Flatten", "Gather",
@@ -66,7 +67,7 @@ def read_graph(path: Path, logits: LogitsModel) -> tuple[Reading, Tensor]:
     reading.sources.append(NeuronSource(node="input", before=None, after=None, level=0, pre=None, slope=np.ones(0)))
     reading.tensors.update({feed.name: inputs.tensor(feed) for feed in feeds})
     reading.constants.update({i.name: numpy_helper.to_array(i) for i in logits.model.graph.initializer})
-    for node in logits.model.graph.node:
+    for node in with_curves(logits.model, logits.logits).graph.node:
         _apply(reading, node)
     if logits.logits not in reading.tensors:
         names = ", ".join(repr(feed.name) for feed in feeds)
@@ -115,7 +116,7 @@ def _apply(reading: Reading, proto: onnx.NodeProto) -> None:
         if result is not None:
             inexact = (*result.inexact, name) if clean and not result.is_float else result.inexact
             reading.tensors[output] = replace(result, inexact=inexact)
-            if any(source.after is None for source in reading.sources[known:]):
+            if any(source.after is None for source in reading.sources[known:]) and not output.startswith(MADE):
                 reading.rewritten[output] = reading.tensors[output]
 
 
@@ -268,26 +269,27 @@ GROWING: dict[str, Callable[[Sequence[Constant], Mapping[str, object]], int]] = 
 
 
 _RECURRENT = "a recurrent network is not one chain of layers; unroll it, or use a feed-forward network"
-_CURVED = "it is neither piecewise linear nor a curve that is bounded here; train with ReLU, LeakyReLU or HardSigmoid instead"
+_CURVED = "it is neither piecewise linear nor a curve that is bounded here; train with ReLU, GELU, SiLU, ELU or Softplus instead"
 _JUMPS = "it jumps, and a network of continuous layers has no jumps; leave it out, or export the model behind it"
-_QUADRATIC = "it multiplies the data with itself; train with ReLU or HardSigmoid instead"
+_ATTENTION = "it multiplies the data with itself; use a network of layers one after the other, without gates and attention"
+_NORM = ("it divides each row by its own deviation, which is not bounded here; use BatchNormalization, whose numbers are fixed "
+         "once the network is trained, or none: inputs that are scaled need none")
 _WHY = {
     "TreeEnsembleClassifier": "a classifier of trees is read only at the end of the graph, by its scores",
     "SVMClassifier": "kernels are not piecewise linear; use a linear model or a network",
     "SVMRegressor": "kernels are not piecewise linear; use a linear model or a network",
     "LSTM": _RECURRENT, "GRU": _RECURRENT, "RNN": _RECURRENT, "Loop": _RECURRENT, "Scan": _RECURRENT,
     "If": "branches of a graph are not followed; export the model for inference, without control flow",
-    "HardSwish": _QUADRATIC, "Attention": _QUADRATIC, "Erf": _CURVED, "Gelu": _CURVED, "Elu": _CURVED, "Selu": _CURVED,
-    "Celu": _CURVED, "Softplus": _CURVED, "Softsign": _CURVED, "Mish": _CURVED, "Exp": _CURVED, "Log": _CURVED, "Sqrt": _CURVED,
-    "Pow": _CURVED, "Reciprocal": _CURVED,
+    "Attention": _ATTENTION, "MultiHeadAttention": _ATTENTION, "Einsum": _ATTENTION, "Erf": _CURVED, "Softsign": _CURVED,
+    "Exp": _CURVED, "Log": _CURVED, "Sqrt": _CURVED, "Pow": _CURVED, "Reciprocal": _CURVED, "Sin": _CURVED, "Cos": _CURVED,
     "ThresholdedRelu": _JUMPS, "Binarizer": _JUMPS, "Floor": _JUMPS, "Ceil": _JUMPS, "Round": _JUMPS, "Sign": _JUMPS,
     "ArgMax": _JUMPS, "ArgMin": _JUMPS, "TopK": _JUMPS, "Greater": _JUMPS, "Less": _JUMPS, "Where": _JUMPS, "Equal": _JUMPS,
     "Softmax": "it is supported only at the end, as the model's probabilities; attention and voting classifiers have it in the "
                "middle: read the tensor in front of it with output=...",
     "LogSoftmax": "it is supported only at the end, as the model's probabilities",
     "Normalizer": "it divides each row by its own norm, which is not piecewise linear; use StandardScaler or MinMaxScaler",
-    "LayerNormalization": "it divides each row by its own deviation, which is not piecewise linear; use BatchNormalization",
-    "InstanceNormalization": "it divides each row by its own deviation, which is not piecewise linear; use BatchNormalization",
+    "LayerNormalization": _NORM, "InstanceNormalization": _NORM, "GroupNormalization": _NORM, "RMSNormalization": _NORM,
+    "MeanVarianceNormalization": _NORM,
     "LpNormalization": "it divides each row by its own norm, which is not piecewise linear; leave it out",
     "Imputer": "it replaces missing values, and proofs are about rows without any; fill them in before the model",
     "SimpleImputer": "it replaces missing values, and proofs are about rows without any; fill them in before the model",

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, TensorProto
 
-from encoders.curves import Curve, SmoothLayer
+from encoders.curves.layer import Curve, SmoothLayer
 from encoders.errors import ModelError
 from encoders.network import Array, Feed, Floats, Link, Model, Network, activate, affine, layered
 from encoders.onnx.chain import ChainLink, Neurons, assemble
@@ -33,7 +33,7 @@ def read_onnx(path: str | Path | bytes | ModelProto, *, output: str | None = Non
 
 def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = None, check_points: int = 64, seed: int = 0,
                box: tuple[Array, Array] | None = None, name: str = MEMORY) -> Model:
-    """Read a model from an ONNX file: a network, piecewise linear or with sigmoid and tanh layers (see `SmoothLayer`), or a tree
+    """Read a model from an ONNX file: a network, piecewise linear or with smooth layers (see `SmoothLayer`), or a tree
     ensemble (`encoders.trees.TreeEnsemble`), whose scores and label are compared at rows next to all of its thresholds as well.
 
     path: the file, or a model in memory: its bytes, or an `onnx.ModelProto`.   name: what messages call such a model.
@@ -175,6 +175,8 @@ MOST_SHOWN = 1000     # numbers of a point in a message
 CURVE = 2e-6
 """The largest error allowed to a runtime's float32 sigmoid or tanh: onnxruntime 1.2x evaluates rational approximations, and over
 3 million numbers its tanh was off by at most 3.1e-7, its sigmoid by 1.7e-7."""
+STEPS = 16
+"""Roundings of numbers as large as the input that a runtime may do beside, in other curves: some are several nodes."""
 
 
 def check_layers(path: Path, logits: LogitsModel, neurons: Neurons, chain: Sequence[ChainLink], feeds: Sequence[Feed],
@@ -203,15 +205,18 @@ def check_layers(path: Path, logits: LogitsModel, neurons: Neurons, chain: Seque
         for s in np.unique(neurons.source[link.neurons[own]]):
             at, source = np.flatnonzero(neurons.source[link.neurons] == s), reading.sources[s]
             all_of_it = slice(int(neurons.first[s]), int(neurons.first[s]) + len(source.slope))
+            curved = 0.0 if source.curve == Curve.BENT else CURVE
             if source.before is None or source.after is None:
                 values[:, all_of_it], slack[:, all_of_it] = top[:, at], allowed[:, at]
+                if curved:  # slopes are at most 2
+                    slack[:, all_of_it] += allowed[:, at] + curved + STEPS * _UNIT * np.abs(top[:, at])
                 continue
             entering, leaving = found[source.before], found[source.after]
             compare(path, x, here[:, at], entering, allowed[:, at], [source.node] * len(at))
             here[:, at] = entering
             expected = activate(here, link.layer)[:, at]
-            curved = CURVE if source.curve != Curve.BENT else 0.0
-            compare(path, x, expected, leaving, 2 * _UNIT * np.abs(entering) + _TINY + curved, [source.node] * len(at))
+            steps = STEPS if source.curve > Curve.TANH else 2
+            compare(path, x, expected, leaving, steps * _UNIT * np.abs(entering) + _TINY + curved, [source.node] * len(at))
             values[:, all_of_it] = leaving
         carried = np.flatnonzero(neurons.level[link.neurons] < k)
         nodes = [reading.sources[s].node for s in neurons.source[link.neurons[carried]]]

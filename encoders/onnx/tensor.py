@@ -19,7 +19,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto
 
-from encoders.curves import Curve
+from encoders.curves.layer import Curve
 from encoders.errors import ModelError
 from encoders.exact.affine import FLUSHED, Exact, ExactMatrix, as_column, as_vector, empty, exact, selection, stack, stacked
 from encoders.network import NO_COLUMN, Array, Category, Feed, Integers

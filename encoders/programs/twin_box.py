@@ -56,7 +56,7 @@ class TwinBox:
     @classmethod
     def of(cls, twin: Twin, question: int, lower: Array | None = None, upper: Array | None = None, *, method: Method) -> TwinBox:
         """Bound one question over its root box, or over the raw box lower, upper (V,) within it. CurveError for smooth networks:
-        no program here can say what a sigmoid or tanh does."""
+        no program here can say what a curve does."""
         twin.problem.network.require_piecewise_linear("an LP, MILP or SMT program")
         batch = twin.problem.batch
         lower = batch.lower[question] if lower is None else lower

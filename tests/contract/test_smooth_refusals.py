@@ -13,7 +13,7 @@ import verifair as vf
 from encoders.bounds.cluster import Copies
 from encoders.bounds.gradient import gradient_zonotopes
 from encoders.bounds.twin import Twin
-from encoders.curves import SmoothLayer
+from encoders.curves.layer import SmoothLayer
 from encoders.errors import CurveError
 from encoders.evaluate import exact_goals
 from encoders.exact.dyadic import exact

@@ -6,7 +6,7 @@ from itertools import pairwise, product
 import numpy as np
 from flint import arb, ctx
 
-from encoders.curves import Curve, SmoothLayer
+from encoders.curves.layer import Curve, SmoothLayer
 from encoders.domain import Domain
 from encoders.network import Array, Layer, Link, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
@@ -105,6 +105,10 @@ def truth(problem: TwinProblem, question: int, values: np.ndarray) -> list[bool]
 
 BITS = 700
 MIXES = {"sigmoid": (Curve.SIGMOID,), "tanh": (Curve.TANH,), "mixed": (Curve.SIGMOID, Curve.TANH, Curve.BENT)}
+MIXES |= {
+    "convex": (Curve.SOFTPLUS, Curve.ELU), "jumps": (Curve.SELU, Curve.HARDSWISH, Curve.BENT),
+    "falls": (Curve.SILU, Curve.GELU, Curve.GELU_TANH, Curve.MISH), "every": tuple(Curve),
+}
 
 
 def smooth_problem(seed: int, style: str, mix: str, goals: tuple[Goal, ...]) -> TwinProblem:
@@ -141,11 +145,35 @@ def logits(network: Network, x: Array) -> list[arb]:
                 a = ((a / 2).tanh() + 1) / 2
             elif kind == Curve.TANH:
                 a = 1 - 2 / ((2 * a).exp() + 1) if a < 0 else 2 / (1 + (-2 * a).exp()) - 1
+            elif kind != Curve.BENT:
+                a = shaped(Curve(kind), a)
             elif not a > 0:
                 a = slope * a if a <= 0 else slope * a + (1 - arb(slope)) * a.max(arb(0))
             above.append(a)
         values = above
     return values
+
+
+def shaped(kind: Curve, a: arb) -> arb:
+    """The other curves, by other formulas than `encoders.curves.shapes` has."""
+    match kind:
+        case Curve.SOFTPLUS:
+            return (a.exp() + 1).log() if a < 500 else a + (-a).exp()
+        case Curve.ELU | Curve.SELU:
+            numbers = (1.0, 1.0) if kind == Curve.ELU else (1.6732632423543772, 1.0507009873554805)
+            alpha, gamma = (float(np.float32(number)) for number in numbers)
+            return gamma * (a if a > 0 else alpha * ((a / 2).exp() * 2 * (a / 2).sinh() if a > -500 else arb(-1)))
+        case Curve.SILU:
+            return a * (1 + (a / 2).tanh()) / 2
+        case Curve.GELU:
+            return a - a * (a / arb(2).sqrt()).erfc() / 2 if a > 0 else a * (-a / arb(2).sqrt()).erfc() / 2
+        case Curve.GELU_TANH:
+            return a * (1 + ((2 / arb.pi()).sqrt() * (a + arb("0.044715") * a**3)).tanh()) / 2
+        case Curve.MISH:
+            return a * (1 + a.exp()).log().tanh() if a < 500 else a - 2 * a * (-2 * a).exp()
+        case _:
+            assert kind == Curve.HARDSWISH
+            return a if a >= 3 else arb(0) if a <= -3 else a * (a + 3) / 6
 
 
 def points(problem: TwinProblem, q: int) -> Array:

@@ -14,7 +14,7 @@ from encoders.bounds.difference import goal_bounds, interval_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.regions import RegionBounds
 from encoders.bounds.twin import Twin
-from encoders.curves import SmoothLayer
+from encoders.curves.layer import SmoothLayer
 from encoders.domain import Regions
 from encoders.network import Array, Layer
 from encoders.problem import TwinProblem
@@ -33,7 +33,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @pytest.mark.parametrize("mix", MIXES)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seed=seeds, style=st.sampled_from(STYLES))
 def test_bounds_lie_below_every_point(mix: str, seed: int, style: str) -> None:
     problem = smooth_problem(seed, style, mix, (*PBA, *ROBUST, *FLIP))
@@ -69,7 +69,7 @@ def checker_bounds(problem: TwinProblem) -> list[Array]:
 
 
 @pytest.mark.parametrize("mix", MIXES)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seed=seeds, style=st.sampled_from(("plain", "sparse", "duplicate", "tiny", "constant", "integer")))
 def test_a_row_that_regions_prove_is_proved_by_the_checker(mix: str, seed: int, style: str) -> None:
     """Both compute the standard relaxation: the search with room for rounding, so that the checker's one bound is no worse."""
@@ -89,7 +89,7 @@ def test_a_row_that_regions_prove_is_proved_by_the_checker(mix: str, seed: int, 
 
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("kind", GOALS)
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(seed=seeds, style=st.sampled_from(STYLES))
 def test_verdicts_equal_brute_force(kind: str, mix: str, seed: int, style: str) -> None:
     problem = smooth_problem(seed, style, mix, GOALS[kind])
@@ -159,15 +159,15 @@ def _margin(case: Case, row: np.ndarray) -> arb:
 @pytest.mark.parametrize("epsilon", [False, True])
 @pytest.mark.parametrize("style", STYLES)
 def test_verdicts_are_true_and_their_certificates_are_confirmed(style: str, epsilon: bool) -> None:
-    for mix in MIXES:
-        for case in smooth_cases(style, mix, 3, epsilon=epsilon):
+    for mix in ("tanh", "mixed", "convex", "jumps", "falls"):
+        for case in smooth_cases(style, mix, 2, epsilon=epsilon):
             verdict = vf.verify(case.query, budget=vf.Budget(seconds=30, nodes=3000))
             truth = violated_somewhere(case)
             match verdict.status:
                 case vf.Status.PROVED:
                     assert truth is not True
                     assert verdict.certificate is not None
-                    assert "tanh as the real functions" in verdict.certificate.semantics or case.query.network.piecewise_linear
+                    assert "as the real functions" in verdict.certificate.semantics or case.query.network.piecewise_linear
                     report = vf.check(verdict.certificate, network=case.query.network, schema=case.schema)
                     assert report.accepted, (case.seed, mix, report.rejections)
                 case vf.Status.VIOLATED:
@@ -180,7 +180,10 @@ def test_verdicts_are_true_and_their_certificates_are_confirmed(style: str, epsi
 def test_forged_certificates_are_rejected(epsilon: bool) -> None:
     """One leaf for the whole box, of every pair and direction, claims what is false somewhere."""
     forged = 0
-    for style, mix in (("plain", "tanh"), ("integer", "sigmoid"), ("huge", "mixed"), ("saturated", "tanh")):
+    for style, mix in (
+        ("plain", "tanh"), ("integer", "sigmoid"), ("huge", "mixed"), ("saturated", "tanh"),
+        ("plain", "falls"), ("integer", "jumps")
+    ):
         for case in smooth_cases(style, mix, 6, epsilon=epsilon):
             if violated_somewhere(case) is not True:
                 continue

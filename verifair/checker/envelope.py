@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 from pydantic import Field, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
+from encoders.curves.layer import Curve, SmoothLayer
 from encoders.network import Network
 from verifair.checker.extent import NO_MORE, Extent, Sha256, digest
 from verifair.errors import CertificateError
@@ -156,8 +157,15 @@ def semantics(network: Network) -> str:
     if any(feed.kind == "float64" for feed in network.feeds):
         text = "real-valued function of the stored weights, on inputs rounded to float32 (the model takes float64)"
     if not network.piecewise_linear:
-        text += ", sigmoid and tanh as the real functions, enclosed"
+        text += f", {_curves(network)} as the real functions, enclosed"
     return f"{text}; rounded when folded: {', '.join(network.rounded)}" if network.rounded else text
+
+
+def _curves(network: Network) -> str:
+    """Return the names of the network's curves; whoever has tanh or sigmoid alone has both named."""
+    found = sorted({int(kind) for layer in network.layers if isinstance(layer, SmoothLayer) for kind in layer.curve[layer.shaped]})
+    tanh = any((layer.smooth & ~layer.shaped).any() for layer in network.layers if isinstance(layer, SmoothLayer))
+    return ", ".join([*(["sigmoid and tanh"] if tanh else []), *(Curve(kind).shown for kind in found)])
 
 
 Content = TypeVar("Content")

@@ -196,7 +196,7 @@ def _check_arithmetic(network: Network, arithmetic: str) -> None:
     if arithmetic not in ("real", "float32"):
         raise QueryError(f"arithmetic = {arithmetic!r}, expected 'real' or 'float32'")
     if arithmetic == "float32" and (network.rounding is None or not network.piecewise_linear):
-        why = "sigmoid or tanh layers, of whose float32 values no error is specified" if not network.piecewise_linear else (
+        why = "smooth layers, of whose float32 values no error is specified" if not network.piecewise_linear else (
             "no record of how float32 rounds it: it was not read from an ONNX file, or its graph is not float32 throughout"
         )
         raise QueryError(f"arithmetic = 'float32': the network has {why}; ask with arithmetic = 'real'")

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from encoders.bounds.rounding import TINY, factor
-from encoders.curves import ERROR, SmoothLayer
+from encoders.curves.floats import ERROR
+from encoders.curves.layer import SmoothLayer
 from encoders.domain import Domain
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision
 from encoders.exact.dyadic import exact
@@ -85,8 +86,8 @@ def _evaluation_error(network: Network, x: Array) -> Array:
     for layer in network.layers:
         size = size @ np.abs(layer.weight).T + np.abs(layer.bias)
         lost += factor(layer.weight.shape[1])
-        if isinstance(layer, SmoothLayer):  # |y| <= 1, and a curve is off by ERROR, which lost (size + 1) pays for
-            size, lost = size + 1, lost + 2 * ERROR
+        if isinstance(layer, SmoothLayer):  # |y| <= 1, or 2 |a| + 1; a curve is off by ERROR (|a| + 1), which lost size pays for
+            size, lost = np.where(layer.shaped, 2.0, 1.0) * (size + 1), lost + 2 * ERROR
     return np.asarray(lost * size.max(axis=1) + TINY)
 
 

@@ -1,6 +1,7 @@
-"""Activations: ReLU, LeakyReLU, sigmoid and tanh, and operators that are exactly a few ReLUs: maxima, clippings, max pooling ...
+"""Activations: ReLU, LeakyReLU, smooth ones, and operators that are exactly a few of them: maxima, clippings, max pooling ...
 
     max(a, b) = b + relu(a - b)        |a| = a + 2 relu(-a)        leaky(a) = a + (1 - s) relu(-a)   for any slope s
+    elu of any alpha = alpha elu(a) + (1 - alpha) relu(a)          celu(a) = alpha elu(a / alpha)
 
 all of it equalities of real numbers. The b and a beside a relu travel as identity neurons, which cost no branching. No tensor
 of the stored graph holds the relu's values: the import check computes them, and compares what the node gives.
@@ -13,11 +14,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoders.curves import Curve
-from encoders.exact.affine import Exact, exact
+from encoders.curves.layer import Curve
+from encoders.exact.affine import Exact, exact, reciprocal
 from encoders.network import Array, Integers
 from encoders.onnx.operators.affine import broadcast, carried, level, neurons, together
 from encoders.onnx.operators.convolution import PADDING, joined, kernel_shape, spatial_shape, window_axes
+from encoders.onnx.patterns import MADE
 from encoders.onnx.tensor import Constant, NeuronSource, OnnxNode, Result, Tensor, concatenated, source_tensor
 
 SMALL = 2.0**10
@@ -160,7 +162,8 @@ def _activation(node: OnnxNode, slope: float | Array, curve: Curve = Curve.BENT)
     if not ((slopes >= 0) & (slopes <= 1)).all():
         raise node.error(f"slopes for negative values run from {slopes.min():g} to {slopes.max():g}; "
                          "supported are slopes within [0, 1]")
-    node.sources.append(NeuronSource(node=node.name, before=node.input_names[0], after=node.output_names[0],
+    before, after = (None if name.startswith(MADE) else name for name in (node.input_names[0], node.output_names[0]))
+    node.sources.append(NeuronSource(node=node.name, before=before, after=after,
                                      level=1 + level(node, pre), pre=pre, slope=slopes, curve=curve))
     return source_tensor(len(node.sources) - 1, pre.shape)
 
@@ -183,11 +186,67 @@ def _prelu(node: OnnxNode) -> Tensor:
     return _leaky(node, slopes.values)
 
 
+def _curve(node: OnnxNode, curve: Curve) -> Tensor:
+    return _activation(node, 1.0, curve)
+
+
+def _stretched(node: OnnxNode, curve: Curve, factor: float) -> Tensor:
+    """T(factor a) / factor."""
+    if factor == 1:
+        return _curve(node, curve)
+    if not (np.isfinite(factor) and factor):
+        raise node.error(f"alpha = {factor:g}; supported are finite numbers other than 0")
+    x = node.tensor(0)
+    out = neurons(node, x.scale(exact(np.full(x.size, factor))), 1.0, curve)
+    return out.scale(exact(reciprocal(np.full(x.size, factor)).values))
+
+
+def _elu(node: OnnxNode, alpha: float, gamma: float) -> Tensor:
+    if (alpha, gamma) == (1, 1):
+        return _curve(node, Curve.ELU)
+    x = node.tensor(0)
+    share, times = exact(np.full(x.size, alpha)), exact(np.full(x.size, gamma))
+    bent = _relu(node, x).scale(exact(np.ones(x.size)) + -share)
+    return neurons(node, x, 1.0, Curve.ELU).scale(share).plus(bent).scale(times)
+
+
+def _selu(node: OnnxNode) -> Tensor:
+    from encoders.curves.shapes import ALPHA, GAMMA  # whoever has no such curve loads no facts about them
+
+    alpha, gamma = node.number("alpha", ALPHA), node.number("gamma", GAMMA)
+    return _curve(node, Curve.SELU) if (alpha, gamma) == (ALPHA, GAMMA) else _elu(node, alpha, gamma)
+
+
+def _celu(node: OnnxNode) -> Tensor:
+    """alpha elu(x / alpha)."""
+    alpha, x = node.number("alpha", 1.0), node.tensor(0)
+    if alpha == 1:
+        return _curve(node, Curve.ELU)
+    if not (np.isfinite(alpha) and alpha > 0):
+        raise node.error(f"alpha = {alpha:g}; supported are positive numbers")
+    every = np.full(x.size, alpha)
+    return neurons(node, x.scale(exact(reciprocal(every).values)), 1.0, Curve.ELU).scale(exact(every))
+
+
+def _gelu(node: OnnxNode) -> Tensor:
+    kinds = {"none": Curve.GELU, "tanh": Curve.GELU_TANH}
+    given = node.attributes.get("approximate", b"none")
+    name = given.decode() if isinstance(given, bytes) else str(given)
+    if name not in kinds:
+        raise node.error(f"approximate = {name!r}; supported are 'none' and 'tanh'")
+    return _curve(node, kinds[name])
+
+
 ACTIVATIONS: dict[str, Callable[[OnnxNode], Result]] = {
     "Abs": _abs, "Clip": _clip, "GlobalMaxPool": _global_max_pool, "HardSigmoid": _hard_sigmoid, "Max": _max,
     "MaxPool": _max_pool, "Min": lambda node: -_max(_turned(node)), "PRelu": _prelu, "ReduceMax": _reduce_max,
     "LeakyRelu": lambda node: _leaky(node, np.full(node.tensor(0).size, node.number("alpha", float(np.float32(0.01))))),
     "ReduceMin": lambda node: -_reduce_max(replace(node, inputs=(-node.tensor(0), *node.inputs[1:]))),
     "Relu": lambda node: _activation(node, 0.0), "Sigmoid": lambda node: _activation(node, 1.0, Curve.SIGMOID),
-    "Tanh": lambda node: _activation(node, 1.0, Curve.TANH),
+    "Tanh": lambda node: _activation(node, 1.0, Curve.TANH), "Softplus": lambda node: _curve(node, Curve.SOFTPLUS),
+    "Elu": lambda node: _elu(node, node.number("alpha", 1.0), 1.0), "Selu": _selu, "Celu": _celu, "Gelu": _gelu,
+    "Mish": lambda node: _curve(node, Curve.MISH), "HardSwish": lambda node: _curve(node, Curve.HARDSWISH),
+    "Swish": lambda node: _stretched(node, Curve.SILU, node.number("alpha", 1.0)),
+    "com.microsoft.Gelu": lambda node: _curve(node, Curve.GELU),
+    "com.microsoft.QuickGelu": lambda node: _stretched(node, Curve.SILU, node.number("alpha", float(np.float32(1.702)))),
 }

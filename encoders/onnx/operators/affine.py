@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from encoders.curves.layer import Curve
 from encoders.exact.affine import Exact, exact, ordered, reciprocal, reciprocal_root
 from encoders.network import Array
 from encoders.onnx.tensor import NeuronSource, OnnxNode, Result, Tensor, source_tensor
@@ -56,12 +57,12 @@ def level(node: OnnxNode, x: Tensor) -> int:
     return max((node.sources[s].level for s in x.terms), default=0)
 
 
-def neurons(node: OnnxNode, pre: Tensor, slope: float) -> Tensor:
+def neurons(node: OnnxNode, pre: Tensor, slope: float, curve: Curve = Curve.BENT) -> Tensor:
     """The outputs of new neurons with a pre-activation that no tensor of the stored graph holds."""
     if not pre.is_float:
         pre = replace(pre, inexact=tuple(dict.fromkeys((*pre.inexact, node.name))))
     node.sources.append(NeuronSource(node=node.name, before=None, after=None, level=1 + level(node, pre), pre=pre,
-                               slope=np.full(pre.size, slope)))
+                               slope=np.full(pre.size, slope), curve=curve))
     return source_tensor(len(node.sources) - 1, pre.shape)
 
 
@@ -103,12 +104,17 @@ def _sub(node: OnnxNode) -> Tensor:
 
 
 def _mul(node: OnnxNode) -> Tensor:
+    if all(isinstance(i, Tensor) for i in node.inputs):
+        raise node.error("multiplies the data with itself, and is no curve that is read so (SiLU, GELU, Mish, HardSwish); train "
+                         "without gates and attention")
     tensor, constant = (0, 1) if isinstance(node.inputs[0], Tensor) else (1, 0)
     x, factor = broadcast(node, node.tensor(tensor), node.weight(constant))
     return x.scale(factor)
 
 
 def _div(node: OnnxNode) -> Tensor:
+    if node.has(1) and isinstance(node.inputs[1], Tensor):
+        raise node.error("divides by the data, as normalisations of rows and softsign do; use BatchNormalization, and tanh")
     divisor = node.weight(1)
     if (divisor == 0).any():
         raise node.error("divides by a constant that is zero")
@@ -118,6 +124,8 @@ def _div(node: OnnxNode) -> Tensor:
 
 
 def _matmul(node: OnnxNode) -> Tensor:
+    if all(isinstance(i, Tensor) for i in node.inputs):
+        raise node.error("multiplies the data with itself, as attention does; use a network of layers one after the other")
     on_left = not isinstance(node.inputs[0], Tensor)
     weight = node.weight(0 if on_left else 1)
     while weight.ndim > 2 and weight.shape[0] == 1:

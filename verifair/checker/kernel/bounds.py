@@ -34,8 +34,9 @@ in any order and also with fused operations, is off by at most gamma_n times the
        vanish, EPS V covers underflow in step 1, and TINY = 1e-150 covers it in step 2. T_i = 0 needs no TINY only when no
        neuron of the layer has both a coefficient and a V that is not 0: then every term is an exact zero.
     4. Whatever overflows ends as inf or NaN, and the bound is then -inf: it proves nothing.
-    5. Smooth neurons (sigmoid, tanh) have Y = 1 above them, and lines of `check_curves`, whose offsets are rounded outwards there:
-       they are at most 1 + |a| for each copy, slopes at most 1. 2 (V + V') + 4 in place of V + V' in T_i covers them.
+    5. Sigmoid and tanh neurons have Y = 1 above them, and lines of `curves`, whose offsets are rounded outwards there:
+       they are at most 1 + |a| for each copy, slopes at most 1. 2 (V + V') + 4 in place of V + V' in T_i covers them. Of other
+       curves Y is the largest |y| plus 1, at most 2 |a| + 2, offsets at most 4 |a| + 1, slopes at most 2: 6 (V + V') + 12.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from functools import cached_property
 
 import numpy as np
 
-from encoders.curves import SmoothLayer
+from encoders.curves.layer import SmoothLayer
 from encoders.network import Array, Booleans, Integers, Layer, Network
 from verifair.checker.kernel.curves import Band, CurvePairs, CurvePlanes, Smooth, chord, lone, plane
 
@@ -130,7 +131,7 @@ class TwinBounds:
         self.a, self.a2 = centre @ first.weight.T + first.bias, centre2 @ first.weight.T + first.bias
         self.shift = (centre2 - centre) @ first.weight.T
         self._below: tuple[tuple[Array, Array], ...] | None = None  # of the outputs: y, y' and y' - y of the last hidden layer
-        self._curves: dict[int, CurvePlanes | CurvePairs] = {}
+        self._curves: dict[int, list[tuple[Smooth, CurvePlanes | CurvePairs]]] = {}
         self._bands: dict[tuple[int, int], Band] = {}
         ends = np.cumsum(network.hidden)[:-1]
         copies = [np.split(copy, 2, axis=1) for copy in signs or ()]
@@ -196,14 +197,14 @@ class TwinBounds:
         y, y2 = _activated(span.low, span.high, slope), _activated(span.low2, span.high2, slope)
         reach, reach2 = _size(span.low, span.high, slope), _size(span.low2, span.high2, slope)
         d = _difference(span, slope, y, y2)
-        if isinstance(below, SmoothLayer):
-            smooth = Smooth.of(below)
-            for copy, ends in ((y, (span.low, span.high)), (y2, (span.low2, span.high2))):
-                copy[0][:, smooth.index], copy[1][:, smooth.index] = smooth.outputs(*ends)
+        for smooth in Smooth.of(below) if isinstance(below, SmoothLayer) else ():
+            index = smooth.index
+            for copy, sizes, ends in ((y, reach, (span.low, span.high)), (y2, reach2, (span.low2, span.high2))):
+                copy[0][:, index], copy[1][:, index] = low, high = smooth.outputs(*ends)
+                sizes[:, index] = 1.0 if smooth.kind is None else 1.0 + np.maximum(np.abs(low), np.abs(high))
             apart = smooth.difference(span.ends)
-            d[0][:, smooth.index] = np.maximum(apart[0], _less(y2[0], y[1], -np.inf)[:, smooth.index])
-            d[1][:, smooth.index] = np.minimum(apart[1], _less(y2[1], y[0], np.inf)[:, smooth.index])
-            reach, reach2 = (np.where(_smooth(below), 1.0, one) for one in (reach, reach2))
+            d[0][:, index] = np.maximum(apart[0], _less(y2[0], y[1], -np.inf)[:, index])
+            d[1][:, index] = np.minimum(apart[1], _less(y2[1], y[0], np.inf)[:, index])
         if k + 1 == len(self.network.layers):
             self._below = y, y2, d
         weight = np.abs(layer.weight)
@@ -362,24 +363,27 @@ class TwinBounds:
     def _charge(self, k: int) -> Array:
         """Return what rounding errors of backward substitution at layer k are relative to."""
         size, layer = self.spans[k].size, self.network.layers[k]
-        return np.where(_smooth(layer), 2 * size + 4, size) if isinstance(layer, SmoothLayer) else size
+        if isinstance(layer, SmoothLayer):
+            size = np.where(layer.smooth, np.where(layer.shaped, 3, 1) * (2 * size + 4), size)
+        return size
 
     def _relaxed_curves(self, k: int, layer: SmoothLayer, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """As `_relaxed`, for a layer with smooth neurons; those that bend beside them are relaxed as ever."""
-        smooth, curve = Smooth.of(layer), _smooth(layer)
+        curve, span = _smooth(layer), self.spans[k]
         alpha, beta, offset = self._relaxed(k, layer.bend, np.where(curve, 0.0, p), np.where(curve, 0.0, q), box)
         if k not in self._curves:
-            span = self.spans[k]
-            scaled = [smooth.scale * end[:, smooth.index] for end in span.ends]
-            shift = smooth.scale * self.shift[:, smooth.index] if k == 0 else None
-            self._curves[k] = CurvePlanes.of(scaled) if shift is None else CurvePairs.of(scaled, shift)
-        lines = self._curves[k]
-        mine = smooth.half * p[:, smooth.index], smooth.half * q[:, smooth.index]
-        m, m2, c = lines.lines(*mine, box)
+            self._curves[k] = []
+            for smooth in Smooth.of(layer):
+                *scaled, shift = (smooth.scale * end[:, smooth.index] for end in (*span.ends, self.shift if k == 0 else span.size))
+                lines = CurvePlanes.of(smooth, scaled) if k else CurvePairs.of(smooth, scaled, shift)
+                self._curves[k].append((smooth, lines))
         alpha, beta = np.array(alpha), np.array(beta)
-        alpha[:, smooth.index], beta[:, smooth.index] = smooth.scale * m, smooth.scale * m2
-        constant = c + smooth.c * (p + q)[:, smooth.index]
-        return alpha, beta, offset + constant.sum(axis=1)
+        for smooth, lines in self._curves[k]:
+            index = smooth.index
+            m, m2, c = lines.lines(smooth.half * p[:, index], smooth.half * q[:, index], box)
+            alpha[:, index], beta[:, index] = smooth.scale * m, smooth.scale * m2
+            offset = offset + (c + smooth.c * (p + q)[:, index]).sum(axis=1)
+        return alpha, beta, offset
 
     def _relaxed(self, k: int, slope: Array, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """alpha, beta (N, m) and offsets (N,) with  p.y + q.y' >= alpha.a + beta.a' + offset  over each row's box."""

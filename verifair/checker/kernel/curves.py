@@ -1,7 +1,8 @@
-"""Sigmoid and tanh for the checker: enclosures by a table of its own, and lines that hold whatever their slope.
+"""Smooth neurons for the checker: enclosures by a table of its own, and lines that hold whatever their slope. Those of tanh and
+sigmoid are here, those of other curves in `shapes`.
 
-Written apart from the engine's `encoders.curves` and `encoders.bounds.curves`. T = tanh; sigma(a) = 1/2 + T(a / 2) / 2, so a neuron
-is y = c + half T(scale a).
+Written apart from the engine's `encoders.curves.floats` and `encoders.bounds.curves`. T = tanh; sigma(a) = 1/2 + T(a / 2) / 2, so a
+neuron is y = c + half T(scale a).
 
 T: Taylor's polynomial of degree 8 around the nearest of the points j / 32, j = 0 ... 640. Its coefficients follow from
 T' = 1 - T^2 in ball arithmetic; none is larger than 1.56, as |tanh| <= tan 1 on discs of radius 1 (Cauchy). With |h| <= 1/64,
@@ -28,8 +29,9 @@ from functools import lru_cache
 import numpy as np
 from flint import arb, ctx, fmpq
 
-from encoders.curves import SmoothLayer
+from encoders.curves.layer import Curve, SmoothLayer
 from encoders.network import Array, Integers
+from verifair.checker.kernel import shapes
 
 UNIT = 2.0**-53
 ERROR = 64 * UNIT
@@ -95,35 +97,55 @@ def slopes(low: Array, high: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Smooth:
-    """The smooth neurons of a layer: their positions, and y = c + half T(scale a) for each."""
+    """Smooth neurons of a layer with one curve, tanh where kind is None: their positions, and y = c + half T(scale a) for each."""
 
     index: Integers
     scale: Array
     half: Array
     c: Array
+    kind: Curve | None = None
 
     @classmethod
-    def of(cls, layer: SmoothLayer) -> Smooth:
-        index = np.flatnonzero(layer.smooth)
-        sigmoid = layer.sigmoid[index]
-        half = np.where(sigmoid, 0.5, 1.0)
-        return cls(index=index, scale=half, half=half, c=np.where(sigmoid, 0.5, 0.0))
+    def of(cls, layer: SmoothLayer) -> list[Smooth]:
+        found, index = [], np.flatnonzero(layer.smooth & ~layer.shaped)
+        if len(index):
+            sigmoid = layer.sigmoid[index]
+            half = np.where(sigmoid, 0.5, 1.0)
+            found.append(cls(index=index, scale=half, half=half, c=np.where(sigmoid, 0.5, 0.0)))
+        for kind, at in layer.groups():
+            found.append(cls(index=at, scale=np.ones(len(at)), half=np.ones(len(at)), c=np.zeros(len(at)), kind=kind))
+        return found
 
     def outputs(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return ends of y (B, s) for a in [low, high] (B, m); the sum with c is rounded."""
+        low, high = low[:, self.index], high[:, self.index]
+        if self.kind is not None:
+            return shapes.outputs(self.kind, low, high)
         slack = 2 * UNIT * self.c
         return (
-            self.c + self.half * below(self.scale * low[:, self.index]) - slack,
-            self.c + self.half * above(self.scale * high[:, self.index]) + slack,
+            self.c + self.half * below(self.scale * low) - slack, self.c + self.half * above(self.scale * high) + slack,
         )
+
+    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
+        return slopes(low, high) if self.kind is None else shapes.slopes(self.kind, low, high)
+
+    def band(self, low: Array, high: Array) -> Band:
+        """Return lines around T on [low, high]; tanh is odd, so a line over it on [-high, -low] is one under it here."""
+        if self.kind is None:
+            slope, offset = line_over(-high, -low)
+            return Band(under=(slope, -offset), over=line_over(low, high))
+        under, over = shapes.band(self.kind, low, high)
+        return Band(under=under, over=over)
 
     def difference(self, ends: Sequence[Array]) -> tuple[Array, Array]:
         """Return ends of y' - y (B, s) for low, high, low2, high2, d_low, d_high (B, m) of a, a' and a' - a."""
         low, high, low2, high2, d_low, d_high = (self.scale * end[:, self.index] for end in ends)
-        least, most = slopes(np.minimum(low, low2), np.maximum(high, high2))
-        at_least, at_most = _apart(low, high, d_low, -1), _apart(low, high, d_high, 1)
-        at_least = np.maximum(at_least, np.where(d_low >= 0, least, most) * d_low)
-        at_most = np.minimum(at_most, np.where(d_high >= 0, most, least) * d_high)
+        least, most = self.slopes(np.minimum(low, low2), np.maximum(high, high2))
+        products = [slope * d for slope in (least, most) for d in (d_low, d_high)]
+        at_least, at_most = np.min(products, axis=0), np.max(products, axis=0)
+        if self.kind is None:
+            at_least = np.maximum(at_least, _apart(low, high, d_low, -1))
+            at_most = np.minimum(at_most, _apart(low, high, d_high, 1))
         same = (d_low == 0) & (d_high == 0)
         down, up = at_least - 8 * UNIT * np.abs(at_least) - 1e-300, at_most + 8 * UNIT * np.abs(at_most) + 1e-300
         return self.half * np.where(same, 0.0, down), self.half * np.where(same, 0.0, up)
@@ -152,12 +174,6 @@ class Band:
     def times(self, c: Array) -> tuple[Array, Array]:
         """Return slope and offset of a line under c times the function."""
         return c * np.where(c >= 0, self.under[0], self.over[0]), c * np.where(c >= 0, self.under[1], self.over[1])
-
-
-def tanh_band(low: Array, high: Array) -> Band:
-    """Return lines around T on [low, high]: T is odd, so a line over it on [-high, -low] is one under it here."""
-    slope, offset = line_over(-high, -low)
-    return Band(under=(slope, -offset), over=line_over(low, high))
 
 
 def line_over(low: Array, high: Array) -> tuple[Array, Array]:
@@ -213,11 +229,11 @@ class CurvePlanes:
     centre: tuple[Array, Array]
 
     @classmethod
-    def of(cls, ends: Sequence[Array]) -> CurvePlanes:
+    def of(cls, smooth: Smooth, ends: Sequence[Array]) -> CurvePlanes:
         """ends: low, high, low2, high2, d_low, d_high of t, t' and D."""
         low, high, low2, high2, d_low, d_high = ends
-        apart = slope_band(*slopes(np.minimum(low, low2), np.maximum(high, high2)), d_low, d_high)
-        bands = tanh_band(low, high), tanh_band(low2, high2), apart
+        apart = slope_band(*smooth.slopes(np.minimum(low, low2), np.maximum(high, high2)), d_low, d_high)
+        bands = smooth.band(low, high), smooth.band(low2, high2), apart
         return cls(bands=bands, centre=((low + high) / 2, (low2 + high2) / 2))
 
     def lines(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
@@ -228,38 +244,51 @@ class CurvePlanes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CurvePairs:
-    """The first layer, where t' = t + shift: both copies as one function of t, at the ends of the cells."""
+    """The first layer, where t' = t + shift: both copies as one function of t, at the ends of the cells.
+
+    alone, shared, lost: how far T, the difference of two, and anything may lie below the chords of a cell; steepest: of T'.
+    """
 
     bands: tuple[Band, Band]
     points: list[Array]
     first: list[Array]
     second: list[Array]
     shift: Array
-    steepest: Array
-    size: Array
+    alone: Array
+    shared: Array
+    lost: Array
+    steepest: float
 
     @classmethod
-    def of(cls, ends: Sequence[Array], shift: Array) -> CurvePairs:
+    def of(cls, smooth: Smooth, ends: Sequence[Array], shift: Array) -> CurvePairs:
         low, high, low2, high2, _, _ = ends
+        lowest, highest = np.minimum(low, low2), np.maximum(high, high2)
         points = [low, *(np.clip(low + j * ((high - low) / CELLS), low, high) for j in range(1, CELLS)), high]
+        size, room = np.abs(low) + np.abs(high) + np.abs(shift), 1 + 2.0**-30
+        width, moved = (high - low) / CELLS * room + 4 * UNIT * size, np.abs(shift)
+        if smooth.kind is None:
+            steepest = 1.01 * slopes(lowest, highest)[1]
+            second, third = np.minimum(0.77, 2 * steepest), np.minimum(2.0, 4 * steepest)
+            alone, shared = (width * width / 8 * one for one in (second, np.minimum(moved * third, 2 * second)))
+            first, other, lost = [tanh(t) for t in points], [tanh(t + shift) for t in points], 2 * ERROR + 16 * UNIT * size
+        else:
+            alone, shared = shapes.missed(smooth.kind, lowest, highest, width, moved * room)
+            first, other = ([shapes.curve(smooth.kind, t + s)[0] for t in points] for s in (0.0, shift))
+            lost = shapes.ERROR * (2 + 4 * size)
         return cls(
-            bands=(tanh_band(low, high), tanh_band(low2, high2)), points=points, first=[tanh(t) for t in points],
-            second=[tanh(t + shift) for t in points], shift=shift, size=np.abs(low) + np.abs(high) + np.abs(shift),
-            steepest=1.01 * slopes(np.minimum(low, low2), np.maximum(high, high2))[1],
+            bands=(smooth.band(low, high), smooth.band(low2, high2)), points=points, first=first, second=other, shift=shift,
+            alone=alone * room, shared=shared * room, lost=lost, steepest=1.0 if smooth.kind is None else 2.0,
         )
 
     def lines(self, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """Return alpha, beta, offset (N, s) under p T(t) + q T(t + shift): by the cells, or each copy's own line where they are
         higher at the middle."""
-        points, shift, size = [t[box] for t in self.points], self.shift[box], self.size[box]
+        points, shift = [t[box] for t in self.points], self.shift[box]
         values = [p * one[box] + q * two[box] for one, two in zip(self.first, self.second, strict=True)]
-        second, third = np.minimum(0.77, 2 * self.steepest[box]), np.minimum(2.0, 4 * self.steepest[box])
         limit, opposed = np.abs(p) + np.abs(q), p * q < 0
         shared, alone = np.where(opposed, np.minimum(np.abs(p), np.abs(q)), 0.0), np.where(opposed, np.abs(p + q), limit)
-        curvature = (shared * np.minimum(np.abs(shift) * third, 2 * second) + alone * second) * (1 + 2.0**-30)
-        width = (points[-1] - points[0]) / CELLS * (1 + 2.0**-30) + 4 * UNIT * size
-        lost = width * width / 8 * curvature + limit * (2 * ERROR + 16 * UNIT * size)
-        slope = np.clip(_hull_slope(values, points, TIE * limit), -limit, limit)
+        lost = shared * self.shared[box] + alone * self.alone[box] + limit * self.lost[box]
+        slope = np.clip(_hull_slope(values, points, TIE * limit), -self.steepest * limit, self.steepest * limit)
         under = np.min([v - slope * t for v, t in zip(values, points, strict=True)], axis=0) - lost
         (alpha, c), (beta, d) = (band.take(box).times(one) for band, one in zip(self.bands, (p, q), strict=True))
         middle = (points[0] + points[-1]) / 2

@@ -13,7 +13,7 @@ import numpy as np
 from encoders.bounds.regions import RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
-from encoders.curves import SmoothLayer
+from encoders.curves.layer import SmoothLayer
 from encoders.domain import Regions
 from encoders.network import Array, Integers
 from verifair.engine.search.boxes import Nodes, rows_at

@@ -10,7 +10,8 @@ from encoders.bounds import curves as curve_lines
 from encoders.bounds.curves import curved, curved_difference
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.tanh import slope_bounds, tanh_bounds
-from encoders.curves import ERROR, Curve, SmoothLayer, tanh, value
+from encoders.curves.floats import ERROR, tanh
+from encoders.curves.layer import Curve, SmoothLayer, value
 from encoders.network import Array
 from verifair.checker.kernel import curves as check_curves
 
@@ -97,12 +98,18 @@ def test_slopes_hold_the_derivative_of_the_whole_interval(of: object) -> None:
             assert not truth > arb(float(most[k]))
 
 
+def tanh_of(count: int) -> check_curves.Smooth:
+    """The checker's tanh for so many neurons."""
+    one = np.ones(count)
+    return check_curves.Smooth(index=np.arange(count), scale=one, half=one, c=0 * one)
+
+
 def lines(name: str, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
     """Slope and intercept above, and below, T on [low, high]."""
     if name == "engine":
         up, low_line = curve_lines.line_above(low, high), curve_lines.line_above(-high, -low)
         return *up, low_line[0], -low_line[1]
-    band = check_curves.tanh_band(low, high)
+    band = tanh_of(1).band(low, high)
     return *band.over, *band.under
 
 
@@ -225,12 +232,12 @@ def test_the_pair_line_lies_under_both_copies_and_keeps_them_together() -> None:
 
 def test_checker_planes_hold() -> None:
     layer, bounds, shift = random_layer("first")
-    smooth = check_curves.Smooth.of(layer)
+    (smooth,) = check_curves.Smooth.of(layer)
     at = smooth.index
     ends = [smooth.scale * end[:, at] for end in (bounds.lower, bounds.upper, bounds.lower_prime, bounds.upper_prime)]
     delta = -smooth.scale * shift[:, at]  # the checker's D is a' - a
-    planes = check_curves.CurvePlanes.of([*ends, delta, delta])
-    pairs = check_curves.CurvePairs.of([*ends, delta, delta], delta)
+    planes = check_curves.CurvePlanes.of(smooth, [*ends, delta, delta])
+    pairs = check_curves.CurvePairs.of(smooth, [*ends, delta, delta], delta)
     box = np.zeros(1, dtype=np.int64)
     for p, q in ((1.0, -1.0), (-1.0, 1.0), (2.0, -0.5), (0.0, 3.0), (-1.0, -1.0)):
         weights = np.full_like(delta, p), np.full_like(delta, q)
@@ -246,11 +253,11 @@ def test_checker_planes_hold() -> None:
 def test_engine_and_checker_take_the_same_lines(where: str) -> None:
     """The standard relaxation: whoever re-proves a leaf must find the lines that the search has found, up to rounding."""
     layer, bounds, shift = random_layer(where)
-    smooth, box = check_curves.Smooth.of(layer), np.zeros(1, dtype=np.int64)
+    (smooth,), box = check_curves.Smooth.of(layer), np.zeros(1, dtype=np.int64)
     at, scale, (_, _, half, _) = smooth.index, smooth.scale, curve_lines.smooth(layer)
     low, high, low2, high2, d_low, d_high = ends = [scale * end[:, at] for end in checker_ends(bounds)]
     size = 1e-11 * (1 + np.abs(low) + np.abs(high) + np.abs(d_low) + np.abs(d_high))
-    band, other = check_curves.tanh_band(low, high), curve_lines._lines(low, high)
+    band, other = smooth.band(low, high), curve_lines._lines(low, high)
     apart = check_curves.slope_band(*check_curves.slopes(np.minimum(low, low2), np.maximum(high, high2)), d_low, d_high)
     theirs = curve_lines.difference_lines(layer, bounds).take(np.s_[:, at])  # of y - y' in a - a', so mirrored
     for t, d in ((low, d_low), ((low + high) / 2, (d_low + d_high) / 2), (high, d_high)):
@@ -260,7 +267,7 @@ def test_engine_and_checker_take_the_same_lines(where: str) -> None:
         assert (np.abs(under - theirs.up_slope * d / scale + theirs.up_constant) <= size).all()
         assert (np.abs(over - theirs.low_slope * d / scale + theirs.low_constant) <= size).all()
     if where == "first":
-        pairs = check_curves.CurvePairs.of([*ends[:4], -scale * shift[:, at], -scale * shift[:, at]], -scale * shift[:, at])
+        pairs = check_curves.CurvePairs.of(smooth, [*ends[:4], -scale * shift[:, at], -scale * shift[:, at]], -scale * shift[:, at])
         for p, q in ((1.0, -1.0), (-1.0, 1.0), (2.0, -0.5), (0.0, 3.0), (-1.0, -1.0), (-1.0, 1e-6)):
             both = np.full_like(shift, p), np.full_like(shift, q)
             slope, constant, _ = curve_lines.PairLines.of(layer, shift, bounds).under(*both, ...)
@@ -277,8 +284,9 @@ def test_engine_and_checker_enclose_differences_alike(where: str) -> None:
     none = (np.full_like(shift, -np.inf), np.full_like(shift, np.inf))
     low, high = (end[:, layer.smooth] for end in curved_difference(layer, bounds, none))
     ends = checker_ends(bounds)
-    d_low, d_high = check_curves.Smooth.of(layer).difference(ends)
-    copies = [check_curves.Smooth.of(layer).outputs(*pair) for pair in (ends[:2], ends[2:4])]
+    (smooth,) = check_curves.Smooth.of(layer)
+    d_low, d_high = smooth.difference(ends)
+    copies = [smooth.outputs(*pair) for pair in (ends[:2], ends[2:4])]
     d_low, d_high = np.maximum(d_low, copies[1][0] - copies[0][1]), np.minimum(d_high, copies[1][1] - copies[0][0])
     assert np.abs(d_low + high).max() < 1e-12
     assert np.abs(d_high + low).max() < 1e-12

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from encoders.curves import Curve, SmoothLayer
+from encoders.curves.layer import Curve, SmoothLayer
 from encoders.errors import CurveError, ModelError
 from encoders.network import Layer, Link, Network
 from encoders.onnx import reader as onnx_check
@@ -174,7 +174,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 
 def test_every_supported_operator_has_a_case() -> None:
     elsewhere = {"LabelEncoder", "OneHotEncoder",       # these take legal rows only: see test_onnx_inputs
-                 "Sigmoid", "Tanh",                      # smooth layers have tests of their own
+                 "Sigmoid", "Tanh", *(op for op, _, _ in SHAPED.values()),         # smooth layers have tests of their own
                  "TreeEnsemble", "TreeEnsembleRegressor"}   # test_trees
     assert {case.split("-")[0] for case in CASES} == set(SUPPORTED) - elsewhere | {"constants", "double"}
 
@@ -295,6 +295,88 @@ def test_hidden_curves_are_layers_and_the_last_sigmoid_is_the_link(tmp_path: Pat
         assert (layer.curve == CURVES[op]).all()
     with_logits = save(tmp_path / "l.onnx", nodes[:-1], W, outputs=["z"], opset=opset, check=opset < 20)
     logits_agree(with_logits, network, "z")
+
+
+SHAPED: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "elu": ("Elu", 9, {}), "elu-alpha": ("Elu", 9, {"alpha": 0.3}), "celu": ("Celu", 17, {}),
+    "celu-alpha": ("Celu", 17, {"alpha": 1.7}),
+    "selu": ("Selu", 9, {}), "selu-other": ("Selu", 9, {"alpha": 1.5, "gamma": 0.75}), "softplus": ("Softplus", 9, {}),
+    "gelu": ("Gelu", 20, {}), "gelu-tanh": ("Gelu", 20, {"approximate": "tanh"}), "mish": ("Mish", 18, {}),
+    "hardswish": ("HardSwish", 14, {}), "swish": ("Swish", 24, {}), "swish-alpha": ("Swish", 24, {"alpha": 1.702}),
+    "microsoft": ("com.microsoft.Gelu", 17, {}), "quick": ("com.microsoft.QuickGelu", 17, {}),
+}
+NUMBERS = {name: F(value) for name, value in {
+    "one": 1, "half": 0.5, "root": 2**0.5, "inverse": 0.5**0.5, "two_pi": (2 / np.pi) ** 0.5, "k": 0.044715, "three": 3, "six": 6,
+    "zero": 0, "c": 1.702}.items()}
+UNFOLDED: dict[str, tuple[Curve, list[tuple[str, str, str]]]] = {
+    "silu": (Curve.SILU, [("Sigmoid", "a", "g"), ("Mul", "a g", "y")]),
+    "swish": (Curve.SILU, [("Mul", "c a", "b"), ("Sigmoid", "b", "g"), ("Mul", "g a", "y")]),
+    "mish": (Curve.MISH, [("Softplus", "a", "b"), ("Tanh", "b", "g"), ("Mul", "a g", "y")]),
+    "mish-log": (Curve.MISH, [
+        ("Exp", "a", "e"), ("Add", "one e", "f"), ("Log", "f", "b"), ("Tanh", "b", "g"), ("Mul", "g a", "y")]),
+    "gelu": (Curve.GELU, [
+        ("Div", "a root", "b"), ("Erf", "b", "e"), ("Add", "e one", "g"), ("Mul", "a g", "h"), ("Mul", "h half", "y")]),
+    "gelu-halved": (Curve.GELU, [
+        ("Mul", "a half", "h"), ("Mul", "a inverse", "b"), ("Erf", "b", "e"), ("Add", "one e", "g"), ("Mul", "h g", "y")]),
+    "gelu-tanh": (Curve.GELU_TANH, [
+        ("Mul", "a a", "s"), ("Mul", "a s", "t"), ("Mul", "k t", "u"), ("Add", "a u", "v"), ("Mul", "two_pi v", "w"),
+        ("Tanh", "w", "e"), ("Add", "one e", "f"), ("Mul", "a f", "g"), ("Mul", "half g", "y")]),
+    "gelu-tanh-pow": (Curve.GELU_TANH, [
+        ("Pow", "a three", "t"), ("Mul", "t k", "u"), ("Add", "u a", "v"), ("Mul", "v two_pi", "w"), ("Tanh", "w", "e"),
+        ("Add", "e one", "f"), ("Mul", "a half", "h"), ("Mul", "h f", "y")]),
+    "hardswish": (Curve.HARDSWISH, [("HardSigmoid", "a", "g"), ("Mul", "a g", "y")]),
+    "relu6": (Curve.HARDSWISH, [("Add", "a three", "b"), ("Clip", "b zero six", "g"), ("Mul", "a g", "h"), ("Div", "h six", "y")]),
+}
+
+
+@pytest.mark.parametrize("case", SHAPED)
+def test_every_other_curve_is_a_layer(tmp_path: Path, case: str) -> None:
+    op, opset, attributes = SHAPED[case]
+    for name, last in (("m.onnx", "y1"), ("l.onnx", "z")):
+        short = op.rpartition(".")[2]
+        nodes = [node("MatMul", ["x", "w0"], ["a0"], name="n1"), node(short, ["a0"], ["y0"], name="first", **attributes),
+                 node("MatMul", ["y0", "w1"], ["a1"], name="n2"), node(short, ["a1"], ["y1"], name="second", **attributes),
+                 node("MatMul", ["y1", "w2"], ["z"], name="n3")]
+        for one in (nodes[1], nodes[3]) if "." in op else ():
+            one.domain = op.rpartition(".")[0]
+        path = save(tmp_path / name, nodes, W, outputs=[last], opset=opset, check=False)
+        if "." in op:
+            model = onnx.load(path)
+            model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+            onnx.save(model, path)
+        network = read_onnx(path)
+        assert not network.piecewise_linear
+        logits_agree(path, network, last)
+
+
+@pytest.mark.parametrize("case", UNFOLDED)
+def test_curves_of_several_nodes_are_one_layer(tmp_path: Path, case: str) -> None:
+    curve, steps = UNFOLDED[case]
+    nodes = [node("MatMul", ["x", "w0"], ["a"], name="n1"), node("MatMul", ["y", "w2"], ["z"], name="last")]
+    for k, (op, inputs, made) in enumerate(steps):
+        more = {"alpha": 1 / 6} if op == "HardSigmoid" else {}
+        nodes.insert(-1, node(op, inputs.split(), [made], name=f"step{k}", **more))
+    path = save(tmp_path / "m.onnx", nodes, {**W, **NUMBERS}, outputs=["z"])
+    network = read_onnx(path)
+    layer = network.layers[0]
+    assert isinstance(layer, SmoothLayer)
+    assert (layer.curve == curve).all()
+    assert network.hidden == (6,)
+    logits_agree(path, network, "z")
+
+
+@pytest.mark.parametrize("case", ["silu", "gelu", "gelu-tanh", "mish"])
+def test_what_is_almost_such_a_curve_is_refused(tmp_path: Path, case: str) -> None:
+    """The gate of another tensor, or by another constant."""
+    _, steps = UNFOLDED[case]
+    nodes = [node("MatMul", ["x", "w0"], ["a"], name="n1"), node("Neg", ["a"], ["n"], name="n2"),
+             node("MatMul", ["y", "w2"], ["z"], name="last")]
+    other = {"a g": "n g"} if case in ("silu", "mish") else {"a root": "a six", "two_pi v": "half v"}
+    for k, (op, inputs, made) in enumerate(steps):
+        nodes.insert(-1, node(op, other.get(inputs, inputs).split(), [made], name=f"step{k}"))
+    path = save(tmp_path / "m.onnx", nodes, {**W, **NUMBERS}, outputs=["z"])
+    with pytest.raises(ModelError, match=r"multiplies the data with itself|not supported here"):
+        read_onnx(path)
 
 
 def test_a_residual_connection_carries_identity_neurons_beside_curves(tmp_path: Path) -> None:

@@ -163,8 +163,8 @@ MIXING: dict[str, tuple[Any, ...]] = {  # op: (nodes, constants, what the messag
     "MaxPool": ([node("MaxPool", ["x"], kernel_shape=[2])], {}, "no spatial axes"),
     "AveragePool": ([node("AveragePool", ["x"], kernel_shape=[5])], {}, "does not fit an axis of 3", {"shape": ("N", 2, 3)}),
     "Conv": ([node("Conv", ["x", "w"])], {"w": np.ones((2, 3, 2), dtype=F)}, "2 channels in 1 groups", {"shape": ("N", 2, 3)}),
-    "Mul": ([node("Mul", ["x", "x"])], {}, "must be a constant"),
-    "Div": ([node("Div", ["c", "x"])], {"c": F(1)}, "must be a constant"),
+    "Mul": ([node("Mul", ["x", "x"])], {}, "multiplies the data with itself"),
+    "Div": ([node("Div", ["c", "x"])], {"c": F(1)}, "divides by the data"),
     "Transpose": ([node("Transpose", ["x"], perm=[1, 0])], {}, "axis 0 as the batch"),
     "Reshape": ([node("Reshape", ["x", "s"])], {"s": ints(-1)}, "axis 0 as the batch"),
     "Flatten": ([node("Flatten", ["x"], axis=0)], {}, "axis 1"),
@@ -237,6 +237,28 @@ def test_an_attribute_that_is_an_argument_of_no_function(tmp_path: Path) -> None
     wrong = node("Elu", ["x"], alpha=0.5)
     wrong.attribute[0].ref_attr_name = "alpha"
     refused(save(tmp_path / "m.onnx", [wrong], {}, check=False), "not a valid ONNX model", exit_code=2)
+
+
+NORM = [node("ReduceMean", ["x"], ["m"], axes=[1]), node("Sub", ["x", "m"], ["d"], name="sub"),
+        node("Pow", ["d", "two"], ["q"], name="pow"),
+        node("ReduceMean", ["q"], ["v"], axes=[1], name="mean"), node("Add", ["v", "e"], ["w"], name="add"),
+        node("Sqrt", ["w"], ["r"], name="root"), node("Div", ["d", "r"], name="the_LayerNormalization")]
+ATTENTION = [node("MatMul", ["x", "k"], ["s"], name="keys"), node("Softmax", ["s"], ["p"], name="softmax"),
+             node("MatMul", ["p", "x"], name="the_Attention")]
+
+
+@pytest.mark.parametrize(("nodes", "op", "advice"), [
+    ([node("LayerNormalization", ["x", "k4"])], "LayerNormalization", "use BatchNormalization"),
+    (NORM, "LayerNormalization", "use BatchNormalization"),
+    ([*NORM[2:-1], node("Div", ["d", "r"], name="the_RMSNormalization")], "RMSNormalization", "use BatchNormalization"),
+    (ATTENTION, "Attention", "use a network of layers one after the other"),
+], ids=["layer-norm", "layer-norm-unfolded", "rms-norm-unfolded", "attention"])
+def test_normalisation_and_attention_are_refused_by_name(nodes: list[Any], op: str, advice: str, tmp_path: Path) -> None:
+    constants = {"two": F(2), "e": F(1e-5), "k4": np.ones(4, dtype=F), "k": np.ones((4, 4), dtype=F)}
+    if nodes[0].op_type == "Pow":
+        nodes = [node("Relu", ["x"], ["d"], name="relu"), *nodes]
+    path = save(tmp_path / "m.onnx", nodes, constants, check=False)
+    refused(path, advice, op=op)
 
 
 def test_a_weight_called_by_bytes_that_are_no_text(tmp_path: Path) -> None:

@@ -1,0 +1,159 @@
+"""The curves of `encoders.curves.shapes` for the checker: enclosures by a table of its own, lines that hold whatever their slope.
+
+Written apart from the engine's `encoders.bounds.shapes`. T is concave up to z1, convex to z2 and concave from there on, which ball
+arithmetic shows when the table is made: Taylor's polynomials of degree 10 in cells of width 1/32, which leave out less than
+2^-54 of T and 2^-50 of T'. Their coefficients are at most 2 in size but for the constant ones, and the step at most 1/64: Horner's
+scheme loses less than 2 u (1 + |t|) and 8 u, u = 2^-53. From 40 on T is its asymptote to 4 u. ERROR = 64 u, times 1 + |t| for T.
+
+Lines: the standard relaxation (docs/smooth.md). On [l, u] any slope m is valid with an end's T(t) - m t where T bends the
+right way, and elsewhere with that of its tangent at any point of the part, or of the end at which T' says that it is largest.
+Sound? Yes.  Complete? No.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from encoders.curves.layer import Curve
+from encoders.network import Array, Booleans
+
+ERROR = 2.0**-47
+UNIT = 2.0**-53
+STEPS = 32
+DEGREE = 10
+TOUCHES = 3
+NEAR = 16
+"""Slopes are sought among the multiples of 1 / 32 up to here."""
+Line = tuple[Array, Array]
+
+
+@cache
+def _table(kind: Curve) -> Array:
+    return np.array(list(kind.shape.cells(STEPS, DEGREE))).T
+
+
+def curve(kind: Curve, t: Array) -> tuple[Array, Array]:
+    """T and T', that to the right at a joint; what is NaN stays so."""
+    shape, far = kind.shape, kind.shape.far
+    place = np.floor(np.clip(np.where(np.isnan(t), 0.0, t), -far, np.nextafter(far, 0)) * STEPS)
+    h = np.clip(t, -far, far) - (place + 0.5) / STEPS
+    rows = np.take(_table(kind), place.astype(np.int64) + far * STEPS, axis=1)
+    value, slope = rows[DEGREE], DEGREE * rows[DEGREE]
+    for k in range(DEGREE - 1, -1, -1):
+        value = value * h + rows[k]
+        slope = slope * h + k * rows[k] if k else slope
+    value = np.where(t >= far, shape.rise * t, np.where(t < -far, shape.floor, value))
+    return value, np.where(t >= far, shape.rise, np.where(t < -far, 0.0, slope))
+
+
+def outputs(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
+    """Return ends of T on [low, high]."""
+    shape, error = kind.shape, ERROR * (1 + np.maximum(np.abs(low), np.abs(high)))
+    one, two = curve(kind, low)[0], curve(kind, high)[0]
+    turns = (low <= shape.lowest) & (high >= shape.lowest)
+    return np.where(turns, shape.least, np.minimum(one, two)) - error, np.maximum(one, two) + error
+
+
+def slopes(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
+    """Return (at most, at least) all T'(t) of t in [low, high]: it falls, rises and falls; at a joint within both sides count."""
+    shape, ends = kind.shape, [curve(kind, low)[1], curve(kind, high)[1]]
+    for z, there in ((shape.z1, (shape.slopes[0], 0.0)), (shape.z2, (shape.slopes[1], shape.rise))):
+        for one in there if shape.kink else there[:1]:
+            ends.append(np.where((low <= z) & (high >= z), one, ends[0]))
+    return np.min(ends, axis=0) - ERROR, np.max(ends, axis=0) + ERROR
+
+
+def missed(kind: Curve, low: Array, high: Array, width: Array, moved: Array) -> tuple[Array, Array]:
+    """Return how far T, and T(t) - T(t + s), may lie below their chords over `width`; t, t + s in [low, high], |s| = moved."""
+    shape, (least, most) = kind.shape, slopes(kind, low, high)
+    jumps = shape.kink * sum(((low <= z) & (high >= z)).astype(float) for z in (shape.z1, shape.z2))
+    second = 2 * shape.bend if np.isinf(shape.twist) else np.minimum(moved * shape.twist, 2 * shape.bend)
+    alone = np.minimum(width * shape.bend / 8 + jumps / 4, (most - least) / 4)
+    smooth = np.minimum(width * second / 8, moved * shape.bend / 2)
+    return width * alone, np.minimum(width * smooth + jumps * np.minimum(width / 2, moved), width * (most - least) / 2)
+
+
+def band(kind: Curve, low: Array, high: Array) -> tuple[Line, Line]:
+    """Return (slope, offset) of lines under and over T on [low, high]."""
+    shape, middle = kind.shape, (low + high) / 2
+    before, z2 = np.nextafter(shape.z1, -np.inf), shape.z2
+    inner, outer = np.clip(shape.z1, low, high), np.clip(np.nextafter(z2, -np.inf), low, high)
+    ends = [(t, curve(kind, t)[0]) for t in (low, high, inner, np.clip(z2, low, high))]
+    error = 4 * ERROR * (1 + np.abs(low) + np.abs(high))
+    left, right, core = low < shape.z1, high > z2, inner < outer
+    start = _touching(kind, 0, left & (high > shape.z1), high, np.full_like(low, before), low)
+    end = _touching(kind, 2, right & (low < z2), low, np.full_like(low, z2), high)
+    start, end = np.where(left & (high <= shape.z1), high, start), np.where(right & (low >= z2), low, end)
+    flat = (right & (middle >= end)) | (left & (middle <= start))
+    slope = _slope(kind, np.where(left, start, low), np.where(right, end, high), flat, low, high)
+    over = np.max([value - slope * t for t, value in ends], axis=0)
+    for some, part, touch in ((left, (low, np.minimum(high, before)), start), (right, (np.maximum(low, z2), high), end)):
+        if some.any():
+            over = np.where(some, np.maximum(over, _most(kind, 1, slope, np.where(flat, middle, touch), *part)), over)
+    first = np.where(left, _touching(kind, 1, core & left, low, inner, outer), inner)
+    last = np.where(right, _touching(kind, 1, core & right, high, outer, inner), outer)
+    fits = core & (first < last)
+    flat = fits & (first <= middle) & (middle <= last)
+    begin, finish = np.where(fits & (middle > last), last, low), np.where(fits & (middle < first), first, high)
+    under_slope = _slope(kind, begin, finish, flat, low, high)
+    touch = np.where(fits, np.clip(middle, first, last), _where(kind, 1, under_slope))
+    under = np.min([value - under_slope * t for t, value in ends], axis=0)
+    under = np.where(core, np.minimum(under, -_most(kind, -1, under_slope, touch, inner, outer)), under)
+    return (under_slope, under - error), (slope, over + error)
+
+
+def _slope(kind: Curve, start: Array, end: Array, flat: Booleans, low: Array, high: Array) -> Array:
+    """Return the slope at the middle where `flat`, else that of the chord; within those that T has on [low, high]."""
+    rise, there = curve(kind, end)[0] - curve(kind, start)[0], curve(kind, (low + high) / 2)[1]
+    return np.clip(np.divide(rise, end - start, out=there.copy(), where=~flat & (end > start)), *slopes(kind, low, high))
+
+
+def _most(kind: Curve, sign: int, slope: Array, touch: Array, low: Array, high: Array) -> Array:
+    """Return a number over sign (T(t) - slope t) on [low, high], where sign T is concave: by its tangent at `touch`, or an end."""
+    touch = np.clip(touch, low, high)
+    (one, first), (two, last), (value, steep) = (curve(kind, t) for t in (low, high, touch))
+    ends = np.maximum(sign * (one - slope * low), sign * (two - slope * high))
+    gain = sign * (steep - slope)
+    tangent = sign * (value - slope * touch) + np.maximum(gain * (low - touch), gain * (high - touch))
+    return np.where((sign * (first - slope) <= 0) | (sign * (last - slope) >= 0), ends, np.maximum(ends, tangent))
+
+
+def _touching(kind: Curve, part: int, some: Booleans, through: Array, near: Array, far: Array) -> Array:
+    """Return where the line through (through, T) touches a part of T between near and far; far where not `some`. Only a choice."""
+    out, at = np.array(far), np.nonzero(some)
+    if not len(at[0]):
+        return out
+    through, near, far = through[at], near[at], far[at]
+    base = curve(kind, through)[0]
+    sign = (1 if part != 1 else -1) * np.where(near >= through, 1, -1)
+
+    def steep(t: Array) -> tuple[Array, Array]:
+        value, slope = curve(kind, t)
+        chord = np.divide(value - base, t - through, out=np.zeros_like(t), where=t != through)
+        return chord, sign * (slope - chord)
+
+    touch = (near + far) / 2
+    for _ in range(TOUCHES):
+        touch = np.clip(_where(kind, part, steep(touch)[0]), np.minimum(near, far), np.maximum(near, far))
+    touch = np.where(steep(far)[1] >= 0, far, touch)
+    out[at] = np.where(steep(near)[1] <= 0, near, touch)
+    return out
+
+
+def _where(kind: Curve, part: int, slope: Array) -> Array:
+    """Return about where T' is `slope` in a part of T."""
+    return np.asarray(np.interp(slope, *_inverse(kind, part)))
+
+
+@cache
+def _inverse(kind: Curve, part: int) -> tuple[Array, Array]:
+    """Return rising slopes of points of a part of T, and these points."""
+    shape, nudged = kind.shape, [np.nextafter(z, -np.inf) for z in (kind.shape.z1, kind.shape.z2)]
+    low = np.maximum([-np.inf, shape.z1, shape.z2][part], -NEAR)
+    high = np.minimum([*nudged, np.inf][part], NEAR)
+    grid = np.arange(-NEAR * STEPS, NEAR * STEPS + 1) / STEPS
+    points = np.array([low, *grid[(grid > low) & (grid < high)], high])
+    points = points if part == 1 else points[::-1]
+    return np.maximum.accumulate(curve(kind, points)[1]), points
