@@ -23,7 +23,7 @@ CASES = {
     "pba_split": "pba.split", "pba_speed": "pba.speed", "pba_leftovers": "pba.leftovers", "agreement": "pba.agreement",
     "exact_queries": "fairness.exact_queries", "exhaustive": "fairness.exhaustive", "witnesses": "fairness.witnesses",
     "partitions": "fairness.partitions", "race_partitions": "fairness.partitions",
-    "deep_partitions": "fairness.partitions", "stress": "fairness.stress",
+    "deep_partitions": "fairness.partitions", "stress": "fairness.stress", "depth": "fairness.depth", "peers": "fairness.peers",
     "deadlines": "fairness.deadlines", "floor": "fairness.floor", "shares": "fairness.shares",
     "gaps": "fairness.gaps", "search": "hyfair.search", "guardrail": "hyfair.guardrail", "kmax": "hyfair.kmax",
     "interop_marabou": "interop.marabou", "kill_resume": "fairness.kill_resume", "cec_audit": "cec.audit",

@@ -11,7 +11,6 @@ with VERIFAIR_DATA also AC-4 and compas-3.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import sys
 import tempfile
@@ -20,10 +19,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from benchmarks.fairness.networks import fairify_schema
+from benchmarks.fairness.networks import fairify_schema, random_weights
 from benchmarks.shared import Skipped, data_folder, measured
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
@@ -76,7 +74,7 @@ def _models(folder: Path, nets: Sequence[str]) -> Iterator[tuple[str, str, str, 
     for name in nets:
         if name in HIDDEN:
             schema, table, path = adult.schema, folder / "adult.csv", folder / f"{name}.onnx"
-            save_onnx(path, _weights(adult.schema.domain.columns, HIDDEN[name]), {})
+            save_onnx(path, random_weights(adult.schema.domain.columns, HIDDEN[name]), {})
         else:
             try:
                 data = data_folder()
@@ -93,15 +91,6 @@ def _models(folder: Path, nets: Sequence[str]) -> Iterator[tuple[str, str, str, 
         with contextlib.suppress(Exception):  # a query that no VNN-LIB file can say
             export(query, folder / name, relaxed=True)
         yield name, f"{path} --schema {described}", str(table), group
-
-
-def _weights(columns: int, hidden: Sequence[int]) -> list[Any]:
-    rng = np.random.default_rng(0)
-    widths = (columns, *hidden, 2)
-    return [
-        ((rng.standard_normal((m, n)) * np.sqrt(2 / n)).astype("f4"), (0.1 * rng.standard_normal(m)).astype("f4"))
-        for n, m in itertools.pairwise(widths)
-    ]
 
 
 def _line(folder: Path, name: str, model: Sequence[str], command: str, limit: float) -> dict[str, Any] | None:

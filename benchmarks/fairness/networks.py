@@ -3,17 +3,21 @@ queries with exact verdicts that come with them."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from verifair.checker.statement import Signs
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.schema.schema import Schema
+from verifair.training.onnx_writer import Weights
 
 FAMILIES = ("german", "adult", "bank")
 """Those with enumerated queries and published partitions."""
@@ -81,6 +85,15 @@ def subjects(folder: Path, *, nets: Sequence[str] = (), families: Sequence[str] 
             if not nets or listed["net"] in nets:
                 network = read_onnx(folder / "nets" / f"{listed['net']}.onnx")
                 yield Subject(name=listed["net"], family=family, network=network, schema=schema, listed=listed, file=file)
+
+
+def random_weights(columns: int, hidden: Sequence[int]) -> Weights:
+    """Weights of variance 2 / fan-in and small biases, float32, from one seed: a network of two logits over so many columns."""
+    rng, widths = np.random.default_rng(0), (columns, *hidden, 2)
+    return [
+        ((rng.standard_normal((m, n)) * np.sqrt(2 / n)).astype("f4"), (0.1 * rng.standard_normal(m)).astype("f4"))
+        for n, m in itertools.pairwise(widths)
+    ]
 
 
 def fairify_schema(folder: Path, family: str, *, named: bool = False, scaled: bool = False) -> Schema:

@@ -71,12 +71,13 @@ class Run:
 @dataclass(frozen=True, kw_only=True)
 class Tool:
     """words: the command.   environment: what is set beside the surroundings.   startup: seconds that it takes to start, which
-    are subtracted from every measured time as VNN-COMP does."""
+    are subtracted from every measured time as VNN-COMP does.   startup_cpu: those of the processor, subtracted from none here."""
 
     name: str
     words: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
     startup: float = 0.0
+    startup_cpu: float = 0.0
 
     @property
     def version(self) -> str:
@@ -112,7 +113,9 @@ class Tool:
             first = self.ask(model, query, STARTING, Path(folder))
             if first.said != "unsat":
                 return self
-            return replace(self, startup=min(first.seconds, self.ask(model, query, STARTING, Path(folder)).seconds))
+            runs = first, self.ask(model, query, STARTING, Path(folder))
+            seconds, cpu = min(run.seconds for run in runs), min(run.cpu_seconds for run in runs)
+            return replace(self, startup=seconds, startup_cpu=cpu)
 
     def ask(self, model: Path, query: Path, seconds: float, folder: Path) -> Run:
         """Run it once. It is killed GRACE after its time and its start."""
