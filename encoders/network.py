@@ -10,8 +10,7 @@ enters the arithmetic: all decisions and proofs are about logits.
 
 A hidden layer may be an `encoders.curves.layer.SmoothLayer`, some of whose neurons are curves: sigmoid, tanh, GELU ... Such a
 network has no exact values, only enclosures (`encoders.exact.balls`); most other methods need the kinks of piecewise-linear ones.
-So a smooth layer has no `slope`: asking for it raises CurveError, and whatever knows nothing of curves refuses instead of answering
-wrongly.
+So a smooth layer has no `slope`: asking for it raises CurveError, and what knows nothing of curves refuses.
 """
 
 from __future__ import annotations

@@ -162,10 +162,9 @@ def semantics(network: Network) -> str:
 
 
 def _curves(network: Network) -> str:
-    """Return the names of the network's curves; whoever has tanh or sigmoid alone has both named."""
-    found = sorted({int(kind) for layer in network.layers if isinstance(layer, SmoothLayer) for kind in layer.curve[layer.shaped]})
-    tanh = any((layer.smooth & ~layer.shaped).any() for layer in network.layers if isinstance(layer, SmoothLayer))
-    return ", ".join([*(["sigmoid and tanh"] if tanh else []), *(Curve(kind).shown for kind in found)])
+    """Return the names of the network's curves; both sigmoid and tanh, where it has one of them."""
+    found = sorted({int(kind) for layer in network.layers if isinstance(layer, SmoothLayer) for kind in layer.curve[layer.smooth]})
+    return ", ".join(dict.fromkeys("sigmoid and tanh" if kind <= Curve.TANH else Curve(kind).shown for kind in found))
 
 
 Content = TypeVar("Content")

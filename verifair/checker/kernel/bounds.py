@@ -363,9 +363,9 @@ class TwinBounds:
     def _charge(self, k: int) -> Array:
         """Return what rounding errors of backward substitution at layer k are relative to."""
         size, layer = self.spans[k].size, self.network.layers[k]
-        if isinstance(layer, SmoothLayer):
-            size = np.where(layer.smooth, np.where(layer.shaped, 3, 1) * (2 * size + 4), size)
-        return size
+        if not isinstance(layer, SmoothLayer):
+            return size
+        return np.where(layer.smooth, np.where(layer.shaped, 3, 1) * (2 * size + 4), size)
 
     def _relaxed_curves(self, k: int, layer: SmoothLayer, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """As `_relaxed`, for a layer with smooth neurons; those that bend beside them are relaxed as ever."""

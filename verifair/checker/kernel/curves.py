@@ -122,9 +122,7 @@ class Smooth:
         if self.kind is not None:
             return shapes.outputs(self.kind, low, high)
         slack = 2 * UNIT * self.c
-        return (
-            self.c + self.half * below(self.scale * low) - slack, self.c + self.half * above(self.scale * high) + slack,
-        )
+        return self.c + self.half * below(self.scale * low) - slack, self.c + self.half * above(self.scale * high) + slack
 
     def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
         return slopes(low, high) if self.kind is None else shapes.slopes(self.kind, low, high)
