@@ -8,7 +8,7 @@ from flint import arb
 
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, same_start, sigmoid
 from encoders.exact.dyadic import Dyadic, exact
-from encoders.network import Array, Booleans, Integers, Layer, Network, affine
+from encoders.network import Array, Booleans, Integers, Layer, Model, affine, layered
 from encoders.probability import GapGoal, exceeds
 from encoders.problem import Goal, TwinProblem
 
@@ -20,9 +20,9 @@ WORK = 1 << 30
 """Multiplications of one go, about a tenth of a second."""
 
 
-def at_once(network: Network, most: int) -> int:
+def at_once(network: Model, most: int) -> int:
     """How many of `most` pairs of points to evaluate in one go: fewer of large networks, so that a deadline need not wait."""
-    return int(min(max(WORK // (2 * sum(layer.weight.size for layer in network.layers)), 16), most))
+    return int(min(max(WORK // (2 * network.work), 16), most))
 
 
 def pair(problem: TwinProblem, question: Integers, raw: Array) -> tuple[Array, Array]:
@@ -60,10 +60,11 @@ def _by_balls(
     """One precision's word on goals at raw points (B, V), into rows `at` of met, unmet and margins."""
     met, unmet, margins = into
     x, x_prime = pair(problem, question, raw)
-    same = same_start(problem.network, x, x_prime)
+    network = layered(problem.network, "balls")
+    same = same_start(network, x, x_prime)
     with precision(bits):
         weights = [ball(float(v)) for v in problem.margin]
-        logits = problem.network.forward(Balls.of(np.concatenate([x, x_prime]))).rows()
+        logits = network.forward(Balls.of(np.concatenate([x, x_prime]))).rows()
         both = [sum((w * v for w, v in zip(weights, row, strict=True)), ball(0.0)) for row in logits]
         for k, place in enumerate(at.tolist()):
             g, g_prime = both[k], both[k] if same[k] else both[k + len(at)]

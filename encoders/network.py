@@ -179,6 +179,15 @@ class Model(ABC):
         """True where logits of float32 inputs have exact values: sums, products and comparisons of stored numbers."""
         return True
 
+    @property
+    def programs(self) -> bool:
+        """True where LP, MILP and SMT programs, and neuron branching, can say what it computes."""
+        return False
+
+    def require_piecewise_linear(self, what: str) -> Network:
+        """Return the model where it is a piecewise-linear network. Raises ModelError or CurveError that `what` takes no other."""
+        return layered(self, what)
+
     @abstractmethod
     def forward(self, x: Numbers) -> Numbers:
         """Logits of a batch x (B, n_0), in the arithmetic of x: float64 arrays, or `Dyadic` batches for exact ones."""
@@ -187,7 +196,8 @@ class Model(ABC):
 def layered(model: Model, what: str) -> Network:
     """Return a model that has layers. Raises ModelError naming `what` cannot take any other ("fgce --robust", say)."""
     if not isinstance(model, Network):
-        raise ModelError(model.source or "model", f"is a tree ensemble, which {what} cannot take yet; see docs/models.md")
+        raise ModelError(model.source or "model", f"is a tree ensemble, which {what} cannot take yet; pba and certify (boxes, "
+                                                  "--partition, --targeted) do: see docs/models.md")
     return model
 
 
@@ -236,6 +246,10 @@ class Network(Model):
         return all(layer.piecewise_linear for layer in self.layers)
 
     @property
+    def programs(self) -> bool:
+        return self.piecewise_linear
+
+    @property
     def work(self) -> int:
         return sum(layer.weight.size for layer in self.layers)
 
@@ -243,12 +257,13 @@ class Network(Model):
     def knows_float32(self) -> bool:
         return self.rounding is not None and self.piecewise_linear
 
-    def require_piecewise_linear(self, what: str) -> None:
-        """Raise CurveError, naming the layer, unless the network is piecewise linear. what: "neuron branching", say."""
+    def require_piecewise_linear(self, what: str) -> Network:
+        """Return the network where it is piecewise linear. Raises CurveError naming the layer. what: "neuron branching", say."""
         for number, layer in enumerate(self.layers, start=1):
             if not layer.piecewise_linear:
                 found = f"hidden layer {number} has {layer.shown} neurons, which {what} cannot take"
                 raise CurveError(self.source or "network", f"{found}. {ONLY_BENT}")
+        return self
 
     def forward(self, x: Numbers) -> Numbers:
         """Logits of a batch x (B, n_0), in the arithmetic of x.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Model
 from encoders.probability import GapGoal
 
 
@@ -84,13 +85,13 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TwinProblem:
-    """A network, the domain of its raw variables, a batch of questions, and the goals asked of every one of them.
+    """A model, the domain of its raw variables, a batch of questions, and the goals asked of every one of them.
 
     margin: (n_N,) weights on the logits: the margin of a copy is  g(x) = margin . f(x),  e.g. logit_i - logit_j.
     float32: a goal counts as proved only where it holds of every float32 evaluation as well (see `encoders.bounds.float32`).
     """
 
-    network: Network
+    network: Model
     domain: Domain
     batch: TwinBatch
     margin: Array
@@ -125,3 +126,30 @@ class TwinProblem:
     def rows_met(self, values: Array) -> Booleans:
         """(..., R) which rows are met by values (or are met throughout, by lower bounds); NaN meets nothing."""
         return np.asarray(np.where(self.strict, values > 0, values >= 0))
+
+
+class Copies(Protocol):
+    """What a search asks of two copies of any model, made ready for one problem: `Twin`, or `TreeTwin`.
+
+    variables: raw variables that some box moves.   moving: their columns.   local: the domain of these alone.
+    noise: (Q,) how far `evaluate` may be off.
+    """
+
+    @property
+    def problem(self) -> TwinProblem: ...
+
+    @property
+    def variables(self) -> Integers: ...
+
+    @property
+    def moving(self) -> Integers: ...
+
+    @property
+    def local(self) -> Domain: ...
+
+    @property
+    def noise(self) -> Array: ...
+
+    def evaluate(self, question: Integers, x: Array) -> Array:
+        """Return the margins (N, 2) = g(x), g(x') in float64 at moving columns x (N, d): to find witnesses, not to confirm them."""
+        ...

@@ -28,7 +28,8 @@ from encoders.bounds.curves import activated_interval
 from encoders.bounds.relu import LayerBounds, affine_interval
 from encoders.bounds.rounding import factor
 from encoders.exact.affine import FLUSHED
-from encoders.network import Array, Network
+from encoders.network import Array, Model, Network, layered
+from encoders.trees.ensemble import TreeEnsemble
 
 UNIT = 2.0**-24
 OUTWARD = 1 + 2.0**-30
@@ -107,3 +108,32 @@ class Float32Error:
             ends = *activated_interval(layer, one.lower, one.upper), *activated_interval(layer, one.lower_prime, one.upper_prime)
             outputs.append((np.maximum.reduce([np.abs(end) for end in ends]), np.maximum(one.upper, one.upper_prime)))
         return self.bound(inputs, outputs)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SumError:
+    """The error of the margin of a tree ensemble: comparisons do not round, so one bound of the sum holds everywhere."""
+
+    error: float
+
+    def within(self, low: Array, high: Array) -> Array:
+        """Return (B,) the largest error of g over boxes (B, n_0) of inputs."""
+        return np.full(len(low), self.error)
+
+    def below(self, inputs: Array, bounds: Sequence[LayerBounds]) -> Array:
+        """Return (B,) the same, of both copies."""
+        return np.full(len(inputs), self.error)
+
+
+def float32_error(model: Model, margin: Array) -> Float32Error | SumError | None:
+    """Return the error of the margin  margin . logits  in float32; None where nothing can be said about a runtime."""
+    if isinstance(model, TreeEnsemble):
+        return SumError(error=margin_error(model, margin)) if model.knows_float32 else None
+    return Float32Error.of(layered(model, "float32 bounds"), margin)
+
+
+def margin_error(model: TreeEnsemble, margin: Array) -> float:
+    """Return how far margin . logits, rounded once more where it is of two logits, may lie from its exact value."""
+    weight = np.abs(margin)
+    rounded = 2 * UNIT * float(weight @ (model.largest + model.float32_error())) if np.count_nonzero(weight) > 1 else 0.0
+    return (float(weight @ model.float32_error()) + rounded) * OUTWARD

@@ -18,7 +18,7 @@ from encoders.bounds.relu import affine_interval
 from encoders.bounds.rounding import charge, factor, form_magnitudes, magnitude
 from encoders.curves.layer import SmoothLayer
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers, Layer, activate
+from encoders.network import Array, Booleans, Integers, Layer, activate, layered
 from encoders.problem import TwinProblem
 
 LEAST = 1e-90
@@ -59,7 +59,7 @@ class Twin:
 
     @classmethod
     def of(cls, problem: TwinProblem) -> Twin:
-        network, batch, domain = problem.network, problem.batch, problem.domain
+        network, batch, domain = layered(problem.network, "what asked for it"), problem.batch, problem.domain
         low, high = domain.box(batch.lower, batch.upper)
         variables = np.flatnonzero((batch.lower != batch.upper).any(axis=0))
         moving = domain.columns_of(variables)
@@ -120,10 +120,15 @@ class Twin:
             magnitude=tuple(charged), rows=problem.rows, constants=problem.constants,
         )
 
+    @property
+    def noise(self) -> Array:
+        """(Q,) how far `evaluate` may be off: points that close to a tie are worth an exact look as well."""
+        return 2 * self.error[-1][:, 0]
+
     @cached_property
     def rate(self) -> float:
         """What a pass through all layers may lose, relative to the sizes of all terms; see `regions`."""
-        layers = self.problem.network.layers
+        layers = layered(self.problem.network, "what asked for it").layers
         widest = max(len(one.bias) for one in layers) + max(one.weight.shape[1] for one in layers)
         return 8 * factor(widest + 2 * len(layers) + 8)
 

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from encoders.network import Array, Booleans, Integers, Layer
+from encoders.network import Array, Booleans, Integers, Layer, layered
 from encoders.problem import Goal
 from encoders.programs.rows import ProgramBuilder, RowBlock
 from encoders.programs.twin import Encoding
@@ -77,7 +77,7 @@ class FullTwin:
             builder.add(row)
         x, x_prime = _input_columns(box, inputs, builder)
         counts = _lattice(inputs, builder) if exact else np.full(len(inputs.column), -1)
-        network = box.twin.problem.network
+        network = layered(box.twin.problem.network, "an SMT program")
         y, neurons = [x, x_prime], []
         for k, layer in enumerate(network.layers[:-1]):
             for copy, prime in enumerate((False, True)):

@@ -22,6 +22,7 @@ from typing import Any
 from joblib import parallel_config
 
 from encoders.errors import ModelError
+from encoders.trees.ensemble import TreeEnsemble
 from solvers.outcome import BackendError
 from verifair.auditing.audit_file import AuditFile
 from verifair.auditing.page import page
@@ -257,6 +258,7 @@ def publish(places: Places, result: AuditResult, keep: Sequence[str] = ()) -> No
 
 def _network(subject: AuditSubject) -> str:
     network = subject.network
-    hidden = [str(len(layer.bias)) for layer in network.layers[:-1]]
+    hidden = [str(width) for width in network.hidden]
     layers = f"hidden layers of {', '.join(hidden)} neurons" if hidden else "no hidden layer"
+    layers = f"{len(network.root)} trees" if isinstance(network, TreeEnsemble) else layers
     return f"{network.inputs} inputs, {layers}, {network.outputs} output{'s' if network.outputs > 1 else ''}"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from encoders.network import layered
 from verifair.bench.questions import CenterQuestion, FileQuestion, Question
 from verifair.bench.records import DISAGREEMENT, WRONG, BenchRecord
 from verifair.engine.answer import reproducer
@@ -85,7 +86,8 @@ def asked_again(question: Question) -> dict[str, Any]:
         return {"kind": "file", "query": question.text(), "networks": {name: str(path) for name, path in question.networks}}
     problem = question.problem
     boxes = [reproducer(problem, q, problem.rows) for q in range(len(problem.batch))]
-    drawn = () if problem.network.source else problem.network.layers  # a network without a file is told in full
+    # A network without a file is told in full.
+    drawn = () if problem.network.source else layered(problem.network, "a reproducer without a file").layers
     return {
         "kind": type(question).__name__.removesuffix("Question").lower(), "boxes": boxes, "constants": problem.constants.tolist(),
         "layers": [[layer.weight.tolist(), layer.bias.tolist()] for layer in drawn],

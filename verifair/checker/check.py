@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from encoders.network import Network
+from encoders.network import Model
 from verifair.checker.envelope import of_another_version
 from verifair.checker.kind import KINDS, Kind, kind
 from verifair.checker.report import CheckReport, Progress
@@ -35,7 +35,7 @@ HEAD = 1 << 16
 
 
 def check(
-    file: Envelope | str | Path, *, network: Network, schema: InputSpace, partial: bool = False, progress: Progress | None = None
+    file: Envelope | str | Path, *, network: Model, schema: InputSpace, partial: bool = False, progress: Progress | None = None
 ) -> CheckReport:
     """Prove again what a file of proofs states, of whichever kind it is.
 

@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from encoders.curves.layer import Curve, SmoothLayer
-from encoders.network import Network
+from encoders.network import Model, layered
 from verifair.checker.extent import NO_MORE, Extent, Sha256, digest
 from verifair.errors import CertificateError
 from verifair.schema.space import InputSpace
@@ -120,7 +120,7 @@ class Envelope(ABC):
     def _parsed(cls, raw: Any) -> tuple[EnvelopeFile, dict[str, Any]]:
         """Return the validated file, and the arguments that only this kind takes. Raises ValueError for what is none."""
 
-    def misfits(self, network: Network, schema: InputSpace, own: str | None = None) -> Iterator[str]:
+    def misfits(self, network: Model, schema: InputSpace, own: str | None = None) -> Iterator[str]:
         """Yield reasons for which the proofs need not be looked at. own: one more, of this kind of certificate."""
         if not self.intact:
             yield "the digest does not fit the content: the file was changed after it was written"
@@ -151,7 +151,7 @@ def of_another_version(found: str, expected: str) -> str:
     return f"is a file of another version ({found}), expected {expected}: write it again with this version"
 
 
-def semantics(network: Network) -> str:
+def semantics(network: Model) -> str:
     """Return what a proof about this network is a proof about."""
     text = "real-valued function of the stored float32 weights"
     if any(feed.kind == "float64" for feed in network.feeds):
@@ -161,8 +161,9 @@ def semantics(network: Network) -> str:
     return f"{text}; rounded when folded: {', '.join(network.rounded)}" if network.rounded else text
 
 
-def _curves(network: Network) -> str:
+def _curves(model: Model) -> str:
     """Return the names of the network's curves; both sigmoid and tanh, where it has one of them."""
+    network = layered(model, "curves")
     found = sorted({int(kind) for layer in network.layers if isinstance(layer, SmoothLayer) for kind in layer.curve[layer.smooth]})
     return ", ".join(dict.fromkeys("sigmoid and tanh" if kind <= Curve.TANH else Curve(kind).shown for kind in found))
 

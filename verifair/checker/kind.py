@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import TypeAdapter
 
 if TYPE_CHECKING:  # the help of `verifair schema` lists the kinds, and needs none of this
-    from encoders.network import Network
+    from encoders.network import Model
     from verifair.checker.report import CheckReport, Progress
     from verifair.schema.space import InputSpace
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the help of `verifair schema` lists the kinds, and needs no
 class CheckRule(Protocol):
     """Proves again what a file states, and reports what is wrong with it."""
 
-    def __call__(self, given: Any, /, *, network: Network, schema: InputSpace, progress: Progress | None = None) -> CheckReport: ...
+    def __call__(self, given: Any, /, *, network: Model, schema: InputSpace, progress: Progress | None = None) -> CheckReport: ...
 
 
 @dataclass(frozen=True, kw_only=True)

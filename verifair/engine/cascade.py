@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from encoders.bounds.twin import Twin
-from encoders.network import Integers, Network
+from encoders.network import Integers, Model
 from encoders.problem import TwinProblem
 from solvers import registry
 from solvers.outcome import Budget
@@ -41,18 +41,18 @@ def solve(
     """Return answers [question][goal] of a batch. budget.seconds is for the whole batch, budget.nodes for each question.
 
     group: (Q,) questions that stand together: once one is violated, the others are moot (see `branch_and_bound.decide`).
-    Networks with smooth layers are decided by branch-and-bound alone; CurveError where a solver or program is asked for.
+    Networks with smooth layers and tree ensembles are decided by branch-and-bound alone; CurveError or ModelError where a solver or
+    program is asked for.
     """
     check_method(problem.network, method, solver)
     budget = budget or Budget()
-    smooth = not problem.network.piecewise_linear
     deadline = time.monotonic() + budget.seconds
     match method:
         case "auto" | "bnb":
             limit = _first_nodes(problem, method, budget)
             decision = decide(problem, seconds=budget.seconds, max_nodes=limit, group=group, seed=budget.seed, progress=progress)
             answers = _answers(problem, decision)
-            if method == "auto" and not smooth:
+            if method == "auto" and problem.network.programs:
                 answers = _settle_the_rest(problem, answers, solver, budget, deadline, group)
         case _:
             twin = Twin.of(problem)
@@ -66,7 +66,7 @@ def solve(
     return replayed(problem, answers)
 
 
-def check_method(network: Network, method: str, solver: str | None) -> None:
+def check_method(network: Model, method: str, solver: str | None) -> None:
     """Raise QueryError, BackendError or CurveError for names that are unknown, or that this network cannot be asked by; also where
     no solver comes to be asked."""
     if method not in METHODS:
@@ -75,7 +75,7 @@ def check_method(network: Network, method: str, solver: str | None) -> None:
         registry.get(solver)
         if method == "bnb":
             raise QueryError(f"solver = {solver}: bnb asks no solver; drop it, or choose auto, lp, milp or smt")
-    if not network.piecewise_linear and (solver is not None or method in ("lp", "milp", "smt")):
+    if not network.programs and (solver is not None or method in ("lp", "milp", "smt")):
         network.require_piecewise_linear(f"method {method} with solver {solver}" if solver else f"method {method}")
 
 
@@ -106,7 +106,7 @@ def _open_for(decision: BatchDecision, q: int) -> Reason:
 
 def _first_nodes(problem: TwinProblem, method: str, budget: Budget) -> int | None:
     """Boxes a question gets before something else is tried: where neuron branching can take over, not for ever."""
-    if method == "bnb" or not problem.network.piecewise_linear or _strict(problem):
+    if method == "bnb" or not problem.network.programs or _strict(problem):
         return budget.nodes
     return min(FIRST_NODES, budget.nodes or FIRST_NODES)
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Model
 from encoders.onnx.runtime import Replay
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
@@ -233,7 +233,7 @@ class _Chunk:
 
     def _by_neurons(self, questions: Integers) -> None:
         """Neuron branching for one question after the other, both directions; a proof, a witness, or nothing."""
-        for q in questions.tolist() if self.problem.network.piecewise_linear else []:
+        for q in questions.tolist() if self.problem.network.programs else []:
             if self.status[self.part[q]] == VIOLATED:
                 continue
             trees, float32 = [], True
@@ -277,7 +277,7 @@ class _Chunk:
         )
 
 
-def _deep(network: Network) -> bool:
+def _deep(network: Model) -> bool:
     return len(network.hidden) >= DEEP
 
 

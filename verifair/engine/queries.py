@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from encoders.network import Array, Network
+from encoders.network import Array, Model
 from encoders.probability import SMALLEST
 from verifair.checker.statement import Signs
 from verifair.errors import QueryError
@@ -182,7 +182,7 @@ class KDiscrimination:
 Query = PersistentBias | Robustness | IndividualFairness | ProbabilityGap | KDiscrimination
 
 
-def _check(network: Network, schema: Schema, protected: Sequence[str]) -> None:
+def _check(network: Model, schema: Schema, protected: Sequence[str]) -> None:
     schema.check_network(network)
     for name in protected:
         feature = schema.features[schema.index(name)]
@@ -192,17 +192,17 @@ def _check(network: Network, schema: Schema, protected: Sequence[str]) -> None:
             raise QueryError(f"feature {name!r} is real-valued and cannot be flipped; declare it integer, categorical or one-hot")
 
 
-def _check_arithmetic(network: Network, arithmetic: str) -> None:
+def _check_arithmetic(network: Model, arithmetic: str) -> None:
     if arithmetic not in ("real", "float32"):
         raise QueryError(f"arithmetic = {arithmetic!r}, expected 'real' or 'float32'")
-    if arithmetic == "float32" and (network.rounding is None or not network.piecewise_linear):
+    if arithmetic == "float32" and not network.knows_float32:
         why = "smooth layers, of whose float32 values no error is specified" if not network.piecewise_linear else (
             "no record of how float32 rounds it: it was not read from an ONNX file, or its graph is not float32 throughout"
         )
         raise QueryError(f"arithmetic = 'float32': the network has {why}; ask with arithmetic = 'real'")
 
 
-def _check_pairs(network: Network, schema: Schema, protected: Sequence[str], differ: str) -> None:
+def _check_pairs(network: Model, schema: Schema, protected: Sequence[str], differ: str) -> None:
     if not protected:
         raise QueryError("individual fairness needs a protected feature: pass protected=[...] or --protected NAME")
     if len(set(protected)) < len(protected):

@@ -15,9 +15,10 @@ from encoders.curves.layer import SmoothLayer
 from encoders.domain import Domain
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Integers, Network
+from encoders.network import Array, Integers, Model, layered
 from encoders.probability import GapGoal, gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.engine.queries import MAX_COMBINATIONS, IndividualFairness, PairQuestion
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
@@ -33,7 +34,7 @@ NO_RISE = Goal(rows=np.array([[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]), strict=np.
 """No x with g(x) <= 0 < g(x')."""
 
 
-def margin(network: Network, winner: int, loser: int) -> Array:
+def margin(network: Model, winner: int, loser: int) -> Array:
     """Return weights (n_N,) of g = f_winner - f_loser; a single logit stands for class 1 against class 0."""
     if network.outputs == 1:
         return np.array([1.0 if winner == 1 else -1.0])
@@ -42,11 +43,11 @@ def margin(network: Network, winner: int, loser: int) -> Array:
     return weights
 
 
-def classes(network: Network) -> int:
+def classes(network: Model) -> int:
     return max(2, network.outputs)
 
 
-def decisions(network: Network, x: Array) -> Integers:
+def decisions(network: Model, x: Array) -> Integers:
     """Return the class (B,) of network inputs x (B, n): one logit: 1 iff f > 0; several: the largest, ties to the smaller index.
 
     Decided in float64 where the winner is clear and exactly where it is not, so that eligibility never hangs on rounding. Of
@@ -68,7 +69,7 @@ def decisions(network: Network, x: Array) -> Integers:
     return np.asarray(winner, dtype=np.int64)
 
 
-def _by_balls(network: Network, x: Array) -> int:
+def _by_balls(network: Model, x: Array) -> int:
     """Return the class of one network input (n,) of a smooth network; -1 where no precision tells."""
     for bits in PRECISIONS:
         with precision(bits):
@@ -80,10 +81,12 @@ def _by_balls(network: Network, x: Array) -> int:
     return -1
 
 
-def _evaluation_error(network: Network, x: Array) -> Array:
+def _evaluation_error(network: Model, x: Array) -> Array:
     """Return (B,) how far a float64 logit can be off: the sizes of all terms, whatever cancels, times what their sums may lose."""
+    if isinstance(network, TreeEnsemble):
+        return np.asarray(factor(len(network.root)) * network.largest.max() + np.zeros(len(x)) + TINY)
     size, lost = np.abs(x), 0.0
-    for layer in network.layers:
+    for layer in layered(network, "evaluation").layers:
         size = size @ np.abs(layer.weight).T + np.abs(layer.bias)
         lost += factor(layer.weight.shape[1])
         if isinstance(layer, SmoothLayer):  # |y| <= 1, or 2 |a| + 1; a curve is off by ERROR (|a| + 1), which lost size pays for
@@ -106,7 +109,7 @@ def neighbourhood(schema: Schema, raw: Array, delta: float, still: Sequence[str]
 
 
 def bias_problem(
-    network: Network, schema: Schema, raw: Array, sensitive: str, to: Array, delta: float, classes: tuple[int, int]
+    network: Model, schema: Schema, raw: Array, sensitive: str, to: Array, delta: float, classes: tuple[int, int]
 ) -> TwinProblem:
     """PBA of rows raw (B, V) against the counterfactuals with `sensitive` set to `to` (B,): goals observed, flipped.
 
@@ -123,7 +126,7 @@ def bias_problem(
 
 
 def robustness_problem(
-    network: Network, schema: Schema, raw: Array, delta: float, sensitive: str | None, classes: tuple[int, int]
+    network: Model, schema: Schema, raw: Array, delta: float, sensitive: str | None, classes: tuple[int, int]
 ) -> TwinProblem:
     """Robustness of the decision classes[0] over classes[1] around rows raw (B, V). Both copies are the same here.
 
@@ -133,7 +136,7 @@ def robustness_problem(
     return decided_problem(network, schema, lower, upper, classes)
 
 
-def decided_problem(network: Network, schema: Schema, lower: Array, upper: Array, classes: tuple[int, int]) -> TwinProblem:
+def decided_problem(network: Model, schema: Schema, lower: Array, upper: Array, classes: tuple[int, int]) -> TwinProblem:
     """Is classes[0] decided over classes[1] throughout the raw boxes lower, upper (B, V)?  Ties go to the smaller index."""
     batch = TwinBatch(lower=lower, upper=upper, prime=lower, protected=np.zeros(lower.shape[1], dtype=bool))
     goal = Goal(rows=np.array([[1.0, 0.0]]), strict=classes[0] > classes[1])

@@ -34,7 +34,7 @@ import numpy as np
 import onnx
 from pydantic import Field
 
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Network, layered
 from encoders.onnx.product_network import NONE, is_single, network_model, product_network
 from encoders.probability import STEEPEST, gap_rows, line_of
 from encoders.problem import Goal, TwinProblem
@@ -232,9 +232,10 @@ def question_files(problem: TwinProblem, q: int, g: int, folder: Path, *, two: b
     asked, table = columns(pieces, piece, condition), _table([condition])
     about = [f"verifair: goal {g} of question {q}; inputs are real, so that unsat proves but a sat has to be confirmed"]
     text = version_2(asked, about) if two else version_1(asked, _outputs(asked, table), len(table), about)
-    network = problem.network if two else _product(pieces, table)
+    stored = layered(problem.network, "an export to ONNX")
+    network = stored if two else _product(pieces, table)
     model, query = folder / f"{'network' if two else 'product'}-{g}.onnx", folder / f"{q}-{g}.vnnlib"
-    model.write_bytes(network_model(network, _about(problem.network)).SerializeToString(deterministic=True))
+    model.write_bytes(network_model(network, _about(stored)).SerializeToString(deterministic=True))
     query.write_text(text, encoding="utf-8")
     return model, query
 
@@ -317,7 +318,7 @@ def _product(pieces: Pieces, table: Array) -> Network:
     own = domain.columns_of(np.flatnonzero(problem.batch.protected))
     plain = len(problem.margin) == 1 and problem.margin[0] == 1 and np.array_equal(table, np.eye(2))
     rows, margin = (None, None) if plain else (table, problem.margin)
-    return product_network(problem.network, own=own, shift=domain.start[shifted], rows=rows, margin=margin)
+    return product_network(layered(problem.network, "an export"), own=own, shift=domain.start[shifted], rows=rows, margin=margin)
 
 
 def _outputs(asked: TwinQuery, table: Array) -> list[tuple[int, bool, float]]:

@@ -1,24 +1,24 @@
-"""The field of a question that holds its network, and takes whatever `verifair.models.read` takes."""
+"""The field of a question that holds its model, and takes whatever `verifair.models.read` takes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from encoders.network import Network
-from verifair.models.read import read_network
+from encoders.network import Model
+from verifair.models.read import read
 
 
 class NetworkField:
     """The field `network` of a dataclass, without a default: what it is set to is read."""
 
-    def __get__(self, instance: object, owner: type) -> Network:
+    def __get__(self, instance: object, owner: type) -> Model:
         if instance is None:
             raise AttributeError("network")  # dataclasses take what a class has for the default
-        found: Network = instance.__dict__["network"]
+        found: Model = instance.__dict__["network"]
         return found
 
     def __set__(self, instance: object, value: Any) -> None:
-        instance.__dict__["network"] = read_network(value, "this question")
+        instance.__dict__["network"] = read(value)
 
 
 NETWORK = NetworkField()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifair.checker import check as checker
-from verifair.models.read import read_network
+from verifair.models.read import read
 
 if TYPE_CHECKING:
     from verifair.checker.envelope import Envelope
@@ -19,6 +19,6 @@ def check(
 ) -> CheckReport:
     """Prove again what a file of proofs states: `verifair.checker.check.check` for whatever `read` takes as the network.
 
-    Sound? Yes: what is accepted is true of the network that the model becomes.   Complete? No.
+    Sound? Yes: what is accepted is true of the model that is read.   Complete? No.
     """
-    return checker.check(file, network=read_network(network, "the checker"), schema=schema, partial=partial, progress=progress)
+    return checker.check(file, network=read(network), schema=schema, partial=partial, progress=progress)

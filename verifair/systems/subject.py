@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from encoders.network import Network
-from encoders.onnx.reader import read_onnx
+from encoders.network import Model
+from encoders.onnx.reader import read_model
 from verifair import datasets
 from verifair.datasets import Dataset
 from verifair.errors import QueryError
@@ -29,7 +29,7 @@ class Subject:
     options: those that name model and schema to `verifair check`.   model: path of the ONNX file.
     """
 
-    network: Network
+    network: Model
     schema: Schema
     frame: pd.DataFrame | None
     dataset: Dataset | None = None
@@ -102,7 +102,7 @@ def read(inputs: Inputs) -> Subject:
         data, words = inputs.data, str(inputs.data)
         dataset, frame = None, None if data is None else datasets.read_table(data)
         options = f"--model {model} --schema {inputs.schema_file}"
-    network = read_onnx(model)
+    network = read_model(model)
     schema.check_network(network)
     return Subject(
         network=network, schema=schema, frame=frame, dataset=dataset, model=model,

@@ -17,7 +17,7 @@ from verifair.systems.files import file_name
 from verifair.systems.findings import Evidence, Standing
 
 if TYPE_CHECKING:
-    from encoders.network import Network
+    from encoders.network import Model
     from solvers.outcome import Budget
     from verifair.schema.schema import Schema
 
@@ -163,7 +163,7 @@ class Work:
         old = f"; {self.certificate} is there from before and was left as it is" if self.certificate.is_file() else ""
         return f"no certificate was written: {why}{old}"
 
-    def keep(self, name: str, certificate: Saves, proves: str, network: Network, schema: Schema) -> Evidence:
+    def keep(self, name: str, certificate: Saves, proves: str, network: Model, schema: Schema) -> Evidence:
         """Save a certificate beside the page, and have the separate checker check it from its file."""
         assert self.folder is not None
         path = self.folder / name
@@ -172,7 +172,7 @@ class Work:
         half.replace(path)
         return self.checked(name, proves, network, schema)
 
-    def checked(self, name: str, proves: str, network: Network, schema: Schema) -> Evidence:
+    def checked(self, name: str, proves: str, network: Model, schema: Schema) -> Evidence:
         """Return the evidence in a file that is there already."""
         from verifair.checker.check import check
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from encoders.network import Array
+from encoders.network import Array, Network, layered
 from encoders.onnx.product_network import product_network
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
@@ -35,7 +35,9 @@ def load() -> Any:
 
 def takes(problem: TwinProblem) -> bool:
     """Tell whether it is a ReLU network whose copies differ in protected values alone."""
-    return problem.batch.offset is None and all(np.isin(layer.slope, (0.0, 1.0)).all() for layer in problem.network.layers)
+    network = problem.network
+    plain = isinstance(network, Network) and all(np.isin(layer.slope, (0.0, 1.0)).all() for layer in network.layers)
+    return plain and problem.batch.offset is None
 
 
 def decide(question: DecisionQuestion, budget: Budget) -> Reply:
@@ -69,7 +71,7 @@ def _ask(problem: TwinProblem, q: int, g: int, seconds: float) -> tuple[str, Arr
     """Return sat, unsat, TIMEOUT or another word of Marabou's; the inputs x (n,) of a sat; seconds within Marabou."""
     core, goal, batch, domain = load(), problem.goals[g], problem.batch, problem.domain
     own = domain.columns_of(np.flatnonzero(batch.protected))
-    network = product_network(problem.network, own=own, margin=problem.margin, rows=goal.rows)
+    network = product_network(layered(problem.network, "Marabou"), own=own, margin=problem.margin, rows=goal.rows)
     low, high = (ends[0] for ends in domain.box(batch.lower[[q]], batch.upper[[q]]))
     prime, _ = domain.box(batch.second(batch.lower[[q]]), batch.second(batch.lower[[q]]))
     query = core.InputQuery()

@@ -93,7 +93,8 @@ class Tool:
         """Tell whether the question can be put to it as a file."""
         if isinstance(question, FileQuestion):
             return (read_vnnlib(question.query).version == "2.0") == self.two
-        layers = question.problem.network.layers if isinstance(question, DecisionQuestion) else ()
+        network = question.problem.network if isinstance(question, DecisionQuestion) else None
+        layers = network.layers if isinstance(network, Network) else ()
         return bool(layers) and all(layer.piecewise_linear for layer in layers)
 
     def queries(self, question: Question) -> int:

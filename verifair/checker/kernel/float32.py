@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from encoders.network import Array, Network
+from encoders.network import Array, Model, Network
 
 Enclosure = tuple[Array, Array]
 """Lower and upper ends (B, n) of a layer's pre-activations, of all copies that are asked about."""
@@ -28,9 +28,9 @@ RAISED = 1 + 2.0**-30
 NOTHING_KNOWN = "it claims to be certified for float32, but nothing is known of how this network is evaluated in float32"
 
 
-def known(network: Network) -> bool:
-    """Return whether anything can be said about float32 evaluations of a network."""
-    return network.piecewise_linear and network.rounding is not None
+def known(network: Model) -> bool:
+    """Return whether anything can be said about float32 evaluations of a model."""
+    return network.knows_float32
 
 
 def logit_errors(network: Network, low: Array, high: Array, known: Sequence[Enclosure] = ()) -> tuple[Array, Array]:

@@ -24,13 +24,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoders.domain import Batched, Domain, Regions
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Model, Network, layered
 from encoders.probability import STEEPEST, line_of
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
 from verifair.checker.kernel.multipliers import Rows, lagrange
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import Tasks
+from verifair.checker.kernel.trees import TreeBounds
 from verifair.checker.tree import MAX_ROWS, Tree, leaf_regions
 
 BOUNDED, LEAVES_HELD = 128, 2048
@@ -99,7 +101,7 @@ class Boxes(Batched):
     high2: Array
 
 
-def replay(network: Network, domain: Domain, tasks: Tasks, forest: Forest) -> dict[int, str]:
+def replay(network: Model, domain: Domain, tasks: Tasks, forest: Forest) -> dict[int, str]:
     """Return why trees do not prove the tasks with their numbers; those that do are left out."""
     with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing
         rule = LeafRule(network, domain, tasks, forest)
@@ -119,10 +121,11 @@ def replay(network: Network, domain: Domain, tasks: Tasks, forest: Forest) -> di
 class LeafRule:
     """The rule for the leaves of some trees. rows: (A, R, 3) of the things asked, padded, and whether each is strict (A, R)."""
 
-    def __init__(self, network: Network, domain: Domain, tasks: Tasks, forest: Forest) -> None:
+    def __init__(self, network: Model, domain: Domain, tasks: Tasks, forest: Forest) -> None:
         self.network, self.domain, self.tasks, self.forest = network, domain, tasks, forest
         self.neurons = 2 * sum(network.hidden)
         self.points = Points(network, domain, tasks)
+        self.trees = TreeBounds(network, domain) if isinstance(network, TreeEnsemble) else None
         self.count = np.array([len(one.rows) for one in tasks.asked])
         self.rows = np.zeros((len(tasks.asked), self.count.max(), 3))
         self.strict = np.ones(self.rows.shape[:2], dtype=bool)
@@ -133,6 +136,11 @@ class LeafRule:
         # What a row says where both margins are the same number: its constant; -inf where that is not enough.
         self.equal = np.where(enough, self.rows[:, :, 2], -np.inf).max(axis=1)
         self.target = np.where(np.isnan(forest.margin), 0.0, forest.margin * (1 - SLACK))
+
+    @property
+    def layered(self) -> Network:
+        """The model as bounds of layers take it."""
+        return layered(self.network, "a bound of layers")
 
     def misfits(self) -> dict[int, str]:
         """Return why some trees claim what none proves here, or have multipliers of nothing."""
@@ -184,11 +192,11 @@ class LeafRule:
 
     def unproved(self, leaves: Leaves) -> list[tuple[int, str]]:
         """Return which leaves, by number, are not proved, and why."""
-        domain, tree = self.domain, leaves.tree
-        other = self.tasks.second(tree, leaves.lower), self.tasks.second(tree, leaves.upper)
+        domain, tree, lower = self.domain, leaves.tree, self._begun(leaves)
+        other = self.tasks.second(tree, lower), self.tasks.second(tree, leaves.upper)
         outside = ~self.tasks.differs[tree] & ((other[0] > domain.upper) | (other[1] < domain.lower))
         nobody = domain.impossible(leaves.lower, leaves.upper) | domain.impossible(*other) | outside.any(axis=1)
-        (low, high), (low2, high2) = domain.box(leaves.lower, leaves.upper), domain.box(*other)
+        (low, high), (low2, high2) = domain.box(lower, leaves.upper), domain.box(*other)
         fits = np.isfinite(np.hstack([low, high, low2, high2])).all(axis=1)
         found = dict.fromkeys(np.flatnonzero(~fits & ~nobody).tolist(), "its network inputs are no float32 numbers")
         point = (low == high).all(axis=1) & (low2 == high2).all(axis=1)
@@ -225,16 +233,46 @@ class LeafRule:
         flaws = self._at_points(trees[legal], corners[legal])
         return next(iter(flaws.values()), None)
 
+    def _begun(self, leaves: Leaves) -> Array:
+        """Return the lower ends (L, V) of leaves. For trees, what lies above a cut of a real feature leaves the cut itself out: it
+        belongs to what lies below."""
+        if self.trees is None:
+            return leaves.lower
+        reals = np.array([asked.reals for asked in self.tasks.asked])[self.tasks.which[leaves.tree]]
+        cut = ~self.domain.integer & (leaves.lower > self.tasks.lower[leaves.tree]) & ~reals[:, None]
+        return np.where(cut, np.nextafter(leaves.lower, np.inf), leaves.lower)
+
+    def _by_trees(self, leaves: Leaves, boxes: Boxes, bounds: TreeBounds) -> Booleans:
+        """Return (L,) which leaves the extremes of an ensemble's trees prove."""
+        proved, (rows, _), tree = np.zeros(len(leaves), dtype=bool), self.rows_of(leaves), leaves.tree
+        moved = self.tasks.differs | (self.tasks.offset != 0)
+        for pattern in np.unique(moved[tree], axis=0):
+            apart = np.zeros(self.domain.columns, dtype=bool)
+            apart[self.domain.columns_of(np.flatnonzero(pattern))] = True
+            at = np.flatnonzero((moved[tree] == pattern).all(axis=1))
+            part, place = rows.take(np.isin(rows.leaf, at)), np.searchsorted(at, np.arange(len(leaves)))
+            some = boxes.take(at)
+            margin = self.tasks.margin[tree[part.leaf]]
+            least = bounds.least((some.low, some.high), (some.low2, some.high2), apart, place[part.leaf], part.p, part.q)
+            bound = least + part.constant - UNIT * (np.abs(part.constant) + np.abs(least)) * (part.constant != 0)
+            bound = bound - np.where(part.mixed, bounds.charge(margin, part.size, part.size_of_constant), 0.0)
+            met = np.where(part.strict, bound > 0, bound >= 0) & (bound >= self.target[tree[part.leaf]] * part.weight)
+            met &= ~self.forest.float32[tree[part.leaf]] | (bound > part.size * bounds.float32_errors(margin))
+            proved[part.leaf[met]] = True
+        return proved
+
     def _bounded(self, leaves: Leaves, boxes: Boxes) -> Booleans:
         """Return (L,) which leaves a bound proves."""
         proved = np.zeros(len(leaves), dtype=bool)
         if not len(leaves):
             return proved
+        if self.trees is not None:
+            return self._by_trees(leaves, boxes, self.trees)
         start, end = self.forest.start[leaves.node], self.forest.start[leaves.node + 1]
         entries, of = _ranges(start, end), np.repeat(np.arange(len(leaves)), end - start)
         sloped = np.isin(np.arange(len(leaves)), of[self.forest.index[entries] < self.neurons])
         widest = self._widest(leaves, boxes)
-        hidden = len(self.network.layers) - 1
+        hidden = len(self.layered.layers) - 1
         ways = [way for way, least in (((False, False), 0), ((True, False), 3), ((True, True), 2)) if hidden >= least]
         for group, closes in ((np.flatnonzero(~sloped), ways), (np.flatnonzero(sloped), [(True, True)])):
             for close in closes:
@@ -253,7 +291,7 @@ class LeafRule:
         tree, margin = leaves.tree, self.tasks.margin[leaves.tree]
         signs = (leaves.active, leaves.inactive) if leaves.active.shape[1] else None
         ends = boxes.low, boxes.high, boxes.low2, boxes.high2
-        bounds = TwinBounds(self.network, *ends, close=close[0], differences=close[1], signs=signs)
+        bounds = TwinBounds(self.layered, *ends, close=close[0], differences=close[1], signs=signs)
         said = np.where(bounds.alike(margin), self.equal[self.tasks.which[tree]], -np.inf)
         proved = bounds.empty | ((said >= self.target[tree]) & ~self.forest.float32[tree])
         rows, slopes = self.rows_of(leaves)
@@ -267,7 +305,7 @@ class LeafRule:
                 least = bounds.by_intervals(margins, part.first, part.second, part.leaf)
                 bound = least + part.constant - UNIT * (np.abs(part.constant) + np.abs(least))
             elif way == "relaxation":
-                last = len(self.network.layers) - 1
+                last = len(self.layered.layers) - 1
                 bound = bounds.by_substitution(part.p, part.q, part.leaf, layer=last, constant=part.constant)
             else:
                 given = np.full((len(part), self.neurons), np.nan) if slopes is None else slopes[part.leaf]
@@ -288,7 +326,7 @@ class LeafRule:
             spans = [span.take(left) for span in bounds.spans[:-1]]
             within = [(np.minimum(span.low, span.low2), np.maximum(span.high, span.high2)) for span in spans]
             low, high = (end[left] for end in bounds.inputs)
-            error[left] = margin_errors(self.network, self.tasks.margin[leaves.tree[left]], low, high, within)
+            error[left] = margin_errors(self.layered, self.tasks.margin[leaves.tree[left]], low, high, within)
             met &= ~short | (bound > rows.size * error[rows.leaf])
         return np.asarray(met)
 
@@ -299,7 +337,7 @@ class LeafRule:
             return 0.0
         low, high = np.minimum(boxes.low, boxes.low2)[mine].min(axis=0), np.maximum(boxes.high, boxes.high2)[mine].max(axis=0)
         margin = np.abs(self.tasks.margin[leaves.tree[mine]]).max(axis=0)
-        return float(margin_errors(self.network, margin[None], low[None], high[None])[0])
+        return float(margin_errors(self.layered, margin[None], low[None], high[None])[0])
 
     def rows_of(self, leaves: Leaves) -> tuple[Rows, Array | None]:
         """Return what is to be bounded on leaves, and slopes (L, 2 H) of neurons, NaN where left out; None for leaves without."""

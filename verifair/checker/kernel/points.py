@@ -10,16 +10,18 @@ from flint import arb
 from encoders.domain import Domain
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, same_start, sigmoid
 from encoders.exact.dyadic import Dyadic, exact
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Model, layered
 from encoders.probability import exceeds
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.kernel.float32 import margin_errors
 from verifair.checker.kernel.tasks import Tasks
+from verifair.checker.kernel.trees import TreeBounds
 
 
 class Points:
     """Decides what tasks ask at raw points."""
 
-    def __init__(self, network: Network, domain: Domain, tasks: Tasks) -> None:
+    def __init__(self, network: Model, domain: Domain, tasks: Tasks) -> None:
         self.network, self.domain, self.tasks = network, domain, tasks
 
     def flaws(self, task: Integers, raw: Array, target: Array, float32: Booleans) -> dict[int, str]:
@@ -81,7 +83,12 @@ class Points:
     def _met_in_float32(self, task: Integers, raw: Array) -> Booleans:
         """Return (N,) whether some row of each goal exceeds the rounding of float32 at raw points (N, V)."""
         copies = [self.domain.encode(one) for one in (raw, self.tasks.second(task, raw))]
-        error = np.maximum(*(margin_errors(self.network, self.tasks.margin[task], x, x) for x in copies))
+        margin = self.tasks.margin[task]
+        if isinstance(self.network, TreeEnsemble):
+            error = TreeBounds(self.network, self.domain).float32_errors(margin)
+        else:
+            network = layered(self.network, "float32")
+            error = np.maximum(*(margin_errors(network, margin, x, x) for x in copies))
         margins = (one.to_fractions() for one in self._margins(task, raw))
         enough = [
             bool(np.isfinite(e)) and any(
@@ -96,7 +103,7 @@ class Points:
         """Return the same of one point (1, V) of a smooth network. A gap is decided by the probabilities, whatever the target."""
         asked, margin = self.tasks.asked[self.tasks.which[task]], self.tasks.margin[task]
         pair = np.concatenate([self.domain.encode(one) for one in (raw, self.tasks.second(np.array([task]), raw))])
-        same = bool(same_start(self.network, pair[:1], pair[1:])[0])
+        same = bool(same_start(layered(self.network, "balls"), pair[:1], pair[1:])[0])
         for bits in PRECISIONS:
             with precision(bits):
                 weights = [ball(float(v)) for v in margin]

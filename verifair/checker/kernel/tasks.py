@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Model
 from encoders.probability import GapGoal, gap_rows
 from verifair.checker.statement import Signs
 
@@ -112,12 +112,12 @@ class Tasks:
         return {task: text for mask, text in reversed(wrong) for task in np.flatnonzero(mask).tolist()}
 
 
-def classes_of(network: Network) -> int:
+def classes_of(network: Model) -> int:
     return max(2, network.outputs)
 
 
 def asked_of(
-    goal: str, classes: tuple[int, int], gap: GapGoal | None, network: Network, signs: Signs = "deployed"
+    goal: str, classes: tuple[int, int], gap: GapGoal | None, network: Model, signs: Signs = "deployed"
 ) -> tuple[StatedGoal, Array]:
     """Return what is asked of g = f_i - f_j, and the weights (n_N,) of g.
 

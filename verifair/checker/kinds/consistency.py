@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoders.domain import Domain, Regions
-from encoders.network import Array, Integers, Network
+from encoders.network import Array, Integers, Model, Network
 from verifair.checker.consistency_certificate import FILE, ConsistencyCertificate
 from verifair.checker.kernel.bounds import TINY, rounding_unit
 from verifair.checker.kind import Kind
@@ -42,13 +42,13 @@ PAIRS_AT_ONCE, LEAVES_AT_ONCE, SLICES_AT_ONCE = 64, 256, 1024
 
 
 def check_consistency(
-    given: ConsistencyCertificate, *, network: Network, schema: InputSpace, progress: Progress | None = None
+    given: ConsistencyCertificate, *, network: Model, schema: InputSpace, progress: Progress | None = None
 ) -> CheckReport:
     """Prove a certificate again.
 
     progress is called with the number of pairs done and of all pairs.
     """
-    network.require_piecewise_linear("check of a consistency certificate")
+    network = network.require_piecewise_linear("check of a consistency certificate")
     started = time.perf_counter()
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
     leaves = sum(int((tree.feature == -1).sum()) for tree in given.trees)

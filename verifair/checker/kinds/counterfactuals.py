@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from encoders.domain import Domain
-from encoders.network import Array, Network
+from encoders.network import Array, Model
 from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.kernel.tasks import Task, asked_of, classes_of
 from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term
@@ -51,7 +51,7 @@ class Attributes:
         return not count or (value.is_integer() and 0 <= value < count)
 
 
-def query_flaw(query: CounterfactualQuery, network: Network, schema: InputSpace) -> str | None:
+def query_flaw(query: CounterfactualQuery, network: Model, schema: InputSpace) -> str | None:
     """Return why the equations cannot be read as a causal model of this schema's features, or None."""
     attributes = Attributes.of(query, schema)
     if network.outputs > 2:
@@ -154,7 +154,7 @@ def _allowed(value: Fraction, v: int, domain: Domain) -> Fraction:
 
 
 def counterfactual_task(
-    statement: CounterfactualStatement, query: CounterfactualQuery, network: Network, schema: InputSpace
+    statement: CounterfactualStatement, query: CounterfactualQuery, network: Model, schema: InputSpace
 ) -> Task | str:
     """Return what a statement asks for, or why it may not be asked. The query is one without a flaw."""
     domain, row = schema.domain, np.array(statement.row)

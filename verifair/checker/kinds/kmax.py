@@ -22,7 +22,7 @@ from flint import arb, ctx, fmpq
 
 from encoders.domain import Domain, Regions
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Model, Network
 from encoders.probability import bucket
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kind import Kind
@@ -38,12 +38,12 @@ PARTS, FINEST = 64, 2.0**-20
 """A slice is halved until it is so small a part of what the reference reaches of its bucket, or so narrow."""
 
 
-def check_kmax(given: KmaxCertificate, *, network: Network, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
+def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
     """Prove a certificate again.
 
     progress is called with the number of leaves done and of all leaves.
     """
-    network.require_piecewise_linear("check of a kmax certificate")
+    network = network.require_piecewise_linear("check of a kmax certificate")
     started = time.perf_counter()
     flaw = None
     if network.outputs > 2:

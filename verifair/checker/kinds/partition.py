@@ -20,7 +20,7 @@ from typing import Any, get_args
 import numpy as np
 
 from encoders.domain import Batched
-from encoders.network import Array, Integers, Network
+from encoders.network import Array, Integers, Model
 from encoders.probability import SMALLEST, GapGoal
 from verifair.checker.envelope import about_another
 from verifair.checker.extent import Extent
@@ -118,7 +118,7 @@ class _StoredQuery:
         return every.take(np.asarray((lower <= upper).all(axis=1)))
 
 
-def check_partition(path: str | Path, *, network: Network, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
+def check_partition(path: str | Path, *, network: Model, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
     """Re-prove a store that `certify_partition` wrote. CertificateError when the file is no such store.
 
     A rejection names the part. progress is called with the chunks done and all of them.
@@ -180,7 +180,7 @@ def _joined(store: PartitionStore, schema: InputSpace, certified: dict[int, int]
         yield _Parts.of(held)
 
 
-def _understood(path: str | Path, about: dict[str, Any], network: Network, schema: InputSpace) -> _StoredQuery | str:
+def _understood(path: str | Path, about: dict[str, Any], network: Model, schema: InputSpace) -> _StoredQuery | str:
     """Return the store's query as numbers, or why it is not about this network and schema."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     try:
@@ -273,7 +273,7 @@ def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], 
 
 
 def _check_parts(
-    joined: _Parts, query: _StoredQuery, network: Network, schema: InputSpace
+    joined: _Parts, query: _StoredQuery, network: Model, schema: InputSpace
 ) -> tuple[list[Rejection], int, int, int]:
     """Return rejections, statements looked at, leaves, and proofs certified for float32 of some chunks."""
     found: list[Rejection] = []
@@ -313,7 +313,7 @@ def _shape_flaw(chunk: Chunk, query: _StoredQuery) -> str | None:
     return None
 
 
-def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Network, schema: InputSpace) -> list[Rejection]:
+def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Model, schema: InputSpace) -> list[Rejection]:
     """Check every refuted part: is its x in the part, legal with its partner, and does the goal fail there, exactly?"""
     chunk, domain = joined.chunk, schema.domain
     parts = joined.part[chunk.status == VIOLATED]

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from encoders.network import Array, Network
+from encoders.network import Array, Model
 from verifair.checker.certificate import FILE, Certificate, Claim, Counterexample
 from verifair.checker.kernel.leaves import Forest, replay
 from verifair.checker.kernel.points import Points
@@ -41,7 +41,7 @@ NODES_HELD = 4096
 """Nodes of trees that are checked at once, unless one tree has more."""
 
 
-def check_proofs(given: Certificate, *, network: Network, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
+def check_proofs(given: Certificate, *, network: Model, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
     """Prove a certificate again.
 
     progress is called with the number of proofs done and of all proofs.
@@ -64,7 +64,7 @@ def check_proofs(given: Certificate, *, network: Network, schema: InputSpace, pr
     )
 
 
-def _misfits(certificate: Certificate, network: Network, schema: InputSpace) -> Iterator[str]:
+def _misfits(certificate: Certificate, network: Model, schema: InputSpace) -> Iterator[str]:
     """Yield reasons for which the proofs need not be looked at."""
     yield from certificate.misfits(network, schema, None if certificate.proofs else "it holds no proofs")
     if schema.domain.columns != network.inputs:
@@ -81,7 +81,7 @@ def _misfits(certificate: Certificate, network: Network, schema: InputSpace) -> 
 
 
 def _groups(
-    certificate: Certificate, network: Network, schema: InputSpace, found: list[Rejection]
+    certificate: Certificate, network: Model, schema: InputSpace, found: list[Rejection]
 ) -> Iterator[tuple[int, list[int], Tasks, Forest]]:
     """Yield (proofs done, numbers of some, their tasks and trees) in groups of bounded size; what cannot be checked goes to
     `found`."""
@@ -123,7 +123,7 @@ def _repeated(certificate: Certificate) -> Iterator[Rejection]:
             yield Rejection(proof=number, reason=f"its statement is that of proof {earlier}")
 
 
-def _wrong_counterexamples(certificate: Certificate, network: Network, schema: InputSpace) -> Iterator[Rejection]:
+def _wrong_counterexamples(certificate: Certificate, network: Model, schema: InputSpace) -> Iterator[Rejection]:
     """Yield what is wrong with the counterexamples: is each a row of its statement's box, and is the statement false there?"""
     asked: list[tuple[int, Task, Array]] = []
     for number, proof in enumerate(certificate.proofs):
@@ -148,7 +148,7 @@ def _wrong_counterexamples(certificate: Certificate, network: Network, schema: I
                 yield Rejection(proof=number, reason=f"its counterexample x = {x.tolist()} is none")
 
 
-def _task(statement: Statement, query: Query, network: Network, schema: InputSpace) -> Task | str:
+def _task(statement: Statement, query: Query, network: Model, schema: InputSpace) -> Task | str:
     """Return what a statement asks for, or why it may not be asked."""
     if isinstance(query, CounterfactualQuery) and isinstance(statement, CounterfactualStatement):
         return counterfactual_task(statement, query, network, schema)

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from encoders.domain import Regions
-from encoders.network import Network
+from encoders.network import Model, Network
 from verifair.checker.kernel.forms import affine_forms
 from verifair.checker.kind import Kind
 from verifair.checker.report import CheckReport, Progress, Rejection
@@ -29,12 +29,12 @@ COPIES = 4096
 MAX_COMBINATIONS = 1000
 
 
-def check_share(given: ShareCertificate, *, network: Network, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
+def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
     """Prove a certificate again.
 
     progress is called with the number of leaves done and of all leaves.
     """
-    network.require_piecewise_linear("check of a certified share")
+    network = network.require_piecewise_linear("check of a certified share")
     started, count = time.perf_counter(), 0
     flaw = f"the network has {network.outputs} logits, a share is about one or two" if network.outputs > 2 else None
     reason = next(given.misfits(network, schema, flaw), None)

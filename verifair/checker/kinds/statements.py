@@ -10,7 +10,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from encoders.network import Array, Booleans, Network
+from encoders.network import Array, Booleans, Model
 from encoders.probability import SMALLEST, GapGoal
 from verifair.checker.certificate import Proof
 from verifair.checker.kernel.tasks import StatedGoal, Task, asked_of, classes_of
@@ -19,7 +19,7 @@ from verifair.schema.space import InputSpace
 
 
 def task_of(
-    statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery, network: Network, schema: InputSpace
+    statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery, network: Model, schema: InputSpace
 ) -> Task | str:
     """Return what a statement asks for, or why it may not be asked."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
@@ -96,7 +96,7 @@ def _given_box(statement: BoxStatement, differs: Booleans, schema: InputSpace) -
     return lower, upper
 
 
-def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Network, schema: InputSpace) -> str | None:
+def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, schema: InputSpace) -> str | None:
     """Return why the proofs do not answer a fairness query: which pair, direction or part of the box none of them covers."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     unknown = (set(query.box) | set(query.protected)) - set(names)

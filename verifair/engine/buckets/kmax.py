@@ -19,7 +19,7 @@ import numpy as np
 
 from encoders.bounds.cluster import Copies, CopyBounds, Thresholds
 from encoders.domain import Batched
-from encoders.network import Array, Booleans, Integers
+from encoders.network import Array, Booleans, Integers, layered
 from encoders.onnx.runtime import runtime_logits
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
@@ -139,7 +139,7 @@ class _KmaxSearch:
         protected = np.array([schema.index(name) for name in query.protected])
         self.lower[protected] = self.upper[protected] = values[0]
         weights = margin(query.network, 1, 0)
-        copies = Copies.of(query.network, domain, weights, values, protected, (self.lower, self.upper))
+        copies = Copies.of(layered(query.network, "kmax"), domain, weights, values, protected, (self.lower, self.upper))
         self.thresholds = Thresholds.of(query.buckets)
         self.search = PointSearch(copies, self.thresholds, (self.lower, self.upper), budget.seed, started + budget.seconds)
         self.copies = copies.with_reference(_reference(copies, self.search.uniform(64)), self.lower, self.upper)

@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from encoders.network import Array
+from encoders.network import Array, layered
 from encoders.probability import SMALLEST
 from encoders.problem import TwinProblem
 from solvers.outcome import Budget
@@ -196,7 +196,7 @@ class _GapSearch:
 
     def _worst(self) -> tuple[int, int] | None:
         """Return the question and direction with the largest bound that neuron branching can lower in the time that is left."""
-        if self.end - time.monotonic() < seconds_a_region(self.inputs.problem.network):
+        if self.end - time.monotonic() < seconds_a_region(layered(self.inputs.problem.network, "neuron branching")):
             return None
         bounds = self._bounds()
         for at, one in self.phases.items():

@@ -23,38 +23,31 @@ from encoders.bounds.regions import RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import settled_goals
-from encoders.network import Array, Booleans, Integers
+from encoders.network import Array, Booleans, Integers, Network, layered
 from encoders.problem import TwinProblem
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.engine.search import standard
+from verifair.engine.search.box_search import BoxSearch, Limits
 from verifair.engine.search.boxes import (
     Nodes,
-    anywhere,
     corner,
     cuts,
-    divide,
-    impossible,
     legal_pairs,
-    roots,
     rows_at,
     widest,
 )
 from verifair.engine.search.descent import Descent
-from verifair.engine.search.open_goals import OPEN, BatchDecision, BestRows, ChosenRows, GoalRows
+from verifair.engine.search.open_goals import BatchDecision, BestRows, ChosenRows
 from verifair.engine.search.standard import Progress, StandardRelaxation
-from verifair.engine.search.subdivision import Open, subdivide
+from verifair.engine.search.subdivision import subdivide
+from verifair.engine.search.tree_search import TreeSearch
 
-STEP_BOXES = 1024
-"""Boxes evaluated and bounded by intervals at a time, which decide most of them ..."""
 LINEAR = 128
 """... and boxes bounded linearly at a time: few enough for the cache, enough for BLAS."""
 ROOM = 15
 """Times the rounding error of a linear bound, taken off once more: more than any order of summation makes of it."""
-EXTRA_CUTS = 16
-"""Of a goal's boxes whose bound is positive, and not larger than the error of float32, so that the proof holds in float32 too."""
 SECONDS_A_WEIGHT = 1e-8
 """What bounding a box takes for each of the network's weights, before the first boxes tell: rather too much."""
-GUESSES = 16
-"""Random points that questions with goals of several rows are tried at before they are bounded."""
 
 
 def decide(
@@ -67,7 +60,7 @@ def decide(
     progress: called with the number of newly finished questions.
     group: (Q,) questions of one number stand together: once one of them is violated the others are moot and left open.
     """
-    search = _BranchAndBound(problem, time.monotonic() + seconds, max_nodes, group)
+    search = search_of(problem, Limits(deadline=time.monotonic() + seconds, max_nodes=max_nodes, group=group))
     search.start(np.random.default_rng(seed))
     finished = 0
 
@@ -79,9 +72,16 @@ def decide(
             finished = now
         return search.late()
 
-    cost = SECONDS_A_WEIGHT * sum(layer.weight.size for layer in problem.network.layers)
+    cost = SECONDS_A_WEIGHT * problem.network.work
     subdivide(search.open, search.step, ended=ended, deadline=search.deadline, cost=cost)
     return search.goals
+
+
+def search_of(problem: TwinProblem, limits: Limits) -> BoxSearch:
+    """Return the search for a problem's kind of model."""
+    if isinstance(problem.network, TreeEnsemble):
+        return TreeSearch(problem, problem.network, limits)
+    return _BranchAndBound(problem, layered(problem.network, "branch-and-bound"), limits)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,36 +101,24 @@ class _Asked:
         )
 
 
-class _BranchAndBound:
-    """The state of one run: the boxes still to be looked at, and what is decided of the goals."""
+class _BranchAndBound(BoxSearch):
+    """The search for networks."""
 
-    def __init__(self, problem: TwinProblem, deadline: float, max_nodes: int | None, group: Integers | None) -> None:
+    def __init__(self, problem: TwinProblem, network: Network, limits: Limits) -> None:
         twin = Twin.of(problem)
-        self.problem, self.goal_rows = problem, GoalRows.of(problem)
-        self.twin = twin.with_room()
+        super().__init__(twin, limits)
+        self.network, self.twin = network, twin.with_room()
         self.standard, self.progress = StandardRelaxation(self.twin), Progress(self.twin, len(problem.batch))
-        self.deadline, self.max_nodes = deadline, max_nodes
-        self.goals = BatchDecision(twin, self.goal_rows, group)
-        self.trees = self.goals.trees
-        self.open = Open(STEP_BOXES, self._needed)
 
     def start(self, rng: np.random.Generator) -> None:
         self.descent = Descent(self.goals, rng, self.deadline)
-        everything = roots(self.twin)
-        # Random points are cheap, and half of all questions about a whole domain end here; of those about a neighbourhood few do.
-        guesses = GUESSES if time.monotonic() < self.deadline and not self.goal_rows.single.any() else 0
-        order = np.tile(np.arange(len(everything)), guesses)
-        for start in range(0, len(order), STEP_BOXES):
-            part = self.goals.still_open(everything.take(order[start : start + STEP_BOXES]))
-            if len(part) and time.monotonic() < self.deadline:
-                self.goals.look_at(part, anywhere(self.twin, part, rng))
-        self.open.add(self.goals.still_open(everything))
+        super().start(rng)
 
     def step(self, nodes: Nodes) -> None:
         """Look at some boxes, and keep the halves of those that are left."""
         nodes = self.descent.look(nodes)
         self.goals.nodes += np.bincount(nodes.question, minlength=len(self.goals.nodes))
-        nodes = self._without_impossible(nodes)
+        nodes = self.without_impossible(nodes)
         margins = self.goals.look_at(nodes, self.twin.local.middle(nodes.lower, nodes.upper))
         nodes, kept = self.goals.alive(nodes)
         if not len(nodes):
@@ -141,29 +129,6 @@ class _BranchAndBound:
             self._decide_points(nodes.take(single))
         rest = np.flatnonzero(~single)
         self._bound_and_split(nodes.take(rest), low[rest], high[rest], margins[kept[rest]])
-
-    def late(self) -> bool:
-        """Tell whether time is up; every question with open boxes is then given up."""
-        late = time.monotonic() > self.deadline
-        for nodes in self.open.batches if late else []:
-            self.goals.give_up(np.unique(nodes.question), "time")
-        return late
-
-    def _needed(self, nodes: Nodes) -> Nodes:
-        """Return the boxes whose goals are still open, of questions that may still look at some."""
-        nodes = self.goals.still_open(nodes)
-        if self.max_nodes is not None and len(nodes):
-            spent = np.unique(nodes.question[self.goals.nodes[nodes.question] >= self.max_nodes])
-            self.goals.give_up(spent, "nodes")
-            nodes = self.goals.still_open(nodes)
-        return nodes
-
-    def _without_impossible(self, nodes: Nodes) -> Nodes:
-        """Close the boxes that hold no legal row: nothing is claimed about them."""
-        gone = impossible(self.twin, nodes)
-        index, goal = np.nonzero(nodes.open & gone[:, None])
-        self.goals.close_impossible(nodes.ids[index], nodes.question[index], goal)
-        return nodes.take(~gone)
 
     def _decide_points(self, nodes: Nodes) -> None:
         """Boxes that hold a single network input: exact evaluation decides them."""
@@ -185,7 +150,7 @@ class _BranchAndBound:
             return
         intervals = interval_bounds(self.twin, nodes.question, low, high)
         rough = interval_goals(self.twin, nodes.question, intervals[-1])
-        nodes, kept = self._close_by(nodes, self.goal_rows.best(rough), intervals)
+        nodes, kept = self.close_by(nodes, self.goal_rows.best(rough), intervals)
         for pattern in np.unique(nodes.open, axis=0):  # boxes with the same goals open share their rows
             alike = np.flatnonzero((nodes.open == pattern).all(axis=1))
             at = kept[alike]
@@ -213,7 +178,7 @@ class _BranchAndBound:
                     self._find_out(part)
                 case _:
                     best, slope, bounds = self._backwards(part, way)
-                    remaining, kept = self._close_by(part.nodes, best, part.intervals)
+                    remaining, kept = self.close_by(part.nodes, best, part.intervals)
                     score = np.abs(slope).sum(axis=1) * bounds.radius
                     self._go_on(remaining, slope[kept], score[kept])
 
@@ -224,7 +189,7 @@ class _BranchAndBound:
         for way in (standard.COPIES, standard.PAIRS):
             best, _, bounds = self._backwards(asked, way)
             lacks[left, way], work[way] = _lack(asked.nodes, best.lower), bounds.work / len(left)
-            nodes, kept = self._close_by(asked.nodes, best, asked.intervals)
+            nodes, kept = self.close_by(asked.nodes, best, asked.intervals)
             if not len(nodes):
                 return
             left, asked = left[kept], replace(asked.take(kept), nodes=nodes)
@@ -240,7 +205,7 @@ class _BranchAndBound:
         box, row = np.repeat(np.arange(len(nodes)), index.shape[1]), index.ravel()
         lower, slope = bounds.lines(box, self.goal_rows.rows[row], self.goal_rows.constants[row])
         best = self.goal_rows.best(lower.reshape(index.shape), asked.chosen)
-        self._note_roots(nodes, best.lower)
+        self.note_roots(nodes, best.lower)
         return best, slope.reshape(*index.shape, -1), bounds
 
     def _linear(self, asked: _Asked) -> tuple[_Asked, GoalBounds]:
@@ -259,7 +224,7 @@ class _BranchAndBound:
         return asked, GoalBounds.join(found)
 
     def _close_linearly(self, asked: _Asked, bounds: GoalBounds) -> None:
-        remaining, kept = self._close_by(asked.nodes, self._provable(asked, bounds), asked.intervals)
+        remaining, kept = self.close_by(asked.nodes, self._provable(asked, bounds), asked.intervals)
         self._go_on(remaining, bounds.slope[kept], bounds.score[kept])
 
     def _go_on(self, nodes: Nodes, slope: Array, score: Array) -> None:
@@ -285,7 +250,7 @@ class _BranchAndBound:
         """
         nodes, chosen, rule = asked.nodes, asked.chosen, self.goal_rows
         best, radius = rule.best(bounds.lower, chosen), (asked.high - asked.low) / 2
-        self._note_roots(nodes, best.lower)
+        self.note_roots(nodes, best.lower)
         if self.twin.depth < 2 and self.problem.network.piecewise_linear:
             room = ROOM * bounds.error + 2 * self.twin.rate * np.abs(rule.constants[chosen.index])
             found = rule.best(bounds.lower - room, chosen)
@@ -316,46 +281,13 @@ class _BranchAndBound:
             return self.standard.by_intervals(asked.nodes, asked.intervals, box, row, constant)
         return self.standard.lower(asked.nodes, asked.intervals, box, row, constant, enough)
 
-    def _note_roots(self, nodes: Nodes, lower: Array) -> None:
-        """Remember lower bounds (N, G) of whole questions."""
-        root = nodes.ids < len(self.goals.nodes)
-        self.goals.root_lower[nodes.ids[root]] = np.maximum(self.goals.root_lower[nodes.ids[root]], lower[root])
-
-    def _close_by(self, nodes: Nodes, best: BestRows, intervals: list[LayerBounds]) -> tuple[Nodes, Integers]:
-        """Close goals that their best rows have proved; returns the nodes with goals left open and their positions.
-
-        Where float32 is asked for, goals that do not surely hold in it stay open, unless it is out of reach; where it is not, those
-        stay open that a few more cuts may show to hold.
-        """
-        self._note_roots(nodes, best.lower)
-        float32 = self.goals.surely(nodes, best, intervals)
-        closed = nodes.open & best.proved
-        short = closed & ~float32 & self.goals.float32[nodes.question]
-        if not self.problem.float32:  # not asked for, but a bound that is short by little mostly suffices after a few more cuts
-            spare = self.goals.nodes < (np.inf if self.max_nodes is None else self.max_nodes // 2)
-            short &= (best.lower > 0) & ((self.goals.extra_cuts < EXTRA_CUTS) & spare[:, None])[nodes.question]
-            np.add.at(self.goals.extra_cuts, nodes.question, short)
-        closed &= ~short
-        index, goal = np.nonzero(closed)
-        lower, ids = best.lower[index, goal], nodes.ids[index]
-        self.goals.close(ids, nodes.question[index], goal, lower, float32[index, goal])
-        named, rows, weights = self.goal_rows.named(best, index, goal)
-        self.trees.name(ids[named], goal[named], rows, weights)
-        left = nodes.open & ~closed
-        kept = np.flatnonzero(left.any(axis=1))
-        return replace(nodes.take(kept), open=left[kept]), kept
-
     def _split(self, nodes: Nodes, score: Array) -> None:
         can = np.asarray(self.twin.local.divisible(nodes.lower, nodes.upper).any(axis=1))
         self.goals.decide_corners(nodes.take(~can))  # nothing between the ends, yet two different inputs
         nodes, score = nodes.take(can & nodes.open.any(axis=1)), score[can & nodes.open.any(axis=1)]
         if not len(nodes):
             return
-        variable, cut = cuts(self.twin, nodes, widest(self.twin, nodes, score))
-        children = self.trees.split(nodes.ids, self.twin.variables[variable], cut)
-        alive = nodes.open & (self.goals.status[nodes.question] == OPEN)
-        np.add.at(self.goals.pending, nodes.question, alive.astype(np.int64))
-        self.open.add(divide(self.twin, replace(nodes, open=alive), variable, cut, children))
+        self.cut(nodes, *cuts(self.twin, nodes, widest(self.twin, nodes, score)))
 
 
 def _lack(nodes: Nodes, lower: Array) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 
 from encoders.evaluate import at_once, pair
 from encoders.gradients import gradients
-from encoders.network import Array, Integers
+from encoders.network import Array, Integers, layered
 from verifair.engine.search.boxes import Nodes, anywhere, legal_pairs, roots, rows_at
 from verifair.engine.search.open_goals import BatchDecision
 
@@ -147,7 +147,8 @@ class Descent:
     def _effects(self, nodes: Nodes, point: Array, values: Array) -> Array:
         """Return (2, N, v VALUES + 1) what each other value adds to g and g', to first order; the last one: nothing changes."""
         local, inputs = self.twin.local, pair(self.problem, nodes.question, rows_at(self.twin, nodes.question, point))
-        slope = np.stack([gradients(self.problem.network, self.problem.margin, x)[:, self.twin.moving] for x in inputs])
+        network = layered(self.problem.network, "descent")
+        slope = np.stack([gradients(network, self.problem.margin, x)[:, self.twin.moving] for x in inputs])
         effect = np.zeros((2, len(point), point.shape[1] * VALUES + 1))
         added = effect[..., :-1].reshape(2, *values.shape)
         number = np.flatnonzero(~local.one_hot)

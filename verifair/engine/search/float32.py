@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.bounds.float32 import Float32Error
+from encoders.bounds.float32 import Float32Error, SumError, float32_error
 from encoders.bounds.relu import LayerBounds
-from encoders.bounds.twin import Twin
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import TwinProblem
+from encoders.problem import Copies, TwinProblem
 from verifair.engine.search.boxes import Nodes, rows_at
 
 ROOM = 1 + 1e-6
@@ -37,15 +36,15 @@ class Float32Rule:
     widest: the error over all boxes together.
     """
 
-    twin: Twin
+    twin: Copies
     size: Array
-    error: Float32Error | None
+    error: Float32Error | SumError | None
     widest: float
 
     @classmethod
-    def of(cls, twin: Twin) -> Float32Rule:
+    def of(cls, twin: Copies) -> Float32Rule:
         problem = twin.problem
-        error, widest = Float32Error.of(problem.network, problem.margin), np.inf
+        error, widest = float32_error(problem.network, problem.margin), np.inf
         if error is not None and len(problem.batch):
             low, high = copies(problem, np.arange(len(problem.batch)), problem.batch.lower, problem.batch.upper)
             widest = float(error.within(low.min(axis=0)[None], high.max(axis=0)[None])[0])

@@ -21,7 +21,7 @@ from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.domain import Regions
 from encoders.evaluate import exact_goals
-from encoders.network import Array, Booleans, Network
+from encoders.network import Array, Booleans, Network, layered
 from encoders.problem import TwinProblem
 from encoders.programs.phase_lp import Intervals, PhaseLP, PhaseRegion
 from solvers.highs import HotStart
@@ -71,7 +71,7 @@ class RegionRelaxation:
     to hold all others."""
 
     def __init__(self, problem: TwinProblem) -> None:
-        self.network, self.domain = problem.network, problem.domain
+        self.network, self.domain = layered(problem.network, "neuron branching"), problem.domain
         self.simplex, self.random = HotStart(), np.random.default_rng(0)
         self._root: PhaseRegion | None = None
         # (2 H,) how much a neuron feeds into the next layer at most.

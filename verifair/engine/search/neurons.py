@@ -20,7 +20,7 @@ import numpy as np
 from encoders.bounds.float32 import Float32Error
 from encoders.domain import Regions
 from encoders.evaluate import exact_goals, pair, seems_unmet
-from encoders.network import Array
+from encoders.network import Array, layered
 from encoders.problem import TwinProblem
 from verifair.checker.tree import MAX_ROWS, Tree
 from verifair.engine.search.float32 import copies
@@ -68,14 +68,14 @@ class _NeuronSearch:
 
     def __init__(self, problem: TwinProblem, deadline: float, max_nodes: int) -> None:
         self.problem = problem
-        self.network, self.domain = problem.network, problem.domain
+        self.network, self.domain = layered(problem.network, "neuron branching"), problem.domain
         self.deadline, self.max_nodes = deadline, max_nodes
         self.nodes = 0
         self.relaxation = RegionRelaxation(problem)
         self.tree = NeuronTree(2 * sum(self.network.hidden))
         self.open = Open[Objects](1)
         self.witness: tuple[Array, Array] | None = None
-        self.error = Float32Error.of(problem.network, problem.margin)
+        self.error = Float32Error.of(self.network, problem.margin)
         self.float32 = self.error is not None
         self.reason: Reason | None = None
 

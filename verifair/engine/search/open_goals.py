@@ -11,10 +11,9 @@ import numpy as np
 
 from encoders.bounds.difference import GoalBounds, mixed_goals
 from encoders.bounds.relu import LayerBounds
-from encoders.bounds.twin import Twin
 from encoders.evaluate import seems_unmet, settled_goals
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import TwinProblem
+from encoders.problem import Copies, TwinProblem
 from verifair.engine.search.boxes import Nodes, legal_pairs, rows_at
 from verifair.engine.search.float32 import Float32Rule
 from verifair.engine.search.trees import ProofTrees
@@ -35,7 +34,7 @@ class BatchDecision:
     extra_cuts: (Q, G) boxes that were proved, and cut further for float32's sake.
     """
 
-    def __init__(self, twin: Twin, goal_rows: GoalRows, group: Integers | None) -> None:
+    def __init__(self, twin: Copies, goal_rows: GoalRows, group: Integers | None) -> None:
         self.problem, self.twin, self.goal_rows = twin.problem, twin, goal_rows
         count, goals = len(self.problem.batch), len(self.problem.goals)
         self.grouped = group is not None
@@ -54,8 +53,7 @@ class BatchDecision:
         self.rule = Float32Rule.of(twin)
         self.float32 = np.full((count, goals), self.rule.error is not None)
         self.extra_cuts = np.zeros((count, goals), dtype=np.int64)
-        # float64 evaluation errs by at most this much: points that close to a tie are worth an exact look as well.
-        self.noise = 2 * twin.error[-1][:, 0]
+        self.noise = twin.noise
 
     def finished(self) -> Booleans:
         """Return (Q,) questions that need no more work."""

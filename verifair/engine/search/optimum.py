@@ -15,8 +15,8 @@ from encoders.bounds.difference import goal_bounds
 from encoders.bounds.twin import Twin
 from encoders.network import Array
 from encoders.problem import TwinProblem
+from verifair.engine.search.box_search import STEP_BOXES
 from verifair.engine.search.boxes import Nodes, corner, divide, roots, rows_at, widest
-from verifair.engine.search.branch_and_bound import STEP_BOXES
 from verifair.engine.search.subdivision import Open, subdivide
 from verifair.errors import QueryError
 

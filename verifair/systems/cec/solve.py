@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from encoders.network import Integers
+from encoders.network import Integers, layered
 from verifair.datasets import Dataset, read_table
 from verifair.errors import DataError
 from verifair.systems.cec.audit import audit, control
@@ -28,7 +28,7 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
     Scores of some of the people only would be of those who happen to stand first: an audit that does not end in time has no answer.
     Raises QueryError, DataError and SchemaError for what does not fit, OutOfTime, Interrupted.
     """
-    network, schema = subject.network, subject.schema
+    network, schema = layered(subject.network, "cec"), subject.schema
     positive_margin(network)
     if settings.certify:
         schema.steps([])  # a schema without units has no neighbourhoods: said before the work

@@ -140,7 +140,7 @@ class NetworkDecider:
 
     @property
     def words(self) -> str:
-        shape = "-".join(str(len(layer.bias)) for layer in self.network.layers)
+        shape = "-".join(map(str, (*self.network.hidden, self.network.outputs)))
         return f"a network of {self.network.inputs}-{shape} neurons" + ("" if self.good else ", class 0 is positive")
 
 

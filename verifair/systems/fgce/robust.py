@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Integers, Network
+from encoders.network import Array, Integers, Network, layered
 from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Counterexample, Proof, answered
@@ -91,7 +91,7 @@ def certify_robust(
     Raises SchemaError where no feature has a unit; DataError for rows that do not fit.
     """
     query = askable(network, schema, delta)
-    _check(query.network, schema, raw)
+    _check(layered(query.network, "fgce --robust"), schema, raw)
     deltas, budget = sorted({float(one) for one in delta}), budget or Budget()
     deadline = time.monotonic() + budget.seconds
     found: dict[float, dict[int, Answers]] = {}
@@ -117,7 +117,7 @@ def prover(network: Any, schema: Schema, raw: Array, delta: float) -> Callable[[
     Asks branch-and-bound only, so that nothing rests on a solver's word. Raises QueryError and SchemaError as `certify_robust`.
     """
     query = askable(network, schema, [delta])
-    _check(query.network, schema, raw)
+    _check(layered(query.network, "fgce --robust"), schema, raw)
     known: dict[int, Status] = {}
 
     def prove(nodes: Integers, budget: Budget) -> list[Status]:
@@ -172,7 +172,7 @@ def _with(budget: Budget, seconds: float) -> Budget:
 
 def _answers(query: Robustness, raw: Array, delta: float, method: Literal["auto", "bnb"], budget: Budget) -> list[Answers]:
     """Return for each row whether the positive class beats each other one; the classes share the seconds evenly."""
-    losers, deadline = _losers(query.network), time.monotonic() + budget.seconds
+    losers, deadline = _losers(layered(query.network, "fgce --robust")), time.monotonic() + budget.seconds
     out: list[Answers] = [{} for _ in raw]
     for k, loser in enumerate(losers):
         problem = robustness_problem(query.network, query.schema, raw, delta, None, (POSITIVE, loser))

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pandas as pd
 from pydantic import Field, InstanceOf
 
-from encoders.network import Network
+from encoders.network import Model
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.verdict import Reason, Status
 from verifair.schema.schema import Schema
@@ -108,7 +108,7 @@ class PbaResult(Result):
     rates: Annotated[pd.DataFrame, RowsOf(Rate)]
     shares: Annotated[pd.DataFrame, RowsOf(BiasShare)]
     verdicts: Annotated[pd.DataFrame, RowsOf(BiasVerdict)]
-    network: InstanceOf[Network] = Field(exclude=True)
+    network: InstanceOf[Model] = Field(exclude=True)
     described: Schema = Field(exclude=True)
     table: Table = Field(exclude=True)
     asked: tuple[InstanceOf[Asked], ...] = Field(exclude=True)

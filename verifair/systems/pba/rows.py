@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from encoders.network import Array, Integers, Network
+from encoders.network import Array, Integers, Model
 from encoders.onnx.runtime import Replay
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate
@@ -47,7 +47,7 @@ class Table:
     predicted: Integers
 
     @classmethod
-    def of(cls, network: Network, schema: Schema, frame: pd.DataFrame) -> Table:
+    def of(cls, network: Model, schema: Schema, frame: pd.DataFrame) -> Table:
         """Raises DataError for rows that do not fit the schema, and for rows outside its ranges."""
         raw = schema.raw(frame)
         labels = schema.labels(frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from encoders.network import Network
+from encoders.network import Model
 from verifair.engine.questions import decisions
 from verifair.schema.schema import Schema
 from verifair.systems.pba.rows import Table
@@ -45,7 +45,7 @@ def proved_shares(verdicts: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     return counts.drop(columns="goal")
 
 
-def group_rates(network: Network, schema: Schema, table: Table, sensitive: str) -> pd.DataFrame:
+def group_rates(network: Model, schema: Schema, table: Table, sensitive: str) -> pd.DataFrame:
     """SP, TPR, FPR and CFA of every group of `sensitive`: columns sensitive, metric, group, value, rows.
 
     SP: share predicted positive (class 1).  TPR, FPR: the same among rows whose label is, or is not, positive (EO).  CFA: share of

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array, Integers, Network
+from encoders.network import Array, Integers, Network, layered
 from solvers.outcome import Budget
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import decisions
@@ -72,7 +72,8 @@ class EffectData:
 def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], on: EffectData) -> Effect:
     """Measure one network with or without a guardrail (snapped rules)."""
     data, seed = on.data, on.budget.seed
-    accuracy, abstained = score(query.network, query.schema, rules, data, on.labels) if data is not None else (None, None)
+    network = layered(query.network, "guard")
+    accuracy, abstained = score(network, query.schema, rules, data, on.labels) if data is not None else (None, None)
     found = search_clusters(
         outside(query, rules), data=data, seconds=on.budget.seconds, iterations=on.iterations, seed=seed, enough=10**9
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import scipy.special
 
-from encoders.network import Array, Integers, Network
+from encoders.network import Array, Integers, Network, layered
 from verifair.datasets import Dataset
 from verifair.errors import DataError, TrainingError
 from verifair.systems.hyfair.explain.samples import Neighbourhood, label
@@ -129,7 +129,7 @@ def retrain(
     from verifair.training.fit import fine_tune  # imports torch
 
     descent = Descent(epochs=epochs, batch=BATCH, learning_rate=learning_rate, seed=seed)
-    weights, schema = weights_of(space.query.network), space.query.schema
+    weights, schema = weights_of(layered(space.query.network, "retraining")), space.query.schema
     rows, labels = schema.raw(dataset.train), schema.labels(dataset.train)
     added = instances(space, rows, labels, clusters, seed=seed)
     x = schema.encode(np.concatenate([rows, added.raw])).astype(np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from encoders.errors import ModelError
-from encoders.network import Array, Integers, Network
+from encoders.network import Array, Integers, Network, layered
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
 from verifair.datasets import Dataset
@@ -57,7 +57,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
         raise QueryError("--retrain needs --data with the schema's label column, to train on")
     given = rules_file.NOTHING if settings.rules is None else rules_file.load(settings.rules, schema)
     rows, labels, dataset = _measured(dataset, settings.outside)
-    query = _query(given, schema, subject.network, settings.protected, settings.box)
+    query = _query(given, schema, layered(subject.network, "guard"), settings.protected, settings.box)
     rules_file.check_protected(settings.rules, given.rules, query.protected, schema)
     kept, tightened = snapped(given.rules, schema), None
     if settings.target is not None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array, Booleans, Floats, Integers
+from encoders.network import Array, Booleans, Floats, Integers, layered
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import box_of, margin
 from verifair.errors import QueryError
@@ -188,7 +188,7 @@ class Space:
     @cached_property
     def _layers(self) -> tuple[_Layer, ...]:
         """The network's layers in float32, the margin of the positive class folded into the last."""
-        network = self.query.network
+        network = layered(self.query.network, "the search for clusters")
         *hidden, last = network.layers
         weights = margin(network, 1, 0)[None, :]
         folded = _Layer(_rounded(weights @ last.weight), _rounded(weights @ last.bias), np.ones(1, dtype=np.float32))

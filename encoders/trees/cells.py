@@ -1,0 +1,121 @@
+"""Between two thresholds nothing changes: raw variables in cells, and what every node of an ensemble asks in terms of them.
+
+A number falls into one of the cells 0 ... k that k cuts leave, each cut the largest raw value that still goes left: cell c holds
+the values above c cuts. The cells of a one-hot variable are its categories, and a node about one of its columns is a set of them.
+Raw values are whole numbers, or float64 where a variable is real.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoders.domain import Domain
+from encoders.errors import ModelError
+from encoders.network import Array, Booleans, Integers
+from encoders.trees.ensemble import TreeEnsemble
+
+MOST_CATEGORIES = 64
+"""Of a one-hot variable: a set of them is one machine word."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cells:
+    """cuts: of each variable (V), sorted raw values; none for one-hot variables.
+
+    variable: (K,) of each node, -1 for a leaf.   last: (K,) the last cell that goes left, -1 for none, of nodes about numbers.
+    goes_left: (K,) the categories that go left, a bit each, of nodes about one-hot variables.
+    """
+
+    domain: Domain
+    cuts: tuple[Array, ...]
+    variable: Integers
+    last: Integers
+    goes_left: np.ndarray
+
+    @classmethod
+    def of(cls, ensemble: TreeEnsemble, domain: Domain) -> Cells:
+        """Raises ModelError for a one-hot variable with too many categories."""
+        owner = np.repeat(np.arange(domain.variables), domain.width)[np.argsort(domain.columns_of(np.arange(domain.variables)))]
+        inner = ensemble.column >= 0
+        variable = np.where(inner, owner[np.maximum(ensemble.column, 0)], -1)
+        last, goes_left = np.zeros(len(variable), dtype=np.int64), np.zeros(len(variable), dtype=np.uint64)
+        cuts = []
+        for v in range(domain.variables):
+            nodes = np.flatnonzero(variable == v)
+            if domain.one_hot[v]:
+                if len(nodes) and domain.width[v] > MOST_CATEGORIES:
+                    raise ModelError(ensemble.source or "model", f"trees ask about a variable of {domain.width[v]} categories; at "
+                                                                 f"most {MOST_CATEGORIES} are supported: join the rare ones")
+                every = np.uint64((1 << int(domain.width[v])) - 1)
+                one = np.uint64(1) << (ensemble.column[nodes] - domain.start[v]).astype(np.uint64)
+                threshold = ensemble.threshold[nodes]
+                goes_left[nodes] = np.where(threshold < 0, np.uint64(0), np.where(threshold < 1, every & ~one, every))
+                cuts.append(np.empty(0))
+                continue
+            limit, at = np.unique(ensemble.threshold[nodes], return_inverse=True)
+            largest = _largest(domain, v, limit)
+            inside = (largest >= domain.lower[v]) & (largest < domain.upper[v])
+            cuts.append(np.unique(largest[inside]))
+            cell = np.where(largest < domain.lower[v], -1, np.searchsorted(cuts[-1], largest))
+            last[nodes] = np.where(largest >= domain.upper[v], len(cuts[-1]), cell)[at]
+        return cls(domain=domain, cuts=tuple(cuts), variable=variable, last=last, goes_left=goes_left)
+
+    def count(self, v: int) -> int:
+        """Cells of a variable."""
+        return int(self.domain.width[v]) if self.domain.one_hot[v] else len(self.cuts[v]) + 1
+
+    def of_boxes(self, lower: Array, upper: Array, *, above: Booleans | None = None) -> tuple[Integers, Integers]:
+        """The first and the last cells (B, V) of raw boxes lower, upper (B, V). above: (B, V) lower ends that are left out."""
+        first, last = np.empty(lower.shape, dtype=np.int64), np.empty(lower.shape, dtype=np.int64)
+        for v, cuts in enumerate(self.cuts):
+            if self.domain.one_hot[v]:
+                first[:, v], last[:, v] = lower[:, v], upper[:, v]
+                continue
+            first[:, v], last[:, v] = np.searchsorted(cuts, lower[:, v]), np.searchsorted(cuts, upper[:, v])
+            if above is not None and above[:, v].any():
+                out = above[:, v]
+                first[out, v] = np.searchsorted(cuts, lower[out, v], side="right")
+        return first, last
+
+    def within(self, cell: Integers, lower: Array, upper: Array) -> Array:
+        """Raw points (B, V) in given cells (B, V) and raw boxes that they meet: of each cell the largest value in the box."""
+        raw = upper.copy()
+        for v, cuts in enumerate(self.cuts):
+            if self.domain.one_hot[v]:
+                raw[:, v] = cell[:, v]
+            elif len(cuts):
+                end = np.append(cuts, np.inf)[cell[:, v]]
+                raw[:, v] = np.clip(np.minimum(end, upper[:, v]), lower[:, v], upper[:, v])
+        return raw
+
+
+def _largest(domain: Domain, v: int, limit: Array) -> Array:
+    """The largest raw values (N,) of a number within its range whose column is at most `limit` (N,); below the range for none."""
+    alone = domain.take(np.array([v]))
+
+    def column(raw: Array) -> Array:
+        return alone.encode(raw[:, None])[:, 0]
+
+    ends = np.array([domain.lower[v], domain.upper[v]])
+    least, most = (ends.astype(np.int64) if domain.integer[v] else _keys(ends)).tolist()
+    low, high = np.full(len(limit), least - 1), np.full(len(limit), most)
+    while (low < high).any():
+        middle = low + (high - low + 1) // 2
+        raw = middle.astype(np.float64) if domain.integer[v] else _numbers(middle)
+        holds = column(raw) <= limit
+        low, high = np.where(holds, middle, low), np.where(holds, high, middle - 1)
+    found = np.maximum(low, least)
+    raw = found.astype(np.float64) if domain.integer[v] else _numbers(found)
+    return np.where(low < least, -np.inf, raw)
+
+
+def _keys(numbers: Array) -> Integers:
+    """The place of each float64 number among all of them, in order; both zeros have one place."""
+    bits = (numbers + 0.0).view(np.int64)
+    return np.asarray(np.where(bits >= 0, bits, -(bits & np.int64(0x7FFFFFFFFFFFFFFF))))
+
+
+def _numbers(keys: Integers) -> Array:
+    return np.where(keys >= 0, keys.view(np.float64), -np.abs(keys).view(np.float64))

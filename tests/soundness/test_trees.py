@@ -1,0 +1,174 @@
+"""Tree ensembles against the truth: random ensembles over all rows in exact arithmetic, their proofs checked, and forged proofs."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import verifair as vf
+from encoders.errors import ModelError
+from encoders.exact.dyadic import exact
+from encoders.network import Model
+from encoders.onnx.reader import read_model
+from encoders.probability import exceeds
+from encoders.problem import TwinBatch, TwinProblem
+from tests.builders import categorical, integer, one_hot, real, schema_of
+from tests.tree_models import random_tree, save
+from verifair.checker import partition
+from verifair.checker.certificate import Certificate
+from verifair.checker.partition import PartitionStore
+from verifair.checker.tree import Tree
+from verifair.engine.gap.maximise import maximise
+from verifair.engine.questions import FLIPPED, OBSERVED, decisions
+from verifair.engine.search.branch_and_bound import decide
+from verifair.engine.search.open_goals import PROVED, VIOLATED
+
+GRID = np.array([-1, 0, 0.5, 1, 2], dtype=np.float32)
+REAL = np.unique(np.concatenate(
+    [np.array([-1.5, -0.3, 0.2, 0.7, 1.5]), *(np.nextafter(GRID, np.float32(side)).astype(float) for side in (-9, 9)), GRID]
+))
+REAL = REAL[(REAL >= -1.5) & (REAL <= 1.5)]
+"""Values of the real feature: in every cell that thresholds of tests leave."""
+
+
+def schema(kind: int) -> vf.Schema:
+    who = one_hot("p", "f", "m", "o") if kind % 3 == 0 else categorical("p", "f", "m", "o")
+    scaled = integer("a", -2, 3) if kind % 2 else {**integer("a", -2, 3), "scale": "minmax"}
+    return schema_of(scaled, one_hot("c", "x", "y", "z"), who, real("b", -1.5, 1.5), positive="logit > 0")
+
+
+def rows(of: vf.Schema) -> np.ndarray:
+    domain = of.domain
+    values = [np.arange(domain.lower[v], domain.upper[v] + 1) if domain.integer[v] else REAL for v in range(domain.variables)]
+    return np.array(list(itertools.product(*values)))
+
+
+def model_of(rng: np.random.Generator, of: vf.Schema, path: Path, trees: int = 12) -> Model:
+    found = [random_tree(rng, of.domain.columns, int(rng.integers(0, 5))) for _ in range(rng.integers(1, trees))]
+    found += found[: rng.integers(0, 3)]
+    base = float(np.float32(rng.normal() * 0.3 + rng.choice([-2, 0, 2])))
+    return read_model(save(path, found, of.domain.columns, base=[base], missing=bool(rng.integers(2))))
+
+
+def by_person(model: Model, of: vf.Schema) -> Iterator[list[Fraction]]:
+    """The logits of all rows that differ in p alone."""
+    every, v = rows(of), of.index("p")
+    logits = model.forward(exact(of.domain.encode(every))).to_fractions()[:, 0]
+    order = np.lexsort(np.delete(every, v, axis=1).T)
+    first = np.flatnonzero((np.diff(np.delete(every, v, axis=1)[order], axis=0, prepend=np.nan) != 0).any(axis=1))
+    return (list(part) for part in np.split(logits[order], first[1:]))
+
+
+def fair(groups: Iterator[list[Fraction]], epsilon: float | None) -> bool:
+    if epsilon is None:
+        return not any(min(group) <= 0 < max(group) for group in groups)
+    return not any(exceeds(max(group), min(group), epsilon) for group in groups)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_verdicts_are_true_and_proofs_accepted(seed: int, tmp_path: Path) -> None:
+    rng, of = np.random.default_rng(seed), schema(seed)
+    model = model_of(rng, of, tmp_path / "m.onnx")
+    epsilon = None if seed % 2 else float(rng.choice([0.05, 0.3, 0.6]))
+    query = vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=epsilon)
+    found = vf.verify(query, budget=vf.Budget(seconds=60))
+    assert found.status is (vf.Status.PROVED if fair(by_person(model, of), epsilon) else vf.Status.VIOLATED)
+    if found.certificate is not None:
+        assert vf.check(found.certificate, network=model, schema=of).accepted
+    else:
+        assert found.witness is not None
+        assert found.witness.float32_agrees is not None
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_differences_are_decided_with_ties(seed: int, tmp_path: Path) -> None:
+    rng, of = np.random.default_rng(seed), schema(seed)
+    model, domain = model_of(rng, of, tmp_path / "m.onnx"), of.domain
+    v = of.index("p")
+    lower, upper = domain.lower.copy(), domain.upper.copy()
+    lower[v], upper[v], prime = 0.0, 0.0, np.where(np.arange(4) == v, 1.0, domain.lower)
+    batch = TwinBatch(lower=lower[None], upper=upper[None], prime=prime[None], protected=np.arange(4) == v)
+    found = decide(TwinProblem(network=model, domain=domain, batch=batch, margin=np.ones(1), goals=(OBSERVED, FLIPPED)), seconds=60)
+    every = rows(of)
+    every = every[every[:, v] == 0]
+    other = np.where(np.arange(4) == v, 1.0, every)
+    one, two = (model.forward(exact(domain.encode(x))).to_fractions()[:, 0] for x in (every, other))
+    truth = [bool((one > two).all()), bool((two > one).all())]
+    assert found.status[0].tolist() == [PROVED if one else VIOLATED for one in truth]
+
+
+def proved(tmp_path: Path) -> tuple[Model, vf.Schema, Certificate]:
+    """A proof that needs cuts, of a model with a threshold on every feature."""
+    of = schema(1)
+    trees = [
+        (0, "BRANCH_LEQ", 0.0, (4, "BRANCH_LEQ", 0.5, [0.5], [1.0]), (4, "BRANCH_LEQ", 0.5, [-1.0], [-0.5])),
+        (5, "BRANCH_LT", 0.5, (0, "BRANCH_GT", 1.0, [-0.25], [0.5]), [0.25]),
+        (0, "BRANCH_LEQ", 0.0, [0.5], (5, "BRANCH_LEQ", 0.5, [-0.5], [-0.75])),
+    ]
+    model = read_model(save(tmp_path / "m.onnx", trees, of.domain.columns, base=[0.125]))
+    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["p"]))
+    assert found.certificate is not None
+    return model, of, found.certificate
+
+
+def test_forged_proofs_are_rejected(tmp_path: Path) -> None:
+    model, of, certificate = proved(tmp_path)
+    assert vf.check(certificate, network=model, schema=of).accepted
+    trees = [(k, one.evidence) for k, one in enumerate(certificate.proofs) if isinstance(one.evidence, Tree)]
+    deep = [(k, tree) for k, tree in trees if len(tree.feature) > 1]
+    assert deep
+
+    def with_tree(k: int, tree: Tree) -> Certificate:
+        changed = replace(certificate.proofs[k], evidence=tree)
+        return replace(certificate, proofs=(*certificate.proofs[:k], changed, *certificate.proofs[k + 1 :]))
+
+    for k, tree in deep:
+        assert not vf.check(with_tree(k, Tree.leaf()), network=model, schema=of).accepted
+        moved = replace(tree, cut=np.where(tree.feature >= 0, tree.cut + 1, 0.0))
+        assert not vf.check(with_tree(k, moved), network=model, schema=of).accepted
+
+
+def test_another_models_proof_is_rejected(tmp_path: Path) -> None:
+    _, of, certificate = proved(tmp_path)
+    other = read_model(save(tmp_path / "n.onnx", [(4, "BRANCH_LEQ", 0.5, [-0.5], [1.0])], of.domain.columns))
+    forged = replace(certificate, network_sha256=other.source_sha256)
+    assert not vf.check(forged, network=other, schema=of).accepted
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_partitions_are_decided(seed: int, tmp_path: Path) -> None:
+    rng, of = np.random.default_rng(seed), schema(1)
+    model = model_of(rng, of, tmp_path / "m.onnx")
+    query = vf.IndividualFairness(network=model, schema=of, protected=["p"])
+    path = vf.certify_partition(query, size=2, store=tmp_path / "parts.sqlite", budget=vf.Budget(seconds=60))
+    with PartitionStore(path) as store:
+        status = np.concatenate([one for _, one in store.statuses()])
+    assert not (status == partition.UNKNOWN).any()
+    assert (status != partition.VIOLATED).all() == fair(by_person(model, of), None)
+    assert vf.check(path, network=model, schema=of).accepted
+
+
+def test_classes_of_three_are_the_largest_score(tmp_path: Path) -> None:
+    rng, of = np.random.default_rng(0), schema(1)
+    trees = [random_tree(rng, of.domain.columns, 3, scores=3) for _ in range(6)]
+    model = read_model(save(tmp_path / "m.onnx", trees, of.domain.columns, classes=3, transform="SOFTMAX"))
+    x = of.domain.encode(rows(of))
+    logits = model.forward(exact(x)).to_fractions()
+    assert decisions(model, x).tolist() == [max(range(3), key=lambda c: (row[c], -c)) for row in logits]
+
+
+@pytest.mark.parametrize("ask", [
+    lambda query: maximise(vf.ProbabilityGap(network=query.network, schema=query.schema, protected=["p"])),
+    lambda query: vf.verify(query, method="milp"),
+    lambda query: vf.verify(vf.KDiscrimination(network=query.network, schema=query.schema, protected=["p"])),
+    lambda query: vf.verify(replace(query, relax={"a": 1})),
+])
+def test_what_is_not_supported_yet_is_refused_in_one_line(ask: object, tmp_path: Path) -> None:
+    model, of, _ = proved(tmp_path)
+    with pytest.raises(ModelError, match="is a tree ensemble") as error:
+        ask(vf.IndividualFairness(network=model, schema=of, protected=["p"]))  # type: ignore[operator]
+    assert "\n" not in str(error.value)

@@ -1,0 +1,122 @@
+"""What searches of all kinds of models share: open boxes, goals that are closed, limits, cuts.
+
+A search of one kind plugs in how a batch of boxes is looked at, bounded and cut (`step`).
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from encoders.bounds.relu import LayerBounds
+from encoders.network import Array, Integers
+from encoders.problem import Copies
+from verifair.engine.search.boxes import Nodes, anywhere, divide, impossible, roots
+from verifair.engine.search.open_goals import OPEN, BatchDecision, BestRows, GoalRows
+from verifair.engine.search.subdivision import Open
+
+STEP_BOXES = 1024
+"""Boxes looked at at a time."""
+EXTRA_CUTS = 16
+"""Of a goal's boxes whose bound is positive, and not larger than the error of float32, so that the proof holds in float32 too."""
+GUESSES = 16
+"""Random points that questions with goals of several rows are tried at before they are bounded."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Limits:
+    """deadline: by time.monotonic().   max_nodes: boxes per question.   group: (Q,) questions of one number stand together."""
+
+    deadline: float
+    max_nodes: int | None
+    group: Integers | None
+
+
+class BoxSearch(ABC):
+    """The state of one run: the boxes still to be looked at, and what is decided of the goals."""
+
+    def __init__(self, copies: Copies, limits: Limits) -> None:
+        self.copies, self.problem = copies, copies.problem
+        self.goal_rows = GoalRows.of(self.problem)
+        self.deadline, self.max_nodes = limits.deadline, limits.max_nodes
+        self.goals = BatchDecision(copies, self.goal_rows, limits.group)
+        self.trees = self.goals.trees
+        self.open = Open(STEP_BOXES, self._needed)
+
+    @abstractmethod
+    def step(self, nodes: Nodes) -> None:
+        """Look at some boxes, and keep the halves of those that are left."""
+
+    def start(self, rng: np.random.Generator) -> None:
+        """Look at random points, and open the whole boxes of all questions that are left."""
+        everything = roots(self.copies)
+        # Random points are cheap, and half of all questions about a whole domain end here; of those about a neighbourhood few do.
+        guesses = GUESSES if time.monotonic() < self.deadline and not self.goal_rows.single.any() else 0
+        order = np.tile(np.arange(len(everything)), guesses)
+        for start in range(0, len(order), STEP_BOXES):
+            part = self.goals.still_open(everything.take(order[start : start + STEP_BOXES]))
+            if len(part) and time.monotonic() < self.deadline:
+                self.goals.look_at(part, anywhere(self.copies, part, rng))
+        self.open.add(self.goals.still_open(everything))
+
+    def late(self) -> bool:
+        """Tell whether time is up; every question with open boxes is then given up."""
+        late = time.monotonic() > self.deadline
+        for nodes in self.open.batches if late else []:
+            self.goals.give_up(np.unique(nodes.question), "time")
+        return late
+
+    def _needed(self, nodes: Nodes) -> Nodes:
+        """Return the boxes whose goals are still open, of questions that may still look at some."""
+        nodes = self.goals.still_open(nodes)
+        if self.max_nodes is not None and len(nodes):
+            spent = np.unique(nodes.question[self.goals.nodes[nodes.question] >= self.max_nodes])
+            self.goals.give_up(spent, "nodes")
+            nodes = self.goals.still_open(nodes)
+        return nodes
+
+    def without_impossible(self, nodes: Nodes) -> Nodes:
+        """Close the boxes that hold no legal row: nothing is claimed about them."""
+        gone = impossible(self.copies, nodes)
+        index, goal = np.nonzero(nodes.open & gone[:, None])
+        self.goals.close_impossible(nodes.ids[index], nodes.question[index], goal)
+        return nodes.take(~gone)
+
+    def note_roots(self, nodes: Nodes, lower: Array) -> None:
+        """Remember lower bounds (N, G) of whole questions."""
+        root = nodes.ids < len(self.goals.nodes)
+        self.goals.root_lower[nodes.ids[root]] = np.maximum(self.goals.root_lower[nodes.ids[root]], lower[root])
+
+    def close_by(self, nodes: Nodes, best: BestRows, bounds: list[LayerBounds]) -> tuple[Nodes, Integers]:
+        """Close goals that their best rows have proved; returns the nodes with goals left open and their positions.
+
+        Where float32 is asked for, goals that do not surely hold in it stay open, unless it is out of reach; where it is not, those
+        stay open that a few more cuts may show to hold.
+        """
+        self.note_roots(nodes, best.lower)
+        float32 = self.goals.surely(nodes, best, bounds)
+        closed = nodes.open & best.proved
+        short = closed & ~float32 & self.goals.float32[nodes.question]
+        if not self.problem.float32:  # not asked for, but a bound that is short by little mostly suffices after a few more cuts
+            spare = self.goals.nodes < (np.inf if self.max_nodes is None else self.max_nodes // 2)
+            short &= (best.lower > 0) & ((self.goals.extra_cuts < EXTRA_CUTS) & spare[:, None])[nodes.question]
+            np.add.at(self.goals.extra_cuts, nodes.question, short)
+        closed &= ~short
+        index, goal = np.nonzero(closed)
+        lower, ids = best.lower[index, goal], nodes.ids[index]
+        self.goals.close(ids, nodes.question[index], goal, lower, float32[index, goal])
+        named, rows, weights = self.goal_rows.named(best, index, goal)
+        self.trees.name(ids[named], goal[named], rows, weights)
+        left = nodes.open & ~closed
+        kept = np.flatnonzero(left.any(axis=1))
+        return replace(nodes.take(kept), open=left[kept]), kept
+
+    def cut(self, nodes: Nodes, variable: Integers, cut: Array) -> None:
+        """Cut boxes along variables at the given values, and open both halves."""
+        children = self.trees.split(nodes.ids, self.copies.variables[variable], cut)
+        alive = nodes.open & (self.goals.status[nodes.question] == OPEN)
+        np.add.at(self.goals.pending, nodes.question, alive.astype(np.int64))
+        self.open.add(divide(self.copies, replace(nodes, open=alive), variable, cut, children))
