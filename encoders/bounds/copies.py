@@ -3,8 +3,8 @@
     | g(x) - (value + slope . (x - middle)) |  <=  radius        for every x of the box
 
 Method: zonotopes, as a backward substitution: a neuron that bends between l < 0 < u is c a + h +- h with c = u / (u - l) and
-h = -l c / 2. Both sides have one slope, so that a cell's fair and unfair points lie on two sides of a narrow strip between parallel
-planes, and can be counted.
+h = -l c / 2; [l, u] is the closer of what the form gives and the interval from the layer below. Both sides have one slope, so that
+a cell's fair and unfair points lie on two sides of a narrow strip between parallel planes, and can be counted.
 Sound? yes, rounding included.   Complete? no; with cutting it is.
 Rounding: with K the widest layer plus the widest input plus 2 layers + 40, every sum has less than K terms, and all operations of a
 pass lose at most 32 gamma_K of the sizes |p| V_k added up over the layers, V_k = |W| |y| + |b| the largest there is anywhere (the
@@ -24,6 +24,8 @@ from encoders.network import Array, Network
 
 BLOCK = 1 << 19
 """Coefficients handled at once."""
+LARGEST = 1e100
+"""Intervals beyond it are left out: what overflows may be no number, and no number bounds nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,12 +73,24 @@ class CopyForms:
     def _forms(self, low: Array, high: Array) -> AffineForms:
         middle, width = (low + high) / 2, (high - low) / 2
         bands: list[tuple[Array, Array, Array]] = []
+        least, most = low, high
         for k, leak in enumerate(self.leaks):
             slope, value, radius = self._substituted(k, bands, middle)
             swing = (np.abs(slope) @ width[:, :, None])[:, :, 0] + radius
-            bands.append(_band(value - swing, value + swing, leak))
+            near, far = self._intervals(k, least, most)
+            least, most = np.fmax(value - swing, near), np.fmin(value + swing, far)
+            bands.append(_band(least, most, leak))
+            least, most = (np.where(end < 0, leak * end, end) for end in (least, most))
         slope, value, radius = self._substituted(len(self.leaks), bands, middle)
         return AffineForms(slope=slope[:, 0], value=value[:, 0], radius=radius[:, 0], score=self._score(bands, width))
+
+    def _intervals(self, k: int, least: Array, most: Array) -> tuple[Array, Array]:
+        """Return bounds (B, m) of all pre-activations of layer k from those of what it reads."""
+        middle, half = (least + most) / 2, (most - least) / 2
+        reach = (half + self.rate * (np.abs(middle) + half)) @ self.absolute[k].T + self.rate * np.abs(self.biases[k]) + TINY
+        value = middle @ self.weights[k].T + self.biases[k]
+        reach = np.where(np.abs(value) + reach <= LARGEST, reach, np.inf)
+        return value - reach, value + reach
 
     def _substituted(self, k: int, bands: list[tuple[Array, Array, Array]], middle: Array) -> tuple[Array, Array, Array]:
         """Return slopes (B, m, n_0), values at the middle and radii (B, m) of all pre-activations of layer k."""

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import verifair as vf
+from encoders.bounds.copies import CopyForms
 from encoders.domain import Regions
 from encoders.exact.dyadic import exact
 from encoders.network import Network
 from tests.builders import integer, network_of, one_hot, random_network, real, schema_of
 from verifair.checker.check import check
+from verifair.checker.kernel.forms import affine_forms
 from verifair.checker.share_certificate import ShareCertificate
 from verifair.checker.shares import ShareQuestion
 from verifair.checker.tree import Tree, leaf_regions
@@ -315,3 +317,21 @@ def test_points_are_counted_as_one_by_one(seed: int) -> None:
         assert 0 <= found.unfair[k] <= unfair.sum()
         shown += [found.fair[k] + found.unfair[k], fair.sum() + unfair.sum()]
     assert shown[0] > 0.9 * shown[1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_forms_of_search_and_checker_hold_at_every_point(seed: int) -> None:
+    """Wide and narrow boxes, leaks, two and three hidden layers, huge weights."""
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, (5, 8, 6, 1) if seed % 2 else (5, 7, 6, 5, 1), slope=0.2 * (seed % 3))
+    if seed == 5:
+        network = replace(network, layers=[replace(one, weight=one.weight * 1e60) for one in network.layers])
+    middle, width = rng.normal(size=(40, 5)), rng.choice([0, 1e-3, 0.3, 3.0], (40, 5))
+    low, high = middle - width, middle + width
+    found = CopyForms(network, np.ones(1), np.full(5, -9.0), np.full(5, 9.0)).forms(low, high)
+    for slope, value, radius in ((found.slope, found.value, found.radius), affine_forms(network, np.ones(1), low, high)):
+        x = low + rng.uniform(size=(200, 1, 5)).round(seed % 2) * (high - low)
+        g = network.forward(x.reshape(-1, 5)).reshape(200, 40)
+        error = np.abs(g - value - ((x - (low + high) / 2) * slope).sum(axis=2))
+        assert (error <= radius + 1e-12 * np.abs(g).max()).all()
+        assert np.isfinite(radius).all()
