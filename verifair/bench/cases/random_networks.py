@@ -1,5 +1,7 @@
 """2-fairness of random ReLU networks that grow wider, or deeper, on an integer lattice: do log-odds ever differ by more than c?
 
+Networks of 100 neurons a layer, as deep as those of the race, are asked in the cells next to a point of the lattice.
+
 Weights are drawn from the seed, and c is set just beside the largest difference that random points show: above it in even cases,
 which are then mostly fair, below it in odd ones, whose few witnesses have to be found.
 """
@@ -24,7 +26,7 @@ WIDTH = 8
 POINTS = 4096
 ABOVE, BELOW = 1.3, 0.97
 """c over the largest difference that so many random points show."""
-WIDE, DEEP = (4, 8, 16, 32), (1, 2, 3, 4)
+WIDE, DEEP, HUNDRED = (4, 8, 16, 32), (1, 2, 3, 4), (2, 4, 6, 8)
 
 
 def families() -> list[Family]:
@@ -37,18 +39,26 @@ def families() -> list[Family]:
             name="random-deep", kind="decision", about=f"2-fairness of random networks with hidden layers of {WIDTH}",
             size_is="hidden layers", sizes=DEEP, count=2, build=partial(_build, "random-deep"),
         ),
+        Family(
+            name="random-hundred", kind="decision", about="2-fairness of random networks with hidden layers of 100, about a point",
+            size_is="hidden layers", sizes=HUNDRED, count=2, build=partial(_build, "random-hundred"),
+        ),
     ]
 
 
 def _build(name: str, size: int, number: int, seed: int) -> DecisionQuestion:
-    hidden = (size,) if name == "random-wide" else (WIDTH,) * size
+    hidden = {"random-wide": (size,), "random-deep": (WIDTH,) * size, "random-hundred": (100,) * size}[name]
     rng = generator(f"{name} {size}", number, seed)
     problem = _problem(_network(rng, (FEATURES + 1, *hidden, 1)))
-    points = np.where(problem.batch.protected, 0.0, rng.integers(-REACH, REACH + 1, (POINTS, FEATURES + 1)))
-    g, g_prime = (problem.network.forward(x)[:, 0] for x in (points, np.where(problem.batch.protected, 1.0, points)))
+    batch, point, reach = problem.batch, np.zeros(FEATURES + 1), REACH
+    if name == "random-hundred":
+        point, reach = np.where(batch.protected, 0.0, rng.integers(1 - REACH, REACH, FEATURES + 1)), 1
+        batch = replace(batch, lower=(point - ~batch.protected)[None], upper=(point + ~batch.protected)[None])
+    points = np.where(batch.protected, 0.0, point + rng.integers(-reach, reach + 1, (POINTS, FEATURES + 1)))
+    g, g_prime = (problem.network.forward(x)[:, 0] for x in (points, np.where(batch.protected, 1.0, points)))
     limit = float(np.abs(g - g_prime).max()) * (ABOVE if number % 2 == 0 else BELOW)
     goals = tuple(Goal(rows=np.array([row]), strict=False, constant=np.array([limit])) for row in ([1.0, -1.0], [-1.0, 1.0]))
-    return DecisionQuestion(problem=replace(problem, goals=goals))
+    return DecisionQuestion(problem=replace(problem, batch=batch, goals=goals))
 
 
 def _network(rng: np.random.Generator, widths: tuple[int, ...]) -> Network:

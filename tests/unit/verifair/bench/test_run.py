@@ -159,4 +159,4 @@ def test_who_is_out_of_time_twice_is_not_asked_about_larger_cases(tmp_path: Path
 def test_competitors_take_turns() -> None:
     assert rotated([ENGINE, *(Fake(method=m) for m in "ab")], 4)[0].method == "a"
     order = [one.family.name for one in in_turns(chosen(["random-*/*"], 0))]
-    assert order[:4] == ["random-wide", "random-deep"] * 2
+    assert order[:6] == ["random-wide", "random-deep", "random-hundred"] * 2
