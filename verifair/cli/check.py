@@ -66,7 +66,7 @@ class CheckAnswer(Answer):
 
 def run(system: System, given: dict[str, Any]) -> None:
     """Prove again what a file states; exit with 1 where that is not accepted."""
-    from encoders.onnx.reader import read_onnx
+    from encoders.onnx.reader import read_model
     from verifair.checker.check import check, kind_of
     from verifair.checker.words import counted, float32_words
     from verifair.cli.output import console, progress_bar, save_answer
@@ -79,11 +79,11 @@ def run(system: System, given: dict[str, Any]) -> None:
     if settings.demo is not None:
         from verifair import datasets
 
-        network, schema = read_onnx(datasets.network_path(settings.demo)), datasets.load(settings.demo).schema
+        network, schema = read_model(datasets.network_path(settings.demo)), datasets.load(settings.demo).schema
     elif settings.model is None or settings.schema_file is None:
         raise QueryError("check needs --model and --schema (or --demo german)")
     else:
-        network, schema = read_onnx(settings.model), InputSpace.load(settings.schema_file)
+        network, schema = read_model(settings.model), InputSpace.load(settings.schema_file)
     screen = console()
     with keeping("nothing is accepted"), progress_bar(kind.counts) as progress:
         report = check(settings.certificate, network=network, schema=schema, partial=settings.partial, progress=progress)
