@@ -30,6 +30,8 @@ from verifair.errors import QueryError
 METHODS = ("auto", "bnb", "lp", "milp", "smt")
 """auto: the cascade.   bnb: branch-and-bound only.   lp: one triangle LP a query, the paper's.   milp, smt: a solver alone."""
 
+TOO_LATE = 2e-3
+"""Seconds in which nothing can be decided: even to prepare a batch takes longer."""
 FIRST_NODES, PHASE_NODES = 2000, 2000
 """Boxes that input splitting gets first, and regions that neuron branching gets then."""
 
@@ -46,6 +48,8 @@ def solve(
     """
     check_method(problem.network, method, solver)
     budget = budget or Budget()
+    if budget.seconds <= TOO_LATE:
+        return [[GoalAnswer.blank(method, Reason.TIME)] * len(problem.goals) for _ in range(len(problem.batch))]
     deadline = time.monotonic() + budget.seconds
     match method:
         case "auto" | "bnb":

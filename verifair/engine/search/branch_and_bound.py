@@ -193,6 +193,9 @@ class _BranchAndBound(BoxSearch):
             if not len(nodes):
                 return
             left, asked = left[kept], replace(asked.take(kept), nodes=nodes)
+            if time.monotonic() > self.deadline:
+                self.open.add(nodes)
+                return
         asked, linear = self._linear(asked)
         lacks[left, standard.FORWARD] = _lack(asked.nodes, self.goal_rows.best(linear.lower, asked.chosen).lower)
         self.progress.choose(asked.nodes.question, lacks[left], work)

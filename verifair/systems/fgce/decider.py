@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.exceptions import NotFittedError
 
+from encoders.evaluate import at_once
 from encoders.network import Array, Booleans, Network
 from verifair.engine.questions import decisions
 from verifair.errors import QueryError
@@ -25,7 +26,7 @@ def as_decider(model: Any) -> Any:
     return read_network(model, "fgce")
 
 
-def positive(model: Any, schema: Schema, raw: Array) -> Booleans:
+def positive(model: Any, schema: Schema, raw: Array, progress: Callable[[int, int], None] | None = None) -> Booleans:
     """Return (N,) whether raw rows (N, V) get the positive decision: class 1 of a network, `schema.positive_label` of an estimator.
 
     An estimator is given a DataFrame of the schema's columns in the schema's words. Networks are decided exactly, ties included.
@@ -33,7 +34,12 @@ def positive(model: Any, schema: Schema, raw: Array) -> Booleans:
     """
     if isinstance(model, Network):
         schema.check_network(model)
-        return np.asarray(decisions(model, schema.encode(raw)) == 1)
+        found, step = np.empty(len(raw), dtype=bool), at_once(model, max(len(raw), 1))
+        for start in range(0, len(raw), step):
+            found[start : start + step] = decisions(model, schema.encode(raw[start : start + step])) == 1
+            if progress is not None:
+                progress(min(start + step, len(raw)), len(raw))
+        return found
     found = np.asarray(_predicted(model, frame_of(schema, raw)))
     if found.shape != (len(raw),):
         raise QueryError(f"model: predict gave an array of shape {found.shape} for {len(raw)} rows; expected a class for each")

@@ -110,7 +110,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             askable(self.model_, self.schema, [self.only_robust])
         self.space_ = FeatureSpace.of(self.schema, self.changes, self.custom)
         raw = self.schema.raw(X)
-        explained = self._explained(X, y, raw, audit)
+        explained = self._explained(X, y, raw, audit, tell)
         negatives = self._negatives(groups_of(X, sensitive_features), explained)
         self.graph_ = FeasibilityGraph.build(
             self.space_, raw, self.eps, threads=self.threads, progress=lambda done, total: tell("graph", done, total)
@@ -194,9 +194,9 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
             raise QueryError(f"seconds = {self.seconds:g}, threads = {self.threads}: expected some of both")
         check_settings(FgceSettings, {**self.get_params(deep=False), "changes": None})  # `FeatureSpace` checks those, by the schema
 
-    def _explained(self, X: pd.DataFrame, y: Any, raw: Array, audit: Any) -> Booleans:
+    def _explained(self, X: pd.DataFrame, y: Any, raw: Array, audit: Any, tell: Progress) -> Booleans:
         """Return (N,) rows with the negative decision that are to be explained; sets positive_."""
-        self.positive_ = positive(self.model_, self.schema, raw)
+        self.positive_ = positive(self.model_, self.schema, raw, lambda done, total: tell("decisions", done, total))
         explained = ~self.positive_
         if audit is not None:
             explained &= audited(audit, len(X))

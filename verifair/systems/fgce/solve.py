@@ -17,13 +17,15 @@ from verifair.systems.fgce.robust import CertifiedRobustness, askable
 from verifair.systems.fgce.settings import FgceSettings
 from verifair.systems.groups import Rows, rows_of
 from verifair.systems.subject import Subject
-from verifair.systems.work import Interrupted, Tell, Work
+from verifair.systems.work import Interrupted, OutOfTime, Tell, Work
 
 MEASURED = 0.5
 """Share of the time that goes to the groups' counterfactuals where measures are to follow."""
 CERTIFIED = 0.1
 """Share of that which goes to proofs that the counterfactuals are robust, where they are asked for."""
 INTERRUPTED = "this is what was done until then"
+UNTIMED = ("decisions", "graph", "density")
+"""What has to be whole before the first group is asked about, and does not watch the time itself."""
 
 
 def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
@@ -42,7 +44,7 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
     rows = rows_of(settings, subject, "fgce")
     fitted = _estimator(settings, subject, rows, work)
     with work.bars() as tell:
-        finished = _fit(fitted, rows, tell)
+        finished = _fit(fitted, rows, tell, work)
         decided, proved = _of_network(fitted, settings, work, tell) if finished else (None, None)
         measured = _measured(fitted, work, tell) if settings.measures and decided is not None else None
     names = pd.Index([name if isinstance(name, (str, int, float)) else str(name) for name in rows.frame.index], dtype=object)
@@ -69,10 +71,16 @@ def _estimator(settings: FgceSettings, subject: Subject, rows: Rows, work: Work)
     return GroupCounterfactuals(subject.network, subject.schema, seconds=seconds, threads=work.jobs, **own)
 
 
-def _fit(fitted: GroupCounterfactuals, rows: Rows, tell: Tell) -> bool:
-    """Return whether all groups were solved before Ctrl-C. Raises Interrupted where none was."""
+def _fit(fitted: GroupCounterfactuals, rows: Rows, tell: Tell, work: Work) -> bool:
+    """Return whether all groups were solved before Ctrl-C. Raises Interrupted where none was, OutOfTime before the first."""
+
+    def told(what: str, done: int, total: int) -> None:
+        tell(what, done, total)
+        if what in UNTIMED and work.up:
+            raise OutOfTime(f"the time was up after {done:,} of {total:,} ({what})")
+
     try:
-        fitted.fit(rows.frame, sensitive_features=rows.groups, audit=rows.audit, progress=tell)
+        fitted.fit(rows.frame, sensitive_features=rows.groups, audit=rows.audit, progress=told)
     except KeyboardInterrupt:
         if not getattr(fitted, "groups_", None):
             raise Interrupted("interrupted before the first group was done: there is nothing to keep") from None

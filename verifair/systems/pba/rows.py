@@ -95,7 +95,7 @@ class _Run:
 
 def verify_rows(
     query: PersistentBias | Robustness,
-    frame: pd.DataFrame,
+    frame: pd.DataFrame | Table,
     *,
     budget: Budget | None = None,
     method: str = "auto",
@@ -105,7 +105,7 @@ def verify_rows(
     resume: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
-    """Decide a query for every eligible row of a table; returns one verdict a line, in a fixed order.
+    """Decide a query for every eligible row of a table (or of its rows as read); returns one verdict a line, in a fixed order.
 
     Eligible for PersistentBias: rows whose label is predicted right both as they are and as the counterfactual (PBA eq. 3);
     for Robustness: rows predicted right (*robust*), counterfactuals predicted right (*robust-flipped*).
@@ -117,7 +117,7 @@ def verify_rows(
     if method not in METHODS:
         raise QueryError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     budget = budget or Budget()
-    table = Table.of(query.network, query.schema, frame)
+    table = frame if isinstance(frame, Table) else Table.of(query.network, query.schema, frame)
     everything = list(plan(query, table))
     run = run_key(query, table, method, solver)
     with TemporaryDirectory() as scratch, Store(store or Path(scratch) / "verdicts.sqlite") as kept:

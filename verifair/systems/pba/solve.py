@@ -61,7 +61,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
             try:
                 with work.bar(label) as progress:
                     found = verify_rows(
-                        query, frame, budget=work.budget(1 / (len(queries) - number)), method=method, solver=settings.solver,
+                        query, table, budget=work.budget(1 / (len(queries) - number)), method=method, solver=settings.solver,
                         jobs=work.jobs, store=store, resume=work.resume, progress=progress,
                     )
             except KeyboardInterrupt:

@@ -9,8 +9,10 @@ import pytest
 
 import verifair as vf
 from tests.builders import integer, random_network, schema_of
+from verifair.engine.cascade import solve
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.queries import ProbabilityGap
+from verifair.engine.questions import goals_of, questions_of, twin_problem
 
 LIMIT, MOST = vf.Budget(seconds=1.0), 5.0
 """What is asked for, and the most seconds a search may take: what is measured on an idle machine stands in PERFORMANCE.md."""
@@ -38,3 +40,11 @@ def test_kmax() -> None:
     query = vf.KDiscrimination(network=WIDE, schema=PEOPLE, protected=["group"], buckets=1000)
     found = vf.verify(query, budget=LIMIT)
     assert found.lower <= found.upper
+
+
+def test_a_batch_that_comes_too_late_is_not_begun() -> None:
+    query = vf.IndividualFairness(network=WIDE, schema=PEOPLE, protected=["group"])
+    problem = twin_problem(query, questions_of(query)[1], goals_of(query))
+    answers = solve(problem, budget=vf.Budget(seconds=1e-3))
+    assert len(answers) == len(problem.batch)
+    assert {(answer.reason, answer.nodes) for row in answers for answer in row} == {(vf.Reason.TIME, 0)}

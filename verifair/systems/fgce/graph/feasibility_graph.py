@@ -49,7 +49,8 @@ class FeasibilityGraph:
     def build(
         cls, space: FeatureSpace, raw: Array, eps: float | None = None, *, threads: int = 2, progress: Progress | None = None
     ) -> FeasibilityGraph:
-        """Return the graph over raw rows (N, V). eps None: the smallest that leaves no node alone that can have a neighbour at all.
+        """Return the graph over raw rows (N, V). eps None: the smallest that leaves no node alone that can have a neighbour at all;
+        `progress` is then told twice of all leaves, of those nearest and of the edges.
 
         Raises DataError where no two rows may become each other, QueryError for an eps that is not positive.
         """
@@ -57,7 +58,7 @@ class FeasibilityGraph:
             raise QueryError(f"eps = {eps:g}: the longest allowed move must be positive; leave it out for the smallest that serves")
         points, moves = space.points(raw), Moves.of(space)
         if eps is None:
-            nearest = nearest_moves(points, raw, moves, threads)
+            nearest = nearest_moves(points, raw, moves, threads, progress)
             if not np.isfinite(nearest).any():
                 raise DataError(
                     f"no row may become any other of the {len(raw)} rows: the features that are fixed or one-way leave no move; "
@@ -219,12 +220,15 @@ def _edges_of(leaf: _Leaf, points: Array, raw: Array, moves: Moves, eps: float) 
     return leaf.rows, near.sum(axis=1), others[np.nonzero(near)[1]].astype(np.int32)
 
 
-def nearest_moves(points: Array, raw: Array, moves: Moves, threads: int = 2) -> Array:
+def nearest_moves(points: Array, raw: Array, moves: Moves, threads: int = 2, progress: Progress | None = None) -> Array:
     """Return (N,) length of the shortest allowed move from or to each row; infinite where there is none."""
     out = np.full(len(points), np.inf)
-    jobs = (delayed(_nearest_of)(leaf, points, raw, moves) for leaf in _leaves(points, moves))
-    for rows, found in Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(jobs):
+    leaves = list(_leaves(points, moves))
+    jobs = (delayed(_nearest_of)(leaf, points, raw, moves) for leaf in leaves)
+    for done, (rows, found) in enumerate(results(jobs, threads), 1):
         out[rows] = found
+        if progress is not None:
+            progress(done, len(leaves))
     return out
 
 
