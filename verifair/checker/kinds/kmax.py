@@ -140,9 +140,7 @@ class _KmaxChecker:
         rows = ((zero, plus), (zero, -plus), (-plus, plus), (plus, -plus))
         ends = [bounds.by_substitution(p, q, pair, layer=layer).reshape(shape) for p, q in rows]
         low, high, d_low, d_high = ends[0], -ends[1], ends[2], -ends[3]
-        # g_z - g_r is exactly 0 where no output that counts can differ between the copies.
-        last = bounds.spans[-1]
-        alike = ((last.d_low == 0) & (last.d_high == 0)).all(axis=1).reshape(shape)
+        alike = bounds.alike(plus).reshape(shape)
         alike[:, self.reference] = True
         d_low, d_high = np.where(alike, 0.0, d_low), np.where(alike, 0.0, d_high)
         return _Enclosed(low=low, high=high, d_low=d_low, d_high=d_high)
