@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.fairness.networks import Subject, fairify_schema, family_file
+from benchmarks.fairness.networks import ListedNetwork, fairify_schema, family_file
 from benchmarks.shared import Skipped, data_folder
 from encoders.onnx.reader import read_onnx
 from verifair.datasets import Dataset, read_table
@@ -35,7 +35,7 @@ def names(family: str) -> dict[str, tuple[tuple[int, ...], int]]:
     return {f"{family}-{'-'.join(map(str, hidden))}-{seed}": (hidden, seed) for hidden in SHAPES[family] for seed in SEEDS}
 
 
-def deep_subjects(data: Path, folder: Path, *, nets: Sequence[str] = ()) -> Iterator[Subject]:
+def deep_subjects(data: Path, folder: Path, *, nets: Sequence[str] = ()) -> Iterator[ListedNetwork]:
     """Yield the networks, or those whose name begins with one of `nets`, in `folder`: each trained when its turn comes, unless it
     is there."""
     every = {name: family for family in SHAPES for name in names(family)}
@@ -45,7 +45,7 @@ def deep_subjects(data: Path, folder: Path, *, nets: Sequence[str] = ()) -> Iter
     for name, family in every.items():
         if not nets or name.startswith(tuple(nets)):
             path = trained(data, folder, name, family)
-            yield Subject(
+            yield ListedNetwork(
                 name=name, family=family, network=read_onnx(path), schema=Schema.load(path.with_suffix(".toml")), listed={},
                 file=family_file(data, family),
             )

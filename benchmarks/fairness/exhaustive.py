@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from benchmarks.fairness.networks import Subject, subjects
+from benchmarks.fairness.networks import ListedNetwork, subjects
 from benchmarks.fairness.partitions import partition_of
 from benchmarks.shared import data_folder, measured
 from encoders.evaluate import exact_goals
@@ -57,7 +57,7 @@ def run(folder: Path, *, nets: Sequence[str] = ()) -> pd.DataFrame:
     return table
 
 
-def compared(subject: Subject, protected: str) -> dict[str, Any]:
+def compared(subject: ListedNetwork, protected: str) -> dict[str, Any]:
     """One line of the table; Disagreement where two ways of counting differ."""
     listed: Mapping[str, Any] = subject.listed["exhaustive"][protected]
     query = subject.fairness(protected)
@@ -129,7 +129,7 @@ def _each(query: IndividualFairness, points: Array) -> tuple[Booleans, int]:
     return violated, proofs
 
 
-def _partitioned(subject: Subject, query: IndividualFairness, flipping: Array) -> tuple[int, int, int]:
+def _partitioned(subject: ListedNetwork, query: IndividualFairness, flipping: Array) -> tuple[int, int, int]:
     """Parts refuted and in all, which must be those that hold one of the points `flipping`; how many proofs were accepted."""
     experiment = subject.file["experiments"]["main"]
     size, listed = int(experiment["partition_threshold"]), int(experiment["partitions"])

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from benchmarks.fairness.networks import Subject, subjects
+from benchmarks.fairness.networks import ListedNetwork, subjects
 from benchmarks.shared import data_folder, measured
 from solvers.outcome import Budget
 from verifair.checker.check import check
@@ -47,7 +47,7 @@ def run(folder: Path, *, seconds: float = 60.0, check_seconds: float = 120.0, ne
     return table
 
 
-def _line(subject: Subject, seconds: float, check_seconds: float) -> dict[str, Any]:
+def _line(subject: ListedNetwork, seconds: float, check_seconds: float) -> dict[str, Any]:
     query = ProbabilityGap(network=subject.network, schema=subject.schema, protected=[subject.main])
     found = maximise(query, budget=Budget(seconds=seconds), tolerance=TOLERANCE)
     if found.reason is Reason.INTERRUPTED:
@@ -64,7 +64,7 @@ def _line(subject: Subject, seconds: float, check_seconds: float) -> dict[str, A
     }
 
 
-def _checked(found: MaximumGap, subject: Subject, seconds: float) -> dict[str, Any]:
+def _checked(found: MaximumGap, subject: ListedNetwork, seconds: float) -> dict[str, Any]:
     """Whether the checker accepts the bound; a certificate without a bound below 1 is none."""
     if found.certificate is None:
         return {"accepted": "no certificate", "leaves": 0, "check s": 0.0}

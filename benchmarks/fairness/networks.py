@@ -41,7 +41,7 @@ class ExactQuery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class ListedNetwork:
     """A public network with its schema.   listed: its entry in the schema file.   file: all of that file."""
 
     name: str
@@ -73,7 +73,7 @@ class Subject:
         )
 
 
-def subjects(folder: Path, *, nets: Sequence[str] = (), families: Sequence[str] = EVERY) -> Iterator[Subject]:
+def subjects(folder: Path, *, nets: Sequence[str] = (), families: Sequence[str] = EVERY) -> Iterator[ListedNetwork]:
     """The public networks, or those of them that `nets` names, each read when its turn comes."""
     files = {family: family_file(folder, family) for family in families}
     unknown = set(nets) - {listed["net"] for file in files.values() for listed in file["nets"]}
@@ -84,7 +84,7 @@ def subjects(folder: Path, *, nets: Sequence[str] = (), families: Sequence[str] 
         for listed in file["nets"]:
             if not nets or listed["net"] in nets:
                 network = read_onnx(folder / "nets" / f"{listed['net']}.onnx")
-                yield Subject(name=listed["net"], family=family, network=network, schema=schema, listed=listed, file=file)
+                yield ListedNetwork(name=listed["net"], family=family, network=network, schema=schema, listed=listed, file=file)
 
 
 def random_weights(columns: int, hidden: Sequence[int]) -> Weights:
@@ -129,14 +129,14 @@ def exact_queries(folder: Path) -> list[ExactQuery]:
     return [_exact_query(subject, listed, k) for family in FAMILIES for k, subject, listed in _listed(folder, family)]
 
 
-def _listed(folder: Path, family: str) -> Iterator[tuple[int, Subject, dict[str, Any]]]:
+def _listed(folder: Path, family: str) -> Iterator[tuple[int, ListedNetwork, dict[str, Any]]]:
     content = json.loads((folder / f"queries_{family}.json").read_text(encoding="utf-8"))
     known = {subject.name: subject for subject in subjects(folder, families=[family])}
     for k, entry in enumerate(content["queries"]):
         yield k, known[entry["net"]], {**entry, "box": dict(zip(content["features"], map(tuple, entry["box"]), strict=True))}
 
 
-def _exact_query(subject: Subject, entry: dict[str, Any], k: int) -> ExactQuery:
+def _exact_query(subject: ListedNetwork, entry: dict[str, Any], k: int) -> ExactQuery:
     network, schema, protected, box = subject.network, subject.schema, [entry["pa"]], entry["box"]
     return ExactQuery(
         name=f"{subject.family}-{k} {entry['net']} {entry['pa']}",

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.fairness.deep_nets import deep_subjects
-from benchmarks.fairness.networks import FAMILIES, Subject, subjects
+from benchmarks.fairness.networks import FAMILIES, ListedNetwork, subjects
 from benchmarks.shared import data_folder, measured
 from solvers.outcome import Budget
 from verifair.checker.check import check
@@ -68,7 +68,7 @@ def run(
     return table
 
 
-def _line(subject: Subject, protected: str, folder: Path, seconds: float, check_seconds: float, jobs: int) -> dict[str, Any]:
+def _line(subject: ListedNetwork, protected: str, folder: Path, seconds: float, check_seconds: float, jobs: int) -> dict[str, Any]:
     query, size = subject.fairness(protected), int(subject.file["experiments"]["main"]["partition_threshold"])
     path = _fresh(folder / "stores" / f"partitions-{subject.name}-{protected}.sqlite")
     started = time.perf_counter()
@@ -136,7 +136,7 @@ def _without_evidence(chunk: Chunk, pairs: int) -> int:
     return int((chunk.status == PROVED).sum()) * pairs - int((chunk.size > 0).sum()) // 2
 
 
-def rechecked(path: Path, subject: Subject, seconds: float) -> dict[str, Any]:
+def rechecked(path: Path, subject: ListedNetwork, seconds: float) -> dict[str, Any]:
     """Whether the independent checker accepts the store, and how long it took; "-" where it did not end in time."""
     started = time.perf_counter()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.fairness.networks import FAMILIES, Subject, subjects
+from benchmarks.fairness.networks import FAMILIES, ListedNetwork, subjects
 from benchmarks.shared import data_folder, measured
 from solvers.outcome import Budget
 from verifair.checker.check import check
@@ -33,7 +33,7 @@ def run(
     return measured(f"Certified shares, at most {seconds:g} s a network, tolerance {tolerance:g}", lines, folder)
 
 
-def _line(subject: Subject, folder: Path, seconds: float, tolerance: float) -> dict[str, Any]:
+def _line(subject: ListedNetwork, folder: Path, seconds: float, tolerance: float) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     query, store = subject.fairness(subject.main), folder / f"share-{subject.name}.json.gz"
     started = time.process_time()

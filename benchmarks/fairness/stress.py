@@ -22,7 +22,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.fairness.networks import FAMILIES, Subject, subjects
+from benchmarks.fairness.networks import FAMILIES, ListedNetwork, subjects
 from benchmarks.fairness.partitions import Counts
 from benchmarks.shared import data_folder, measured
 from solvers.outcome import Budget
@@ -51,7 +51,7 @@ def run(
     return table
 
 
-def _lines(subject: Subject, folder: Path, seconds: float, jobs: int, fresh: bool) -> Iterator[dict[str, Any]]:
+def _lines(subject: ListedNetwork, folder: Path, seconds: float, jobs: int, fresh: bool) -> Iterator[dict[str, Any]]:
     """The line of one network; after Ctrl-C that of what is in its store, and then the end."""
     experiment = subject.file["experiments"]["stress"]
     protected, size = str(experiment["pa"]), int(experiment["partition_threshold"])

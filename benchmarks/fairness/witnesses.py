@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from benchmarks.fairness.networks import Subject, subjects
+from benchmarks.fairness.networks import ListedNetwork, subjects
 from benchmarks.pba.adult import single
 from benchmarks.shared import data_folder, measured, show
 from encoders.bounds.twin import Twin
@@ -77,7 +77,7 @@ def run(folder: Path, *, seconds: float = 20.0, nets: Sequence[str] = ()) -> pd.
     return table
 
 
-def _runs(asked: Iterator[tuple[Subject, str]], seconds: float) -> Iterator[dict[str, Any]]:
+def _runs(asked: Iterator[tuple[ListedNetwork, str]], seconds: float) -> Iterator[dict[str, Any]]:
     for subject, protected in asked:
         problem = _problem(subject, protected)
         for name, finder in PEERS.items():
@@ -112,14 +112,14 @@ def _summary(runs: pd.DataFrame, table: pd.DataFrame) -> str:
             f"({ratio.min():.1f}-{ratio.max():.1f}x)")
 
 
-def _ours(subject: Subject, protected: str, seconds: float) -> Found:
+def _ours(subject: ListedNetwork, protected: str, seconds: float) -> Found:
     query = subject.fairness(protected)
     started = time.perf_counter()
     verdict = verify(query, budget=Budget(seconds=seconds))
     return Found(status=verdict.status.value, seconds=time.perf_counter() - started)
 
 
-def _problem(subject: Subject, protected: str) -> TwinProblem:
+def _problem(subject: ListedNetwork, protected: str) -> TwinProblem:
     query = subject.fairness(protected)
     box = box_of(query.schema, query.box)
     batch, _, _ = Pairs.of(query, *box).batch(query.schema.domain, box[0][None], box[1][None], box)

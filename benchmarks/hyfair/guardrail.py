@@ -40,17 +40,17 @@ NETS = ("AC-1", "AC-2", "AC-3", "AC-5", "AC-6")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class GuardedNetwork:
     name: str
     model: Path
     dataset: Dataset
     protected: tuple[str, ...]
 
 
-def subjects() -> list[Subject]:
+def subjects() -> list[GuardedNetwork]:
     """The shipped networks, and Fairify's Adult networks where VERIFAIR_DATA has them."""
     found = [
-        Subject(name=name, model=datasets.network_path(name), dataset=datasets.load(name), protected=protected)
+        GuardedNetwork(name=name, model=datasets.network_path(name), dataset=datasets.load(name), protected=protected)
         for name, protected in (("german", ("sex", "age")), ("adult", ("race", "sex")))
     ]
     try:
@@ -62,7 +62,7 @@ def subjects() -> list[Subject]:
     frame = datasets.read_table(folder / "encoded" / "adult.csv.gz")
     frame = frame[schema.fitting(frame)].reset_index(drop=True)
     dataset = Dataset(name="adult-encoded", frame=frame, schema=schema)
-    nets = [Subject(name=n, model=folder / "nets" / f"{n}.onnx", dataset=dataset, protected=("sex",)) for n in NETS]
+    nets = [GuardedNetwork(name=n, model=folder / "nets" / f"{n}.onnx", dataset=dataset, protected=("sex",)) for n in NETS]
     return found + nets
 
 
@@ -74,7 +74,7 @@ def run(folder: Path) -> pd.DataFrame:
     return show("Guardrail: certified largest gap outside the refused region", pd.DataFrame(lines), folder)
 
 
-def _lines(subject: Subject, retrained: Path) -> list[dict[str, object]]:
+def _lines(subject: GuardedNetwork, retrained: Path) -> list[dict[str, object]]:
     schema, train = subject.dataset.schema, subject.dataset.schema.raw(subject.dataset.train)
     query = KDiscrimination(network=read_onnx(subject.model), schema=schema, protected=subject.protected)
     started = time.perf_counter()
@@ -103,7 +103,7 @@ def _lines(subject: Subject, retrained: Path) -> list[dict[str, object]]:
     return lines
 
 
-def _measured(subject: Subject, query: KDiscrimination, rules: tuple[Rule, ...], found: Rounds) -> dict[str, object]:
+def _measured(subject: GuardedNetwork, query: KDiscrimination, rules: tuple[Rule, ...], found: Rounds) -> dict[str, object]:
     schema, test = query.schema, subject.dataset.test
     outside = guarded_schema(schema, rules) if rules else schema
     gap = ProbabilityGap(network=query.network, schema=outside, protected=query.protected, differ="any")

@@ -86,7 +86,7 @@ def _condition(given: Any) -> Condition:
 Conditions = Annotated[Mapping[str, Condition], BeforeValidator(_conditions)]
 
 
-class Constraint(schema_file.Explained):
+class Constraint(schema_file.SchemaPart):
     """One constraint. Raises SchemaError, one line a problem; whether features and values exist is asked by
     `constraint_boxes`."""
 

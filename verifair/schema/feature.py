@@ -67,7 +67,7 @@ class Scale(BaseModel):
     scale: Positive = 1.0
 
 
-class Feature(schema_file.Explained):
+class Feature(schema_file.SchemaPart):
     """One feature. Raises SchemaError, one line a problem, where its fields do not fit each other.
 
     range: raw units, for numbers.   categories: names in code order, for categorical and one-hot features.

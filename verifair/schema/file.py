@@ -110,7 +110,7 @@ def sections(value: Any, kind: type[BaseModel], word: str) -> Any:
     return found
 
 
-class Explained(BaseModel):
+class SchemaPart(BaseModel):
     """A part of a schema. Raises SchemaError, one line a problem, where pydantic would raise its own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

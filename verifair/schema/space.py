@@ -30,7 +30,7 @@ CONSTRAINTS = BeforeValidator(lambda value: schema_file.sections(value, Constrai
 LABEL = BeforeValidator(lambda value: None if value is None else text(value))
 
 
-class InputSpace(schema_file.Explained):
+class InputSpace(schema_file.SchemaPart):
     """All features in network order, what counts as positive, and where the label stands in the data. Raises SchemaError.
 
     positive: "logit > 0" (one logit) or "class = 1" (a logit for each class).   label: the data column of the true class.

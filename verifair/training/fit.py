@@ -13,7 +13,7 @@ from verifair.errors import TrainingError
 from verifair.training.objectives import FineTuning, Objective
 from verifair.training.onnx_writer import Weights
 from verifair.training.perceptron import Perceptron
-from verifair.training.settings import Descent, Loop
+from verifair.training.settings import GradientDescent, Loop
 
 
 def fit(
@@ -29,7 +29,7 @@ def fit(
 
 
 def fine_tune(
-    weights: Weights, x: Floats, labels: Integers, descent: Descent, progress: Callable[[int, int], None] | None = None
+    weights: Weights, x: Floats, labels: Integers, descent: GradientDescent, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Weights, tuple[float, ...]]:
     """Train a network that exists on, with cross-entropy on rows of the caller's own; returns as `descend` does.
 
@@ -41,7 +41,8 @@ def fine_tune(
 
 
 def descend(
-    network: Perceptron, x: Floats, descent: Descent, objective: Objective, progress: Callable[[int, int], None] | None = None
+    network: Perceptron, x: Floats, descent: GradientDescent, objective: Objective,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Weights, tuple[float, ...]]:
     """Go down the objective on rows x (N, n); returns the weights and the mean loss of each epoch.
 

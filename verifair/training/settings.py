@@ -12,7 +12,7 @@ METHODS = ("agnostic", "certifair", "fair-n")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Descent:
+class GradientDescent:
     """How the loop goes down a loss.
 
     epochs: passes over the training rows. batch: rows a step. learning_rate: Adam's. dropout: share of every hidden
@@ -40,7 +40,7 @@ class Descent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loop(Descent):
+class Loop(GradientDescent):
     """A network's training from its first, random weights. hidden: widths of the ReLU layers."""
 
     hidden: tuple[int, ...]

@@ -42,7 +42,7 @@ OWN_OPEN, PARTS = (2, 5, 9), (3, 10, 30)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Subject:
+class AskedRows:
     """A network, its schema and rows.   sensitive: the feature that differs.
 
     eligible: positions of the rows that PBA asks about (both copies predicted right).   favoured: those of them in which the
@@ -64,7 +64,7 @@ class Subject:
         return _bias(self.network, self.schema, self.sensitive, self.table, np.array([row]), delta)
 
     @classmethod
-    def of(cls, name: str, network: Network, schema: Schema, sensitive: str, table: Table) -> Subject:
+    def of(cls, name: str, network: Network, schema: Schema, sensitive: str, table: Table) -> AskedRows:
         """Choose the rows to ask about: all of them where none is predicted right twice."""
         right = table.predicted == table.labels
         flipped = decisions(network, schema.encode(_flipped(schema, sensitive, table.raw)))
@@ -83,15 +83,15 @@ class Subject:
 
 
 @lru_cache
-def shipped(name: str) -> Subject:
+def shipped(name: str) -> AskedRows:
     """Read german or adult."""
     dataset = datasets.load(name)
     network, schema = read_onnx(datasets.network_path(name)), dataset.schema
-    return Subject.of(name, network, schema, SENSITIVE, Table.of(network, schema, dataset.test))
+    return AskedRows.of(name, network, schema, SENSITIVE, Table.of(network, schema, dataset.test))
 
 
 @lru_cache
-def own(model: Path, schema_file: Path, data: Path) -> Subject:
+def own(model: Path, schema_file: Path, data: Path) -> AskedRows:
     """Read a user's network, schema and table. What a schema without labels calls true is what the network predicts.
 
     Raises QueryError for a schema that protects nothing, more than two classes, and a table without rows.
@@ -110,7 +110,7 @@ def own(model: Path, schema_file: Path, data: Path) -> Subject:
         table = Table(raw=raw, labels=predicted, predicted=predicted)
     if not len(table.raw):
         raise QueryError(f"{data}: has no rows to ask about")
-    return Subject.of("own", network, schema, schema.protected_names[0], table)
+    return AskedRows.of("own", network, schema, schema.protected_names[0], table)
 
 
 def _flipped(schema: Schema, sensitive: str, raw: Array) -> Array:
@@ -177,7 +177,7 @@ def _part(read: Read, size: int, number: int, seed: int) -> DecisionQuestion:
     return _box(data, None, low, high)
 
 
-def _box(data: Subject, epsilon: float | None, low: Array, high: Array) -> DecisionQuestion:
+def _box(data: AskedRows, epsilon: float | None, low: Array, high: Array) -> DecisionQuestion:
     """Ask for 2-fairness in a raw box (V,)."""
     query = IndividualFairness(network=data.network, schema=data.schema, protected=[data.sensitive], epsilon=epsilon)
     batch, _, _ = Pairs.of(query, low, high).batch(data.schema.domain, low[None], high[None], (low, high))
@@ -229,7 +229,7 @@ def _families(read: Read, name: str, sensitive: str, opened: tuple[int, ...]) ->
     return out
 
 
-Read = Callable[[], Subject]
+Read = Callable[[], AskedRows]
 Ask = Callable[[Read, int, int, int], TwinProblem]
 Asked = DecisionQuestion | RelaxationQuestion | MinimumQuestion
 

@@ -57,7 +57,7 @@ LONGEST = 4 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class ProcessRun:
     """What one process said, and what it took with all that it started. peak_mb: the largest sum of resident sets that was seen."""
 
     said: str
@@ -118,7 +118,7 @@ class Tool:
             seconds, cpu = min(run.seconds for run in runs), min(run.cpu_seconds for run in runs)
             return replace(self, startup=seconds, startup_cpu=cpu)
 
-    def ask(self, model: Path, query: Path, seconds: float, folder: Path) -> Run:
+    def ask(self, model: Path, query: Path, seconds: float, folder: Path) -> ProcessRun:
         """Run it once. It is killed GRACE after its time and its start."""
         results, log = folder / "results.txt", folder / "log.txt"
         results.unlink(missing_ok=True)
@@ -133,7 +133,7 @@ class Tool:
                     process_group=None if sys.platform == "win32" else 0,
                 )
             except OSError as error:
-                return Run(said="error", text="", seconds=0.0, cpu_seconds=0.0, peak_mb=None, note=str(error))
+                return ProcessRun(said="error", text="", seconds=0.0, cpu_seconds=0.0, peak_mb=None, note=str(error))
             late, cpu, peak = watch(process, started + seconds + self.startup + GRACE)
         took = time.perf_counter() - started
         text = results.read_bytes()[:LONGEST].decode("utf-8", "replace") if results.is_file() else ""
@@ -147,12 +147,12 @@ class Tool:
             last = next((line.strip() for line in reversed(lines) if line.strip()), "")
             found = f"its results say {first.strip()[:40]!r}" if text.strip() else "it wrote no results"
             note = f"{found}, exit code {process.returncode}: {last[:200]}"
-        return Run(said=said, text=rest, seconds=took, cpu_seconds=cpu, peak_mb=peak, note=note)
+        return ProcessRun(said=said, text=rest, seconds=took, cpu_seconds=cpu, peak_mb=peak, note=note)
 
     def decide(self, question: Question, budget: Budget) -> Reply:
         """Put all its queries, one process each; the first counterexample ends it."""
         started = time.perf_counter()
-        runs: list[Run] = []
+        runs: list[ProcessRun] = []
         open_: list[tuple[str, str]] = []
         with TemporaryDirectory(prefix="verifair-bench-") as name:
             folder = Path(name)
@@ -175,7 +175,7 @@ class Tool:
             return self._with(unknown(*first), runs)
         return self._with(Reply(status="proved", reason=None, trust="claimed"), runs)
 
-    def _with(self, reply: Reply, runs: Sequence[Run]) -> Reply:
+    def _with(self, reply: Reply, runs: Sequence[ProcessRun]) -> Reply:
         peaks = [run.peak_mb for run in runs if run.peak_mb is not None]
         return replace(
             reply, engine=self.name, version=self.version, solve_seconds=None, cpu_seconds=sum(run.cpu_seconds for run in runs),
@@ -196,7 +196,7 @@ def _files(question: Question, folder: Path, two: bool) -> Iterator[tuple[int, i
             yield q, g, *question_files(question.problem, q, g, folder, two=two)
 
 
-def _weighed(question: Question, q: int, g: int, run: Run, path: Path, model: Path) -> Reply:
+def _weighed(question: Question, q: int, g: int, run: ProcessRun, path: Path, model: Path) -> Reply:
     """Return what an answer about one query is worth."""
     if run.said == "unsat":
         return Reply(status="proved", reason=None, trust="claimed")

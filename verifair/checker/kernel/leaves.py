@@ -29,7 +29,7 @@ from encoders.probability import STEEPEST, line_of
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
-from verifair.checker.kernel.multipliers import Rows, lagrange
+from verifair.checker.kernel.multipliers import LeafRows, lagrange
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import Tasks
 from verifair.checker.kernel.trees import TreeBounds
@@ -315,7 +315,7 @@ class LeafRule:
             proved[part.leaf[enough]] = True
         return proved
 
-    def _enough(self, rows: Rows, bound: Array, leaves: Leaves, bounds: TwinBounds, widest: float) -> Booleans:
+    def _enough(self, rows: LeafRows, bound: Array, leaves: Leaves, bounds: TwinBounds, widest: float) -> Booleans:
         """Return (N,) which bounds of rows prove their leaves."""
         tree = leaves.tree[rows.leaf]
         met = np.where(rows.strict, bound > 0, bound >= 0) & (bound >= self.target[tree] * rows.weight)
@@ -339,7 +339,7 @@ class LeafRule:
         margin = np.abs(self.tasks.margin[leaves.tree[mine]]).max(axis=0)
         return float(margin_errors(self.layered, margin[None], low[None], high[None])[0])
 
-    def rows_of(self, leaves: Leaves) -> tuple[Rows, Array | None]:
+    def rows_of(self, leaves: Leaves) -> tuple[LeafRows, Array | None]:
         """Return what is to be bounded on leaves, and slopes (L, 2 H) of neurons, NaN where left out; None for leaves without."""
         which = self.tasks.which[leaves.tree]
         start, end = self.forest.start[leaves.node], self.forest.start[leaves.node + 1]
@@ -367,7 +367,7 @@ class LeafRule:
         both, sizes = np.concatenate([plain, mixed]), np.concatenate([np.abs(plain), size])
         leaf = np.concatenate([leaf, named])
         margin = self.tasks.margin[leaves.tree[leaf]]
-        return Rows(
+        return LeafRows(
             leaf=leaf, first=both[:, 0], second=both[:, 1], p=both[:, :1] * margin, q=both[:, 1:2] * margin, constant=both[:, 2],
             strict=np.concatenate([self.strict[which[leaf[: len(one)]], row], strict]), weight=np.concatenate([one, weight]),
             size=sizes[:, 0] + sizes[:, 1], size_of_constant=sizes[:, 2], mixed=np.arange(len(leaf)) >= len(one),

@@ -22,7 +22,7 @@ from verifair.checker.kernel.curves import TIE
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rows(Batched):
+class LeafRows(Batched):
     """N forms first g(x) + second g(x') + constant, each a row of a leaf's goal, or a combination of its rows.
 
     leaf: (N,).   p, q: (N, n_N) the same of the outputs: first and second times the margin's weights.
@@ -51,7 +51,9 @@ class Rows(Batched):
         return lost
 
 
-def lagrange(bounds: TwinBounds, domain: Domain, boxes: tuple[Array, Array], rows: Rows, slopes: Array) -> tuple[Array, Booleans]:
+def lagrange(
+    bounds: TwinBounds, domain: Domain, boxes: tuple[Array, Array], rows: LeafRows, slopes: Array
+) -> tuple[Array, Booleans]:
     """Return bounds (N,) of forms by slopes (N, 2 H), NaN where left out, and whether their regions (N,) surely hold no point.
 
     boxes: (B, n_0), (B, n_0) of copy x. The rounding of combining the rows is not taken off.

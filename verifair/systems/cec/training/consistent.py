@@ -103,7 +103,8 @@ def train(
 ) -> TrainedModel:
     """Train a network as `verifair.training.train` does, by CEC's objective; its report is a `ConsistencyReport`.
 
-    sensitive: any column of the dataset's frame, also one that is no input. Raises the same errors, and those of `Explained.of`.
+    sensitive: any column of the dataset's frame, also one that is no input. Raises the same errors, and those of
+    `TrainingPeople.of`.
     """
     require_torch()
     schema = two_classes(dataset)

@@ -18,7 +18,7 @@ from verifair.errors import DataError, TrainingError
 from verifair.systems.hyfair.explain.samples import Neighbourhood, label
 from verifair.systems.hyfair.search.space import Space
 from verifair.training.onnx_writer import Weights, save_onnx
-from verifair.training.settings import Descent
+from verifair.training.settings import GradientDescent
 from verifair.training.trainer import require_torch
 
 BATCH = 256
@@ -128,7 +128,7 @@ def retrain(
     require_torch("retraining")
     from verifair.training.fit import fine_tune  # imports torch
 
-    descent = Descent(epochs=epochs, batch=BATCH, learning_rate=learning_rate, seed=seed)
+    descent = GradientDescent(epochs=epochs, batch=BATCH, learning_rate=learning_rate, seed=seed)
     weights, schema = weights_of(layered(space.query.network, "retraining")), space.query.schema
     rows, labels = schema.raw(dataset.train), schema.labels(dataset.train)
     added = instances(space, rows, labels, clusters, seed=seed)

@@ -94,19 +94,19 @@ def test_retraining_lowers_k_where_it_was_high(dataset: Dataset, query: KDiscrim
 def test_one_logit_networks_are_retrained_too(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from verifair.training.fit import fine_tune
-    from verifair.training.settings import Descent
+    from verifair.training.settings import GradientDescent
 
     rng = np.random.default_rng(0)
     x = rng.standard_normal((400, 3)).astype(np.float32)
     labels = (x[:, 0] > 0).astype(np.int64)
     start = ((rng.standard_normal((5, 3)).astype(np.float32), np.zeros(5, dtype=np.float32)),
              (rng.standard_normal((1, 5)).astype(np.float32), np.zeros(1, dtype=np.float32)))
-    trained, losses = fine_tune(start, x, labels, Descent(epochs=30, batch=16, learning_rate=1e-2))
+    trained, losses = fine_tune(start, x, labels, GradientDescent(epochs=30, batch=16, learning_rate=1e-2))
     assert losses[-1] < 0.5 * losses[0]
     z = np.maximum(x @ trained[0][0].T + trained[0][1], 0) @ trained[1][0].T + trained[1][1]
     assert ((z[:, 0] > 0) == labels).mean() > 0.95
     with pytest.raises(TrainingError, match="learning_rate"):
-        Descent(epochs=5, batch=256, learning_rate=0)
+        GradientDescent(epochs=5, batch=256, learning_rate=0)
 
 
 def test_only_plain_relu_networks_are_retrained() -> None:
