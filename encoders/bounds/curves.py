@@ -59,11 +59,13 @@ TOUCHES = 2
 def copy_lines(layer: SmoothLayer, lower: Array, upper: Array) -> Lines:
     """Lines in a around y for a in [lower, upper] (..., m)."""
     index, q, p, c = smooth(layer)
-    low, high = q * lower[..., index], q * upper[..., index]
-    up_slope, up_constant = line_above(low, high)
-    low_slope, mirrored = line_above(-high, -low)
-    curves = (p * q * low_slope, c - p * mirrored, p * q * up_slope, c + p * up_constant)
-    out = _merged(index, relu_lines(lower, upper).leaky(layer.bend), curves)
+    out = relu_lines(lower, upper).leaky(layer.bend)
+    if len(index):
+        low, high = q * lower[..., index], q * upper[..., index]
+        up_slope, up_constant = line_above(low, high)
+        low_slope, mirrored = line_above(-high, -low)
+        curves = (p * q * low_slope, c - p * mirrored, p * q * up_slope, c + p * up_constant)
+        out = _merged(index, out, curves)
     for kind, index in layer.groups():
         out = _merged(index, out, shapes.lines(kind, lower[..., index], upper[..., index]).fields)
     return out
@@ -73,9 +75,11 @@ def difference_lines(layer: SmoothLayer, below: LayerBounds) -> Lines:
     """Lines in Delta = a - a' around y - y'."""
     index, q, p, _ = smooth(layer)
     lowest, highest = np.minimum(below.lower, below.lower_prime), np.maximum(below.upper, below.upper_prime)
-    around = slope_bounds(q * lowest[..., index], q * highest[..., index])
-    curves = _around(*around, p * q, below.delta_lower[..., index], below.delta_upper[..., index])
-    out = _merged(index, relu_difference_lines(below).leaky(layer.bend), curves)
+    out = relu_difference_lines(below).leaky(layer.bend)
+    if len(index):
+        around = slope_bounds(q * lowest[..., index], q * highest[..., index])
+        curves = _around(*around, p * q, below.delta_lower[..., index], below.delta_upper[..., index])
+        out = _merged(index, out, curves)
     for kind, index in layer.groups():
         around = shapes.slopes(kind, lowest[..., index], highest[..., index])
         out = _merged(index, out, _around(*around, 1.0, below.delta_lower[..., index], below.delta_upper[..., index]))
@@ -261,9 +265,9 @@ def curved(layer: SmoothLayer, low: Array, high: Array, ends: tuple[Array, Array
     """The ends (B, m) of y for a in [low, high] (B, m); those of the neurons that bend are taken from `ends`."""
     index, q, p, c = smooth(layer)
     y_low, y_high = (np.array(end) for end in ends)
-    # 1/2 + T / 2 is rounded once, by half a unit; where c = 0 nothing is.
-    y_low[..., index] = np.maximum(c + p * tanh_bounds(q * low[..., index])[0] - 2 * c * UNIT, c - p)
-    y_high[..., index] = np.minimum(c + p * tanh_bounds(q * high[..., index])[1] + 2 * c * UNIT, c + p)
+    if len(index):  # 1/2 + T / 2 is rounded once, by half a unit; where c = 0 nothing is.
+        y_low[..., index] = np.maximum(c + p * tanh_bounds(q * low[..., index])[0] - 2 * c * UNIT, c - p)
+        y_high[..., index] = np.minimum(c + p * tanh_bounds(q * high[..., index])[1] + 2 * c * UNIT, c + p)
     for kind, at in layer.groups():
         y_low[..., at], y_high[..., at] = shapes.values(kind, low[..., at], high[..., at])
     return y_low, y_high
@@ -272,8 +276,18 @@ def curved(layer: SmoothLayer, low: Array, high: Array, ends: tuple[Array, Array
 def curved_difference(layer: SmoothLayer, below: LayerBounds, straight: tuple[Array, Array]) -> tuple[Array, Array]:
     """The interval (B, m) of y - y'; that of the neurons that bend is taken from `straight`."""
     index, q, p, _ = smooth(layer)
+    d_low, d_high = (np.array(end) for end in straight)
+    if len(index):
+        d_low[..., index], d_high[..., index] = _tanh_difference(below.columns(index), q, p)
+    for kind, at in layer.groups():
+        d_low[..., at], d_high[..., at] = shapes.difference(kind, below.columns(at))
+    return d_low, d_high
+
+
+def _tanh_difference(below: LayerBounds, q: Array, p: Array) -> tuple[Array, Array]:
+    """The interval of y - y' of neurons made of tanh."""
     t_low, t_high, other_low, other_high, delta_low, delta_high = (
-        q * getattr(below, name)[..., index]
+        q * getattr(below, name)
         for name in ("lower", "upper", "lower_prime", "upper_prime", "delta_lower", "delta_upper")
     )
     least, most = slope_bounds(np.minimum(t_low, other_low), np.maximum(t_high, other_high))
@@ -291,12 +305,7 @@ def curved_difference(layer: SmoothLayer, below: LayerBounds, straight: tuple[Ar
     low = np.maximum(low, np.min(found[0][0], axis=0) - found[0][1])
     high = np.minimum(high, np.max(found[1][0], axis=0) + found[1][1])
     same = (delta_low == 0) & (delta_high == 0)  # only ever exactly so when nothing reaches the neuron
-    d_low, d_high = (np.array(end) for end in straight)
-    d_low[..., index] = np.where(same, 0.0, p * _outward(low, -1.0))
-    d_high[..., index] = np.where(same, 0.0, p * _outward(high, 1.0))
-    for kind, at in layer.groups():
-        d_low[..., at], d_high[..., at] = shapes.difference(kind, below.columns(at))
-    return d_low, d_high
+    return np.where(same, 0.0, p * _outward(low, -1.0)), np.where(same, 0.0, p * _outward(high, 1.0))
 
 
 def _outward(value: Array, sign: float) -> Array:

@@ -56,9 +56,15 @@ def shaped(t: Array, kind: Curve) -> tuple[Array, Array]:
     return floats.shaped(t, kind.shape)
 
 
+def _at(kind: Curve, *points: Array) -> list[tuple[Array, Array]]:
+    """T and T' at several points (..., n) of each interval, at once."""
+    found, slope = shaped(np.stack(points), kind)
+    return list(zip(found, slope, strict=True))
+
+
 def values(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
     """The ends of T on [low, high]: T falls up to its lowest point and rises from there on."""
-    (at_low, _), (at_high, _) = shaped(low, kind), shaped(high, kind)
+    (at_low, _), (at_high, _) = _at(kind, low, high)
     lowest = (low <= kind.shape.lowest) & (kind.shape.lowest <= high)
     least = np.where(lowest, kind.shape.least, np.minimum(at_low, at_high))
     error = ERROR * (1 + np.maximum(np.abs(low), np.abs(high)))
@@ -67,7 +73,7 @@ def values(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
 
 def slopes(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
     """(below, above) all T'(t) for t in [low, high], those on both sides of a joint included."""
-    (_, at_low), (_, at_high) = shaped(low, kind), shaped(high, kind)
+    (_, at_low), (_, at_high) = _at(kind, low, high)
     shape = kind.shape
     first, second = (low <= shape.z1) & (shape.z1 <= high), (low <= shape.z2) & (shape.z2 <= high)
     least = np.where(first, shape.slopes[0], np.minimum(at_low, at_high))
@@ -109,14 +115,14 @@ def _above(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
         start[at] = _touch(kind, LEFT, high[at], np.full(int(at.sum()), np.nextafter(z1, -np.inf)), low[at])
     tangent = ((high > z2) & (middle >= end)) | ((low < z1) & (middle <= start))
     slope = _slope(kind, start, end, middle, tangent, (low, high))
-    ends = [shaped(t, kind)[0] - slope * t for t in (low, high, np.clip(z1, low, high), np.clip(z2, low, high))]
-    constant = np.maximum.reduce(ends)
+    ends = (low, high, np.clip(z1, low, high), np.clip(z2, low, high))
+    constant = np.maximum.reduce([at - slope * t for t, (at, _) in zip(ends, _at(kind, *ends), strict=True)])
     for some, left, right, touch in (
         (low < z1, low, np.minimum(high, np.nextafter(z1, -np.inf)), start), (high > z2, np.maximum(low, z2), high, end)
     ):
         if some.any():
-            least = _tangent(kind, 1.0, slope, np.where(tangent, middle, touch), left, right)
-            constant = np.where(some, np.maximum(constant, least), constant)
+            parts = (slope, np.where(tangent, middle, touch), left, right)
+            constant[some] = np.maximum(constant[some], _tangent(kind, 1.0, *(part[some] for part in parts)))
     return slope, constant + 4 * ERROR * (1 + np.abs(low) + np.abs(high))
 
 
@@ -134,7 +140,8 @@ def _below(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
     tangent = fits & (first <= middle) & (middle <= second)
     start, end = np.where(fits & (middle > second), second, low), np.where(fits & (middle < first), first, high)
     slope = _slope(kind, start, end, middle, tangent, (low, high))
-    constant = np.minimum.reduce([shaped(t, kind)[0] - slope * t for t in (low, high, left, np.clip(z2, low, high))])
+    ends = (low, high, left, np.clip(z2, low, high))
+    constant = np.minimum.reduce([at - slope * t for t, (at, _) in zip(ends, _at(kind, *ends), strict=True)])
     touch = np.where(fits, np.clip(middle, first, second), _where(kind, CORE, slope))
     most = -_tangent(kind, -1.0, slope, touch, left, right)
     constant = np.where(core, np.minimum(constant, most), constant)
@@ -143,7 +150,7 @@ def _below(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
 
 def _slope(kind: Curve, start: Array, end: Array, middle: Array, tangent: Booleans, around: tuple[Array, Array]) -> Array:
     """The slope of the tangent at the middle, or of the chord from start to end; within those that T has around."""
-    (at_start, _), (at_end, _), (_, there) = (shaped(t, kind) for t in (start, end, middle))
+    (at_start, _), (at_end, _), (_, there) = _at(kind, start, end, middle)
     slope = np.divide(at_end - at_start, end - start, out=np.array(there), where=~tangent & (end > start))
     return np.asarray(np.clip(slope, *slopes(kind, *around)))
 
@@ -151,7 +158,7 @@ def _slope(kind: Curve, start: Array, end: Array, middle: Array, tangent: Boolea
 def _tangent(kind: Curve, sign: float, slope: Array, at: Array, left: Array, right: Array) -> Array:
     """A number at least as large as  sign (T(t) - slope t)  on [left, right], where sign T is concave, up to rounding."""
     at = np.clip(at, left, right)
-    (at_left, first), (at_right, last), (there, steep) = (shaped(t, kind) for t in (left, right, at))
+    (at_left, first), (at_right, last), (there, steep) = _at(kind, left, right, at)
     ends = np.maximum(sign * (at_left - slope * left), sign * (at_right - slope * right))
     rise = steep - slope
     inside = sign * (there - slope * at) + np.maximum(sign * rise * (left - at), sign * rise * (right - at))
@@ -160,7 +167,7 @@ def _tangent(kind: Curve, sign: float, slope: Array, at: Array, left: Array, rig
 
 def _touch(kind: Curve, part: int, through: Array, near: Array, far: Array) -> Array:
     """About where the line through (through, T) touches T between near and far, in one part of it, near next to `through`."""
-    (at, _), (at_near, s_near), (at_far, s_far) = (shaped(t, kind) for t in (through, near, far))
+    (at, _), (at_near, s_near), (at_far, s_far) = _at(kind, through, near, far)
     sign = np.where(part == CORE, -1.0, 1.0) * np.where(near >= through, 1.0, -1.0)
 
     def chord(t: Array, value: Array) -> Array:
@@ -222,8 +229,9 @@ class ShapePairs:
         bend = np.minimum(moved * shape.twist, 2 * shape.bend) if np.isfinite(shape.twist) else 2 * shape.bend
         shared = cell * np.minimum(cell * bend / 8, moved * shape.bend / 2) + step * np.minimum(cell / 2, moved)
         return cls(
-            points=points, first=[shaped(t, kind)[0] for t in points], second=[shaped(t - shift, kind)[0] for t in points],
-            away=shift, alone=cell * np.minimum(cell * shape.bend / 8 + step / 4, (most - least) / 4),
+            points=points, first=[at for at, _ in _at(kind, *points)],
+            second=[at for at, _ in _at(kind, *(t - shift for t in points))], away=shift,
+            alone=cell * np.minimum(cell * shape.bend / 8 + step / 4, (most - least) / 4),
             shared=np.minimum(shared, cell * (most - least) / 2), size=size,
             own=(lines(kind, low, high), lines(kind, bounds.lower_prime, bounds.upper_prime)),
         )

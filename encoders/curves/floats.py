@@ -63,7 +63,7 @@ def tanh(t: Array) -> Array:
 
 def shaped(t: Array, shape: Shape) -> tuple[Array, Array]:
     """T(t), off by less than ERROR (1 + |t|), and T'(t), that to the right at a joint, off by less than ERROR; NaN stays NaN."""
-    near = np.clip(np.nan_to_num(t), -shape.far, np.nextafter(shape.far, 0))
+    near = np.fmax(np.fmin(t, np.nextafter(shape.far, 0)), -shape.far)  # of what is NaN, the end of the table
     cell = np.floor(near * _STEPS)
     h = t - (cell + 0.5) / _STEPS
     rows = _table(shape)[cell.astype(np.int64) + shape.far * _STEPS]

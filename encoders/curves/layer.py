@@ -112,7 +112,7 @@ def value(a: Array, kind: Kinds) -> Array:
     from encoders.curves.floats import shaped, tanh  # who checks computes none in float64
 
     q, p, c = parts(kind)
-    out = c + p * tanh(q * a)
+    out = c + p * tanh(q * a) if (kind <= Curve.TANH).any() else np.empty_like(a)
     for one in np.unique(kind[kind > Curve.TANH]):
         out[..., kind == one] = shaped(a[..., kind == one], Curve(one).shape)[0]
     return np.asarray(out)

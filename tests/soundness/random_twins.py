@@ -158,11 +158,11 @@ def shaped(kind: Curve, a: arb) -> arb:
     """The other curves, by other formulas than `encoders.curves.shapes` has."""
     match kind:
         case Curve.SOFTPLUS:
-            return (a.exp() + 1).log() if a < 500 else a + (-a).exp()
+            return a.exp().log1p() if a < 0 else a + (-a).exp().log1p()
         case Curve.ELU | Curve.SELU:
             numbers = (1.0, 1.0) if kind == Curve.ELU else (1.6732632423543772, 1.0507009873554805)
             alpha, gamma = (float(np.float32(number)) for number in numbers)
-            return gamma * (a if a > 0 else alpha * ((a / 2).exp() * 2 * (a / 2).sinh() if a > -500 else arb(-1)))
+            return gamma * (a if a > 0 else alpha * a.expm1())
         case Curve.SILU:
             return a * (1 + (a / 2).tanh()) / 2
         case Curve.GELU:
@@ -170,7 +170,7 @@ def shaped(kind: Curve, a: arb) -> arb:
         case Curve.GELU_TANH:
             return a * (1 + ((2 / arb.pi()).sqrt() * (a + arb("0.044715") * a**3)).tanh()) / 2
         case Curve.MISH:
-            return a * (1 + a.exp()).log().tanh() if a < 500 else a - 2 * a * (-2 * a).exp()
+            return a * shaped(Curve.SOFTPLUS, a).tanh()
         case _:
             assert kind == Curve.HARDSWISH
             return a if a >= 3 else arb(0) if a <= -3 else a * (a + 3) / 6
