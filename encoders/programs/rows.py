@@ -36,11 +36,12 @@ class RowBlock:
     @classmethod
     def of(cls, columns: list[Integers], values: list[Array | float], lower: Array | float, upper: Array | float) -> RowBlock:
         """Rows with entry j at columns[j] (m,), a value or limit given once for all rows or (m,)."""
-        m = len(columns[0])
-        return cls(
-            columns=np.stack(columns, axis=1), values=np.stack([np.broadcast_to(v, m) for v in values], axis=1),
-            lower=np.broadcast_to(lower, m), upper=np.broadcast_to(upper, m),
-        )
+        shape = len(columns[0]), len(columns)
+        at, entries, limits = np.empty(shape, dtype=np.int64), np.empty(shape), np.empty((2, shape[0]))
+        for j, (column, value) in enumerate(zip(columns, values, strict=True)):
+            at[:, j], entries[:, j] = column, value
+        limits[0], limits[1] = lower, upper
+        return cls(columns=at, values=entries, lower=limits[0], upper=limits[1])
 
     @classmethod
     def single(cls, columns: npt.ArrayLike, values: npt.ArrayLike, lower: float, upper: float) -> RowBlock:
