@@ -134,16 +134,14 @@ class _KmaxChecker:
         low2, high2 = self.domain.box(self._rows(lower), self._rows(upper))
         first = np.repeat(np.arange(len(lower)) * count + self.reference, count)
         bounds = TwinBounds(self.network, low2[first], high2[first], low2, high2, close=close)
-        pair = np.arange(len(low2))
         plus, zero = np.tile(self.margin, (len(low2), 1)), np.zeros((len(low2), len(self.margin)))
         layer = len(self.network.layers) - 1
         rows = ((zero, plus), (zero, -plus), (-plus, plus), (plus, -plus))
-        ends = [bounds.by_substitution(p, q, pair, layer=layer).reshape(shape) for p, q in rows]
-        low, high, d_low, d_high = ends[0], -ends[1], ends[2], -ends[3]
+        ends = [bounds.by_substitution(p, q, np.arange(len(low2)), layer=layer).reshape(shape) for p, q in rows]
         alike = bounds.alike(plus).reshape(shape)
         alike[:, self.reference] = True
-        d_low, d_high = np.where(alike, 0.0, d_low), np.where(alike, 0.0, d_high)
-        return _Enclosed(low=low, high=high, d_low=d_low, d_high=d_high)
+        d_low, d_high = np.where(alike, 0.0, ends[2]), np.where(alike, 0.0, -ends[3])
+        return _Enclosed(low=ends[0], high=-ends[1], d_low=d_low, d_high=d_high)
 
     def _most(self, bounds: _Enclosed, n: int, counted: Booleans) -> int:
         """Return an upper bound of the buckets hit in box n: slices of the reference's logit, halved where they show more than
