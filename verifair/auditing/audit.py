@@ -30,10 +30,12 @@ from verifair.systems.arguments import check_table
 from verifair.systems.files import save_text
 from verifair.systems.findings import Statement
 from verifair.systems.settings import Run
-from verifair.systems.work import budget, check_command
+from verifair.systems.work import budget
 
 MODEL, SCHEMA = "model.onnx", "schema.toml"
 """Files beside the proofs."""
+FOLDER = "audit.files/"
+"""That of an audit that nobody has saved yet."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,16 +133,18 @@ def audit(
 
 
 def _beside(result: AuditResult, folder: str) -> AuditResult:
-    """Return the same with proofs in a folder of this name."""
-    options = f"--model {shlex.quote(f'{folder}/{MODEL}')} --schema {shlex.quote(f'{folder}/{SCHEMA}')}"
+    """Return the same with proofs, model and schema in a folder of this name."""
     sections = []
     for section in result.sections:
         proofs = [
-            one.model_copy(update={
-                "file": (file := f"{folder}/{Path(one.file).name}"),
-                "command": check_command(file, options, partial=one.missing is not None),
-            })
+            one.model_copy(update={"file": f"{folder}/{Path(one.file).name}", "command": _moved(one.command, folder)})
             for one in section.evidence
         ]
         sections.append(section.model_copy(update={"evidence": type(section.evidence)(proofs)}))
     return result.model_copy(update={"sections": sections})
+
+
+def _moved(text: str, folder: str) -> str:
+    """Return a command with another folder of proofs."""
+    words = [f"{folder}/{word.removeprefix(FOLDER)}" if word.startswith(FOLDER) else word for word in shlex.split(text)]
+    return shlex.join(words)

@@ -20,6 +20,8 @@ MANY = 50
 BARE = ("true", "false", "yes", "no")
 CLASSES = 20
 """A label with more distinct values than this is a quantity, not a class."""
+CLEARLY = 0.02
+"""Of the rows: so many more have to be predicted right."""
 ENOUGH = 30
 """Rows from which on a label says anything about scales and merit."""
 
@@ -49,23 +51,26 @@ def inferred(
     chosen = text(positive) if positive is not None else second if second in values else values[-1]
     if chosen not in values:
         raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
-    flaw = None if network is None or (numbered and chosen == "1") else other_class(network, chosen)
+    first = network is not None and network.outputs <= 2 and chosen in network.classes[:1]
+    flaw = None if network is None or (numbered and chosen == "1") else other_class(network, chosen, 0 if first else 1)
     if flaw is not None:
         raise DataError(f"label {target!r}, positive {chosen!r}: {flaw}")
     label = (frame[target].map(text) == chosen).to_numpy() & frame[target].notna().to_numpy()
     if network is None:
         features = [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
-    elif positive is None and second not in values and len(values) == 2:  # which class is meant its decisions say
+    elif second not in values and len(values) == 2:  # which label each class stands for its decisions say
         features, right = _of_model(network, frame, target, protected, label)
         others, right_of_others = _of_model(network, frame, target, protected, ~label)
-        if right_of_others > right:
+        if right_of_others > right and positive is None:
             features, label, chosen = others, ~label, values[1 - values.index(chosen)]
+        elif right_of_others > right + CLEARLY:
+            features, first = others, True
     else:
-        features, _ = _of_model(network, frame, target, protected, label)
+        features, _ = _of_model(network, frame, target, protected, ~label if first else label)
     for feature in features:
         if not feature.get("protected") and _goes_with(frame[feature.get("column", feature["name"])], label):
             feature["merit"] = True
-    rule = "logit > 0" if network is not None and network.outputs == 1 else "class = 1"
+    rule = "class = 0" if first else "logit > 0" if network is not None and network.outputs == 1 else "class = 1"
     other = next(v for v in values if v != chosen) if len(values) == 2 else f"not {chosen}"
     outcomes = [_outcome(other, target), _outcome(chosen, target)]
     named = {"label": target} if numbered else {"label": target, "positive_label": chosen}
@@ -165,7 +170,7 @@ def _scaled(
     tries = [[_with_scale(one, frame, kind) for one in raw] for kind in kinds]
     right = [float((_predicted(network, _encoded(frame[rows], one)) == label[rows]).mean()) for one in tries]
     best = int(np.argmax(right))
-    best = best if right[best] > right[0] + max(0.02, 1 / np.sqrt(rows.sum())) else 0
+    best = best if right[best] > right[0] + max(CLEARLY, 1 / np.sqrt(rows.sum())) else 0
     return tries[best], right[best]
 
 

@@ -36,25 +36,28 @@ def check(features: Sequence[Feature], domain: Domain, positive: str, positive_l
         raise SchemaError(
             'positive = "class = 1" needs a network with a logit for each class, this one has one; write positive = "logit > 0"'
         )
-    flaw = other_class(network, positive_label)
+    if positive == "class = 0" and network.outputs > 2:
+        found = f"the network has {network.outputs}; number the favourable one 1, and write"
+        raise SchemaError(f'positive = "class = 0" is about two classes, {found} positive = "class = 1"')
+    flaw = other_class(network, positive_label, 0 if positive == "class = 0" else 1)
     if flaw is not None:
         raise SchemaError(f"positive_label = {positive_label!r}: {flaw}")
 
 
-def other_class(network: Model, label: str | None) -> str | None:
-    """Return why a label is not what the network's positive class stands for, as far as a stored classifier names its classes."""
+def other_class(network: Model, label: str | None, good: int) -> str | None:
+    """Return why a label is not what the network's class `good` stands for, as far as a stored classifier names its classes."""
     if label is not None and network.outputs > 2:
         names = network.classes or [f"class {k}" for k in range(network.outputs)]
         return (
             f"it tells two classes apart, and the network has {network.outputs}; write their numbers into the label column "
             f"({', '.join(f'{k} for {name}' for k, name in enumerate(names))}), and leave positive_label out"
         )
-    if label is None or label not in network.classes or network.classes.index(label) == 1:
+    if label is None or label not in network.classes or network.classes.index(label) == good:
         return None
-    second = network.classes[1]
+    asked, other = network.classes[good], '"class = 0"' if good else '"logit > 0"' if network.outputs == 1 else '"class = 1"'
     return (
-        f"the network's classes are {', '.join(network.classes)}, in this order, and decisions are about the second, {second!r}; "
-        f"train the model on a label that is 1 for {label!r} and 0 otherwise, or choose {second!r}"
+        f"the network's classes are {', '.join(network.classes)}, in this order, and the favourable one is said to be "
+        f"{'the second' if good else 'the first'}, {asked!r}; write positive = {other}, or choose {asked!r}"
     )
 
 

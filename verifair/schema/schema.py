@@ -64,6 +64,16 @@ class Schema(InputSpace):
     def protected_names(self) -> tuple[str, ...]:
         return tuple(feature.name for feature in self.features if feature.protected)
 
+    @property
+    def good(self) -> int:
+        """Return the network's class that is the favourable decision."""
+        return 0 if self.positive == "class = 0" else 1
+
+    @property
+    def class_names(self) -> tuple[str, str]:
+        """Return what class 0 and class 1 are called."""
+        return (self.outcomes[1 - self.good], self.outcomes[self.good])
+
     def raw_value(self, name: str, value: Any) -> float:
         """Return one raw value from a number or a category name. Raises SchemaError for a value of another kind."""
         return self[name].raw_value(value)
@@ -151,11 +161,12 @@ class Schema(InputSpace):
         return self.domain.take(np.array([v])).legal(raw[:, [v]])
 
     def labels(self, frame: pd.DataFrame) -> Integers:
-        """True classes (N,) of a table: 1 where the label column holds `positive_label`, else 0 (numbers 0 .. K-1 as they are).
+        """True classes (N,) of a table: `good` where the label column holds `positive_label`, else the other (numbers as they are).
 
         Raises SchemaError without a label, DataError for a column that does not fit it.
         """
         if self.label is None:
             raise SchemaError('the schema names no label column; add label = "..." to its [model] section')
         with schema_rows.blamed(frame):
-            return schema_rows.labels(frame, self.label, self.positive_label)
+            found = schema_rows.labels(frame, self.label, self.positive_label)
+        return found if self.good or self.positive_label is None else 1 - found

@@ -33,15 +33,15 @@ LABEL = BeforeValidator(lambda value: None if value is None else text(value))
 class InputSpace(schema_file.SchemaPart):
     """All features in network order, what counts as positive, and where the label stands in the data. Raises SchemaError.
 
-    positive: "logit > 0" (one logit) or "class = 1" (a logit for each class).   label: the data column of the true class.
-    positive_label: its value for class 1; without one the column numbers the classes 0, 1, ...
+    positive: the favourable decision: "logit > 0" (one logit), "class = 1" (a logit for each), or "class = 0" (of two classes).
+    label: the data column of the true class.   positive_label: its favourable value; without one it numbers the classes 0, 1, ...
     constraints: which rows are not legal, whatever the ranges of their features say.
     """
 
     model_config = ConfigDict(ignored_types=(cached_property,))
     KNOWN: ClassVar = ("positive", "label", "positive_label", "outcomes")
     features: Annotated[tuple[Feature, ...], FEATURES] = Field(min_length=1)
-    positive: Literal["logit > 0", "class = 1"] = "logit > 0"
+    positive: Literal["logit > 0", "class = 1", "class = 0"] = "logit > 0"
     label: str | None = None
     positive_label: Annotated[str | None, LABEL] = None
     outcomes: tuple[str, str] = ("negative", "positive")

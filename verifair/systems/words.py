@@ -72,9 +72,9 @@ def sentence(
     before, after = (f"{p:.2f}" for p in probabilities)
     if before == after:
         before, after = (f"{p:.6g}" for p in probabilities)
-    decisions = [schema.outcomes[one] for one in classes]
+    decisions = [schema.class_names[one] for one in classes]
     flips = f"{decisions[0]} becomes {decisions[1]}" if classes[0] != classes[1] else f"{decisions[0]} both times"
-    return f"{person}, {other}: probability of {schema.outcomes[1]} {before} to {after}; {flips}."
+    return f"{person}, {other}: probability of {schema.class_names[1]} {before} to {after}; {flips}."
 
 
 def cell(value: float | None, form: str = ".3g") -> str:

@@ -187,14 +187,9 @@ class Work:
             said = "not re-checked"
         return Evidence(
             file=f"{self.shown}/{name}", sha256=sha256(path.read_bytes()).hexdigest(), proves=proves, missing=missing,
-            command=check_command(f"{self.shown}/{name}", self.options, partial=missing is not None),
+            command=f"verifair check {shlex.quote(f'{self.shown}/{name}')} {self.options}{' --partial' * (missing is not None)}",
             checked=said,
         )
-
-
-def check_command(file: str, options: str, *, partial: bool) -> str:
-    """Return the command that re-checks a file of proofs, or of a part of what was asked."""
-    return f"verifair check {shlex.quote(file)} {options}{' --partial' * partial}"
 
 
 def budget(seconds: float, nodes: int | None, seed: int) -> Budget:

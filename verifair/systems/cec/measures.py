@@ -155,13 +155,13 @@ class Triviality(Shape):
         return None
 
 
-def triviality(audit: Audit) -> Triviality:
-    """Over the matched people, each once."""
+def triviality(audit: Audit, good: int = 1) -> Triviality:
+    """Over the matched people, each once.   good: the class that is the favourable decision."""
     who, first = np.unique(audit.individual, return_index=True)
     labels, probability = audit.people.labels[who], audit.probability[first]
     return Triviality(
         variance=float(probability.var()),
-        positive=float((audit.decision[first] == 1).mean()),
+        positive=float((audit.decision[first] == good).mean()),
         auc=float(roc_auc_score(labels, probability)) if len(np.unique(labels)) == 2 else float("nan"),
         silent=float((np.abs(audit.g[first]).max(axis=1) < 1e-6).mean()),
     )

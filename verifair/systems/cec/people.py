@@ -16,7 +16,7 @@ from verifair.systems.arguments import check_order, check_table, groups_of, posi
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class People:
-    """x: (N, n_0) network inputs.   labels: (N,) true classes, 1 positive.   groups: (N,) positions in names (G,)."""
+    """x: (N, n_0) network inputs.   labels: (N,) true classes of the network, 0 or 1.   groups: (N,) positions in names (G,)."""
 
     x: Array
     labels: Integers
@@ -60,7 +60,7 @@ def people_of(
             "rows of it there, or leave such people out"
         )
     check_order(frame, y, "y")
-    labels = schema.labels(frame) if y is None else positives(y, schema, len(frame)).astype(np.int64)
+    labels = schema.labels(frame) if y is None else np.where(positives(y, schema, len(frame)), schema.good, 1 - schema.good)
     if labels.max() > 1:
         raise DataError(
             f"label {schema.label!r}: holds classes up to {labels.max()}; explanation consistency compares within two classes, 0 "

@@ -310,7 +310,7 @@ class CecResult(Result):
             groups=(everybody, *(_findings(measured, inner, name, belongs == k, seed) for k, name in names)),
             between_groups=by_group(measured), features=feature_parts(measured, asked.schema), thresholds=sensitivity(measured),
             review=_review(measured, asked, max(top, REVIEWED)), unmatched=_unmatched(pairs, measured),
-            model_decides=triviality(measured), pairs=pairs, measured=measured, asked=asked, top=top, seed=seed,
+            model_decides=triviality(measured, asked.schema.good), pairs=pairs, measured=measured, asked=asked, top=top, seed=seed,
             score_follows_distance=_rank_correlation(measured.score, measured.matches.distance[measured.pair]), **more,
         )
 
@@ -458,7 +458,7 @@ def _review(audit: Audit, asked: Audited, top: int) -> pd.DataFrame:
     table["row"] = asked.rows[table["row"]]
     table["counterpart"] = asked.reference_rows[table["counterpart"]]
     for column in ("decision", "its decision"):
-        table[column] = [schema.outcomes[int(one)] for one in table[column]]
+        table[column] = [schema.class_names[int(one)] for one in table[column]]
     return table
 
 

@@ -105,17 +105,21 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NetworkDecider:
-    """A network, or whatever `read` takes, with the schema of its inputs; class `good` is the favourable decision.
+    """A network, or whatever `read` takes, with the schema of its inputs.
+
+    good: the class that is the favourable decision; None: the schema's.
 
     A counterfactual has to be somebody whom the network can decide on: `legal` rounds and clips to the schema.
     """
 
     network: NetworkField = NETWORK
     schema: Schema
-    good: int = 1
+    good: int | None = None
 
     def __post_init__(self) -> None:
         self.schema.check_network(self.network)
+        if self.good is None:
+            object.__setattr__(self, "good", self.schema.good)
         if self.good not in (0, 1) or isinstance(self.good, bool):
             raise QueryError(f"good = {self.good!r}: expected 0 or 1, the network's class that is the favourable decision")
 

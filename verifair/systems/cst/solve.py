@@ -97,8 +97,7 @@ def decider_of(file: CausalFile, path: Path) -> Decider:
     if said.weights is not None:
         who = LinearRule(weights=said.weights, above=said.above, at_least=said.at_least)
     elif file.network_path is not None and file.schema_path is not None:
-        good = 1 if said.good is None else said.good
-        who = NetworkDecider(network=read_onnx(file.network_path), schema=Schema.load(file.schema_path), good=good)
+        who = NetworkDecider(network=read_onnx(file.network_path), schema=Schema.load(file.schema_path), good=said.good)
     if said.column is not None:
         return Recorded(column=said.column, positive=said.positive, counterfactual=who)
     if who is None:

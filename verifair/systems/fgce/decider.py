@@ -27,7 +27,7 @@ def as_decider(model: Any) -> Any:
 
 
 def positive(model: Any, schema: Schema, raw: Array, progress: Callable[[int, int], None] | None = None) -> Booleans:
-    """Return (N,) whether raw rows (N, V) get the positive decision: class 1 of a network, `schema.positive_label` of an estimator.
+    """Return (N,) whether raw rows (N, V) are decided positively: class `schema.good` of a network, `positive_label` of others.
 
     An estimator is given a DataFrame of the schema's columns in the schema's words. Networks are decided exactly, ties included.
     Raises QueryError for a model that fails, or that answers with something else than a class for each row.
@@ -36,7 +36,7 @@ def positive(model: Any, schema: Schema, raw: Array, progress: Callable[[int, in
         schema.check_network(model)
         found, step = np.empty(len(raw), dtype=bool), at_once(model, max(len(raw), 1))
         for start in range(0, len(raw), step):
-            found[start : start + step] = decisions(model, schema.encode(raw[start : start + step])) == 1
+            found[start : start + step] = decisions(model, schema.encode(raw[start : start + step])) == schema.good
             if progress is not None:
                 progress(min(start + step, len(raw)), len(raw))
         return found

@@ -201,7 +201,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         if audit is not None:
             explained &= audited(audit, len(X))
         if self.factuals == "false-negatives":
-            explained &= self.schema.labels(X) == 1 if y is None else positives(y, self.schema, len(X))
+            explained &= self.schema.labels(X) == self.schema.good if y is None else positives(y, self.schema, len(X))
         return np.asarray(explained)
 
     def _negatives(self, members: Mapping[str, Booleans], explained: Booleans) -> dict[str, Integers]:

@@ -32,8 +32,6 @@ from verifair.errors import DataError
 from verifair.models.read import read_network
 from verifair.schema.schema import Schema
 
-POSITIVE = 1
-"""The class that a counterfactual is to have, and to keep."""
 Answers = dict[int, GoalAnswer]
 """Of one row at one delta: for each other class, whether the positive one beats it throughout the neighbourhood."""
 
@@ -50,19 +48,19 @@ def re_evaluated(network: Any, schema: Schema, raw: Array) -> pd.DataFrame:
     """Return what the network itself decides on raw rows (n, V): exactly, and in float32 by onnxruntime. One line a row.
 
     positive: in exact arithmetic over the stored weights.   float32: the runtime's decision, None where the network has no file.
-    agrees: whether both say the same (None without a file).   margin: f_1 less the largest other logit (or 0), in float64.
+    agrees: whether both say the same (None without a file).   margin: the good logit less the largest other (or 0).
     network: a Network, or whatever `verifair.read` takes.   Raises SchemaError or DataError for rows that do not fit.
     """
     network = read_network(network, "fgce --robust")
     _check(network, schema, raw)
     x = schema.encode(raw)
-    exact = decisions(network, x) == POSITIVE
+    exact = decisions(network, x) == schema.good
     logits = network.forward(x)
-    others = [logits @ margin(network, POSITIVE, loser) for loser in _losers(network)]
+    others = [logits @ margin(network, schema.good, loser) for loser in _losers(network, schema)]
     table = pd.DataFrame({"row": np.arange(len(raw)), "positive": exact, "margin": np.min(others, axis=0)})
     if not len(raw):  # onnxruntime takes no empty batch
         return table.assign(float32=exact.astype(object), agrees=exact.astype(object))
-    told = None if network.source is None else predictions(network, x.astype(np.float32)) == POSITIVE
+    told = None if network.source is None else predictions(network, x.astype(np.float32)) == schema.good
     table["float32"] = pd.Series([None] * len(raw) if told is None else told.tolist(), dtype=object)
     table["agrees"] = pd.Series([None] * len(raw) if told is None else (told == exact).tolist(), dtype=object)
     return table
@@ -106,7 +104,7 @@ def certify_robust(
             progress((done + 1) * len(raw), len(deltas) * len(raw))
     keys = [(row, one) for row in range(len(raw)) for one in deltas]
     lines = [_line(schema, row, one, found[one][row], [found[d][row] for d in deltas if d < one]) for row, one in keys]
-    decided = [one for row, at in keys for one in _decided(raw[row], at, found[at][row])]
+    decided = [one for row, at in keys for one in _decided(raw[row], at, found[at][row], schema.good)]
     table = pd.DataFrame(lines, columns=COLUMNS, dtype=object).astype(NUMBERS)
     return CertifiedRobustness(table=table, certificate=_certificate(query, decided))
 
@@ -162,8 +160,9 @@ def _check(network: Network, schema: Schema, raw: Array) -> None:
         )
 
 
-def _losers(network: Network) -> list[int]:
-    return [one for one in range(classes(network)) if one != POSITIVE]
+def _losers(network: Network, schema: Schema) -> list[int]:
+    """Return the classes that a counterfactual must not have."""
+    return [one for one in range(classes(network)) if one != schema.good]
 
 
 def _with(budget: Budget, seconds: float) -> Budget:
@@ -172,10 +171,11 @@ def _with(budget: Budget, seconds: float) -> Budget:
 
 def _answers(query: Robustness, raw: Array, delta: float, method: Literal["auto", "bnb"], budget: Budget) -> list[Answers]:
     """Return for each row whether the positive class beats each other one; the classes share the seconds evenly."""
-    losers, deadline = _losers(layered(query.network, "fgce --robust")), time.monotonic() + budget.seconds
+    losers = _losers(layered(query.network, "fgce --robust"), query.schema)
+    deadline = time.monotonic() + budget.seconds
     out: list[Answers] = [{} for _ in raw]
     for k, loser in enumerate(losers):
-        problem = robustness_problem(query.network, query.schema, raw, delta, None, (POSITIVE, loser))
+        problem = robustness_problem(query.network, query.schema, raw, delta, None, (query.schema.good, loser))
         seconds = max(deadline - time.monotonic(), 1e-3) / (len(losers) - k)
         for row, (answer,) in zip(out, solve(problem, method=method, budget=_with(budget, seconds)), strict=True):
             row[loser] = answer
@@ -209,14 +209,14 @@ def _line(schema: Schema, row: int, delta: float, answers: Answers, smaller: Seq
     }
 
 
-def _decided(row: Array, delta: float, answers: Mapping[int, GoalAnswer]) -> Iterator[Proof | RowStatement]:
+def _decided(row: Array, delta: float, answers: Mapping[int, GoalAnswer], good: int) -> Iterator[Proof | RowStatement]:
     """Yield what proves or refutes that the positive class beats each other one, or the bare statement.
 
     Of a row that is refuted only that: its answers may come from a smaller delta, where a witness counts and a proof does not.
     """
     refuted = {loser: answer for loser, answer in answers.items() if answer.status is Status.VIOLATED}
     for loser, answer in (refuted or answers).items():
-        statement = RowStatement(goal="robust", row=tuple(row.tolist()), delta=delta, classes=(POSITIVE, loser))
+        statement = RowStatement(goal="robust", row=tuple(row.tolist()), delta=delta, classes=(good, loser))
         if answer.witness is not None:
             yield Proof(statement=statement, evidence=Counterexample(x=tuple(answer.witness.tolist())))
         elif answer.status is Status.PROVED:

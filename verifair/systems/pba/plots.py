@@ -18,7 +18,7 @@ LETTERS = 40
 def plots(result: PbaResult) -> dict[str, Callable[[Path], None]]:
     """Return file name -> what draws it."""
     return {
-        f"outcomes{result.suffix(name)}.png": partial(outcome_plot, name, result.shares, outcomes=result.described.outcomes)
+        f"outcomes{result.suffix(name)}.png": partial(outcome_plot, name, result.shares, outcomes=result.described.class_names)
         for name in result.protected
     }
 

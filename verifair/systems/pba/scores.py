@@ -48,16 +48,16 @@ def proved_shares(verdicts: pd.DataFrame, schema: Schema) -> pd.DataFrame:
 def group_rates(network: Model, schema: Schema, table: Table, sensitive: str) -> pd.DataFrame:
     """SP, TPR, FPR and CFA of every group of `sensitive`: columns sensitive, metric, group, value, rows.
 
-    SP: share predicted positive (class 1).  TPR, FPR: the same among rows whose label is, or is not, positive (EO).  CFA: share of
+    SP: share predicted positive.  TPR, FPR: the same among rows whose label is, or is not, positive (EO).  CFA: share of
     (row, counterfactual) pairs with the same prediction. A group without rows for a rate has value NaN, never 0.
     """
     v = schema.index(sensitive)
     own = table.raw[:, v]
-    positive = table.predicted == 1
+    positive = table.predicted == schema.good
     lines: list[dict[str, object]] = []
     for value in schema.values(sensitive):
         mine = own == value
-        chosen = {"SP": mine, "TPR": mine & (table.labels == 1), "FPR": mine & (table.labels != 1)}
+        chosen = {"SP": mine, "TPR": mine & (table.labels == schema.good), "FPR": mine & (table.labels != schema.good)}
         for metric, rows in chosen.items():
             share = float(positive[rows].mean()) if rows.any() else float("nan")
             lines.append({"metric": metric, "group": value, "value": share, "rows": int(rows.sum())})

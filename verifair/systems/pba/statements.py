@@ -86,7 +86,8 @@ def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
     """For each pair of values and delta; on the first screen the pair that most people are biased by, at the smallest delta."""
     many = subject.network.outputs > 2
     # With more classes, a margin over the others tells of the favourable class only where that is the row's own.
-    counted = _by_pair(one.verdicts[one.verdicts["label"] == 1] if many else one.verdicts)
+    good = subject.schema.good
+    counted = _by_pair(one.verdicts[one.verdicts["label"] == good] if many else one.verdicts, good)
     if not len(counted):
         return
     who = f"rightly decided people who truly are {subject.favourable}" if many else "rightly decided people"
@@ -116,16 +117,16 @@ def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
         yield Statement(text=text, standing=at, tone=tone, headline=place == top)
 
 
-def _by_pair(verdicts: pd.DataFrame) -> pd.DataFrame:
+def _by_pair(verdicts: pd.DataFrame, good: int) -> pd.DataFrame:
     """How many people are favoured by the higher value of each pair: delta, low, high, people, raises, lowers, neither, unknown.
 
-    A row with label 1 that is proved *observed*, or one with label 0 proved *flipped*, is favoured by its own value. With more
+    A row with the favourable label that is proved *observed*, or another proved *flipped*, is favoured by its own value. With more
     than two classes a row counts where that holds against every other one.
     """
     key = ["delta", "row", "group", "to", "label"]
     wide = verdicts.assign(proved=verdicts["status"] == "proved", unknown=verdicts["status"] == "unknown")
     wide = wide.groupby([*key, "goal"]).agg(proved=("proved", "all"), unknown=("unknown", "any")).unstack("goal").reset_index()
-    favourable = wide["label"] == 1
+    favourable = wide["label"] == good
     observed, flipped = wide[("proved", "observed")], wide[("proved", "flipped")]
     own = (favourable & observed) | (~favourable & flipped)
     other = (favourable & flipped) | (~favourable & observed)
@@ -181,13 +182,13 @@ def _picture(subject: Subject, name: str, shares: pd.DataFrame) -> Picture:
         f"pba-{subject.schema.index(name)}", f"Proved persistent bias by {name}",
         f"Share of people proved to be treated with more confidence as they are (left) or with {name} exchanged (right), by "
         "outcome and group; the table below has the numbers.",
-        lambda path: outcome_plot(name, shares, path, subject.schema.outcomes),
+        lambda path: outcome_plot(name, shares, path, subject.schema.class_names),
     )
 
 
 def _shares_table(shares: pd.DataFrame, subject: Subject) -> DataTable:
     table = shares.drop(columns=["shown"]).rename(columns={"sensitive": "feature", "rows": "people", "label": "true outcome"})
-    names = dict(enumerate(subject.schema.outcomes if subject.network.outputs < 3 else (None, subject.favourable)))
+    names = dict(enumerate(subject.schema.class_names if subject.network.outputs < 3 else (None, subject.favourable)))
     table["true outcome"] = [names.get(label) or f"class {label}" for label in table["true outcome"]]
     return DataTable(
         title="Proved shares", rows=table.reset_index(drop=True),

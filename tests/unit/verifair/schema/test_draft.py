@@ -103,10 +103,13 @@ def test_positive_is_the_class_that_the_network_decides_about() -> None:
     assert Schema.infer(frame, target="credit", model=network).positive_label == "denied"
     for named, positive in ((("denied", "approved"), "approved"), ((), "approved"), (("0", "1"), "approved")):
         assert Schema.infer(frame, target="credit", positive=positive, model=classifier(named, 1)).positive_label == positive
-    with pytest.raises(DataError, match="decisions are about the second, 'denied'; train the model on a label that is 1 for 'app"):
-        Schema.infer(frame, target="credit", positive="approved", model=network)
+    first = Schema.infer(frame, target="credit", positive="approved", model=network)
+    assert (first.positive, first.positive_label, first.outcomes) == ("class = 0", "approved", ("denied", "approved"))
+    first.check_network(network)
+    with pytest.raises(SchemaError, match="said to be the first, 'approved'; write positive = \"logit > 0\", or choose 'approved'"):
+        first.model_copy(update={"positive_label": "denied"}).check_network(network)
     stated = Schema.infer(frame, target="credit", positive="approved")
-    with pytest.raises(SchemaError, match="positive_label = 'approved': the network's classes are approved, denied"):
+    with pytest.raises(SchemaError, match=r"positive_label = 'approved': .* the second, 'denied'; write positive = .class = 0"):
         stated.model_copy(update={"positive": "logit > 0"}).check_network(network)
 
 
@@ -284,3 +287,7 @@ def test_scaling_and_blocks_of_a_matrix_are_as_the_labels_suggest(kind: str) -> 
     # The model's class 1 is approved, which sorts before denied: its decisions say so.
     named = frame.assign(approved=np.where(frame["approved"], "approved", "denied"))
     assert Schema.infer(named, target="approved", model=model).positive_label == "approved"
+    # Whoever calls the other one favourable asks about class 0.
+    denied = Schema.infer(named, target="approved", positive="denied", model=model)
+    assert (denied.positive, denied.outcomes) == ("class = 0", ("approved", "denied"))
+    assert ((denied.labels(named) == 1) == (named["approved"] == "approved")).all()

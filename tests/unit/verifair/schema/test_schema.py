@@ -298,7 +298,7 @@ SEX = 'kind = "categorical"\ncategories = ["f", "m"]\n'
     ("model = 3\n" + with_feature(NUMBER), r"model is 3; write a \[model\] section"),
     ("[model]\nfeatures = 3\n" + with_feature(NUMBER), r"\[model\]: features: unknown key"),
     ('[model]\npositve = "class = 1"\n' + with_feature(NUMBER), r"bad\.toml: positve: unknown key; did you mean 'positive'\?"),
-    ('[model]\npositive = "yes"\n' + with_feature(NUMBER), r"positive: Input should be 'logit > 0' or .* found 'yes'"),
+    ('[model]\npositive = "yes"\n' + with_feature(NUMBER), r"positive: Input should be 'logit > 0', .* found 'yes'"),
     ('[model]\nlabel = "age"\n' + with_feature(NUMBER), "label 'age' is also the column of a feature.*drop one"),
     (with_feature("range = [1, 2]"), r"^bad\.toml: feature 'age': kind: is missing; add it$"),
     (f'[[feature]]\nname = "sex"\n{SEX}[[feature]]\n{NUMBER}', r"^bad\.toml: feature number 2: name: is missing; add it$"),

@@ -131,7 +131,7 @@ def _classifier(name: str | None) -> Any:
 class Decision(TomlSection):
     """[decision]: recorded decisions (column, positive), a rule (weights, above or at_least), or a network with its schema.
 
-    good: the class of the network that is the favourable decision; None: 1.
+    good: the class of the network that is the favourable decision; None: the schema's.
     """
 
     column: Name | None = None

@@ -81,7 +81,7 @@ def tables(result: CertifyResult) -> dict[str, pd.DataFrame]:
 def _line(query: PairQuestion, witness: WitnessShape) -> dict[str, Any]:
     """Return a counterexample as one row: both people, how each is decided, and whether float32 agrees."""
     partner = {f"{name}'": value for name, value in witness.x_prime.items() if name in (*query.protected, *query.relax)}
-    first, second = (query.schema.outcomes[int(g > 0)] for g in witness.outputs)
+    first, second = (query.schema.class_names[int(g > 0)] for g in witness.outputs)
     return {
         **witness.x, **partner, "decision": first, "decision'": second, "probability": witness.probabilities[0],
         "probability'": witness.probabilities[1], "margin": witness.margin, "float32_agrees": witness.float32_agrees,
@@ -239,7 +239,7 @@ def _in_a_word(query: IndividualFairness, verdict: VerdictShape) -> str:
         case Status.VIOLATED:
             assert verdict.witness is not None
             first, second = verdict.witness.probabilities
-            names = query.schema.outcomes
+            names = query.schema.class_names
             decisions = "" if query.epsilon else f", {' / '.join(names[int(g > 0)] for g in verdict.witness.outputs)}"
             return f"VIOLATED: {first:.4f} / {second:.4f}{decisions}"
         case Status.UNKNOWN:
@@ -355,9 +355,9 @@ def people_table(schema: Schema, examples: Sequence[WitnessShape]) -> Grid:
     for feature in schema.features:
         grid.add_row(feature.name, *(_change(one.x[feature.name], one.x_prime[feature.name]) for one in examples))
     grid.add_section()
-    grid.add_row("decision", *(_change(*(schema.outcomes[int(g > 0)] for g in one.outputs)) for one in examples))
+    grid.add_row("decision", *(_change(*(schema.class_names[int(g > 0)] for g in one.outputs)) for one in examples))
     probabilities = (_change(*(f"{p:.4f}" for p in one.probabilities)) for one in examples)
-    grid.add_row(f"probability of {schema.outcomes[1]}", *probabilities)
+    grid.add_row(f"probability of {schema.class_names[1]}", *probabilities)
     return grid
 
 

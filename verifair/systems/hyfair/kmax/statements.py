@@ -60,7 +60,8 @@ def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
             lambda path: plot(result, path),
         ),),
         tables=(DataTable(
-            title="The same person in all variants", rows=outcomes, note="Sorted by the probability of the favourable outcome."
+            title="The same person in all variants", rows=outcomes,
+            note=f"Sorted by the probability of {subject.schema.class_names[1]}.",
         ),),
         evidence=(proof,),
         settings={
