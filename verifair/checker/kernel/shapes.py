@@ -98,7 +98,7 @@ def band(kind: Curve, low: Array, high: Array) -> tuple[Line, Line]:
     flat = fits & (first <= middle) & (middle <= last)
     begin, finish = np.where(fits & (middle > last), last, low), np.where(fits & (middle < first), first, high)
     under_slope = _slope(kind, begin, finish, flat, low, high)
-    touch = np.where(fits, np.clip(middle, first, last), _where(kind, 1, under_slope))
+    touch = np.where(fits, np.clip(middle, first, last), np.interp(under_slope, *_inverse(kind, 1)))
     under = np.min([value - under_slope * t for t, value in ends], axis=0)
     under = np.where(core, np.minimum(under, -_most(kind, -1, under_slope, touch, inner, outer)), under)
     return (under_slope, under - error), (slope, over + error)
@@ -136,15 +136,10 @@ def _touching(kind: Curve, part: int, some: Booleans, through: Array, near: Arra
 
     touch = (near + far) / 2
     for _ in range(TOUCHES):
-        touch = np.clip(_where(kind, part, steep(touch)[0]), np.minimum(near, far), np.maximum(near, far))
+        touch = np.clip(np.interp(steep(touch)[0], *_inverse(kind, part)), np.minimum(near, far), np.maximum(near, far))
     touch = np.where(steep(far)[1] >= 0, far, touch)
     out[at] = np.where(steep(near)[1] <= 0, near, touch)
     return out
-
-
-def _where(kind: Curve, part: int, slope: Array) -> Array:
-    """Return about where T' is `slope` in a part of T."""
-    return np.asarray(np.interp(slope, *_inverse(kind, part)))
 
 
 @cache
