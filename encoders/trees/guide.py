@@ -25,18 +25,15 @@ class Guide:
         self.worth, self.pairs = worth, worth.pairs
         self.leaves = len(self.pairs.leaf1)
 
-    def look(self, boxes: CellBoxes, bits: Words, p: float, q: float) -> tuple[Integers, Integers, Integers]:
+    def cut(self, boxes: CellBoxes, bits: Words, p: float, q: float) -> tuple[Integers, Integers]:
         """Return, for each of N boxes that meet leaves `bits`, the variable (N,), -1 for none, and the cell (N,) after which a cut
-        moves the bound of p g + q g' most, and cells (N, V) in which the leaves that add least agree as far as they can."""
+        moves the bound of p g + q g' most."""
         variable, cell = np.empty(len(boxes), dtype=np.int64), np.empty(len(boxes), dtype=np.int64)
-        point = np.empty(boxes.first.shape, dtype=np.int64)
         step = max(1, AT_ONCE // max(self.leaves, 1))
         for start in range(0, len(boxes), step):
             part = slice(start, start + step)
-            met = self._met(bits[part])
-            variable[part], cell[part] = self._cut(boxes.take(part), met, p, q)
-            point[part] = self._agreed(boxes.take(part), bits[part], p, q)
-        return variable, cell, point
+            variable[part], cell[part] = self._cut(boxes.take(part), self._met(bits[part]), p, q)
+        return variable, cell
 
     def _met(self, bits: Words) -> Booleans:
         """(B, L) the leaves that bits stand for."""
@@ -110,9 +107,9 @@ class Guide:
             last[:, v] = np.where(some, count - 1 - allowed[:, ::-1].argmax(axis=1), count - 1)
         return self.pairs.reach(first, last)
 
-    def _agreed(self, boxes: CellBoxes, bits: Words, p: float, q: float) -> Integers:
-        """Cells (B, V) of a point: tree after tree, those that matter most first, takes the leaf that adds least and has a row in
-        common with those taken before."""
+    def agreed(self, boxes: CellBoxes, bits: Words, p: float, q: float) -> Integers:
+        """Return cells (B, V) of a point of each box: tree after tree, those that matter most first, takes the leaf that adds least
+        and has a row in common with those taken before."""
         first, last = boxes.first.copy(), boxes.last.copy()
         common = self._common
         if common is None:
@@ -122,7 +119,7 @@ class Guide:
         spread = np.array([np.ptp(adds[a:b]) for a, b in pairwise(begin.tolist())])
         bits = bits.copy()
         allowed = np.full(first.shape, np.uint64(0xFFFFFFFFFFFFFFFF))
-        for tree in np.argsort(-spread, kind="stable").tolist():
+        for tree in np.argsort(-spread, kind="stable")[: np.count_nonzero(spread)].tolist():
             a, b = int(begin[tree]), int(begin[tree + 1])
             size = -(-(b - a) // 8)
             start = int(pairs.start[tree])

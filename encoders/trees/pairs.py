@@ -24,7 +24,7 @@ from encoders.trees.ensemble import TreeEnsemble
 TABLES = 1 << 28
 """Bytes of a variable's table at most; of more cells the leaves themselves are asked."""
 SUBSETS = (np.arange(256)[:, None] >> np.arange(8)) & 1 == 1
-AT_ONCE = 1 << 21
+AT_ONCE = 1 << 18
 """Numbers looked up at a time."""
 BITS = 51
 """Of the sums: two fewer than a float64 number has."""
@@ -158,6 +158,13 @@ class PairTrees:
         return np.asarray(np.cumsum(size) - size)
 
     @cached_property
+    def columns(self) -> list[Integers]:
+        """The first bytes of all trees, those of most leaves first; then the second bytes of those that have one, and so on."""
+        size = -(-np.bincount(self.tree) // 8)
+        order = np.argsort(-size, kind="stable")
+        return [self.start[order[size[order] > k]] + k for k in range(int(size.max()))]
+
+    @cached_property
     def bytes(self) -> int:
         """Bytes of the bits of a box, a multiple of 8."""
         return int(-(-(int(self.place.max(initial=-1)) // 8 + 1) // 8) * 8)
@@ -256,18 +263,25 @@ class Worth:
             self._tables[p, q] = least.ravel(), leaves, constant
         return self._tables[p, q]
 
-    def lower(self, reach: Words, p: float, q: float) -> Array:
-        """Lower bounds (B,) of p g + q g' over boxes that meet these leaves."""
-        least, _, constant = self.table(p, q)
+    def lower(self, reach: Words, lines: list[tuple[float, float]]) -> Array:
+        """Lower bounds (B, S) of p g + q g', for S lines (p, q), over boxes that meet these leaves."""
+        tables = [self.table(p, q) for p, q in lines]
+        found = np.tile(np.array([constant for _, _, constant in tables]), (len(reach), 1))
         if not len(self.pairs.start):
-            return np.full(len(reach), constant)
+            return found
         bits = np.ascontiguousarray(reach).view(np.uint8)
-        found, offset = np.empty(len(bits)), 256 * np.arange(self.pairs.bytes)
+        offset = 256 * np.arange(self.pairs.bytes, dtype=np.int32)[:, None]
         step = max(1, AT_ONCE // self.pairs.bytes)
         for start in range(0, len(bits), step):
-            groups = least[bits[start : start + step] + offset]
-            found[start : start + step] = np.minimum.reduceat(groups, self.pairs.start, axis=1).sum(axis=1)
-        return found + constant
+            at = bits[start : start + step].T + offset      # boxes side by side: trees are compared many boxes at a time
+            groups = [at[place] for place in self.pairs.columns]
+            for k, (least, _, _) in enumerate(tables):
+                smallest = least[groups[0]]
+                for group in groups[1:]:
+                    part = smallest[: len(group)]
+                    np.minimum(part, least[group], out=part)
+                found[start : start + step, k] += smallest.sum(axis=0)
+        return found
 
 
 def _weighted(values: Array, margin: Array) -> tuple[Array, Array]:

@@ -92,7 +92,7 @@ class TreeTwin:
             else:
                 cell[:, v] = np.searchsorted(self.columns[v], x[:, start])
         boxes = CellBoxes(which=self.which[question], first=cell, last=cell)
-        return np.stack([self.least(boxes, self.reach(boxes), *row) for row in ((1.0, 0.0), (0.0, 1.0))], axis=1)
+        return self.least(boxes, self.reach(boxes), [(1.0, 0.0), (0.0, 1.0)])
 
     def boxes(self, question: Integers, lower: Array, upper: Array) -> CellBoxes:
         """The cells of raw boxes lower, upper (N, v) of the moving variables."""
@@ -113,11 +113,11 @@ class TreeTwin:
             for at, worth in zip(groups, self.worth, strict=True) if len(at)
         ]
 
-    def least(self, boxes: CellBoxes, reach: list[tuple[Integers, Worth, Words]], p: float, q: float) -> Array:
-        """Lower bounds (N,) of p g + q g' over boxes."""
-        found = np.empty(len(boxes))
+    def least(self, boxes: CellBoxes, reach: list[tuple[Integers, Worth, Words]], lines: list[tuple[float, float]]) -> Array:
+        """Lower bounds (N, S) of p g + q g', for S lines (p, q), over boxes."""
+        found = np.empty((len(boxes), len(lines)))
         for at, worth, bits in reach:
-            found[at] = worth.lower(bits, p, q)
+            found[at] = worth.lower(bits, lines)
         return found
 
 

@@ -18,6 +18,7 @@ from encoders.trees.pairs import Words
 from encoders.trees.twin import ROOM, CellBoxes, RowBounds, TreeTwin
 from verifair.engine.search.box_search import BoxSearch, Limits
 from verifair.engine.search.boxes import Nodes, borders, legal_pairs, rows_at
+from verifair.engine.search.nearby import Nearby
 from verifair.engine.search.open_goals import BestRows
 
 MIXED = np.array([[0.25, 0.75, 0.0], [0.75, 0.25, 0.0]])
@@ -38,13 +39,18 @@ class TreeSearch(BoxSearch):
         self.size = np.array([one.size for one in self.twin.worth])
         self.guides = tuple(Guide(one) for one in self.twin.worth)
 
+    def start(self, rng: np.random.Generator) -> None:
+        self.nearby = Nearby(self.goals, rng, self.deadline)
+        super().start(rng)
+
     def step(self, nodes: Nodes) -> None:
         """Look at some boxes, and keep the halves of those that are left."""
+        nodes = self.nearby.look(nodes) if self.flips else nodes
         self.goals.nodes += np.bincount(nodes.question, minlength=len(self.goals.nodes))
         nodes = self.without_impossible(nodes)
         boxes = self.twin.boxes(nodes.question, nodes.lower, nodes.upper)
         reach = self.twin.reach(boxes)
-        lines = np.stack([self.twin.least(boxes, reach, *line) for line in self.bounds.lines.tolist()], axis=1)
+        lines = self.twin.least(boxes, reach, [(p, q) for p, q in self.bounds.lines.tolist()])
         lower = self.bounds.lower(lines, self.size[boxes.which])
         nodes, kept = self.close_by(nodes, self._best(lower, self.size[boxes.which]), [])
         if not len(nodes):
@@ -87,8 +93,13 @@ class TreeSearch(BoxSearch):
                 mine = np.flatnonzero(nearest[group] == row)
                 at = group[mine]
                 guide = self.guides[boxes.which[at[0]]]
-                variable[at], cell[at], chosen = guide.look(boxes.take(at), words[mine], *lines[row].tolist())
-                self.goals.look_at(nodes.take(at), self._raw(nodes.take(at), chosen))
+                line = lines[row].tolist()
+                variable[at], cell[at] = guide.cut(boxes.take(at), words[mine], *line)
+                # A flip is about two margins, and the point is best for one line: of those only whole questions have it tried.
+                few = np.flatnonzero(nodes.ids[at] < len(self.goals.nodes)) if self.flips else np.arange(len(at))
+                if len(few):
+                    chosen = guide.agreed(boxes.take(at[few]), words[mine[few]], *line)
+                    self.goals.look_at(nodes.take(at[few]), self._raw(nodes.take(at[few]), chosen))
         return [variable, cell]
 
     def _flip(self, goal: int) -> Array:
