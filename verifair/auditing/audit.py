@@ -23,7 +23,7 @@ from verifair.auditing.run import KEPT, Places, Tell, publish, run
 from verifair.auditing.subject import Table, subject_of
 from verifair.errors import QueryError
 from verifair.models.objects import check_decides
-from verifair.models.read import read_network
+from verifair.models.read import read
 from verifair.schema.draft import noted
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_table
@@ -105,9 +105,9 @@ def audit(
     if schema is None and not names:
         raise QueryError("audit: sensitive names no feature; pass those whose effect is asked about, such as sensitive=['sex']")
     budget(timeout, None, seed)
-    asked = chosen(analyses)
     check_decides(model)
-    network = read_network(model, "the audit", frame)
+    network = read(model, frame)
+    asked = chosen(analyses, network)
     described = schema or Schema.infer(frame, target=str(target), positive=positive, protected=names, model=network)
     text = noted(described, frame) if schema is None else schema.dumps()
     head = {"title": title or f"Audit of {network.source or 'a network'}", "seed": seed, "timeout": float(timeout)}

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from encoders.network import Model, Network
 from verifair.auditing.settings import known_analyses
 from verifair.datasets import read_table
 from verifair.errors import QueryError
+from verifair.models.read import read
 from verifair.schema.draft import draft
 from verifair.schema.spelling import nearest
 from verifair.schema.writing import written
@@ -23,15 +25,21 @@ ANALYSES: Mapping[str, Mapping[str, Any]] = {
 """What is asked where nobody says otherwise. Situation testing needs a causal model, which nobody can draft."""
 
 
-def chosen(analyses: Mapping[str, Mapping[str, Any]] | Sequence[str] | None) -> Mapping[str, Mapping[str, Any]]:
-    """Return analysis -> settings, from names alone as well. Raises QueryError for names that there are not."""
+def chosen(
+    analyses: Mapping[str, Mapping[str, Any]] | Sequence[str] | None, model: Model
+) -> Mapping[str, Mapping[str, Any]]:
+    """Return analysis -> settings, from names alone as well. Raises QueryError for names that there are not.
+
+    The largest change of a probability is asked of networks alone: of other models nothing bounds it yet.
+    """
+    usual = {**ANALYSES, "certify": {"maximise": isinstance(model, Network)}}
     if analyses is None:
-        return ANALYSES
+        return usual
     listed = [analyses] if isinstance(analyses, str) else list(analyses)
     unknown = [name for name in listed if name not in known_analyses()]
     if unknown:
         raise QueryError(f"analyses: {unknown[0]!r}: unknown analysis; {nearest(str(unknown[0]), known_analyses())}")
-    return analyses if isinstance(analyses, Mapping) else {name: ANALYSES.get(name, {}) for name in listed}
+    return analyses if isinstance(analyses, Mapping) else {name: usual.get(name, {}) for name in listed}
 
 
 def audit_text(head: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]]) -> str:
@@ -73,15 +81,16 @@ def draft_files(
         raise QueryError("--model needs --target LABEL, to draft a schema from the table, or --schema FILE, one that was checked")
     if not sensitive and schema is None:
         raise QueryError("--model needs --sensitive NAME, once for each sensitive feature, or a --schema that declares them")
+    network = read(model)
     described = page.with_name(f"{page.stem}.schema.toml") if schema is None else schema
     page.parent.mkdir(parents=True, exist_ok=True)
     if schema is None:
-        text = draft(read_table(data), target=str(target), positive=positive, protected=sensitive, model=model)
+        text = draft(read_table(data), target=str(target), positive=positive, protected=sensitive, model=network)
         _keep(described, text, f"pass it with --schema {described} in place of --target")
     folder = page.resolve().parent
     one, two, three = (os.path.relpath(path.resolve(), folder) for path in (model, described, data))
     audit = page.with_name(f"{page.stem}.audit.toml")
-    text = audit_text({"title": f"Audit of {model.name}"}, sections_of(one, two, three, sensitive, ANALYSES))
+    text = audit_text({"title": f"Audit of {model.name}"}, sections_of(one, two, three, sensitive, chosen(None, network)))
     _keep(audit, text, f"run it with verifair audit {audit} --out {page}")
     parents = [str(path.resolve().parent) for path in (model, described, data, audit)]
     return DraftedFiles(audit=audit, schema=described, drafted=schema is None, root=Path(os.path.commonpath(parents)))

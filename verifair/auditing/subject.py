@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from encoders.network import Network
+from encoders.network import Model
 from verifair import datasets
 from verifair.auditing.audit_file import AuditFile
 from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
-from verifair.models.read import read_network
+from verifair.models.read import read as read_model
 from verifair.schema.draft import DRAFTED
 from verifair.schema.schema import Schema
 from verifair.systems import subject as systems
@@ -63,12 +63,12 @@ def read(file: AuditFile) -> AuditSubject:
     model, schema_path, described = _model(file)
     table = None if file.data is None else _table(file)
     text = described.dumps() if schema_path is None else schema_path.read_text(encoding="utf-8")
-    network = read_network(model, "the audit")
+    network = read_model(model)
     return subject_of(file, network, described, model=model, schema_path=schema_path, schema_text=text, table=table)
 
 
 def subject_of(
-    file: AuditFile, network: Network, described: Schema, *, model: Path, schema_path: Path | None, schema_text: str,
+    file: AuditFile, network: Model, described: Schema, *, model: Path, schema_path: Path | None, schema_text: str,
     table: Table | None,
 ) -> AuditSubject:  # fmt: skip
     """What was read, checked against each other.   model, schema_path: the files that `verifair check` will be told of.

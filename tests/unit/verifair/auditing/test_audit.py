@@ -87,6 +87,19 @@ def test_a_schema_that_was_checked_is_taken_as_it_is(model: Pipeline) -> None:
     assert [one.role for one in found.result.sources] == ["audit file", "model", "schema", "data"]
 
 
+def test_trees_are_audited_as_far_as_they_can_be_asked() -> None:
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    frame = PEOPLE[["income"]].assign(sex=(PEOPLE["sex"] == "Male").astype(int))
+    trees = GradientBoostingClassifier(n_estimators=3, max_depth=2, random_state=0).fit(frame, PEOPLE["credit"])
+    people = frame.assign(credit=PEOPLE["credit"])
+    found = vf.audit(trees, people, target="credit", sensitive=["sex"], analyses=["pba", "certify", "kmax"], timeout=20)
+    said = {section.key: [one.standing.value for one in section.statements] for section in found.result.sections}
+    assert "proved" in said["pba"]
+    assert {"refuted", "proved"} & set(said["certify"])
+    assert said["kmax"] == ["skipped"]
+
+
 def test_what_cannot_be_audited(model: Pipeline) -> None:
     with pytest.raises(QueryError, match="pass target=, the label's column, to draft a schema"):
         vf.audit(model, PEOPLE, sensitive=["sex"])
