@@ -62,6 +62,8 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
         ensemble = replace(tree_ensemble(stored, logits, reading, final, feeds, place), source=str(stored.path), stored=stored.data,
                            output=output)
         points = comparison_points(stored.path, ensemble.inputs, check_points, random, box)
+        for feed in feeds:
+            make_legal(feed, points, random)
         check_trees(stored, logits, ensemble, points, random)
         _check_shown(stored, logits, feeds, points)
         return ensemble

@@ -153,6 +153,10 @@ def test_boosted_trees_and_pipelines_that_end_in_them(package: str) -> None:
     # Halves are exact in float32 and in float64, so that the scaler moves no number over a threshold.
     halves = make_pipeline(StandardScaler(with_mean=False, with_std=False), made())
     assert [feed.name for feed in vf.read(fitted(halves, frame, y), frame).feeds] == NUMBERS
+    behind_words = make_pipeline(make_column_transformer(("passthrough", NUMBERS), (OneHotEncoder(), WORDS)), made())
+    whole = vf.read(fitted(behind_words, X, y), X)
+    assert [feed.name for feed in whole.feeds] == [*NUMBERS, *WORDS]
+    assert whole.inputs == 2 + 2 + 3
 
 
 def test_what_is_no_model(tmp_path: Path) -> None:
