@@ -1,7 +1,8 @@
 """The certified share of Fairify's networks: strict signs, the main protected attribute, the whole domain, certificates checked.
 
 Beside it what FairQuant (Kim et al., ICSE 2025; float32, not rigorous) certifies as fair, and the CPU seconds that it took on a
-machine like ours. Seconds are of the processor, one process; `check s` as well.
+machine like ours. Seconds are of the processor, one process; `check s` as well. `open` is given also for the first 1, 5 and 15 s of
+these, as far as the run's history says.
 
     python -m benchmarks.run shares --nets AC-1 AC-6 --seconds 10       a shorter run
 """
@@ -24,6 +25,8 @@ from verifair.engine.share import certify_share
 FAIRQUANT = {"AC-1": (0.907, 1.1), "AC-2": (0.799, 15.0), "AC-6": (0.588, 2.8)}
 """Certified fair share and CPU seconds."""
 
+EARLY = 1, 5, 15
+
 
 def run(
     folder: Path, *, seconds: float = 300.0, tolerance: float = 1e-3, nets: Sequence[str] = ()
@@ -40,9 +43,12 @@ def _line(subject: ListedNetwork, folder: Path, seconds: float, tolerance: float
     found = certify_share(query, tolerance=tolerance, budget=Budget(seconds=seconds), store=store)
     used = time.process_time() - started
     report = check(store, network=query.network, schema=query.schema)
+    pace = used / max(found.seconds, 1e-9)
+    reached = [(at * pace, 1 - fair - unfair) for at, fair, unfair in found.certificate.history]
+    early = {f"open {limit} s": next((left for at, left in reached if at >= limit), found.width) for limit in EARLY}
     theirs = FAIRQUANT.get(subject.name, (float("nan"), float("nan")))
     return {
-        "net": subject.name, "protected": subject.main, "fair": found.fair, "unfair": found.unfair, "open": found.width,
+        "net": subject.name, "protected": subject.main, "fair": found.fair, "unfair": found.unfair, **early, "open": found.width,
         "cells": found.cells, "cpu s": used, "check": report.verdict, "check s": time.process_time() - started - used,
         "FairQuant fair": theirs[0], "FairQuant cpu s": theirs[1],
     }

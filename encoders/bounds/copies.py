@@ -14,12 +14,13 @@ Reference: DeepZ (Singh et al., NeurIPS 2018).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from encoders.bounds.rounding import TINY
-from encoders.domain import Batched
+from encoders.domain import Batched, Domain
 from encoders.network import Array, Network
 
 BLOCK = 1 << 19
@@ -39,9 +40,15 @@ class AffineForms(Batched):
 
 
 class CopyForms:
-    """A piecewise-linear network whose margin is  weights . f, over boxes within [lower, upper] (n_0,), (n_0,)."""
+    """A piecewise-linear network whose margin is  weights . f, over boxes of a domain.
 
-    def __init__(self, network: Network, margin: Array, lower: Array, upper: Array) -> None:
+    swing: the least and the largest (B, m) of  slope . (x - middle),  slope (B, m, n_0), over the inputs x in boxes (B, n_0).
+    """
+
+    def __init__(
+        self, network: Network, margin: Array, domain: Domain, swing: Callable[[Array, Array, Array], tuple[Array, Array]]
+    ) -> None:
+        self.swing = swing
         network.require_piecewise_linear("the share of a domain")
         *hidden, last = network.layers
         self.leaks = [layer.slope for layer in hidden]
@@ -52,7 +59,7 @@ class CopyForms:
         terms = (count + 2 * len(network.layers) + 40) * 2.0**-53
         self.rate = 64 * terms / (1 - terms)
         self.sizes: list[Array] = []
-        reach = np.maximum(np.abs(lower), np.abs(upper))
+        reach = np.maximum(*(np.abs(end[0]) for end in domain.box(domain.lower[None], domain.upper[None])))
         for layer in network.layers:
             with np.errstate(all="ignore"):  # what overflows shows nothing
                 reach = np.abs(layer.weight) @ reach + np.abs(layer.bias)
@@ -76,9 +83,8 @@ class CopyForms:
         least, most = low, high
         for k, leak in enumerate(self.leaks):
             slope, value, radius = self._substituted(k, bands, middle)
-            swing = (np.abs(slope) @ width[:, :, None])[:, :, 0] + radius
-            near, far = self._intervals(k, least, most)
-            least, most = np.fmax(value - swing, near), np.fmin(value + swing, far)
+            (down, up), (near, far) = self.swing(slope, low, high), self._intervals(k, least, most)
+            least, most = np.fmax(value + down - radius, near), np.fmin(value + up + radius, far)
             bands.append(_band(least, most, leak))
             least, most = (np.where(end < 0, leak * end, end) for end in (least, most))
         slope, value, radius = self._substituted(len(self.leaks), bands, middle)

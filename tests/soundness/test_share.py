@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tests.builders import integer, network_of, one_hot, random_network, real, s
 from verifair.checker.check import check
 from verifair.checker.kernel.forms import affine_forms
 from verifair.checker.share_certificate import ShareCertificate
-from verifair.checker.shares import ShareQuestion
+from verifair.checker.shares import ShareQuestion, swing
 from verifair.checker.tree import Tree, leaf_regions
 from verifair.engine import share
 from verifair.engine.share import CertifiedShare, certify_share, row_shares
@@ -326,12 +327,17 @@ def test_forms_of_search_and_checker_hold_at_every_point(seed: int) -> None:
     network = random_network(rng, (5, 8, 6, 1) if seed % 2 else (5, 7, 6, 5, 1), slope=0.2 * (seed % 3))
     if seed == 5:
         network = replace(network, layers=[replace(one, weight=one.weight * 1e60) for one in network.layers])
-    middle, width = rng.normal(size=(40, 5)), rng.choice([0, 1e-3, 0.3, 3.0], (40, 5))
-    low, high = middle - width, middle + width
-    found = CopyForms(network, np.ones(1), np.full(5, -9.0), np.full(5, 9.0)).forms(low, high)
-    for slope, value, radius in ((found.slope, found.value, found.radius), affine_forms(network, np.ones(1), low, high)):
-        x = low + rng.uniform(size=(200, 1, 5)).round(seed % 2) * (high - low)
-        g = network.forward(x.reshape(-1, 5)).reshape(200, 40)
+    domain = schema_of(real("a", -9, 9), real("b", -9, 9), one_hot("c", "x", "y", "z")).domain
+    middle, width = rng.normal(size=(40, 3)), rng.choice([0, 1e-3, 0.3, 3.0], (40, 3))
+    lower, upper = middle - width, middle + width
+    lower[:, 2], upper[:, 2] = rng.integers(0, 2, 40), rng.integers(1, 3, 40)
+    low, high = domain.box(lower, upper)
+    found = CopyForms(network, np.ones(1), domain, partial(swing, domain)).forms(low, high)
+    raw = lower + rng.uniform(size=(200, 40, 3)) * (upper - lower + domain.integer)
+    raw = np.where(domain.integer, np.floor(raw), raw)
+    x = domain.encode(raw.reshape(-1, 3)).reshape(200, 40, 5)
+    g = network.forward(x.reshape(-1, 5)).reshape(200, 40)
+    for slope, value, radius in ((found.slope, found.value, found.radius), affine_forms(network, np.ones(1), domain, low, high)):
         error = np.abs(g - value - ((x - (low + high) / 2) * slope).sum(axis=2))
         assert (error <= radius + 1e-12 * np.abs(g).max()).all()
         assert np.isfinite(radius).all()

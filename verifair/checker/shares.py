@@ -36,8 +36,8 @@ Numbers = npt.NDArray[np.object_]
 """Exact ones: whole, or fractions."""
 SLACK = 2.0**-40
 """Of the sizes met in a cell: far more than the sums over its columns can lose."""
-BINS, FINE = (32, 1024), 4
-"""Units that what is not listed is rounded to: at least and at most, and in all roundings of one error of the forms."""
+BINS, FINE = (32, 1024), 8
+"""Units that what is not listed is rounded to: at least and at most, and in all roundings of what forms leave open."""
 MEET = 128
 """Combinations of values of a cell that are listed at most."""
 MOST = 1 << 16
@@ -69,6 +69,23 @@ class Counted(Batched):
     unfair: Numbers
     volume: Numbers
     whole: Booleans
+
+
+def swing(domain: Domain, slope: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Return the least and the largest (B, m) of  slope . (x - middle)  over the inputs x in network boxes low, high (B, n) of raw
+    ones, but for rounding. slope: (B, m, n). In a one-hot block x is one of the categories that are left."""
+    middle, category = (low + high) / 2, domain.columns_of(np.flatnonzero(domain.one_hot))
+    width = (high - low) / 2
+    width[:, category] = 0.0
+    most = (np.abs(slope) @ width[:, :, None])[:, :, 0]
+    least = -most
+    for v in np.flatnonzero(domain.one_hot):
+        block = slice(int(domain.start[v]), int(domain.start[v] + domain.width[v]))
+        here, possible = slope[:, :, block], high[:, None, block] > 0
+        base = (here @ middle[:, block, None])[:, :, 0]
+        least += np.where(possible, here, np.inf).min(axis=2) - base
+        most += np.where(possible, here, -np.inf).max(axis=2) - base
+    return least, most
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -156,9 +173,9 @@ class ShareQuestion:
     def _throughout(self, lower: Array, upper: Array, shapes: CopyShapes) -> tuple[Booleans, Booleans]:
         """Return which cells (B,) are fair throughout, and which are unfair throughout."""
         low, high = self.domain.box(lower, upper)
-        swing = (np.abs(shapes.slope) @ (high - low)[:, :, None] / 2)[:, :, 0] + shapes.radius
-        slack = self.slack * (swing + np.abs(shapes.value))
-        least, most = shapes.value - swing - slack, shapes.value + swing + slack
+        down, up = swing(self.domain, shapes.slope, low, high)
+        slack = self.slack * ((np.abs(shapes.slope) @ (high - low)[:, :, None])[:, :, 0] + shapes.radius + np.abs(shapes.value))
+        least, most = shapes.value + down - shapes.radius - slack, shapes.value + up + shapes.radius + slack
         fair = np.asarray((least > 0).all(axis=1) | (most <= 0).all(axis=1))
         negative = most < 0 if self.strict else most <= 0
         return fair, np.asarray(((least > 0)[:, :, None] & negative[:, None] & self.compared).any(axis=(1, 2)))
@@ -173,25 +190,25 @@ class ShareQuestion:
         sure = (size > 1 / LARGEST) & (size < LARGEST)
         mean = np.where(((many > 1) & sure[:, None]) @ self.owner.T > 0, shapes.slope.mean(axis=1), 0.0)
         direction = mean.astype(np.float32).astype(np.float64)  # so that whoever rounds the slopes otherwise has the same one
-        apart = (np.abs(shapes.slope - direction[:, None]) @ radius[:, :, None])[:, :, 0] + shapes.radius
+        down, up = swing(self.domain, shapes.slope - direction[:, None], low, high)
+        least, most = shapes.value + down - shapes.radius, shapes.value + up + shapes.radius
         far = FAR * np.sqrt(((direction * radius) ** 2).sum(axis=1))
-        least, most = shapes.value - apart, shapes.value + apart
         worth = (least.min(axis=1) + far > 0) | (most.max(axis=1) - far < 0)
         worth |= ((least[:, :, None] > most[:, None]) & self.compared).any(axis=(1, 2))
         strips = _Strips(
             cell=np.arange(len(lower)), lower=lower, many=many.astype(np.int64), direction=direction, middle=middle,
-            value=shapes.value, apart=apart, size=size, volume=volume,
+            least=least, most=most, size=size, volume=volume,
         )
         cells, long = np.flatnonzero(sure & worth), many.max(axis=1, initial=1)
-        units = (np.abs(direction) * radius).sum(axis=1) / apart.max(axis=1)
+        units = (np.abs(direction) * radius).sum(axis=1) / (most - least).max(axis=1)
         return strips.take(cells[np.lexsort((units[cells], np.where(long > MEET, long, 0)[cells]))])
 
     def _points(self, strips: _Strips) -> tuple[Numbers, Numbers]:
         """Return (B,) how many points are shown to be fair, and unfair."""
         sums = _Sums.of(self, strips)
         slack = self.slack * (strips.size + sums.span)
-        least = strips.value - strips.apart + (sums.least - slack)[:, None]
-        most = strips.value + strips.apart + (sums.most + slack)[:, None]
+        least = strips.least + (sums.least - slack)[:, None]
+        most = strips.most + (sums.most + slack)[:, None]
         pairs = np.where(self.compared, least[:, :, None] - most[:, None], -np.inf).reshape(len(strips), -1)
         (i, j), at = np.divmod(pairs.argmax(axis=1), len(self.values)), np.arange(len(strips))
         fair = sums.above(least.min(axis=1)) + sums.above() - sums.above(most.max(axis=1))
@@ -203,7 +220,7 @@ class ShareQuestion:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Strips(Batched):
-    """B cells whose copies lie within  direction . (x - middle) + value +- apart,  value and apart (B, K).
+    """B cells whose copies lie within  direction . (x - middle) + [least, most]  (B, K).
 
     cell: (B,) their numbers.   many: (B, V) values of the features along the direction, 1 of others.   size: (B,) of what is added.
     """
@@ -213,8 +230,8 @@ class _Strips(Batched):
     many: Integers
     direction: Array
     middle: Array
-    value: Array
-    apart: Array
+    least: Array
+    most: Array
     size: Array
     volume: Numbers
 
@@ -266,7 +283,8 @@ class _Sums:
         width, others = _added(cell, np.where(rest, span, 0.0), count), (size[:, 1:] > 1).sum(axis=1)
         others = others + _added(cell, long, count)
         with np.errstate(divide="ignore", invalid="ignore"):
-            bins = 2 ** np.ceil(np.log2(np.clip(np.nan_to_num(FINE * width * others / strips.apart.max(axis=1)), *BINS)))
+            fine = FINE * width * others / (strips.most - strips.least).max(axis=1)
+            bins = 2 ** np.ceil(np.log2(np.clip(np.nan_to_num(fine), *BINS)))
         unit = np.where(width > 0, width / bins, 1.0)
         value = np.concatenate([sums[:, 1:][inside[:, 1:]], along[long[pair]]])
         length = np.concatenate([size[:, 1:].ravel(), n[long]])

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
 from verifair.checker.share_certificate import ShareCertificate, ShareQuery
-from verifair.checker.shares import MOST, SLACK, Numbers, ShareQuestion
+from verifair.checker.shares import MOST, SLACK, Numbers, ShareQuestion, swing
 from verifair.checker.tree import Tree, leaf_regions
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, margin
@@ -187,8 +188,7 @@ class _ShareSearch:
     ) -> None:
         self.query, self.question, self.tolerance, self.budget = query, question, tolerance, budget
         self.domain = domain = question.domain
-        low, high = (end[0] for end in domain.box(domain.lower[None], domain.upper[None]))
-        self.copies = CopyForms(query.network, margin(query.network, 1, 0), np.minimum(low, high), np.maximum(low, high))
+        self.copies = CopyForms(query.network, margin(query.network, 1, 0), domain, partial(swing, domain))
         self.started = time.monotonic()
         self.deadline = self.started + (np.inf if budget.seconds is None else budget.seconds)
         self.earlier = before.history[-1][0] if before is not None and before.history else 0.0

@@ -16,26 +16,28 @@ from __future__ import annotations
 
 import numpy as np
 
+from encoders.domain import Domain
 from encoders.network import Array, Network
 from verifair.checker.kernel.bounds import LARGEST, TINY, rounding_unit
+from verifair.checker.shares import swing
 
 BLOCK = 1 << 20
 """Coefficients handled at once."""
 
 
-def affine_forms(network: Network, margin: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """Return slopes (B, n_0), values and radii (B,) of margin . f over network boxes low, high (B, n_0)."""
+def affine_forms(network: Network, margin: Array, domain: Domain, low: Array, high: Array) -> tuple[Array, Array, Array]:
+    """Return slopes (B, n_0), values and radii (B,) of margin . f over network boxes low, high (B, n_0) of a domain."""
     network.require_piecewise_linear("the checker of shares")
     widest = max(len(layer.bias) for layer in network.layers)
     step = max(1, BLOCK // (widest * (low.shape[1] + sum(network.hidden))))
     with np.errstate(all="ignore"):
-        parts = [_forms(network, margin, low[i : i + step], high[i : i + step]) for i in range(0, len(low), step)]
+        parts = [_forms(network, margin, domain, low[i : i + step], high[i : i + step]) for i in range(0, len(low), step)]
     slope, value, radius = (np.concatenate(one) for one in zip(*parts, strict=True))
     sure = np.isfinite(slope).all(axis=1) & np.isfinite(value) & np.isfinite(radius)
     return np.where(sure[:, None], slope, 0.0), np.where(sure, value, 0.0), np.where(sure, radius, np.inf)
 
 
-def _forms(network: Network, margin: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
+def _forms(network: Network, margin: Array, domain: Domain, low: Array, high: Array) -> tuple[Array, Array, Array]:
     eps = rounding_unit(network)
     value, width = (low + high) / 2, (high - low) / 2
     slope = np.broadcast_to(np.eye(low.shape[1]), (len(low), low.shape[1], low.shape[1]))
@@ -50,9 +52,9 @@ def _forms(network: Network, margin: Array, low: Array, high: Array) -> tuple[Ar
         value, slope, errors = value @ layer.weight.T + layer.bias, layer.weight @ slope, layer.weight @ errors
         size, lost = size @ weight + np.abs(layer.bias), lost @ weight
         lost = lost + eps * size + TINY
-        swing = (np.abs(slope) @ width[:, :, None])[:, :, 0] + np.abs(errors).sum(axis=2) + lost
+        (down, up), away = swing(domain, slope, low, high), np.abs(errors).sum(axis=2) + lost
         reach = np.where(np.abs(middle) + reach <= LARGEST, reach, np.inf)
-        least, most = np.fmax(value - swing, middle - reach), np.fmin(value + swing, middle + reach)
+        least, most = np.fmax(value + down - away, middle - reach), np.fmin(value + up + away, middle + reach)
         bends = (least < 0) & (most > 0)
         chord = np.where(bends, most / np.where(bends, most - least, 1.0), least >= 0)
         half = np.where(bends, -least * chord / 2, 0.0) * (1 - layer.slope)

@@ -88,7 +88,8 @@ def _confirm(
     margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
     for start in range(0, len(leaves), step):
         lower, upper = leaves.lower[start : start + step], leaves.upper[start : start + step]
-        found = question.counted(network, lower, upper, affine_forms(network, margin, *question.boxes(lower, upper)))
+        boxes = question.boxes(lower, upper)
+        found = question.counted(network, lower, upper, affine_forms(network, margin, question.domain, *boxes))
         fair, unfair = fair + found.fair.sum(), unfair + found.unfair.sum()
         if progress is not None:
             progress(min(start + step, len(leaves)), len(leaves))
