@@ -8,12 +8,12 @@ from itertools import pairwise
 import numpy as np
 import scipy.sparse
 
-from encoders.network import Booleans, Integers
+from encoders.network import Array, Booleans, Integers
 from encoders.trees.pairs import Words, Worth
 from encoders.trees.twin import CellBoxes
 
-TOGETHER = 1 << 14
-"""Leaves of all trees up to which pairs of them are held that have a row in common."""
+TOGETHER = 1 << 13
+"""Leaves of the trees that are looked at: those that have a row in common are held, pair by pair."""
 AT_ONCE = 1 << 22
 """Numbers at a time."""
 
@@ -22,13 +22,31 @@ class Guide:
     """The trees of one pair of protected values, with what they add."""
 
     def __init__(self, worth: Worth) -> None:
-        self.worth, self.pairs = worth, worth.pairs
+        self.worth = worth
+        self.kept = _telling(worth)
+        self.pairs = worth.pairs.part(np.unique(worth.pairs.tree[self.kept]))
         self.leaves = len(self.pairs.leaf1)
+        place = worth.pairs.place[self.kept] // 8
+        self.bytes = np.zeros(self.pairs.bytes, dtype=np.int64)
+        self.bytes[self.pairs.place // 8] = place
+        self.used = np.zeros(self.pairs.bytes, dtype=bool)
+        self.used[self.pairs.place // 8] = True
+
+    def _own(self, bits: Words) -> Words:
+        """The bits of the leaves that are kept, in their own order."""
+        if len(self.kept) == len(self.worth.pairs.tree):
+            return bits
+        given = np.ascontiguousarray(bits).view(np.uint8)[:, self.bytes]
+        return np.ascontiguousarray(np.where(self.used, given, np.uint8(0))).view(np.uint64)
+
+    def _adds(self, p: float, q: float) -> Array:
+        return self.worth.table(p, q)[1][self.kept]
 
     def cut(self, boxes: CellBoxes, bits: Words, p: float, q: float) -> tuple[Integers, Integers]:
         """Return, for each of N boxes that meet leaves `bits`, the variable (N,), -1 for none, and the cell (N,) after which a cut
         moves the bound of p g + q g' most."""
         variable, cell = np.empty(len(boxes), dtype=np.int64), np.empty(len(boxes), dtype=np.int64)
+        bits = self._own(bits)
         step = max(1, AT_ONCE // max(self.leaves, 1))
         for start in range(0, len(boxes), step):
             part = slice(start, start + step)
@@ -75,7 +93,7 @@ class Guide:
         variable, cell, matrix = self._keys
         if not len(variable):
             return np.full(len(boxes), -1), np.zeros(len(boxes), dtype=np.int64)
-        adds = self.worth.table(p, q)[1].astype(np.float32)
+        adds = self._adds(p, q).astype(np.float32)
         least = np.empty((self.leaves + len(self.pairs.children), len(boxes)), dtype=np.float32)
         least[: self.leaves] = np.where(met.T, adds[:, None], np.float32(np.inf))
         moves = np.zeros((len(self.pairs.children), len(boxes)), dtype=np.float32)
@@ -93,10 +111,8 @@ class Guide:
         return np.where(none, -1, variable[best]), cell[best]
 
     @cached_property
-    def _common(self) -> Words | None:
+    def _common(self) -> Words:
         """Bits (L, bytes / 8) of the leaves that have cells in common with each leaf, categories by the first and the last."""
-        if self.leaves > TOGETHER:
-            return None
         first, last = self.pairs.first.astype(np.int64), self.pairs.last.astype(np.int64)
         for v in np.flatnonzero(self.pairs.cells.domain.one_hot).tolist():
             count = self.pairs.cells.count(v)
@@ -112,12 +128,10 @@ class Guide:
         and has a row in common with those taken before."""
         first, last = boxes.first.copy(), boxes.last.copy()
         common = self._common
-        if common is None:
-            return (first + last) // 2
-        adds, pairs = self.worth.table(p, q)[1], self.pairs
+        adds, pairs = self._adds(p, q), self.pairs
         begin = np.searchsorted(pairs.tree, np.arange(len(pairs.start) + 1))
         spread = np.array([np.ptp(adds[a:b]) for a, b in pairwise(begin.tolist())])
-        bits = bits.copy()
+        bits = self._own(bits).copy()
         allowed = np.full(first.shape, np.uint64(0xFFFFFFFFFFFFFFFF))
         for tree in np.argsort(-spread, kind="stable")[: np.count_nonzero(spread)].tolist():
             a, b = int(begin[tree]), int(begin[tree + 1])
@@ -137,3 +151,16 @@ class Guide:
             point[:, v] = np.where(fits.any(axis=1), fits.argmax(axis=1), boxes.first[:, v])
         return point
 
+
+def _telling(worth: Worth) -> Integers:
+    """The leaves (L') of the trees that heuristics look at: all, or those that may move the margins and their difference most."""
+    tree, count = worth.pairs.tree, len(worth.pairs.start)
+    if len(tree) <= TOGETHER:
+        return np.arange(len(tree))
+    begin = np.searchsorted(tree, np.arange(count))
+    one, apart = worth.one[0], worth.one[0] - worth.two[0]
+    spread = [np.maximum.reduceat(values, begin) - np.minimum.reduceat(values, begin) for values in (one, apart)]
+    order = np.argsort(-(spread[0] + spread[1]), kind="stable")
+    size = np.bincount(tree)[order]
+    chosen = order[np.cumsum(size) <= max(TOGETHER, int(size[0]))]
+    return np.flatnonzero(np.isin(tree, chosen))

@@ -12,7 +12,7 @@ Sound? yes.   Complete? of a box within one cell the bound is the value, but for
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +23,6 @@ from encoders.trees.ensemble import TreeEnsemble
 
 TABLES = 1 << 28
 """Bytes of a variable's table at most; of more cells the leaves themselves are asked."""
-SUBSETS = (np.arange(256)[:, None] >> np.arange(8)) & 1 == 1
 AT_ONCE = 1 << 18
 """Numbers looked up at a time."""
 BITS = 51
@@ -142,6 +141,24 @@ class PairTrees:
             goes_left=here, children=children, alone1=n1[alone], alone2=n2[alone],
         )
 
+    def part(self, trees: Integers) -> PairTrees:
+        """Some of the trees, by their numbers in `tree`; tables are made anew."""
+        if len(trees) == len(self.start):
+            return self
+        count = len(self.leaf1)
+        kept = np.isin(self.tree, trees)
+        owner = np.concatenate([self.tree, np.full(len(self.children), -1)])
+        for j in range(len(self.children) - 1, -1, -1):
+            owner[count + j] = owner[self.children[j, 0]]
+        asked = np.isin(owner[count:], trees)
+        number = np.concatenate([np.cumsum(kept) - 1, int(kept.sum()) + np.cumsum(asked) - 1])
+        return replace(
+            self, leaf1=self.leaf1[kept], leaf2=self.leaf2[kept], first=self.first[kept], last=self.last[kept],
+            allowed=self.allowed[kept], tree=np.unique(self.tree[kept], return_inverse=True)[1].reshape(-1),
+            variable=self.variable[asked], cut=self.cut[asked], goes_left=self.goes_left[asked],
+            children=number[self.children[asked]], tables={},
+        )
+
     @cached_property
     def place(self) -> Integers:
         """(L,) the bit of each leaf: every tree begins with a byte of its own."""
@@ -256,10 +273,10 @@ class Worth:
             leaves, constant = self.rounded(p, q)
             wide = np.full(self.pairs.bytes * 8, np.inf)
             wide[self.pairs.place] = leaves
-            groups, least = wide.reshape(-1, 8), np.empty((self.pairs.bytes, 256))
-            for start in range(0, len(groups), 1024):
-                part = groups[start : start + 1024]
-                least[start : start + 1024] = np.where(SUBSETS, part[:, None, :], np.inf).min(axis=2)
+            groups, least = wide.reshape(-1, 8), np.full((self.pairs.bytes, 256), np.inf)
+            for bit in range(8):    # subsets with this leaf and lower ones: those without it, and the leaf
+                half = 1 << bit
+                np.minimum(least[:, :half], groups[:, bit : bit + 1], out=least[:, half : 2 * half])
             self._tables[p, q] = least.ravel(), leaves, constant
         return self._tables[p, q]
 
