@@ -62,6 +62,20 @@ class RegionBound:
     slope: Array
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Substitution:
+    """What backward substitution finds of neurons (N, U) of a layer in boxes (N,), those that are not `mine` (N, U) filling up.
+
+    least: by quantity (see ENDS) lower bounds (N, 2 U) of neurons and of their negatives, slopes (N, 2 U, d) in the inputs of the
+    lines that these are of, and the rounding errors (N, 2 U) taken off.
+    """
+
+    box: Integers
+    neuron: Integers
+    mine: Booleans
+    least: dict[str, tuple[Array, Array, Array]]
+
+
 class RegionBounds:
     """Regions of a twin's questions (B,), or of its only one. Signs and multipliers are for piecewise-linear layers.
 
@@ -69,13 +83,16 @@ class RegionBounds:
     layers: the bounds of every layer, clipped by the signs.   low, high: (B, d) of the moving columns.
     point: (B,) boxes that are one network input.   differences: whether those of the hidden layers are substituted backwards too,
     not the copies alone: it costs several times as much.   work: multiplications so far.
+    frame: bounds over larger boxes, and (B,) which of them holds each region: from the third hidden layer on the lines found there
+    are taken to the region's box, which costs next to nothing. For piecewise-linear layers.
     """
 
     def __init__(
         self, twin: Twin, regions: Regions, question: Integers | None = None, intervals: list[LayerBounds] | None = None, *,
-        differences: bool = True,
+        differences: bool = True, frame: tuple[RegionBounds, Integers] | None = None,
     ) -> None:
-        self.twin, self.differences, self.work = twin, differences, 0
+        self.twin, self.differences, self.frame, self.work = twin, differences, frame, 0
+        self._substitutions: dict[int, Substitution] = {}
         self.question = np.zeros(len(regions), dtype=np.int64) if question is None else question
         moving = twin.variables
         self.low, self.high = twin.local.box(regions.lower[:, moving], regions.upper[:, moving])
@@ -88,7 +105,8 @@ class RegionBounds:
             for start, end in pairwise(widths.tolist())
         ]
         self._layers: dict[int, RelaxedLayer] = {}
-        self._lines_of_pairs: dict[tuple[int, int], Array] = {}
+        self._alone: dict[tuple[str, int], LinesAlone] = {}
+        self._weights: dict[int, Array] = {}
         self.layers: list[LayerBounds] = [] if intervals is None else intervals
         for k in range(len(self.layers), twin.depth + 1):
             if k:
@@ -97,8 +115,13 @@ class RegionBounds:
                 bounds = first_layer(twin, self.question, self.low, self.high)
             if k < twin.depth:
                 bounds = self._clipped(bounds, k)
-                bounds = self._clipped(self._substituted(bounds, k), k) if k else bounds
+                bounds = self._clipped(self._closer(bounds, k), k) if k else bounds
             self.layers.append(bounds)
+
+    @property
+    def coefficients(self) -> int:
+        """How many coefficients the lines found by substitution have."""
+        return sum(slope.size for one in self._substitutions.values() for _, slope, _ in one.least.values())
 
     def _clipped(self, bounds: LayerBounds, k: int) -> LayerBounds:
         """Return the bounds of hidden layer k that the signs leave, tightened against each other."""
@@ -116,24 +139,56 @@ class RegionBounds:
             self.twin.error[k][self.question],
         )
 
-    def _substituted(self, bounds: LayerBounds, k: int) -> LayerBounds:
+    def _closer(self, bounds: LayerBounds, k: int) -> LayerBounds:
         """Return the bounds of hidden layer k, those of smooth neurons and of any that bend in either copy tightened by backward
         substitution."""
         bending = substituted(self.twin, k, self.question, bounds)
         if k == 1 and not isinstance(self.twin.hidden[0], SmoothLayer):
             return self._by_forms(bounds, bending)
+        if self.frame is not None:
+            found = self._framed(*self.frame, k)
+        else:
+            found = self._substitutions[k] = self._substituted(bending, k)
+        if found is None or not len(found.box):
+            return bounds
+        ends = {name: getattr(bounds, name).copy() for name in bounds.__dataclass_fields__}
+        at = found.box[:, None], found.neuron
+        for quantity, (least, _, _) in found.least.items():
+            lowest, highest = np.split(least, 2, axis=1)
+            for name, tighter, value in zip(ENDS[quantity], (np.maximum, np.minimum), (lowest, -highest), strict=True):
+                ends[name][at] = np.where(found.mine, tighter(ends[name][at], value), ends[name][at])
+        return crossed(LayerBounds(**ends), self.twin.error[k][self.question])
+
+    def _substituted(self, bending: Booleans, k: int) -> Substitution:
+        """Return what backward substitution finds of neurons (B, n) of hidden layer k."""
         box, neuron = _padded(bending)
-        found = {name: getattr(bounds, name).copy() for name in bounds.__dataclass_fields__}
         step = max(1, BLOCK // (2 * max(neuron.shape[1], 1) * max(len(one.bias) for one in self.twin.hidden)))
-        for start in range(0, len(box), step):
-            part, at = box[start : start + step], neuron[start : start + step]
-            mine = bending[part[:, None], at]
-            for quantity, (low, high) in list(ENDS.items())[: 2 + self.differences]:
-                least = self._both_ends(quantity, k, part, at)
-                for name, tighter, value in ((low, np.maximum, least[:, 0]), (high, np.minimum, -least[:, 1])):
-                    known = found[name][part[:, None], at]
-                    found[name][part[:, None], at] = np.where(mine, tighter(known, value), known)
-        return crossed(LayerBounds(**found), self.twin.error[k][self.question]) if len(box) else bounds
+        parts = [slice(start, start + step) for start in range(0, len(box), step)]
+        least = {}
+        for quantity in list(ENDS)[: 2 + self.differences]:
+            found = [self._both_ends(quantity, k, box[part], neuron[part]) for part in parts]
+            if found:
+                lowest, slope, error = (np.concatenate(one) for one in zip(*found, strict=True))
+                least[quantity] = lowest, slope, error
+        return Substitution(box=box, neuron=neuron, mine=bending[box[:, None], neuron], least=least)
+
+    def _framed(self, frame: RegionBounds, at: Integers, k: int) -> Substitution:
+        """Return what is left on the regions of what was found over the boxes of the frame that hold them.
+
+        A line that lies below on the whole box does so on a part of it. Its value is off by as much as at the first time again.
+        """
+        known = frame._substitutions[k]
+        position = np.full(len(frame.question), -1)
+        position[known.box] = np.arange(len(known.box))
+        box = np.flatnonzero(position[at] >= 0)
+        of = position[at[box]]
+        shift, narrower = self.middle[box] - frame.middle[at[box]], frame.radius[at[box]] - self.radius[box]
+        least = {}
+        for quantity, (lowest, slope, error) in known.least.items():
+            part, lost = slope[of], error[of]
+            value = lowest[of] + _sums(part, shift) + _sums(np.abs(part), narrower) - lost
+            least[quantity] = np.where(np.isfinite(value), value, -np.inf), part, lost
+        return Substitution(box=box, neuron=known.neuron[of], mine=known.mine[of], least=least)
 
     def _by_forms(self, bounds: LayerBounds, bending: Booleans) -> LayerBounds:
         """Return the same of the second layer: the lines around neurons of the first one are lines in the inputs, so two products
@@ -149,43 +204,69 @@ class RegionBounds:
             self.work += 2 * len(forms) * len(neuron) * first.size
         return crossed(bounds, self.twin.error[1][self.question]) if len(boxes) else bounds
 
-    def _both_ends(self, quantity: str, k: int, box: Integers, neuron: Integers) -> Array:
-        """Return lower bounds (B, 2, U) of neurons (B, U) of hidden layer k over boxes (B,), and of their negatives: of a, a' or
-        a - a' (`one`, `two`, `apart`)."""
+    def _both_ends(self, quantity: str, k: int, box: Integers, neuron: Integers) -> tuple[Array, Array, Array]:
+        """Return lower bounds (B, 2 U) of neurons (B, U) of hidden layer k over boxes (B,), and of their negatives: of a, a' or
+        a - a' (`one`, `two`, `apart`); with slopes (B, 2 U, d) in the inputs, and the rounding errors (B, 2 U) taken off."""
         weight, bias = self.twin.weights[k][:, self._relaxed(k - 1).alive][neuron], self.twin.biases[k][neuron]
         p, constant = np.concatenate([weight, -weight], axis=1), np.concatenate([bias, -bias], axis=1)
         if quantity == "apart" and not self.twin.problem.network.piecewise_linear:
-            least, _ = self._least(p, -p, np.zeros_like(constant), box, k - 1)
-        else:
-            least, _ = self._least_alone(quantity, p, constant, box, k - 1)
-        return least.reshape(len(box), 2, -1)
+            return *self._least(p, -p, np.zeros_like(constant), box, k - 1), np.full_like(constant, np.inf)
+        return self._least_alone(quantity, p, constant, box, k - 1)
 
-    def _least_alone(self, quantity: str, p: Array, constant: Array, box: Integers, last: int) -> tuple[Array, Array]:
-        """Return lower bounds (B, R) over regions `box` (B,), and slopes (B, R, d) in the inputs, of p . y, p . y' or p . (y - y')
-        (`one`, `two`, `apart`), p (B, R, n), y of hidden layer `last`, by the lines of that quantity alone; and of `constant`
-        (B, R) besides, of one copy."""
-        twin, difference = self.twin, quantity == "apart"
-        total = np.zeros_like(constant) if difference else constant
-        error = twin.rate * np.abs(constant)
+    def _least_alone(
+        self, quantity: str, p: Array, constant: Array, box: Integers, last: int
+    ) -> tuple[Array, Array, Array]:
+        """Return the same over regions `box` (B,) of p . y, p . y' or p . (y - y') (`one`, `two`, `apart`), p (B, R, n), y of layer
+        `last`, by the lines of that quantity alone; and of `constant` (B, R) besides, of one copy.
+
+        With p+ the positive part of p:  p . v >= p . (up a + up_c) + p+ . ((low - up) a + low_c - up_c),  and |p| = 2 p+ - p.
+        """
+        twin, error = self.twin, self.twin.rate * np.abs(constant)
+        total = constant * (quantity != "apart")
         for k in range(last, -1, -1):
-            layer = self._relaxed(k)
-            alive = layer.alive
-            size = (1 + difference) * twin.rate * self._of(twin.magnitude[k], box)[:, alive]
-            error = error + _sums(np.abs(p), size) + TINY
-            if k:
-                p, offset = own_lines(p, getattr(layer.lines, quantity)[box], layer.slope)
-            elif isinstance(twin.hidden[0], SmoothLayer):
+            alive = self._relaxed(k).alive
+            if k == 0 and isinstance(twin.hidden[0], SmoothLayer):
+                error = error + twin.rate * _sums(np.abs(p), self._of(twin.magnitude[0], box)) + TINY
                 one, two = (p, None) if quantity == "one" else (None, p)
                 p, offset = self._under_curves(one, two, box)
-            else:
-                p, offset = own_lines(p, self._pair_lines(*PAIRS[quantity])[box], np.zeros(alive.shape))
-            total = total + offset
+                total = total + offset
+                break
+            lines = self._lines_alone(quantity, k)
+            positive = np.maximum(p, 0.0)
+            sums = positive @ lines.positive_sums[box] + p @ lines.sums[box]
+            total, error = total + sums[:, :, 0], error + sums[:, :, 1] + TINY
+            positive *= lines.steeper[box]
+            p = p * lines.up[box]
+            p += positive
             if k:
-                weight = twin.weights[k][np.ix_(alive, self._relaxed(k - 1).alive)]
+                weight = self._alive_weights(k)
                 self.work += total.size * weight.size
-                total = total if difference else total + p @ twin.biases[k][alive]
                 p = _product(p, weight)
-        return self._at_inputs(p, total - error, box, alive)
+        return *self._at_inputs(p, total - error, box, alive), error
+
+    def _alive_weights(self, k: int) -> Array:
+        """Return the weights of layer k between neurons that are alive."""
+        if k not in self._weights:
+            self._weights[k] = self.twin.weights[k][np.ix_(self._relaxed(k).alive, self._relaxed(k - 1).alive)]
+        return self._weights[k]
+
+    def _lines_alone(self, quantity: str, k: int) -> LinesAlone:
+        """Return, for all regions, the lines around y, y' or y - y' of the neurons of hidden layer k that are alive."""
+        if (quantity, k) not in self._alone:
+            layer, difference = self._relaxed(k), quantity == "apart"
+            if k:
+                lines = getattr(layer.lines, quantity)
+                if layer.slope.any():
+                    lines = (1 - layer.slope) * lines
+                    lines[:, :2] += layer.slope
+            else:
+                shift = self.twin.shift[self.question][:, layer.alive]
+                (around,) = pair_lines(np.array([PAIRS[quantity]], dtype=float), layer.slope, shift, layer.bounds)
+                lines = around.stacked()
+            size = (1 + difference) * self.twin.rate * self.twin.magnitude[k][self.question][:, layer.alive]
+            bias = self.twin.biases[k][layer.alive] if k and not difference else np.zeros(len(layer.alive))
+            self._alone[quantity, k] = LinesAlone.of(lines, bias, size)
+        return self._alone[quantity, k]
 
     def _least(self, p: Array, q: Array, constant: Array, box: Integers, last: int, room: int = 1) -> tuple[Array, Array]:
         """Return lower bounds (B, R) of p . y + q . y' + constant over regions `box` (B,), y of hidden layer `last`, and slopes
@@ -206,7 +287,7 @@ class RegionBounds:
                 break
             alpha, beta, offset = standard(layer.lines.take(box), (1 - slope) * p, (1 - slope) * q)
             p, q = alpha + slope * p, beta + slope * q
-            weight = twin.weights[k][np.ix_(alive, self._relaxed(k - 1).alive)]
+            weight = self._alive_weights(k)
             self.work += 2 * total.size * weight.size
             total = total + offset + (p + q) @ twin.biases[k][alive]
             p, q = _product(p, weight), _product(q, weight)
@@ -218,16 +299,6 @@ class RegionBounds:
         shift, rest = self._of(self.twin.shift, box)[:, None, layer.alive], 1 - layer.slope
         line, constants, _ = hinge(rest * p, rest * q, shift, layer.bounds.take(box).with_rows())
         return line + layer.slope * (p + q), (constants - layer.slope * q * shift).sum(axis=2)
-
-    def _pair_lines(self, one: int, two: int) -> Array:
-        """Return (B, 4, m), for all regions, slopes and then constants of the lines in a under and over one y + two y' of the first
-        layer's neurons."""
-        if (one, two) not in self._lines_of_pairs:
-            layer = self._relaxed(0)
-            shift = self.twin.shift[self.question][:, layer.alive]
-            (lines,) = pair_lines(np.array([[one, two]], dtype=float), layer.slope, shift, layer.bounds)
-            self._lines_of_pairs[one, two] = lines.stacked()
-        return self._lines_of_pairs[one, two]
 
     def _under_curves(self, p: Array | None, q: Array | None, box: Integers) -> tuple[Array, Array]:
         """Return slopes (B, R, m) and constants (B, R) of lines in a under p . y + q . y' of a first layer that is smooth."""
@@ -454,19 +525,29 @@ class RelaxedLayer:
         return LayerLines.of(self.bounds, self.smooth)
 
 
-def own_lines(p: Array, lines: Array, slope: Array) -> tuple[Array, Array]:
-    """Return alpha (B, R, n) and c (B, R) with  p . y >= alpha . a + c  by the lines (B, 4, n) around relu(a)."""
-    leaky = slope.any()
-    rest = (1 - slope) * p if leaky else p
-    plus = np.maximum(rest, 0.0)
-    minus = rest - plus
-    constant = _sums(minus, lines[:, 3])
-    if lines[:, 2].any():
-        constant = constant + _sums(plus, lines[:, 2])
-    plus *= lines[:, None, 0]
-    minus *= lines[:, None, 1]
-    plus += minus
-    return slope * p + plus if leaky else plus, constant
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinesAlone:
+    """Lines around a quantity v of one layer over B boxes, in its pre-activation (in the first layer in a).
+
+    up, steeper: (B, 1, n) the slope of the upper line, and by how much that of the lower one exceeds it.   positive_sums, sums:
+    (B, n, 2) what a positive coefficient, and what any one, adds to the constant and to the rounding error.
+    """
+
+    up: Array
+    steeper: Array
+    positive_sums: Array
+    sums: Array
+
+    @classmethod
+    def of(cls, lines: Array, bias: Array, size: Array) -> LinesAlone:
+        """lines: (B, 4, n) slopes and then constants.   bias: (n,) of the pre-activation.   size: (B, n) of the errors."""
+        low, up, low_constant, up_constant = lines.swapaxes(0, 1)
+        steeper = low - up
+        positive = np.stack([low_constant - up_constant + steeper * bias, 2 * size], axis=2)
+        return cls(
+            up=up[:, None], steeper=steeper[:, None], positive_sums=positive,
+            sums=np.stack([up_constant + up * bias, -size], axis=2),
+        )
 
 
 def standard(lines: LayerLines, p: Array, q: Array) -> tuple[Array, Array, Array]:

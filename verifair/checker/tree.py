@@ -20,6 +20,7 @@ from verifair.checker.extent import NO_MORE
 MAX_ROWS = 300
 """Of a goal that a leaf's multipliers combine: what the rounding of its bound allows for."""
 MULTIPLIERS = ("start", "index", "value")
+NO_FRAMES = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,8 +36,10 @@ class Tree:
 
     With H hidden neurons, counted layer by layer, n = 0 ... H - 1 are those of copy x and H ... 2 H - 1 those of copy x'. An index
     n < 2 H is the slope of a linear function of the pre-activation of neuron n (left out: a default), 2 H + r the weight of the
-    goal's row r (left out: 0), 2 H + R the slope of a line that takes the place of all R rows in this leaf. What they prove, and
-    what a leaf without any does, is said in `verifair.checker.kernel.leaves`.
+    goal's row r (left out: 0), 2 H + R the slope of a line that takes the place of all R rows in this leaf. 2 H + R + 1 and + 2
+    name the leaf's *frame*: so many nodes before the leaf stands a node that holds it, over whose box the hidden layers of the
+    copies (+ 1), or of their differences as well (+ 2), are bounded. What they prove, and what a leaf without any does, is said
+    in `verifair.checker.kernel.leaves`.
     """
 
     feature: Integers
@@ -96,10 +99,11 @@ class TreeFile:
 
 
 def leaf_regions(
-    feature: Integers, cut: Array, roots: Regions, domain: Domain, size: Integers | None = None
+    feature: Integers, cut: Array, roots: Regions, domain: Domain, size: Integers | None = None, frames: Integers = NO_FRAMES,
 ) -> tuple[Integers, Regions] | str:
     """Return the nodes (L,) and regions (L) of the leaves of T trees over their roots (T), in preorder, or why the arrays (K,)
-    are no such trees. size: (T,) nodes of each, one tree after the other (None: there is one tree)."""
+    are no such trees. size: (T,) nodes of each, one tree after the other (None: there is one tree). frames: nodes (F,) that are
+    returned as well."""
     stray = feature[(feature >= roots.lower.shape[1]) | (feature < -1 - roots.active.shape[1])]
     for one in stray[:1].tolist():
         return f"the tree splits {'feature' if one >= 0 else 'neuron'} {max(one, -2 - one)}, which does not exist"
@@ -124,7 +128,8 @@ def leaf_regions(
     nodes, regions, found = end - size, roots, list[tuple[Integers, Regions]]()
     while True:  # level by level
         split = inner[nodes]
-        found.append((nodes[~split], regions.take(~split)))
+        wanted = ~split | np.isin(nodes, frames)
+        found.append((nodes[wanted], regions.take(wanted)))
         nodes, regions = nodes[split], regions.take(split)
         if not len(nodes):
             break

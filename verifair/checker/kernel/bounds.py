@@ -109,6 +109,22 @@ class Span:
         return Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=self.size)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Found:
+    """What substitution finds of neurons (N,) in boxes (N,), in the order of the boxes: for both ends of a, a' and D the bounds,
+    slopes and errors of `_found`."""
+
+    box: Integers
+    neuron: Integers
+    forms: list[tuple[Array, Array, Array]]
+
+
+def ranges(start: Integers, end: Integers) -> Integers:
+    """Return start[0] ... end[0] - 1, start[1] ... end[1] - 1, and so on."""
+    size = end - start
+    return np.asarray(np.arange(size.sum()) + np.repeat(start - (np.cumsum(size) - size), size))
+
+
 class TwinBounds:
     """Bounds over B boxes of network inputs [low, high] (B, n_0) for copy 1 and [low2, high2] for copy 2.
 
@@ -116,16 +132,19 @@ class TwinBounds:
     close=True also substitutes backwards for every unstable inner neuron, and for the copies' differences there (`differences`):
     tighter, and several times the work.
     signs: (B, 2 H), (B, 2 H) hidden neurons of both copies, one after the other, with a >= 0, with a <= 0; None: none is fixed.
+    frame: bounds over boxes that hold these, and (B,) which: above the second layer the lines found there take the place of those
+    that substitution would find here. Their errors are taken off twice: slope * (centre - centre) is off by no more than before.
     """
 
     def __init__(
         self, network: Network, low: Array, high: Array, low2: Array, high2: Array, *, close: bool, differences: bool = True,
-        signs: tuple[Booleans, Booleans] | None = None,
+        signs: tuple[Booleans, Booleans] | None = None, frame: tuple[TwinBounds, Integers] | None = None,
     ) -> None:
         self.network = network
         self.eps = rounding_unit(network)
         self.inputs = np.minimum(low, low2), np.maximum(high, high2)
-        centre, self.radius, centre2 = (low + high) / 2, (high - low) / 2, (low2 + high2) / 2
+        self.centre, self.radius, centre2 = (low + high) / 2, (high - low) / 2, (low2 + high2) / 2
+        centre, self.frame, self.found = self.centre, frame, dict[int, Found]()
         self.moving = np.flatnonzero((self.radius > 0).any(axis=0))
         first = network.layers[0]
         self.a, self.a2 = centre @ first.weight.T + first.bias, centre2 @ first.weight.T + first.bias
@@ -229,25 +248,49 @@ class TwinBounds:
 
     def _closer(self, span: Span, k: int, loose: Booleans, differences: bool) -> Span:
         """Return the same enclosures, by backward substitution where a neuron is unstable in one of the copies, or smooth."""
-        layer = self.network.layers[k]
-        at = box, neuron = np.nonzero(loose)
-        rows, bias = layer.weight[neuron], layer.bias[neuron]
-        ends = {name: getattr(span, name).copy() for name in ("low", "high", "low2", "high2", "d_low", "d_high")}
-        for n, (name, end) in enumerate(list(ends.items())[: 6 if differences else 4]):
-            which, sign = n // 2, 1.0 - 2 * (n % 2)
-            constant = sign * bias if which < 2 else np.zeros_like(bias)
-            if self.network.piecewise_linear:
-                parts = [self._alone(which, sign * rows[i], box[i], k - 1, constant[i]) for i in self._blocks(len(box))]
-                least = np.concatenate([np.zeros(0), *parts])
-            else:
-                p, q = COPIES[which]
-                least = self.by_substitution(sign * p * rows, sign * q * rows, box, layer=k - 1, constant=constant)
-            end[at] = np.minimum(end[at], -least) if "high" in name else np.maximum(end[at], least)
-        return replace(span, **ends).tightened()
+        if self.frame is not None and k > 1:
+            found = self._framed(*self.frame, k)
+        else:
+            box, neuron = np.nonzero(loose)
+            forms = [self._found(n // 2, 1.0 - 2 * (n % 2), k, box, neuron) for n in range(6 if differences else 4)]
+            found = self.found[k] = Found(box=box, neuron=neuron, forms=forms)
+        ends, at = [end.copy() for end in span.ends], (found.box, found.neuron)
+        for n, (least, _, _) in enumerate(found.forms):
+            ends[n][at] = np.minimum(ends[n][at], -least) if n % 2 else np.maximum(ends[n][at], least)
+        low, high, low2, high2, d_low, d_high = ends
+        return replace(span, low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high).tightened()
 
-    def _alone(self, which: int, rows: Array, box: Integers, last: int, constant: Array) -> Array:
-        """Return lower bounds (N,) of rows times y, y' or y' - y (`which`: 0, 1, 2) of layer `last`, + constant, row n over box[n],
-        by lines in a, a' or D alone; in the first layer, in a."""
+    def _found(self, which: int, sign: float, k: int, box: Integers, neuron: Integers) -> tuple[Array, Array, Array]:
+        """Return lower bounds (N,) of sign times a, a' or D (`which`: 0, 1, 2) of neurons of layer k, slopes (N, d) in the moving
+        inputs, and the rounding errors taken off."""
+        (p, q), layer = COPIES[which], self.network.layers[k]
+        rows, constant = sign * layer.weight[neuron], sign * (p + q) * layer.bias[neuron]
+        if not self.network.piecewise_linear:
+            least = self.by_substitution(p * rows, q * rows, box, layer=k - 1, constant=constant)
+            return least, np.zeros((len(box), len(self.moving))), np.full(len(box), np.inf)
+        parts = [self._alone(which, rows[i], box[i], k - 1, constant[i]) for i in self._blocks(len(box)) or [slice(0, 0)]]
+        least, slope, error = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return least, slope, error
+
+    def _framed(self, frame: TwinBounds, at: Integers, k: int) -> Found:
+        """Return what was found over the boxes of a frame, on the boxes `at` each of them holds."""
+        known = frame.found[k]
+        start, end = np.searchsorted(known.box, at), np.searchsorted(known.box, at, side="right")
+        box, line = np.repeat(np.arange(len(at)), end - start), ranges(start, end)
+        moved = (self.centre[box] - frame.centre[at[box]])[:, frame.moving]
+        narrower = (frame.radius[at[box]] - self.radius[box])[:, frame.moving]
+        forms = []
+        for least, slope, error in known.forms:
+            gain = np.einsum("nj,nj->n", slope[line], moved) + np.einsum("nj,nj->n", np.abs(slope[line]), narrower)
+            bound = least[line] + gain - error[line]
+            forms.append((np.where(np.isfinite(bound), bound, -np.inf), slope[line], error[line]))
+        return Found(box=box, neuron=known.neuron[line], forms=forms)
+
+    def _alone(
+        self, which: int, rows: Array, box: Integers, last: int, constant: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return bounds (N,), slopes and errors, as `_found`, of rows times y, y' or y' - y of layer `last`, + constant, row n over
+        box[n], by lines in a, a' or D alone; in the first layer, in a."""
         total, error = constant, self.eps * np.abs(constant)
         for k in range(last, -1, -1):
             layer, band = self.network.layers[k], self._band(which, k).take(box)
@@ -261,7 +304,7 @@ class TwinBounds:
                 total = total + rows @ layer.bias if which < 2 else total
                 rows = rows @ layer.weight
         p, q = COPIES[which]
-        return self._at_inputs(rows + p * leak, q * leak, box, total, error)
+        return *self._at_inputs(rows + p * leak, q * leak, box, total, error), error
 
     def _band(self, which: int, k: int) -> Band:
         """Return lines around r, r' or r' - r of layer k: in a, a' or D; in the first layer all in a."""
@@ -299,14 +342,14 @@ class TwinBounds:
             if k:
                 total += p @ layer.bias + q @ layer.bias
                 p, q = p @ layer.weight, q @ layer.weight
-        return self._at_inputs(p, q, box, total, error)
+        return self._at_inputs(p, q, box, total, error)[0]
 
-    def _at_inputs(self, p: Array, q: Array, box: Integers, total: Array, error: Array) -> Array:
-        """Return the least (N,) of p . a + q . a' + total, a and a' of the first layer, less the rounding error."""
+    def _at_inputs(self, p: Array, q: Array, box: Integers, total: Array, error: Array) -> tuple[Array, Array]:
+        """Return the least (N,) of p . a + q . a' + total, a, a' of the first layer, less the rounding error, and slopes (N, d)."""
         total = total + np.einsum("nj,nj->n", p, self.a[box]) + np.einsum("nj,nj->n", q, self.a2[box])
         slope = (p + q) @ self.network.layers[0].weight[:, self.moving]
         bound = total - np.einsum("nj,nj->n", np.abs(slope), self.radius[box][:, self.moving]) - error
-        return np.where(np.isfinite(bound) & np.isfinite(error), bound, -np.inf)
+        return np.where(np.isfinite(bound) & np.isfinite(error), bound, -np.inf), slope
 
     def margins(self, margin: Array) -> Span:
         """Return interval bounds (B, 1) of g = margin . f and g', with weights (B, n_N), and of g' - g.

@@ -7,11 +7,11 @@ A tree has to cover its task's box: every cut lies within the box it cuts, both 
     where both margins are the same number and a row says no more than that;
     else by a bound (`kernel.bounds`), above 0, or 0 where that is enough:
         without multipliers of each row of its goal by itself, which may have up to FEW rows: from intervals alone, then by the
-        standard relaxation, with intervals of the hidden layers, then with closer ones (of three layers and more, first of the
-        copies alone);
-        with weights of rows (or the slope of a line of its own) of what they make of the rows, in the same three ways, then by the
+        standard relaxation, with intervals of the hidden layers, then with closer ones;
+        with weights of rows (or the slope of a line of its own) of what they make of the rows, in the same ways, then by the
         defaults of slopes of neurons;
-        with slopes of neurons of the same by these (`kernel.multipliers`).
+        with slopes of neurons of the same by these (`kernel.multipliers`);
+        where a leaf names a frame, a box that holds its own, by the intervals that lines over that box leave it, and nothing else.
 Where a margin is claimed the bound has to reach it, where float32 is, to exceed (sum of |p| + |q|) E over the leaf's box.
 Sound? Yes: see the bounds.   Complete? Of trees whose writer closed leaves where this rule does, with room for rounding.
 """
@@ -19,7 +19,7 @@ Sound? Yes: see the bounds.   Complete? Of trees whose writer closed leaves wher
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from encoders.domain import Batched, Domain, Regions
 from encoders.network import Array, Booleans, Integers, Model, Network, layered
 from encoders.probability import STEEPEST, line_of
 from encoders.trees.ensemble import TreeEnsemble
-from verifair.checker.kernel.bounds import TwinBounds
+from verifair.checker.kernel.bounds import TwinBounds, ranges
 from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
 from verifair.checker.kernel.multipliers import LeafRows, lagrange
 from verifair.checker.kernel.points import Points
@@ -76,17 +76,21 @@ class Forest:
     def nodes(self, trees: Integers) -> Integers:
         """Return the positions of the nodes of some trees, one tree after the other."""
         end = np.cumsum(self.size)
-        return _ranges(end[trees] - self.size[trees], end[trees])
+        return ranges(end[trees] - self.size[trees], end[trees])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Leaves(Batched):
-    """Leaves (L): the tree of each, which is its task's number as well; its node; its box and signs as in `Regions`."""
+    """Leaves (L): the tree of each, which is its task's number as well; its node; its box and signs as in `Regions`; its frame, -1
+    where it has none, and the frame's box, its own where it has none."""
 
     tree: Integers
     node: Integers
     lower: Array
     upper: Array
+    frame: Integers
+    around: Array
+    around_upper: Array
     active: Booleans
     inactive: Booleans
 
@@ -122,11 +126,25 @@ class LeafRule:
     """The rule for the leaves of some trees. rows: (A, R, 3) of the things asked, padded, and whether each is strict (A, R)."""
 
     def __init__(self, network: Model, domain: Domain, tasks: Tasks, forest: Forest) -> None:
-        self.network, self.domain, self.tasks, self.forest = network, domain, tasks, forest
+        self.network, self.domain, self.tasks = network, domain, tasks
         self.neurons = 2 * sum(network.hidden)
         self.points = Points(network, domain, tasks)
         self.trees = TreeBounds(network, domain) if isinstance(network, TreeEnsemble) else None
         self.count = np.array([len(one.rows) for one in tasks.asked])
+        node = np.repeat(np.arange(len(forest.feature)), np.diff(forest.start))
+        tree = np.repeat(np.arange(len(forest.size)), forest.size)
+        above = forest.index - self.neurons - self.count[tasks.which[tree[node]]]
+        framed = (above == 1) | (above == 2)
+        # (K,) how many nodes before a node its frame stands, -1: it has none; and whether differences are bounded there.
+        self.before, self.differences = np.full(len(tree), -1.0), np.zeros(len(tree), dtype=bool)
+        self.before[node[framed]], self.differences[node[framed]] = forest.value[framed], above[framed] == 2
+        at = np.arange(len(tree)) - (np.cumsum(forest.size) - forest.size)[tree]
+        stray = ~(self.before <= at) | (self.before != np.floor(self.before)) | (self.before < -1)
+        self.stray = tree[stray | ((self.before >= 0) & ((forest.feature != -1) | (not network.piecewise_linear)))]
+        kept = np.bincount(node[~framed], minlength=len(tree))
+        self.forest = forest = replace(
+            forest, start=np.concatenate([[0], np.cumsum(kept)]), index=forest.index[~framed], value=forest.value[~framed]
+        )
         self.rows = np.zeros((len(tasks.asked), self.count.max(), 3))
         self.strict = np.ones(self.rows.shape[:2], dtype=bool)
         for k, one in enumerate(tasks.asked):
@@ -153,6 +171,7 @@ class LeafRule:
             (of[(forest.index < 0) | (forest.index > self.neurons + rows[of])],
              f"a multiplier belongs to none of the {self.neurons} neurons and to no row of its goal"),
             (of[~slopes & (forest.value < 0)], "a row has a negative weight"),
+            (self.stray, "a frame is not the node of a tree of piecewise-linear neurons that a leaf can have"),
             (of[smooth & slopes], "it has slopes of neurons, and some of the network's are smooth"),
             (tree[smooth & (forest.feature < -1)], "it splits signs of neurons, and some of the network's are smooth"),
             (np.flatnonzero(forest.margin < 0), "its margin is below 0"),
@@ -181,13 +200,19 @@ class LeafRule:
         forest, nodes = self.forest, self.forest.nodes(trees)
         free = np.zeros((len(trees), neurons), dtype=bool)
         roots = Regions(lower=self.tasks.lower[trees], upper=self.tasks.upper[trees], active=free, inactive=free)
-        found = leaf_regions(forest.feature[nodes], forest.cut[nodes], roots, self.domain, forest.size[trees])
+        framed = self.before[nodes] >= 0
+        frame = np.where(framed, np.arange(len(nodes)) - np.where(framed, self.before[nodes], 0), -1).astype(np.int64)
+        frames = np.unique(frame[framed])
+        found = leaf_regions(forest.feature[nodes], forest.cut[nodes], roots, self.domain, forest.size[trees], frames)
         if isinstance(found, str):
             return found
-        at, regions = found
+        every, regions = found
+        leaf = np.flatnonzero(forest.feature[nodes[every]] == -1)
+        around = np.where(frame[every[leaf]] >= 0, np.searchsorted(every, frame[every[leaf]]), leaf)
+        own, at = regions.take(leaf), every[leaf]
         return Leaves(
-            tree=np.repeat(trees, forest.size[trees])[at], node=nodes[at], lower=regions.lower, upper=regions.upper,
-            active=regions.active, inactive=regions.inactive,
+            tree=np.repeat(trees, forest.size[trees])[at], node=nodes[at], lower=own.lower, upper=own.upper, frame=frame[at],
+            around=regions.lower[around], around_upper=regions.upper[around], active=own.active, inactive=own.inactive,
         )
 
     def unproved(self, leaves: Leaves) -> list[tuple[int, str]]:
@@ -196,7 +221,7 @@ class LeafRule:
         other = self.tasks.second(tree, lower), self.tasks.second(tree, leaves.upper)
         outside = ~self.tasks.differs[tree] & ((other[0] > domain.upper) | (other[1] < domain.lower))
         nobody = domain.impossible(leaves.lower, leaves.upper) | domain.impossible(*other) | outside.any(axis=1)
-        (low, high), (low2, high2) = domain.box(lower, leaves.upper), domain.box(*other)
+        low, high, low2, high2 = self._ends(tree, lower, leaves.upper)
         fits = np.isfinite(np.hstack([low, high, low2, high2])).all(axis=1)
         found = dict.fromkeys(np.flatnonzero(~fits & ~nobody).tolist(), "its network inputs are no float32 numbers")
         point = (low == high).all(axis=1) & (low2 == high2).all(axis=1)
@@ -211,6 +236,9 @@ class LeafRule:
             if flaw is not None:
                 found[k] = flaw
         return list(found.items())
+
+    def _ends(self, tree: Integers, lower: Array, upper: Array) -> tuple[Array, ...]:
+        return *self.domain.box(lower, upper), *self.domain.box(self.tasks.second(tree, lower), self.tasks.second(tree, upper))
 
     def _at_points(self, tree: Integers, raw: Array) -> dict[int, str]:
         return self.points.flaws(tree, raw, self.target[tree], self.forest.float32[tree])
@@ -269,14 +297,20 @@ class LeafRule:
         if self.trees is not None:
             return self._by_trees(leaves, boxes, self.trees)
         start, end = self.forest.start[leaves.node], self.forest.start[leaves.node + 1]
-        entries, of = _ranges(start, end), np.repeat(np.arange(len(leaves)), end - start)
+        entries, of = ranges(start, end), np.repeat(np.arange(len(leaves)), end - start)
         sloped = np.isin(np.arange(len(leaves)), of[self.forest.index[entries] < self.neurons])
         widest = self._widest(leaves, boxes)
-        hidden = len(self.layered.layers) - 1
-        ways = [way for way, least in (((False, False), 0), ((True, False), 3), ((True, True), 2)) if hidden >= least]
-        for group, closes in ((np.flatnonzero(~sloped), ways), (np.flatnonzero(sloped), [(True, True)])):
+        whole = (leaves.around == leaves.lower).all(axis=1) & (leaves.around_upper == leaves.upper).all(axis=1)
+        within = (leaves.around <= leaves.lower).all(axis=1) & (leaves.around_upper >= leaves.upper).all(axis=1)
+        free, differences = leaves.frame < 0, self.differences[leaves.node]
+        framed = ~free & ~sloped & within
+        ways = [(False, False), *[(True, True)][: len(self.layered.layers) > 2]]
+        groups = [(free & ~sloped, ways), (free & sloped, [(True, True)])]
+        for close in ((True, False), (True, True)):
+            groups += [(framed & (differences == close[1]) & (whole == own), [close]) for own in (False, True)]
+        for group, closes in groups:
             for close in closes:
-                left = group[~proved[group]]
+                left = np.flatnonzero(group & ~proved)
                 for k in range(0, len(left), BOUNDED):
                     part = left[k : k + BOUNDED]
                     proved[part] = self.proved(leaves.take(part), boxes.take(part), close, widest)
@@ -285,13 +319,17 @@ class LeafRule:
     def proved(self, leaves: Leaves, boxes: Boxes, close: tuple[bool, bool], widest: float) -> Booleans:
         """Return (L,) which leaves, all with slopes of neurons or none, are proved. widest: no leaf's float32 error is larger.
 
-        close: whether the hidden layers are bounded by substitution, and their differences, too. None is tighter than another for
-        sure: closer intervals may have other lines.
+        close: whether the hidden layers are bounded by substitution, and their differences, too; over the leaves' frames, which are
+        all their own boxes, or none is. None is tighter than another for sure: closer intervals may have other lines.
         """
         tree, margin = leaves.tree, self.tasks.margin[leaves.tree]
         signs = (leaves.active, leaves.inactive) if leaves.active.shape[1] else None
-        ends = boxes.low, boxes.high, boxes.low2, boxes.high2
-        bounds = TwinBounds(self.layered, *ends, close=close[0], differences=close[1], signs=signs)
+        ends, frame = (boxes.low, boxes.high, boxes.low2, boxes.high2), None
+        if (leaves.around < leaves.lower).any() or (leaves.around_upper > leaves.upper).any():
+            _, first, at = np.unique(leaves.frame, return_index=True, return_inverse=True)
+            around = self._ends(tree[first], leaves.around[first], leaves.around_upper[first])
+            frame = TwinBounds(self.layered, *around, close=True, differences=close[1]), at
+        bounds = TwinBounds(self.layered, *ends, close=close[0], differences=close[1], signs=signs, frame=frame)
         said = np.where(bounds.alike(margin), self.equal[self.tasks.which[tree]], -np.inf)
         proved = bounds.empty | ((said >= self.target[tree]) & ~self.forest.float32[tree])
         rows, slopes = self.rows_of(leaves)
@@ -344,10 +382,10 @@ class LeafRule:
         which = self.tasks.which[leaves.tree]
         start, end = self.forest.start[leaves.node], self.forest.start[leaves.node + 1]
         few = np.flatnonzero((start == end) & (self.count[which] <= FEW))
-        leaf, row = np.repeat(few, self.count[which[few]]), _ranges(np.zeros(len(few), dtype=np.int64), self.count[which[few]])
+        leaf, row = np.repeat(few, self.count[which[few]]), ranges(np.zeros(len(few), dtype=np.int64), self.count[which[few]])
         plain, one = self.rows[which[leaf], row], np.ones(len(leaf))
         named = np.flatnonzero(start < end)
-        entries, of = _ranges(start[named], end[named]), np.repeat(np.arange(len(named)), (end - start)[named])
+        entries, of = ranges(start[named], end[named]), np.repeat(np.arange(len(named)), (end - start)[named])
         index, value = self.forest.index[entries] - self.neurons, self.forest.value[entries]
         weights, own = np.zeros((len(named), self.count.max() + 1)), index == self.count[which[named]][of]
         slopes = None
@@ -379,9 +417,3 @@ class LeafRule:
         if gap is None or not 1 / STEEPEST <= m <= STEEPEST:
             return np.nan, np.nan, np.nan
         return (m, -1.0, line_of(gap.epsilon, m)) if gap.rise else (-1.0, m, line_of(gap.epsilon, m))
-
-
-def _ranges(start: Integers, end: Integers) -> Integers:
-    """Return start[0] ... end[0] - 1, start[1] ... end[1] - 1, and so on."""
-    size = end - start
-    return np.asarray(np.arange(size.sum()) + np.repeat(start - (np.cumsum(size) - size), size))

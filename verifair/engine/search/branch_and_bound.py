@@ -38,7 +38,7 @@ from verifair.engine.search.boxes import (
 )
 from verifair.engine.search.descent import Descent
 from verifair.engine.search.open_goals import BatchDecision, BestRows, ChosenRows
-from verifair.engine.search.standard import Progress, StandardRelaxation
+from verifair.engine.search.standard import Frames, Progress, StandardRelaxation
 from verifair.engine.search.subdivision import subdivide
 from verifair.engine.search.tree_search import TreeSearch
 
@@ -109,6 +109,7 @@ class _BranchAndBound(BoxSearch):
         super().__init__(twin, limits)
         self.network, self.twin = network, twin.with_room()
         self.standard, self.progress = StandardRelaxation(self.twin), Progress(self.twin, len(problem.batch))
+        self.frames = Frames()
 
     def start(self, rng: np.random.Generator) -> None:
         self.descent = Descent(self.goals, rng, self.deadline)
@@ -164,31 +165,34 @@ class _BranchAndBound(BoxSearch):
         Where the time ends before they are all bounded, the others are put back.
         """
         ways, step = self.progress.way[asked.nodes.question], self.progress.at_once
-        parts = [np.flatnonzero(ways == way) for way in np.unique(ways)]
-        pieces = [part[start : start + step] for part in parts for start in range(0, len(part), step)]
-        for done, at in enumerate(pieces):
+        known = self.trees.known["frame"][asked.nodes.ids], self.trees.known["below"][asked.nodes.ids]
+        pieces: list[tuple[int, RegionBounds | None, Integers, Integers]] = []
+        for way in np.unique(ways).tolist():
+            mine = np.flatnonzero(ways == way)
+            for frame, some, of in self.frames.of(known[0][mine], known[1][mine]):
+                size = step if frame is None else max(step, LINEAR)
+                pieces += [(way, frame, mine[some[i : i + size]], of[i : i + size]) for i in range(0, len(some), size)]
+        for done, (way, frame, at, of) in enumerate(pieces):
             if done and time.monotonic() > self.deadline:
-                self.open.add(asked.nodes.take(np.concatenate(pieces[done:])))
+                self.open.add(asked.nodes.take(np.concatenate([piece[2] for piece in pieces[done:]])))
                 return
-            way, part = int(ways[at[0]]), asked.take(at)
+            part = asked.take(at)
             match way:
                 case standard.FORWARD:
                     self._close_linearly(*self._linear(part))
                 case standard.UNKNOWN:
                     self._find_out(part)
                 case _:
-                    best, slope, bounds = self._backwards(part, way)
-                    remaining, kept = self.close_by(part.nodes, best, part.intervals)
-                    score = np.abs(slope).sum(axis=1) * bounds.radius
-                    self._go_on(remaining, slope[kept], score[kept])
+                    self._close_backwards(part, way, None if frame is None else (frame, of))
 
     def _find_out(self, asked: _Asked) -> None:
         """Bound the whole boxes of some questions in all ways, and choose for those that none of them proves."""
         count = len(asked.nodes)
         lacks, work, left = np.zeros((count, 3)), np.array([float(self.progress.forward), 0.0, 0.0]), np.arange(count)
         for way in (standard.COPIES, standard.PAIRS):
-            best, _, bounds = self._backwards(asked, way)
+            best, _, bounds = self._backwards(asked, way, None)
             lacks[left, way], work[way] = _lack(asked.nodes, best.lower), bounds.work / len(left)
+            self._name_frames(asked.nodes, best, way)
             nodes, kept = self.close_by(asked.nodes, best, asked.intervals)
             if not len(nodes):
                 return
@@ -198,13 +202,40 @@ class _BranchAndBound(BoxSearch):
                 return
         asked, linear = self._linear(asked)
         lacks[left, standard.FORWARD] = _lack(asked.nodes, self.goal_rows.best(linear.lower, asked.chosen).lower)
+        work[standard.FORWARD] += work[standard.PAIRS] / 2  # half of the boxes are leaves, which are closed by these bounds
         self.progress.choose(asked.nodes.question, lacks[left], work)
         self._close_linearly(asked, linear)
 
-    def _backwards(self, asked: _Asked, way: int) -> tuple[BestRows, Array, RegionBounds]:
-        """Return each goal's best row by backward substitution in all layers, and the slopes (N, S, d) of all rows."""
+    def _close_backwards(self, asked: _Asked, way: int, frame: tuple[RegionBounds, Integers] | None) -> None:
+        best, slope, bounds = self._backwards(asked, way, frame)
+        self._name_frames(asked.nodes, best, way)
+        remaining, kept = self.close_by(asked.nodes, best, asked.intervals)
+        reach = np.stack([np.abs(slope).sum(axis=1), np.broadcast_to(self.twin.absolute[0].sum(axis=0), bounds.radius.shape)])
+        score = sum(one / np.maximum(one.sum(axis=1, keepdims=True), 1e-300) for one in reach * bounds.radius)
+        known, lack = self.trees.known, _lack(remaining, best.lower[kept])
+        if frame is not None:
+            far = lack > known["lack"][remaining.ids] * standard.SHRINK ** known["below"][remaining.ids]
+            known["frame"][remaining.ids[far]] = -1
+        elif len(remaining):
+            known["lack"][remaining.ids] = lack
+            self.frames.add(asked.nodes.ids, bounds)
+        self._go_on(remaining, slope[kept], score[kept])
+
+    def _name_frames(self, nodes: Nodes, best: BestRows, way: int) -> None:
+        """Record whose lines prove goals, for the leaves among the nodes."""
+        index, goal = np.nonzero(nodes.open & best.proved)
+        ids = nodes.ids[index]
+        self.trees.name_frames(ids, goal, self.trees.known["frame"][ids], way == standard.PAIRS)
+
+    def _backwards(
+        self, asked: _Asked, way: int, frame: tuple[RegionBounds, Integers] | None
+    ) -> tuple[BestRows, Array, RegionBounds]:
+        """Return each goal's best row by backward substitution in all layers, and the slopes (N, S, d) of all rows. frame: bounds
+        whose lines are taken, and which of their boxes hold these; None: each box is a frame of its own."""
         nodes, index = asked.nodes, asked.chosen.index
-        bounds = self.standard.regions(nodes, differences=way == standard.PAIRS)
+        bounds = self.standard.regions(nodes, differences=way == standard.PAIRS, frame=frame)
+        if frame is None:
+            self.trees.known["frame"][nodes.ids], self.trees.known["below"][nodes.ids] = nodes.ids, 0
         box, row = np.repeat(np.arange(len(nodes)), index.shape[1]), index.ravel()
         lower, slope = bounds.lines(box, self.goal_rows.rows[row], self.goal_rows.constants[row])
         best = self.goal_rows.best(lower.reshape(index.shape), asked.chosen)

@@ -49,7 +49,7 @@ class BatchDecision:
         self.margins = np.full((count, goals, 2), np.nan)
         self.nodes = np.zeros(count, dtype=np.int64)
         self.out_of = np.full(count, "", dtype="<U5")
-        self.trees = ProofTrees(count, goals, 2 * sum(self.problem.network.hidden))
+        self.trees = ProofTrees(count, [len(goal.rows) for goal in self.problem.goals], 2 * sum(self.problem.network.hidden))
         self.rule = Float32Rule.of(twin)
         self.float32 = np.full((count, goals), self.rule.error is not None)
         self.extra_cuts = np.zeros((count, goals), dtype=np.int64)

@@ -51,12 +51,15 @@ class StandardRelaxation:
         known = None if intervals is None else [one.take(used) for one in intervals]
         return self.regions(nodes.take(used), known).rows(at, rows, constants)
 
-    def regions(self, nodes: Nodes, intervals: list[LayerBounds] | None = None, *, differences: bool = True) -> RegionBounds:
+    def regions(
+        self, nodes: Nodes, intervals: list[LayerBounds] | None = None, *, differences: bool = True,
+        frame: tuple[RegionBounds, Integers] | None = None,
+    ) -> RegionBounds:
         """Return the bounds of some boxes, no sign fixed."""
         lower, upper = (rows_at(self.twin, nodes.question, end) for end in (nodes.lower, nodes.upper))
         free = np.zeros((len(nodes), self.neurons), dtype=bool)
         whole = Regions(lower=lower, upper=upper, active=free, inactive=free)
-        return RegionBounds(self.twin, whole, nodes.question, intervals, differences=differences)
+        return RegionBounds(self.twin, whole, nodes.question, intervals, differences=differences, frame=frame)
 
 
 FORWARD, COPIES, PAIRS, UNKNOWN = 0, 1, 2, -1
@@ -89,3 +92,41 @@ class Progress:
     def choose(self, question: Integers, lacks: Array, work: Array) -> None:
         """Choose for questions (N,) whose bounds lack (N, 3) to prove their open goals, with so much work (3,) a box."""
         self.way[question] = (work * np.maximum(lacks, 0.0) ** EXPONENT).argmin(axis=1)
+
+
+LEVELS, SHRINK = 3, 0.5
+"""Boxes up to so many cuts below a frame take its lines, while with each cut the bound lacks at most SHRINK of what it did: boxes
+so large that lines of their own would be much better become frames themselves."""
+HELD = 1 << 24
+"""Coefficients of lines that are kept; the boxes below the oldest frames become frames themselves."""
+
+
+class Frames:
+    """Boxes bounded by backward substitution in all hidden layers, whose lines then bound the boxes cut from them."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[RegionBounds, int]] = {}  # by node, the oldest first
+        self._size = 0
+
+    def add(self, nodes: Integers, bounds: RegionBounds) -> None:
+        """Keep the bounds of nodes (N,)."""
+        self._size += bounds.coefficients
+        for k, node in enumerate(nodes.tolist()):
+            self._held[node] = bounds, k
+        while self._size > HELD:
+            oldest = next(iter(self._held.values()))[0]
+            if oldest is bounds:
+                return
+            self._size -= oldest.coefficients
+            self._held = {node: one for node, one in self._held.items() if one[0] is not oldest}
+
+    def of(self, frames: Integers, below: Integers) -> list[tuple[RegionBounds | None, Integers, Integers]]:
+        """Return parts of N nodes that have frames (N,) and lie so many cuts (N,) below them: the bounds over frames, None where
+        nothing is kept that may be taken, the nodes (M,), and which of the frames holds each."""
+        parts: dict[int, tuple[RegionBounds | None, list[int], list[int]]] = {}
+        for k, (frame, cuts) in enumerate(zip(frames.tolist(), below.tolist(), strict=True)):
+            bounds, at = self._held.get(frame, (None, 0)) if cuts <= LEVELS else (None, 0)
+            part = parts.setdefault(id(bounds), (bounds, [], []))
+            part[1].append(k)
+            part[2].append(at)
+        return [(bounds, np.array(nodes), np.array(at)) for bounds, nodes, at in parts.values()]

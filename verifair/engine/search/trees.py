@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -71,12 +71,21 @@ class Trees:
         ends = leaf[order]
         return np.where(ends, -1, self.feature[order]), np.where(ends, 0.0, self.cut[order])
 
-    def written(self, roots: Integers, leaf: Booleans, multipliers: Mapping[int, tuple[Integers, Array]]) -> list[Tree]:
-        """Return some trees, cut off below every `leaf` (nodes,), with the multipliers (index, value) that leaves have."""
+    def written(
+        self, roots: Integers, leaf: Booleans, multipliers: Mapping[int, tuple[Integers, Array]],
+        frames: Mapping[int, tuple[int, int]] | None = None,
+    ) -> list[Tree]:
+        """Return some trees, cut off below every `leaf` (nodes,), with the multipliers (index, value) that leaves have, and what
+        frames (index, node) they take."""
         order = self.preorder(roots.tolist(), leaf)
         ends, (feature, cut) = leaf[order].tolist(), self.splits(order, leaf)
         nothing = np.empty(0, dtype=np.int64), np.empty(0)
         parts = [multipliers.get(node, nothing) if end else nothing for node, end in zip(order.tolist(), ends, strict=True)]
+        framed, position = frames or {}, {node: k for k, node in enumerate(order.tolist())} if frames else {}
+        for node, k in position.items():
+            if ends[k] and node in framed:
+                number, frame = framed[node]
+                parts[k] = np.append(parts[k][0], number), np.append(parts[k][1], float(k - position[frame]))
         start = np.cumsum([0, *(len(index) for index, _ in parts)])
         index, value = (np.concatenate([nothing[k], *(part[k] for part in parts if len(part[k]))]) for k in (0, 1))
         first = np.flatnonzero(order < self.roots).tolist()
@@ -93,12 +102,24 @@ class ProofTrees(Trees):
     """The proof trees of Q questions with G goals each: which nodes close which goals, and what they name for that.
 
     multipliers: by goal, of the nodes that name some: as in a `Tree`.   neurons: of both copies, 2 H, that rows are counted from.
+    rows: of each goal.   known, besides: the frame of each node (-1: none), by how many cuts it lies below that,
+    and what the frame's bound lacked to 0.
     """
 
-    def __init__(self, roots: int, goals: int, neurons: int) -> None:
-        super().__init__(roots, closed=np.zeros((roots, goals), dtype=bool))
-        self.neurons = neurons
-        self.multipliers: list[dict[int, tuple[Integers, Array]]] = [{} for _ in range(goals)]
+    def __init__(self, roots: int, rows: Sequence[int], neurons: int) -> None:
+        nothing = np.full(roots, -1)
+        super().__init__(
+            roots, closed=np.zeros((roots, len(rows)), dtype=bool), frame=nothing, below=nothing.copy(), lack=np.zeros(roots)
+        )
+        self.neurons, self.rows = neurons, rows
+        self.multipliers: list[dict[int, tuple[Integers, Array]]] = [{} for _ in rows]
+        self.frames: list[dict[int, tuple[int, int]]] = [{} for _ in rows]
+
+    def split(self, nodes: Integers, feature: Integers, cut: Array) -> Integers:
+        """Record splits; returns the first halves."""
+        first = super().split(nodes, feature, cut)
+        self.known["below"][np.concatenate([first, first + 1])] += 1
+        return first
 
     def close(self, nodes: Integers, goals: Integers) -> None:
         """Record that `goals` hold throughout `nodes`."""
@@ -109,13 +130,18 @@ class ProofTrees(Trees):
         for node, goal, row, weight in zip(nodes.tolist(), goals.tolist(), rows, weights, strict=True):
             self.multipliers[goal][node] = self.neurons + row[weight > 0], weight[weight > 0]
 
+    def name_frames(self, nodes: Integers, goals: Integers, frames: Integers, differences: bool) -> None:
+        """Record the frames (N,) that bounds at nodes (N,) are taken from; whether with the differences of the hidden layers."""
+        for node, goal, frame in zip(nodes.tolist(), goals.tolist(), frames.tolist(), strict=True):
+            self.frames[goal][node] = self.neurons + self.rows[goal] + 1 + differences, frame
+
     def tree(self, root: int, goal: int) -> Tree:
         """Return the proof tree of one goal of one question."""
         return self.of_goal(np.array([root]), goal)[0]
 
     def of_goal(self, roots: Integers, goal: int) -> list[Tree]:
         """Return the proof trees of one goal of many questions: each cut below the first node that closes the goal."""
-        return self.written(roots, self.known["closed"][:, goal], self.multipliers[goal])
+        return self.written(roots, self.known["closed"][:, goal], self.multipliers[goal], self.frames[goal])
 
 
 class NeuronTree(Trees):

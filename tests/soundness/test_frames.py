@@ -1,0 +1,157 @@
+"""Leaves that take the lines of a larger box, their frame: what searches write is shown, bounds hold, forged frames are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from encoders.bounds.regions import RegionBounds
+from encoders.bounds.relu import LayerBounds
+from encoders.bounds.twin import Twin
+from encoders.domain import Domain, Regions
+from encoders.network import Array, Network
+from encoders.problem import Goal, TwinBatch, TwinProblem
+from tests.builders import claim_of, random_network, tree_flaw
+from verifair.checker.kernel.bounds import TwinBounds
+from verifair.checker.kernel.tasks import Tasks
+from verifair.checker.tree import Tree
+from verifair.engine.search import standard
+from verifair.engine.search.branch_and_bound import decide
+from verifair.engine.search.open_goals import PROVED
+from verifair.engine.search.standard import Progress
+
+SIDE = 12
+"""Values of each of the three features that move."""
+
+
+def problem(seed: int) -> TwinProblem:
+    """One question about a deep network: does g - g' stay above a little less than its least value on the lattice?"""
+    rng = np.random.default_rng(seed)
+    hidden = tuple(int(n) for n in rng.integers(4, 8, int(rng.integers(3, 6))))
+    network = random_network(rng, (4, *hidden, 1), slope=float(rng.choice([0.0, 0.125])))
+    none, upper = np.zeros(4, dtype=bool), np.array([1.0, *[SIDE - 1.0] * 3])
+    domain = Domain(
+        integer=~none, lower=np.zeros(4), upper=upper, offset=np.zeros(4), scale=np.array([1.0, *[SIDE - 1.0] * 3]),
+        start=np.arange(4), one_hot=none, width=np.ones(4, dtype=np.int64),
+    )
+    protected = np.arange(4) == 0
+    batch = TwinBatch(
+        lower=np.zeros((1, 4)), upper=np.where(protected, 0.0, upper)[None], prime=protected[None].astype(float),
+        protected=protected,
+    )
+    raw = np.array(np.meshgrid(0, *[np.arange(SIDE)] * 3)).reshape(4, -1).T.astype(float)
+    first, second = (network.forward(domain.encode(x))[:, 0] for x in (raw, np.where(protected, 1.0, raw)))
+    least, spread = (first - second).min(), np.ptp(first - second)
+    goal = Goal(rows=np.array([[1.0, -1.0]]), strict=True, constant=np.array([1e-3 + 0.02 * spread - least]))
+    return TwinProblem(network=network, domain=domain, batch=batch, margin=np.ones(1), goals=(goal,))
+
+
+def proof(monkeypatch: pytest.MonkeyPatch, given: TwinProblem, way: int) -> Tree:
+    """Return the proof of a search that bounds in one way alone, and lets boxes take frames whenever it can."""
+    monkeypatch.setattr(standard, "SHRINK", np.inf)
+    monkeypatch.setattr(Progress, "choose", lambda self, question, _, __: self.way.__setitem__(question, way))
+    decision = decide(given)
+    assert decision.status[0, 0] == PROVED
+    return decision.trees.tree(0, 0)
+
+
+def frames(given: TwinProblem, tree: Tree) -> Array:
+    """Return the positions of what names frames among a tree's multipliers."""
+    return np.flatnonzero(tree.index > 2 * sum(given.network.hidden) + 1)
+
+
+@pytest.mark.parametrize("way", [standard.COPIES, standard.PAIRS])
+def test_proofs_with_frames_are_shown(monkeypatch: pytest.MonkeyPatch, way: int) -> None:
+    shared = 0
+    for seed in range(12):
+        given = problem(seed)
+        tree = proof(monkeypatch, given, way)
+        assert tree_flaw(given.network, given.domain, claim_of(given), tree) is None
+        shared += int((tree.value[frames(given, tree)] > 0).sum())
+    assert shared > 20
+
+
+def test_forged_frames_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    forged = 0
+    for seed in range(12):
+        given = problem(seed)
+        tree, about = proof(monkeypatch, given, standard.PAIRS), (given.network, given.domain, claim_of(given))
+        named = frames(given, tree)
+        if not len(named):
+            continue
+        for wrong in (np.nan, np.inf, -np.inf, -2.0, 0.5, 1e9, 2.0**63):
+            value = tree.value.copy()
+            value[named[-1]] = wrong
+            assert tree_flaw(*about, replace(tree, value=value)) is not None
+        node = np.repeat(np.arange(len(tree.feature)), np.diff(tree.start))[named[-1]]
+        assert tree.feature[node] == -1
+        if node > 1 and tree.feature[node - 1] == -1:  # the leaf before: its box does not hold this one
+            value = tree.value.copy()
+            value[named[-1]] = 1.0
+            assert "nothing that it names" in str(tree_flaw(*about, replace(tree, value=value)))
+            forged += 1
+        start = tree.start.copy()
+        start[1:] += 1  # the root, which is cut, names a frame
+        index, value = np.append(tree.index[named[0]], tree.index), np.append(0.0, tree.value)
+        if len(tree.feature) > 1:
+            assert "frame" in str(tree_flaw(*about, replace(tree, start=start, index=index, value=value)))
+    assert forged
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_both_bounds_hold_on_parts_of_a_frame_and_agree(seed: int) -> None:
+    given, rng = problem(seed), np.random.default_rng(seed)
+    twin, size, neurons = Twin.of(given), 8, 2 * sum(given.network.hidden)
+    lower, upper = (np.tile(end, (size, 1)) for end in (given.batch.lower[0], given.batch.upper[0]))
+    ends = np.sort(rng.integers(0, SIDE, (2, size, 3)), axis=0)
+    lower[:, 1:], upper[:, 1:] = ends
+    inner = np.sort(rng.integers(ends[0], ends[1] + 1, (2, size, 3)), axis=0)
+    small_lower, small_upper = lower.copy(), upper.copy()
+    small_lower[:, 1:], small_upper[:, 1:] = inner
+    at = np.arange(size)
+    mine = RegionBounds(twin, regions(lower, upper, neurons))
+    part = RegionBounds(twin, regions(small_lower, small_upper, neurons), frame=(mine, at))
+    tasks = Tasks.of([claim_of(given)])
+    around = TwinBounds(given.network, *network_boxes(given, tasks, lower, upper), close=True)
+    small = network_boxes(given, tasks, small_lower, small_upper)
+    inside = TwinBounds(given.network, *small, close=True, frame=(around, at))
+    for k, (one, span) in enumerate(zip(part.layers[:-1], inside.spans[:-1], strict=True)):
+        np.testing.assert_allclose(one.lower, span.low, atol=1e-9)
+        np.testing.assert_allclose(one.upper_prime, span.high2, atol=1e-9)
+        np.testing.assert_allclose(one.delta_lower, -span.d_high, atol=1e-9)
+        for _ in range(50):
+            raw = np.floor(small_lower + rng.random(small_lower.shape) * (small_upper - small_lower + 1))
+            first, second = (
+                hidden(given.network, given.domain.encode(x), k) for x in (raw, tasks.second(np.zeros(size, dtype=np.int64), raw))
+            )
+            holds(one, first, second)
+    values = part.rows(at, given.goals[0].rows.repeat(size, axis=0), np.zeros(size))
+    assert np.isfinite(values).all()
+
+
+def regions(lower: Array, upper: Array, neurons: int) -> Regions:
+    free = np.zeros((len(lower), neurons), dtype=bool)
+    return Regions(lower=lower, upper=upper, active=free, inactive=free)
+
+
+def network_boxes(given: TwinProblem, tasks: Tasks, lower: Array, upper: Array) -> tuple[Array, ...]:
+    first = np.zeros(len(lower), dtype=np.int64)
+    return *given.domain.box(lower, upper), *given.domain.box(tasks.second(first, lower), tasks.second(first, upper))
+
+
+def hidden(network: Network, x: Array, k: int) -> Array:
+    """Return pre-activations (B, n) of layer k."""
+    for layer in network.layers[:k]:
+        x = layer.activated(x @ layer.weight.T + layer.bias)
+    return np.asarray(x @ network.layers[k].weight.T + network.layers[k].bias)
+
+
+def holds(bounds: LayerBounds, first: Array, second: Array) -> None:
+    for low, value, high in (
+        (bounds.lower, first, bounds.upper), (bounds.lower_prime, second, bounds.upper_prime),
+        (bounds.delta_lower, first - second, bounds.delta_upper),
+    ):
+        assert (low <= value + 1e-12).all()
+        assert (value <= high + 1e-12).all()
