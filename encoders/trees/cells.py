@@ -102,7 +102,7 @@ def _largest(domain: Domain, v: int, limit: Array) -> Array:
     least, most = (ends.astype(np.int64) if domain.integer[v] else _keys(ends)).tolist()
     low, high = np.full(len(limit), least - 1), np.full(len(limit), most)
     while (low < high).any():
-        middle = low + (high - low + 1) // 2
+        middle = (low | high) - ((low ^ high) >> 1)     # their mean, rounded up: the difference of keys may exceed 2^63
         raw = middle.astype(np.float64) if domain.integer[v] else _numbers(middle)
         holds = column(raw) <= limit
         low, high = np.where(holds, middle, low), np.where(holds, high, middle - 1)

@@ -84,6 +84,17 @@ def test_verdicts_are_true_and_proofs_accepted(seed: int, tmp_path: Path) -> Non
         assert found.witness.float32_agrees is not None
 
 
+@pytest.mark.parametrize("ends", [(-1.5, 1.5), (-2.0, 2.0), (-1e-300, 1e38), (-1e38, 1e38), (-5.0, -0.0), (0.0, 1e30)])
+@pytest.mark.parametrize("threshold", [-3.0, -1e-30, 1.0])
+def test_thresholds_are_found_in_wide_ranges(ends: tuple[float, float], threshold: float, tmp_path: Path) -> None:
+    """The numbers between -2 and 2 are more than an int64 counts."""
+    of = schema_of(categorical("p", "f", "m"), real("b", *ends))
+    tree = (1, "BRANCH_LEQ", threshold, (0, "BRANCH_LEQ", 0.5, [-1.0], [1.0]), [-1.0])
+    model = read_model(save(tmp_path / "m.onnx", [tree], 2))
+    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["p"]))
+    assert found.status is (vf.Status.VIOLATED if ends[0] <= threshold else vf.Status.PROVED)
+
+
 @pytest.mark.parametrize("seed", range(16))
 def test_differences_are_decided_with_ties(seed: int, tmp_path: Path) -> None:
     rng, of = np.random.default_rng(seed), schema(seed)
