@@ -22,9 +22,10 @@ from encoders.network import Array, Integers, layered
 from verifair.engine.search.boxes import Nodes, anywhere, legal_pairs, roots, rows_at
 from verifair.engine.search.open_goals import BatchDecision
 
-FIRST_LOOK, AGAIN = 100, 8
-"""Boxes of a question after which its points are looked for, and how many times as many until they are looked for again."""
-PAYS = 1 / 20
+FIRST_LOOK, FIRST_LOOK_MANY, AGAIN = 100, 10, 8
+"""Boxes of a question after which its points are looked for (the second number where a block of questions is about a network of
+several hidden layers, whose boxes cost more), and how many times as many until they are looked for again."""
+PAYS = 1 / 5
 """Share of the questions looked at that have to be refuted, a block more or less: otherwise cutting boxes is left to do it."""
 BLOCK = 16
 """Questions looked at together: their tables of foretold margins fit the cache."""
@@ -46,7 +47,8 @@ class Descent:
     def __init__(self, goals: BatchDecision, rng: np.random.Generator, deadline: float) -> None:
         self.goals, self.twin, self.problem, self.rng, self.deadline = goals, goals.twin, goals.problem, rng, deadline
         self.whole = roots(self.twin)
-        self.due = np.full(len(self.whole), FIRST_LOOK)
+        many = len(self.whole) >= BLOCK and len(self.problem.network.hidden) > 1
+        self.due = np.full(len(self.whole), FIRST_LOOK_MANY if many else FIRST_LOOK)
         self.looked = self.refuted = 0
         together = at_once(self.problem.network, BLOCK * POINTS)  # of a large network less, for the deadline's sake
         self.block, self.points = max(together // POINTS, 1), min(together, POINTS)
