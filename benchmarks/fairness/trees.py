@@ -1,0 +1,104 @@
+"""Tree ensembles trained on the encoded Adult table: PBA of rows, a flip on the whole domain, parts of the partition of size 10.
+
+XGBoost, LightGBM and HistGradientBoosting of 100 trees and a forest of 100 trees of depth 10, as their converters write them. CPU
+seconds; loading is a column of its own. Parts: a sample, up to `nodes` boxes a question, so `open` says what that leaves.
+
+    python -m benchmarks.run trees --rows 2000 --parts 400
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.fairness.networks import fairify_schema
+from benchmarks.shared import Skipped, data_folder, measured
+from encoders.network import Model
+from verifair.engine.partition import partition_of
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import Pairs, bias_problem, box_of, goals_of, questions_of, twin_problem
+from verifair.engine.search.branch_and_bound import decide
+from verifair.models.read import read
+from verifair.schema.schema import Schema
+
+EVERY = ("xgboost", "lightgbm", "histogram", "forest")
+LABEL = "income-per-year"
+
+
+def run(
+    folder: Path, *, models: Sequence[str] = EVERY, rows: int = 2000, delta: float = 1.0, parts: int = 400, nodes: int = 2000
+) -> pd.DataFrame:
+    """rows: of the table, for PBA within delta units, both questions.   parts: of 16,000.   nodes: boxes a question may take."""
+    data = data_folder()
+    table = pd.read_csv(data / "encoded" / "adult.csv.gz")
+    schema = fairify_schema(data, "adult")
+    lines = (_line(name, table, schema, rows, delta, parts, nodes) for name in models)
+    return measured(f"Tree ensembles on Adult: {rows} rows, {parts} parts", lines, folder)
+
+
+def fitted(name: str, x: np.ndarray, y: np.ndarray) -> Any:
+    """Return a model of one family. Raises Skipped where its package is not installed."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+
+    try:
+        if name == "xgboost":
+            from xgboost import XGBClassifier
+
+            return XGBClassifier(n_estimators=100, max_depth=6, n_jobs=1).fit(x, y)
+        if name == "lightgbm":
+            from lightgbm import LGBMClassifier
+
+            return LGBMClassifier(n_estimators=100, n_jobs=1, verbose=-1).fit(x, y)
+    except ImportError as error:
+        raise Skipped(f"{name} is not installed") from error
+    if name == "histogram":
+        return HistGradientBoostingClassifier(max_iter=100).fit(x, y)
+    return RandomForestClassifier(100, max_depth=10, random_state=0).fit(x, y)
+
+
+def _line(name: str, table: pd.DataFrame, schema: Schema, rows: int, delta: float, parts: int, nodes: int) -> dict[str, Any]:
+    x, y = table.drop(columns=LABEL).to_numpy(dtype=np.float32), table[LABEL].to_numpy()
+    model = fitted(name, x, y)
+    started = time.process_time()
+    read_in = read(model)
+    found: dict[str, Any] = {"model": name, "load s": time.process_time() - started}
+    raw = x[:rows].astype(float)
+    for part in (_rows(read_in, schema, raw, delta), _whole(read_in, schema), _parts(read_in, schema, parts, nodes)):
+        found |= dict(part)
+    return found
+
+
+def _rows(model: Model, schema: Schema, raw: np.ndarray, delta: float) -> Iterator[tuple[str, Any]]:
+    raw = raw[schema.domain.within(raw)]
+    started = time.process_time()
+    found = decide(bias_problem(model, schema, raw, "sex", 1 - raw[:, schema.index("sex")], delta, (1, 0)), seconds=300)
+    yield "rows s", time.process_time() - started
+    yield "rows open", int((found.status == 0).sum())
+
+
+def _whole(model: Model, schema: Schema) -> Iterator[tuple[str, Any]]:
+    query = IndividualFairness(network=model, schema=schema, protected=["sex"])
+    _, batch = questions_of(query)
+    started = time.process_time()
+    found = decide(twin_problem(query, batch, goals_of(query)), seconds=60, group=np.zeros(len(batch), dtype=np.int64))
+    yield "flip s", time.process_time() - started
+    yield "flip", bool(found.refuted.any())
+
+
+def _parts(model: Model, schema: Schema, parts: int, nodes: int) -> Iterator[tuple[str, Any]]:
+    query = IndividualFairness(network=model, schema=schema, protected=["sex"])
+    box = box_of(schema, query.box)
+    every = partition_of(query, 10, box)
+    chosen = np.sort(np.random.default_rng(0).choice(every.count, min(parts, every.count), replace=False))
+    batch, part, _ = Pairs.of(query, *box).batch(schema.domain, *every.boxes(chosen), box)
+    started = time.process_time()
+    found = decide(twin_problem(query, batch, goals_of(query)), max_nodes=nodes, group=part, seconds=300)
+    yield "parts s", time.process_time() - started
+    yield "flips", int(found.refuted.sum())
+    yield "open", int((found.out_of != "").sum())
+    yield "boxes", int(found.nodes.sum())
