@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.fairness.exhaustive import exactly, pairs_of_points
-from benchmarks.fairness.networks import EVERY, FAMILIES, Subject, exact_queries, subjects
+from benchmarks.fairness.networks import EVERY, FAMILIES, ListedNetwork, exact_queries, subjects
 from benchmarks.fairness.partitions import Counts, partition_of
 from encoders.network import Array
 from solvers.outcome import Budget
@@ -50,16 +50,16 @@ def test_verdicts_are_as_enumerated(family: str, signs: Signs) -> None:
 # Fairify's partitions of the public networks: counts as published, samples decided in full and compared with evaluation.
 
 
-def subject(name: str) -> Subject:
+def subject(name: str) -> ListedNetwork:
     (found,) = subjects(Path(DATA or ""), nets=[name])
     return found
 
 
-def main_size(of: Subject) -> int:
+def main_size(of: ListedNetwork) -> int:
     return int(of.file["experiments"]["main"]["partition_threshold"])
 
 
-def decided(tmp_path: Path, of: Subject, query: IndividualFairness, size: int) -> Array:
+def decided(tmp_path: Path, of: ListedNetwork, query: IndividualFairness, size: int) -> Array:
     """(P,) statuses of all parts, re-checked."""
     path = certify_partition(query, size=size, store=tmp_path / "parts.sqlite", budget=Budget(seconds=300))
     report = check(path, network=of.network, schema=of.schema)
@@ -73,7 +73,7 @@ def decided(tmp_path: Path, of: Subject, query: IndividualFairness, size: int) -
     return status
 
 
-def flips(of: Subject, query: IndividualFairness, x: Array) -> Array:
+def flips(of: ListedNetwork, query: IndividualFairness, x: Array) -> Array:
     """(N,) whether rows (N, V) and the same with the (two-valued) protected feature turned have clear opposite decisions."""
     (v,) = (of.schema.index(name) for name in query.protected)
     turned = x.copy()
