@@ -8,7 +8,7 @@ a cell's fair and unfair points lie on two sides of a narrow strip between paral
 Sound? yes, rounding included.   Complete? no; with cutting it is.
 Rounding: with K the widest layer plus the widest input plus 2 layers + 40, every sum has less than K terms, and all operations of a
 pass lose at most 32 gamma_K of the sizes |p| V_k added up over the layers, V_k = |W| |y| + |b| the largest there is anywhere (the
-argument is that of `verifair.checker.kernel.bounds`); twice as much is added, so that whoever sums in another order adds no more.
+argument is that of `verifair.checker.kernel.bounds`). 2^layers times as much is added: the checker's sizes double in each.
 Reference: DeepZ (Singh et al., NeurIPS 2018).
 """
 
@@ -57,7 +57,7 @@ class CopyForms:
         self.absolute = [np.abs(weight) for weight in self.weights]
         count = max(len(one.bias) for one in network.layers) + max(one.weight.shape[1] for one in network.layers)
         terms = (count + 2 * len(network.layers) + 40) * 2.0**-53
-        self.rate = 64 * terms / (1 - terms)
+        self.rate = 64 * 2.0 ** len(network.layers) * terms / (1 - terms)
         self.sizes: list[Array] = []
         reach = np.maximum(*(np.abs(end[0]) for end in domain.box(domain.lower[None], domain.upper[None])))
         for layer in network.layers:

@@ -101,6 +101,21 @@ def test_every_bracket_holds_the_share_by_enumeration_and_is_accepted(seed: int)
         assert not accepted(found, query)
 
 
+@pytest.mark.parametrize("seed", [5, 16, 38, 45])
+def test_weights_of_all_sizes_leave_the_checker_as_sure(seed: int) -> None:
+    """Where rounding decides, the search leaves room for all that the checker takes off."""
+    rng = np.random.default_rng(seed)
+    layers = []
+    for m, n in ((4, 7), (4, 4), (4, 4), (1, 4)):
+        weight = rng.normal(size=(m, n)) * 10.0 ** rng.integers(-6, 6, size=(m, n))
+        layers.append((weight.astype(np.float32), rng.normal(size=m).astype(np.float32)))
+    query = vf.IndividualFairness(network=network_of(*layers, source_sha256="9" * 64), schema=SCHEMA, protected=["race"])
+    found = certify_share(query, tolerance=0, budget=vf.Budget(seconds=60, nodes=200))
+    expected = truth(query)
+    assert found.certificate.fair <= expected <= 1 - found.certificate.unfair
+    assert not accepted(found, query)
+
+
 def test_all_ties() -> None:
     """A margin of exactly 0 everywhere is negative for the deployed rule, and on neither side by strict signs: nobody flips."""
     network = network_of(([[0.0] * 5], [0.0]), source_sha256="2" * 64)

@@ -8,8 +8,8 @@ the closer of what the form gives and the interval from the layer below. Written
 
 Rounding: EPS is that of `kernel.bounds`. With Z = |W| Z' + |b|, Z' the size of the form below (that of the inputs, or twice that of
 its layer, for h and its error come on top), every operation at a layer loses at most EPS Z, and what was lost below passes through
-|W|; intervals lose at most EPS V, as there. TINY covers underflow; what overflows, or networks out of the range of EPS, have an
-infinite radius, which shows nothing.
+|W|, and through a neuron times c; intervals lose at most EPS V, as there. TINY covers underflow; what overflows, or networks out of
+the range of EPS, have an infinite radius, which shows nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _forms(network: Network, margin: Array, domain: Domain, low: Array, high: Ar
         added = half[:, :, None] * np.eye(half.shape[1])
         value, slope, errors = chord * value + half, chord[:, :, None] * slope, chord[:, :, None] * errors
         errors = np.concatenate([errors, added[:, :, bends.any(axis=0)]], axis=2)
-        size, lost = 2 * size, lost + eps * 2 * size
+        size, lost = 2 * size, chord * lost + eps * 2 * size
         least, most = (np.where(end < 0, layer.slope * end, end) for end in (least, most))
     weight, bias = margin @ last.weight, margin @ last.bias
     absolute = np.abs(margin) @ np.abs(last.weight)
