@@ -42,6 +42,9 @@ def inferred(
     for name in (target, *protected):
         if name not in frame.columns:
             raise DataError(f"the table has no column {name!r}; known are {', '.join(map(str, frame.columns))}")
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise DataError(f"the table has several columns {str(twice[0])!r}; give each its own name")
     values = sorted({text(v) for v in frame[target].dropna()})
     if not 2 <= len(values) <= CLASSES:
         raise DataError(f"label {target!r} has {len(values)} distinct values, expected 2 to {CLASSES} classes; name another column")

@@ -71,6 +71,14 @@ def test_positive_must_occur() -> None:
         Schema.infer(frame, target="y", positive="c")
 
 
+@pytest.mark.parametrize("name", ["a", "y"])
+def test_columns_of_one_name_are_refused(name: str) -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3, 4], "y": ["no", "yes", "no", "yes"]})
+    twice, model = pd.concat([frame, frame[[name]]], axis=1), network_of(([[1.0]], [0.0]))
+    with pytest.raises(DataError, match=f"the table has several columns '{name}'; give each its own name"):
+        Schema.infer(twice, target="y", model=model)
+
+
 def test_too_many_words() -> None:
     frame = pd.DataFrame({"x": [f"id{k}" for k in range(60)], "y": [0, 1] * 30})
     with pytest.raises(DataError, match=r"column 'x' holds 60 distinct texts .*, too many for a category; drop it"):
