@@ -42,7 +42,7 @@ def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:
         probability.append(expit(network.forward(schema.encode(copy)) @ margin(network, 1, 0)))
     seen = 0
     for row, verdicts in found.groupby("row"):
-        (line,) = _by_pair(verdicts).to_dict("records")
+        (line,) = _by_pair(verdicts, schema.good).to_dict("records")
         assert line["people"] == line["raises"] + line["lowers"] + line["neither"] + line["unknown"] == 1
         gap = probability[1][row] - probability[0][row]
         seen += line["raises"] + line["lowers"]
