@@ -128,7 +128,7 @@ class TwinProblem:
         return np.asarray(np.where(self.strict, values > 0, values >= 0))
 
 
-class Copies(Protocol):
+class TwinCopies(Protocol):
     """What a search asks of two copies of any model, made ready for one problem: `Twin`, or `TreeTwin`.
 
     variables: raw variables that some box moves.   moving: their columns.   local: the domain of these alone.

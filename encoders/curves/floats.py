@@ -26,7 +26,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from encoders.curves.shapes import Shape
+from encoders.curves.shapes import CurveShape
 
 Array = npt.NDArray[np.float64]
 
@@ -61,7 +61,7 @@ def tanh(t: Array) -> Array:
     return np.asarray(np.copysign((1 - e) / (1 + e), t))
 
 
-def shaped(t: Array, shape: Shape) -> tuple[Array, Array]:
+def shaped(t: Array, shape: CurveShape) -> tuple[Array, Array]:
     """T(t), off by less than ERROR (1 + |t|), and T'(t), that to the right at a joint, off by less than ERROR; NaN stays NaN."""
     near = np.fmax(np.fmin(t, np.nextafter(shape.far, 0)), -shape.far)  # of what is NaN, the end of the table
     cell = np.floor(near * _STEPS)
@@ -81,6 +81,6 @@ _STEPS, _DEGREE = 16, 12
 
 
 @cache
-def _table(shape: Shape) -> Array:
+def _table(shape: CurveShape) -> Array:
     """Taylor's coefficients (2 far _STEPS, _DEGREE + 1) of the cells."""
     return np.array(list(shape.cells(_STEPS, _DEGREE)))

@@ -17,7 +17,7 @@ from encoders.errors import CurveError
 from encoders.network import ONLY_BENT, Array, Booleans, Integers, Layer
 
 if TYPE_CHECKING:
-    from encoders.curves.shapes import Shape
+    from encoders.curves.shapes import CurveShape
 
 Kinds = npt.NDArray[np.int8]
 
@@ -38,7 +38,7 @@ class Curve(IntEnum):
     HARDSWISH = 10
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> CurveShape:
         """Of those that are neither bent nor made of tanh; nobody else needs to load them."""
         from encoders.curves.shapes import SHAPES
 

@@ -33,7 +33,7 @@ BITS = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class CurveShape:
     """formula(x, at): T of a ball or power series x by the formula that holds around the float `at`, which joints separate.
 
     z1, z2, lowest, kink, floor, rise: see the head of this file.   slopes: T' is within.   least: T is at least this.
@@ -178,33 +178,33 @@ def _hardswish(x: Any, at: float) -> Any:
 
 
 SHAPES = {
-    "softplus": Shape(shown="softplus", formula=_softplus, bend=0.252, twist=0.1),
-    "elu": Shape(shown="ELU", formula=_elu, joints=(0.0,), floor=-1.0, bend=1.0),
-    "selu": Shape(
+    "softplus": CurveShape(shown="softplus", formula=_softplus, bend=0.252, twist=0.1),
+    "elu": CurveShape(shown="ELU", formula=_elu, joints=(0.0,), floor=-1.0, bend=1.0),
+    "selu": CurveShape(
         shown="SELU", formula=_selu, joints=(0.0,), z2=0.0, slopes=(0.0, GAMMA * ALPHA), kink=GAMMA * (ALPHA - 1),
         floor=-GAMMA * ALPHA, rise=GAMMA, bend=GAMMA * ALPHA,
     ),
-    "silu": Shape(
+    "silu": CurveShape(
         shown="SiLU", formula=lambda x, at: _by_exponential(x, x, at), z1=-2.3993572805154676678, z2=2.3993572805154676678,
         slopes=(-0.099839320128866916958, 1.099839320128866916958), lowest=-1.2784645427610737951, least=-0.27846454276107379511,
         bend=0.501, twist=0.32,
     ),
-    "gelu": Shape(
+    "gelu": CurveShape(
         shown="GELU", formula=_gelu, z1=-1.4142135623730950488, z2=1.4142135623730950488,
         slopes=(-0.12890414518515478634, 1.12890414518515478634), lowest=-0.75179152469356445746, least=-0.16997120747990366169,
         bend=0.8, twist=0.8,
     ),
-    "gelu_tanh": Shape(
+    "gelu_tanh": CurveShape(
         shown="GELU (tanh)", formula=_gelu_tanh, z1=-1.4185040087908283555, z2=1.4185040087908283555,
         slopes=(-0.12899306865877176546, 1.12899306865877176546), lowest=-0.75246142207101625849, least=-0.17004075057125405064,
         bend=0.8, twist=0.8,
     ),
-    "mish": Shape(
+    "mish": CurveShape(
         shown="Mish", formula=_mish, z1=-2.2563763963607931200, z2=1.4905711794854284593,
         slopes=(-0.11252612238946255641, 1.0884981612517278612), lowest=-1.1924312145154952121, least=-0.30884341301725040663,
         bend=0.65, twist=0.61,
     ),
-    "hardswish": Shape(
+    "hardswish": CurveShape(
         shown="HardSwish", formula=_hardswish, joints=(-3.0, 3.0), z1=-3.0, z2=3.0, slopes=(-0.5, 1.5), kink=0.5, lowest=-1.5,
         least=-0.375, bend=1 / 3,
     ),

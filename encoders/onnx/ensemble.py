@@ -30,7 +30,7 @@ MOST_ROWS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Columns:
+class KnownColumns:
     """What the features of a tree ensemble are in the model's columns.
 
     tensor: name of the node's input.   place: column of every neuron of source 0.   whole: (n,) columns of integers.
@@ -67,7 +67,7 @@ def tree_ensemble(
                 block[start : start + len(feed.categories[position])], count = count, count + 1
             elif start >= 0:
                 whole[start] = feed.kind in WHOLE
-    known = Columns(tensor=source.before, x=x, place=place, whole=whole, block=block)
+    known = KnownColumns(tensor=source.before, x=x, place=place, whole=whole, block=block)
     columns = _in_columns(stored, logits, feeds, known, trees, source)
     value, base, constant, exact = _behind(final, at, trees)
     single = not any(feed.kind == "float64" for feed in feeds) and not reading.rounded and _plain(final, at)
@@ -109,7 +109,7 @@ def _behind(final: Tensor, at: int, trees: StoredTrees) -> tuple[Array, Array, A
 
 
 def _in_columns(
-    stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], known: Columns, trees: StoredTrees, source: NeuronSource
+    stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], known: KnownColumns, trees: StoredTrees, source: NeuronSource
 ) -> dict[str, np.ndarray]:
     """Return the nodes' arrays with columns in place of features."""
     x, term = known.x, known.x.terms.get(0)
@@ -173,7 +173,7 @@ def _by_category(found: dict[str, np.ndarray], nodes: Integers, category: tuple[
 class _Asker:
     """Asks onnxruntime what a feature of the trees is at rows of the model's columns."""
 
-    def __init__(self, stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], known: Columns) -> None:
+    def __init__(self, stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], known: KnownColumns) -> None:
         self.known, self.columns = known, len(known.place)
         self.session = open_session(stored.path, logits.model, [known.tensor], feeds)
         self.legal = np.zeros(self.columns)     # any row that the model takes

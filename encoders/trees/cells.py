@@ -21,7 +21,7 @@ MOST_CATEGORIES = 64
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cells:
+class TreeCells:
     """cuts: of each variable (V), sorted raw values; none for one-hot variables.
 
     variable: (K,) of each node, -1 for a leaf.   last: (K,) the last cell that goes left, -1 for none, of nodes about numbers.
@@ -35,7 +35,7 @@ class Cells:
     goes_left: np.ndarray
 
     @classmethod
-    def of(cls, ensemble: TreeEnsemble, domain: Domain) -> Cells:
+    def of(cls, ensemble: TreeEnsemble, domain: Domain) -> TreeCells:
         """Raises ModelError for a one-hot variable with too many categories."""
         owner = np.repeat(np.arange(domain.variables), domain.width)[np.argsort(domain.columns_of(np.arange(domain.variables)))]
         inner = ensemble.column >= 0

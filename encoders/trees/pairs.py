@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from encoders.network import Array, Booleans, Integers
-from encoders.trees.cells import Cells
+from encoders.trees.cells import TreeCells
 from encoders.trees.ensemble import TreeEnsemble
 
 TABLES = 1 << 28
@@ -40,7 +40,7 @@ class PairTrees:
     """
 
     ensemble: TreeEnsemble
-    cells: Cells
+    cells: TreeCells
     leaf1: Integers
     leaf2: Integers
     first: Integers
@@ -56,7 +56,7 @@ class PairTrees:
     tables: dict[int, tuple[Words, Words]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, ensemble: TreeEnsemble, cells: Cells, z: Booleans, z_prime: Booleans) -> PairTrees:
+    def of(cls, ensemble: TreeEnsemble, cells: TreeCells, z: Booleans, z_prime: Booleans) -> PairTrees:
         """z, z_prime: (K,) whether a node about a protected variable goes left at z and at z'; `cells.variable` is -2 there."""
         count, variables = len(ensemble.root), len(cells.cuts)
         leaf = ensemble.column < 0
@@ -116,8 +116,8 @@ class PairTrees:
 
     @classmethod
     def _joined(
-        cls, ensemble: TreeEnsemble, cells: Cells, leaves: list[tuple[np.ndarray, ...]], questions: list[tuple[np.ndarray, ...]],
-        total: int,
+        cls, ensemble: TreeEnsemble, cells: TreeCells, leaves: list[tuple[np.ndarray, ...]],
+        questions: list[tuple[np.ndarray, ...]], total: int,
     ) -> PairTrees:
         n1, n2, first, last, allowed, tree, parent, side = (np.concatenate(one) for one in zip(*leaves, strict=True))
         order = np.argsort(tree, kind="stable")

@@ -14,7 +14,7 @@ from encoders.domain import Batched, Domain
 from encoders.errors import ModelError
 from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
-from encoders.trees.cells import Cells
+from encoders.trees.cells import TreeCells
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.pairs import PairTrees, Words, Worth
 
@@ -45,7 +45,7 @@ class TreeTwin:
     variables: Integers
     moving: Integers
     local: Domain
-    cells: Cells
+    cells: TreeCells
     columns: tuple[Array, ...]
     worth: tuple[Worth, ...]
     which: Integers
@@ -57,7 +57,7 @@ class TreeTwin:
         if batch.offset is not None and batch.offset.any():
             raise ModelError(ensemble.source or "model", "is a tree ensemble, for which relaxed features are not supported yet")
         variables = np.flatnonzero((batch.lower != batch.upper).any(axis=0))
-        cells = Cells.of(ensemble, domain)
+        cells = TreeCells.of(ensemble, domain)
         protected = np.flatnonzero(batch.protected)
         hidden = replace(cells, variable=np.where(np.isin(cells.variable, protected), -2, cells.variable))
         values = np.concatenate([batch.lower[:, protected], batch.prime[:, protected]], axis=1)

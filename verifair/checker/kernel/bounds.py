@@ -110,7 +110,7 @@ class Span:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Found:
+class NeuronForms:
     """What substitution finds of neurons (N,) in boxes (N,), in the order of the boxes: for both ends of a, a' and D the bounds,
     slopes and errors of `_found`."""
 
@@ -144,7 +144,7 @@ class TwinBounds:
         self.eps = rounding_unit(network)
         self.inputs = np.minimum(low, low2), np.maximum(high, high2)
         self.centre, self.radius, centre2 = (low + high) / 2, (high - low) / 2, (low2 + high2) / 2
-        centre, self.frame, self.found = self.centre, frame, dict[int, Found]()
+        centre, self.frame, self.found = self.centre, frame, dict[int, NeuronForms]()
         self.moving = np.flatnonzero((self.radius > 0).any(axis=0))
         first = network.layers[0]
         self.a, self.a2 = centre @ first.weight.T + first.bias, centre2 @ first.weight.T + first.bias
@@ -253,7 +253,7 @@ class TwinBounds:
         else:
             box, neuron = np.nonzero(loose)
             forms = [self._found(n // 2, 1.0 - 2 * (n % 2), k, box, neuron) for n in range(6 if differences else 4)]
-            found = self.found[k] = Found(box=box, neuron=neuron, forms=forms)
+            found = self.found[k] = NeuronForms(box=box, neuron=neuron, forms=forms)
         ends, at = [end.copy() for end in span.ends], (found.box, found.neuron)
         for n, (least, _, _) in enumerate(found.forms):
             ends[n][at] = np.minimum(ends[n][at], -least) if n % 2 else np.maximum(ends[n][at], least)
@@ -272,7 +272,7 @@ class TwinBounds:
         least, slope, error = (np.concatenate(part) for part in zip(*parts, strict=True))
         return least, slope, error
 
-    def _framed(self, frame: TwinBounds, at: Integers, k: int) -> Found:
+    def _framed(self, frame: TwinBounds, at: Integers, k: int) -> NeuronForms:
         """Return what was found over the boxes of a frame, on the boxes `at` each of them holds."""
         known = frame.found[k]
         start, end = np.searchsorted(known.box, at), np.searchsorted(known.box, at, side="right")
@@ -284,7 +284,7 @@ class TwinBounds:
             gain = np.einsum("nj,nj->n", slope[line], moved) + np.einsum("nj,nj->n", np.abs(slope[line]), narrower)
             bound = least[line] + gain - error[line]
             forms.append((np.where(np.isfinite(bound), bound, -np.inf), slope[line], error[line]))
-        return Found(box=box, neuron=known.neuron[line], forms=forms)
+        return NeuronForms(box=box, neuron=known.neuron[line], forms=forms)
 
     def _alone(
         self, which: int, rows: Array, box: Integers, last: int, constant: Array

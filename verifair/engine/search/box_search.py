@@ -13,7 +13,7 @@ import numpy as np
 
 from encoders.bounds.relu import LayerBounds
 from encoders.network import Array, Integers
-from encoders.problem import Copies
+from encoders.problem import TwinCopies
 from verifair.engine.search.boxes import Nodes, anywhere, divide, impossible, roots
 from verifair.engine.search.open_goals import OPEN, BatchDecision, BestRows, GoalRows
 from verifair.engine.search.subdivision import Open
@@ -38,7 +38,7 @@ class Limits:
 class BoxSearch(ABC):
     """The state of one run: the boxes still to be looked at, and what is decided of the goals."""
 
-    def __init__(self, copies: Copies, limits: Limits) -> None:
+    def __init__(self, copies: TwinCopies, limits: Limits) -> None:
         self.copies, self.problem = copies, copies.problem
         self.goal_rows = GoalRows.of(self.problem)
         self.deadline, self.max_nodes = limits.deadline, limits.max_nodes

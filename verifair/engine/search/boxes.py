@@ -9,7 +9,7 @@ import numpy as np
 
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import Copies
+from encoders.problem import TwinCopies
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,7 +26,7 @@ class Nodes(Batched):
 N = TypeVar("N", bound=Nodes)
 
 
-def roots(twin: Copies) -> Nodes:
+def roots(twin: TwinCopies) -> Nodes:
     """Return the whole boxes of all questions, every goal open."""
     batch = twin.problem.batch
     count = len(batch)
@@ -36,14 +36,14 @@ def roots(twin: Copies) -> Nodes:
     )
 
 
-def rows_at(twin: Copies, question: Integers, point: Array) -> Array:
+def rows_at(twin: TwinCopies, question: Integers, point: Array) -> Array:
     """Full raw rows (N, V) of points (N, v) of the moving variables."""
     raw = twin.problem.batch.lower[question].copy()
     raw[:, twin.variables] = point
     return np.asarray(raw)
 
 
-def anywhere(twin: Copies, nodes: Nodes, rng: np.random.Generator) -> Array:
+def anywhere(twin: TwinCopies, nodes: Nodes, rng: np.random.Generator) -> Array:
     """Return a uniformly random legal raw point (N, v) of each box."""
     share = rng.random(nodes.lower.shape)
     real = np.clip(nodes.lower + share * (nodes.upper - nodes.lower), nodes.lower, nodes.upper)
@@ -51,7 +51,7 @@ def anywhere(twin: Copies, nodes: Nodes, rng: np.random.Generator) -> Array:
     return np.where(twin.local.integer, whole, real)
 
 
-def legal_pairs(twin: Copies, question: Integers, point: Array) -> Booleans:
+def legal_pairs(twin: TwinCopies, question: Integers, point: Array) -> Booleans:
     """Return (N,) whether both copies x and x' at points (N, v) of the moving variables are legal rows."""
     if twin.problem.domain.forbidden is None:
         return np.ones(len(question), dtype=bool)
@@ -60,7 +60,7 @@ def legal_pairs(twin: Copies, question: Integers, point: Array) -> Booleans:
     return np.asarray(legal(raw) & legal(twin.problem.batch.take(question).second(raw)))
 
 
-def corner(twin: Copies, nodes: Nodes, slope: Array) -> Array:
+def corner(twin: TwinCopies, nodes: Nodes, slope: Array) -> Array:
     """Return the raw corner (N, v) of each box at which a linear bound with slopes (N, d) in the network columns is least."""
     local = twin.local
     point = np.where(slope[:, local.start] > 0, nodes.lower, nodes.upper)
@@ -72,7 +72,7 @@ def corner(twin: Copies, nodes: Nodes, slope: Array) -> Array:
     return np.asarray(point)
 
 
-def widest(twin: Copies, nodes: Nodes, score: Array) -> Integers:
+def widest(twin: TwinCopies, nodes: Nodes, score: Array) -> Integers:
     """Return (N,) positions of the variables to halve the boxes along: those with the largest score (N, d columns)."""
     local = twin.local
     by_variable = np.add.reduceat(score, local.start, axis=1)
@@ -81,13 +81,13 @@ def widest(twin: Copies, nodes: Nodes, score: Array) -> Integers:
     return np.asarray(by_variable.argmax(axis=1))
 
 
-def divide(twin: Copies, nodes: N, variable: Integers, cut: Array, ids: Integers) -> N:
+def divide(twin: TwinCopies, nodes: N, variable: Integers, cut: Array, ids: Integers) -> N:
     """Return all left halves of boxes cut along a variable (N,), numbered `ids`, then all right ones, `ids` + 1."""
     lower, upper = twin.local.halves(nodes.lower, nodes.upper, variable, cut)
     return replace(nodes.join([nodes, nodes]), ids=np.concatenate([ids, ids + 1]), lower=lower, upper=upper)
 
 
-def cuts(twin: Copies, nodes: Nodes, variable: Integers) -> tuple[Integers, Array]:
+def cuts(twin: TwinCopies, nodes: Nodes, variable: Integers) -> tuple[Integers, Array]:
     """Return (N,) positions of variables and cuts: along the border of what is forbidden, else in the middle of the variables
     given."""
     along, edge = borders(twin, nodes)
@@ -95,7 +95,7 @@ def cuts(twin: Copies, nodes: Nodes, variable: Integers) -> tuple[Integers, Arra
     return np.where(along >= 0, along, variable), np.where(along >= 0, edge, middle)
 
 
-def impossible(twin: Copies, nodes: Nodes) -> Booleans:
+def impossible(twin: TwinCopies, nodes: Nodes) -> Booleans:
     """Return (N,) boxes that hold no legal row, or no legal partner: nothing is claimed about them, so they need no bound."""
     domain = twin.problem.domain
     if domain.forbidden is None:
@@ -105,7 +105,7 @@ def impossible(twin: Copies, nodes: Nodes) -> Booleans:
     return np.asarray(domain.impossible(lower, upper) | domain.impossible(batch.second(lower), batch.second(upper)))
 
 
-def borders(twin: Copies, nodes: Nodes) -> tuple[Integers, Array]:
+def borders(twin: TwinCopies, nodes: Nodes) -> tuple[Integers, Array]:
     """Return (N,) positions of variables and cuts along the border of what is forbidden, -1 where there is nothing to gain.
 
     A forbidden box that a box sticks out of along one variable only (or two) can be cut off it: the part within holds no row that

@@ -15,7 +15,7 @@ import numpy as np
 from encoders.bounds.float32 import Float32Error, SumError, float32_error
 from encoders.bounds.relu import LayerBounds
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import Copies, TwinProblem
+from encoders.problem import TwinCopies, TwinProblem
 from verifair.engine.search.boxes import Nodes, rows_at
 
 ROOM = 1 + 1e-6
@@ -36,13 +36,13 @@ class Float32Rule:
     widest: the error over all boxes together.
     """
 
-    twin: Copies
+    twin: TwinCopies
     size: Array
     error: Float32Error | SumError | None
     widest: float
 
     @classmethod
-    def of(cls, twin: Copies) -> Float32Rule:
+    def of(cls, twin: TwinCopies) -> Float32Rule:
         problem = twin.problem
         error, widest = float32_error(problem.network, problem.margin), np.inf
         if error is not None and len(problem.batch):

@@ -13,7 +13,7 @@ from encoders.bounds.difference import GoalBounds, mixed_goals
 from encoders.bounds.relu import LayerBounds
 from encoders.evaluate import seems_unmet, settled_goals
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import Copies, TwinProblem
+from encoders.problem import TwinCopies, TwinProblem
 from verifair.engine.search.boxes import Nodes, legal_pairs, rows_at
 from verifair.engine.search.float32 import Float32Rule
 from verifair.engine.search.trees import ProofTrees
@@ -34,7 +34,7 @@ class BatchDecision:
     extra_cuts: (Q, G) boxes that were proved, and cut further for float32's sake.
     """
 
-    def __init__(self, twin: Copies, goal_rows: GoalRows, group: Integers | None) -> None:
+    def __init__(self, twin: TwinCopies, goal_rows: GoalRows, group: Integers | None) -> None:
         self.problem, self.twin, self.goal_rows = twin.problem, twin, goal_rows
         count, goals = len(self.problem.batch), len(self.problem.goals)
         self.grouped = group is not None
