@@ -25,7 +25,7 @@ CASES = {
     "partitions": "fairness.partitions", "race_partitions": "fairness.partitions",
     "deep_partitions": "fairness.partitions", "stress": "fairness.stress", "depth": "fairness.depth", "peers": "fairness.peers",
     "deadlines": "fairness.deadlines", "floor": "fairness.floor", "curves": "fairness.curves", "shares": "fairness.shares",
-    "gaps": "fairness.gaps", "trees": "fairness.trees",
+    "gaps": "fairness.gaps", "roots": "fairness.roots", "trees": "fairness.trees",
     "search": "hyfair.search", "guardrail": "hyfair.guardrail", "kmax": "hyfair.kmax",
     "interop_marabou": "interop.marabou", "kill_resume": "fairness.kill_resume", "cec_audit": "cec.audit",
     "cec_epoch": "cec.epoch", "cec_comparison": "cec.comparison", "cec_ablation": "cec.ablation", "cec_verified": "cec.verified",

@@ -21,12 +21,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import singledispatch
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from encoders.errors import CurveError, ModelError
+
+if TYPE_CHECKING:
+    from encoders.decision import Decision
 
 Array = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
@@ -42,6 +45,7 @@ class Link(Enum):
     SIGMOID = "sigmoid"
     SOFTMAX = "softmax"
     LOG_SOFTMAX = "log-softmax"
+    SHARES = "shares"  # no function: logits are shares of votes, see `encoders.shares`
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -138,6 +142,7 @@ class Model(ABC):
     `rounded` names nodes whose folded constants are no float64: proofs are about the folded model, and every verdict says so.
     `feeds` says how the input columns become the stored model's inputs; empty for a model that was not read from a file.
     `classes` are what a stored classifier calls its classes, in the order of its outputs (two for one logit, that of the second).
+    `decision` says what was made of the stored model's outputs (`encoders.decision`), and `undecided` is the model before that.
     """
 
     link: Link
@@ -148,6 +153,18 @@ class Model(ABC):
     feeds: tuple[Feed, ...] = ()
     classes: tuple[str, ...] = ()
     stored: bytes | None = field(default=None, repr=False)
+    decision: Decision | None = None
+    undecided: Model | None = field(default=None, repr=False)
+
+    @property
+    def ordered(self) -> bool:
+        """True where output k is a margin that is above 0 where class k + 1 or a higher one is decided: that of one logit, too."""
+        return self.outputs == 1 or self.decision is not None
+
+    @property
+    def whole(self) -> Model:
+        """The model as it was read, before a decision was made of its outputs."""
+        return self.undecided or self
 
     @property
     @abstractmethod
@@ -196,8 +213,7 @@ class Model(ABC):
 def layered(model: Model, what: str) -> Network:
     """Return a model that has layers. Raises ModelError naming `what` cannot take any other ("fgce --robust", say)."""
     if not isinstance(model, Network):
-        raise ModelError(model.source or "model", f"is a tree ensemble, which {what} cannot take yet; pba and certify (boxes, "
-                                                  "--partition, --targeted) do: see docs/models.md")
+        raise ModelError(model.source or "model", f"is a tree ensemble, which {what} cannot take: see docs/models.md")
     return model
 
 

@@ -3,8 +3,10 @@
 import io
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from verifair.auditing.decisions import Decisions, described, rates
 from verifair.auditing.result import AuditResult
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Source, Standing, Statement, Tone, WitnessRow
 
@@ -49,8 +51,17 @@ def drawing(words: str = "share refuted") -> str:
     return out.getvalue()
 
 
-def audit(witnesses: int = 60, name: str = "sex", title: str = "Credit decisions of the German credit model") -> AuditResult:
-    """Five analyses, every standing, every tone. name: of the sensitive feature."""
+def decisions(name: str) -> Decisions:
+    """Two groups, and one of a single person."""
+    group = pd.Series(["Female"] * 310 + ["Male"] * 690 + ["other"])
+    favoured = np.arange(1001) % 10 < np.where(group == "Male", 8, 5)
+    return described(rates(name, group, favoured, None), {}, people=1001, favoured=int(favoured.sum()), favourable="good credit")
+
+
+def audit(
+    witnesses: int = 60, name: str = "sex", title: str = "Credit decisions of the German credit model", *, groups: bool = False
+) -> AuditResult:
+    """Five analyses, every standing, every tone. name: of the sensitive feature.   groups: with the decisions by group."""
     shares = pd.DataFrame({
         name: ["Female", "Male", "both"],
         "rows": [310, 690, 1000],
@@ -164,6 +175,8 @@ def audit(witnesses: int = 60, name: str = "sex", title: str = "Credit decisions
     )
     return AuditResult(
         title=title,
+        decisions=decisions(name) if groups else None,
+        gate=None,
         sections=sections,
         rows=1000,
         protected=(name, "age"),

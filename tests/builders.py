@@ -178,8 +178,8 @@ def by_multipliers(
     )
     first, nodes = np.zeros(count, dtype=np.int64), np.arange(count)
     leaves = Leaves(
-        tree=first, node=nodes, lower=regions.lower, upper=regions.upper, frame=nodes - count, around=regions.lower,
-        around_upper=regions.upper, active=regions.active, inactive=regions.inactive,
+        tree=first, node=nodes, lower=regions.lower, upper=regions.upper, frame=np.full(count, -1), anew=first > 0,
+        active=regions.active, inactive=regions.inactive,
     )
     ends = [regions.lower, regions.upper, *(tasks.second(first, end) for end in (regions.lower, regions.upper))]
     (low, high), (low2, high2) = domain.box(*ends[:2]), domain.box(*ends[2:])

@@ -1,7 +1,9 @@
-"""Tree ensembles trained on the encoded Adult table: PBA of rows, a flip on the whole domain, parts of the partition of size 10.
+"""Tree ensembles trained on the encoded Adult table: PBA of rows, a flip on the whole domain, parts of the partition of size 10,
+the largest gap, and one difference decided by MILP as well.
 
 XGBoost, LightGBM and HistGradientBoosting of 100 trees and a forest of 100 trees of depth 10, as their converters write them. CPU
 seconds; loading is a column of its own. Parts: a sample, up to `nodes` boxes a question, so `open` says what that leaves.
+Difference: do log-odds differ by at most the bound of their largest gap, asked of branch-and-bound and of a solver.
 
     python -m benchmarks.run trees --rows 2000 --parts 400
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,12 @@ import pandas as pd
 from benchmarks.fairness.networks import fairify_schema
 from benchmarks.shared import Skipped, data_folder, measured
 from encoders.network import Model
+from encoders.problem import Goal
+from solvers.outcome import Budget
+from verifair.engine.cascade import solve
+from verifair.engine.gap.maximise import maximise
 from verifair.engine.partition import partition_of
-from verifair.engine.queries import IndividualFairness
+from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.questions import Pairs, bias_problem, box_of, goals_of, questions_of, twin_problem
 from verifair.engine.search.branch_and_bound import decide
 from verifair.models.read import read
@@ -31,13 +38,17 @@ LABEL = "income-per-year"
 
 
 def run(
-    folder: Path, *, models: Sequence[str] = EVERY, rows: int = 2000, delta: float = 1.0, parts: int = 400, nodes: int = 2000
+    folder: Path, *, models: Sequence[str] = EVERY, rows: int = 2000, delta: float = 1.0, parts: int = 400, nodes: int = 2000,
+    seconds: float = 60.0, solver: str = "highs",
 ) -> pd.DataFrame:
-    """rows: of the table, for PBA within delta units, both questions.   parts: of 16,000.   nodes: boxes a question may take."""
+    """rows: of the table, for PBA within delta units, both questions.   parts: of 16,000.   nodes: boxes a question may take.
+
+    seconds: for a largest gap, and for the solver.
+    """
     data = data_folder()
     table = pd.read_csv(data / "encoded" / "adult.csv.gz")
     schema = fairify_schema(data, "adult")
-    lines = (_line(name, table, schema, rows, delta, parts, nodes) for name in models)
+    lines = (_line(name, table, schema, rows, delta, parts, nodes, seconds, solver) for name in models)
     return measured(f"Tree ensembles on Adult: {rows} rows, {parts} parts", lines, folder)
 
 
@@ -61,14 +72,17 @@ def fitted(name: str, x: np.ndarray, y: np.ndarray) -> Any:
     return RandomForestClassifier(100, max_depth=10, random_state=0).fit(x, y)
 
 
-def _line(name: str, table: pd.DataFrame, schema: Schema, rows: int, delta: float, parts: int, nodes: int) -> dict[str, Any]:
+def _line(
+    name: str, table: pd.DataFrame, schema: Schema, rows: int, delta: float, parts: int, nodes: int, seconds: float, solver: str
+) -> dict[str, Any]:
     x, y = table.drop(columns=LABEL).to_numpy(dtype=np.float32), table[LABEL].to_numpy()
     model = fitted(name, x, y)
     started = time.process_time()
     read_in = read(model)
     found: dict[str, Any] = {"model": name, "load s": time.process_time() - started}
     raw = x[:rows].astype(float)
-    for part in (_rows(read_in, schema, raw, delta), _whole(read_in, schema), _parts(read_in, schema, parts, nodes)):
+    for part in (_rows(read_in, schema, raw, delta), _whole(read_in, schema), _parts(read_in, schema, parts, nodes),
+                 _gap(read_in, schema, seconds, solver)):
         found |= dict(part)
     return found
 
@@ -102,3 +116,20 @@ def _parts(model: Model, schema: Schema, parts: int, nodes: int) -> Iterator[tup
     yield "flips", int(found.refuted.sum())
     yield "open", int((found.out_of != "").sum())
     yield "boxes", int(found.nodes.sum())
+
+
+def _gap(model: Model, schema: Schema, seconds: float, solver: str) -> Iterator[tuple[str, Any]]:
+    started = time.process_time()
+    query = ProbabilityGap(network=model, schema=schema, protected=["sex"])
+    found = maximise(query, budget=Budget(seconds=seconds), tolerance=1e-3)
+    yield "gap s", time.process_time() - started
+    yield "gap from", found.lower
+    yield "to", found.upper
+    most = maximise(replace(query, scale="logit"), budget=Budget(seconds=seconds), tolerance=1e-3)
+    goal = Goal(rows=np.array([[1.0, -1.0]]), constant=np.array([most.upper]), strict=False)
+    _, batch = questions_of(query)
+    for method, asked in (("bnb", None), ("milp", solver)):
+        started = time.process_time()
+        ((answer,),) = solve(twin_problem(query, batch, (goal,)), method=method, solver=asked, budget=Budget(seconds=seconds))
+        yield f"difference by {method} s", time.process_time() - started
+        yield f"by {method}", answer.status.value

@@ -42,7 +42,7 @@ from encoders.curves.layer import SmoothLayer
 from encoders.domain import Batched, Regions
 from encoders.network import Array, Booleans, Integers, Layer
 
-BLOCK, FORMS = 1 << 15, 1 << 19
+BLOCK, FORMS = 1 << 16, 1 << 19
 """Coefficients of rows, and of forms in the inputs, handled at once: larger arrays fall out of the cache."""
 SMALLEST = 1e-200
 """Weights of rows below it could vanish in a product, and count as 0."""
@@ -83,15 +83,16 @@ class RegionBounds:
     layers: the bounds of every layer, clipped by the signs.   low, high: (B, d) of the moving columns.
     point: (B,) boxes that are one network input.   differences: whether those of the hidden layers are substituted backwards too,
     not the copies alone: it costs several times as much.   work: multiplications so far.
-    frame: bounds over larger boxes, and (B,) which of them holds each region: from the third hidden layer on the lines found there
-    are taken to the region's box, which costs next to nothing. For piecewise-linear layers.
+    frame: bounds over larger boxes, and (B,) which of them holds each region: from the third hidden layer on no bound is looser
+    than there, and the lines found there are taken to the region's box, which costs next to nothing. For piecewise-linear layers.
+    anew: whether neurons that then still bend are substituted for, too.
     """
 
     def __init__(
         self, twin: Twin, regions: Regions, question: Integers | None = None, intervals: list[LayerBounds] | None = None, *,
-        differences: bool = True, frame: tuple[RegionBounds, Integers] | None = None,
+        differences: bool = True, frame: tuple[RegionBounds, Integers] | None = None, anew: bool = True,
     ) -> None:
-        self.twin, self.differences, self.frame, self.work = twin, differences, frame, 0
+        self.twin, self.differences, self.work = twin, differences, 0
         self._substitutions: dict[int, Substitution] = {}
         self.question = np.zeros(len(regions), dtype=np.int64) if question is None else question
         moving = twin.variables
@@ -115,7 +116,11 @@ class RegionBounds:
                 bounds = first_layer(twin, self.question, self.low, self.high)
             if k < twin.depth:
                 bounds = self._clipped(bounds, k)
-                bounds = self._clipped(self._closer(bounds, k), k) if k else bounds
+                if k > 1 and frame is not None:
+                    bounds = self._framed(bounds, *frame, k)
+                if k and (k == 1 or frame is None or anew):
+                    bounds = self._closer(bounds, k)
+                bounds = self._clipped(bounds, k)
             self.layers.append(bounds)
 
     @property
@@ -145,11 +150,12 @@ class RegionBounds:
         bending = substituted(self.twin, k, self.question, bounds)
         if k == 1 and not isinstance(self.twin.hidden[0], SmoothLayer):
             return self._by_forms(bounds, bending)
-        if self.frame is not None:
-            found = self._framed(*self.frame, k)
-        else:
-            found = self._substitutions[k] = self._substituted(bending, k)
-        if found is None or not len(found.box):
+        found = self._substitutions[k] = self._substituted(bending, k)
+        return self._tightened(bounds, found, k)
+
+    def _tightened(self, bounds: LayerBounds, found: Substitution, k: int) -> LayerBounds:
+        """Return the bounds of hidden layer k tightened by what substitution has found."""
+        if not len(found.box):
             return bounds
         ends = {name: getattr(bounds, name).copy() for name in bounds.__dataclass_fields__}
         at = found.box[:, None], found.neuron
@@ -162,21 +168,32 @@ class RegionBounds:
     def _substituted(self, bending: Booleans, k: int) -> Substitution:
         """Return what backward substitution finds of neurons (B, n) of hidden layer k."""
         box, neuron = _padded(bending)
-        step = max(1, BLOCK // (2 * max(neuron.shape[1], 1) * max(len(one.bias) for one in self.twin.hidden)))
-        parts = [slice(start, start + step) for start in range(0, len(box), step)]
+        count, width = bending[box].sum(axis=1), neuron.shape[1]
+        order = np.argsort(count, kind="stable")  # so that boxes with few are not filled up to those with many
+        step = max(1, BLOCK // (2 * max(int(count.mean()) if len(box) else 1, 1) * max(len(one.bias) for one in self.twin.hidden)))
         least = {}
         for quantity in list(ENDS)[: 2 + self.differences]:
-            found = [self._both_ends(quantity, k, box[part], neuron[part]) for part in parts]
-            if found:
-                lowest, slope, error = (np.concatenate(one) for one in zip(*found, strict=True))
-                least[quantity] = lowest, slope, error
+            shape = len(box), 2, width
+            found = np.full(shape, -np.inf), np.zeros((*shape, self.low.shape[1])), np.zeros(shape)
+            for start in range(0, len(box), step):
+                part = order[start : start + step]
+                most = int(count[part[-1]])
+                for whole, one in zip(found, self._both_ends(quantity, k, box[part], neuron[part, :most]), strict=True):
+                    whole[part, :, :most] = one.reshape(len(part), 2, most, *one.shape[2:])
+            lowest, slope, error = (one.reshape(len(box), 2 * width, *one.shape[3:]) for one in found)
+            least[quantity] = lowest, slope, error
         return Substitution(box=box, neuron=neuron, mine=bending[box[:, None], neuron], least=least)
 
-    def _framed(self, frame: RegionBounds, at: Integers, k: int) -> Substitution:
-        """Return what is left on the regions of what was found over the boxes of the frame that hold them.
+    def _framed(self, bounds: LayerBounds, frame: RegionBounds, at: Integers, k: int) -> LayerBounds:
+        """Return the bounds of hidden layer k tightened by those over the boxes `at` of a frame, and by the lines found there.
 
         A line that lies below on the whole box does so on a part of it. Its value is off by as much as at the first time again.
         """
+        around = frame.layers[k].take(at)
+        bounds = LayerBounds(**{
+            name: (np.minimum if "upper" in name else np.maximum)(getattr(bounds, name), getattr(around, name))
+            for name in bounds.__dataclass_fields__
+        })
         known = frame._substitutions[k]
         position = np.full(len(frame.question), -1)
         position[known.box] = np.arange(len(known.box))
@@ -188,7 +205,8 @@ class RegionBounds:
             part, lost = slope[of], error[of]
             value = lowest[of] + _sums(part, shift) + _sums(np.abs(part), narrower) - lost
             least[quantity] = np.where(np.isfinite(value), value, -np.inf), part, lost
-        return Substitution(box=box, neuron=known.neuron[of], mine=known.mine[of], least=least)
+        found = Substitution(box=box, neuron=known.neuron[of], mine=known.mine[of], least=least)
+        return self._tightened(bounds, found, k)
 
     def _by_forms(self, bounds: LayerBounds, bending: Booleans) -> LayerBounds:
         """Return the same of the second layer: the lines around neurons of the first one are lines in the inputs, so two products

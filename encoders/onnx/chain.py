@@ -24,16 +24,15 @@ class ChainLink:
     """A layer and where its neurons come from.
 
     inputs, neurons: which of all neurons (see `Neurons`) the layer's inputs and outputs are; no outputs for the last layer.
-    magnitude: absolute weights.   size: sums of absolute contributions to each weight, and to the bias (see `Exact.size`).
-    operations: float32 roundings in a neuron.   rounding: all of this as bounds of float32 arithmetic take it, None where some
-    contribution belongs to no input of the layer.
+    size: sums of absolute contributions to each weight (None: |weight|), and to the bias (see `Exact.size`).   operations: float32
+    roundings in a neuron.   rounding: all of this as bounds of float32 arithmetic take it, None where some contribution belongs to
+    no input of the layer.
     """
 
     layer: Layer
     inputs: Integers
     neurons: Integers
-    magnitude: scipy.sparse.csr_array
-    size: scipy.sparse.csr_array
+    size: Array | None
     bias_size: Array
     operations: int
     rounded: tuple[str, ...]
@@ -97,15 +96,21 @@ class Neurons:
         own, carried = self.used[self.source], (self.level < level) & (self.last > level)
         return np.flatnonzero(np.where(self.level == level, own, carried))
 
-    def matrices(self, tensor: Tensor) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array, bool]:
-        """The tensor's weights (m, G) on all neurons, rounded, their sizes, and whether nothing was rounded."""
-        parts = [(term.row, self.columns(s, term.column), term.entries) for s, term in tensor.terms.items()]
+    def entries(self, tensor: Tensor) -> tuple[Integers, Integers, Array, Array, bool]:
+        """Rows, columns among all neurons, rounded weights and their sizes (e,) of a tensor, each place once, and whether nothing
+        was rounded."""
+        parts = [(term.row, self.columns(s, term.column), *term.entries.rounded(), term.entries.size) for s, term in
+                 tensor.terms.items()]
         row, column = (np.concatenate([np.empty(0, dtype=np.int64), *(part[k] for part in parts)]) for k in (0, 1))
-        rounded = [part[2].rounded() for part in parts]
-        values, size = (np.concatenate([np.empty(0), *more]) for more in ([v for v, _ in rounded], [p[2].size for p in parts]))
+        values, size = (np.concatenate([np.empty(0), *(part[k] for part in parts)]) for k in (2, 4))
+        return row, column, values, size, all(part[3] for part in parts)
+
+    def matrices(self, tensor: Tensor) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
+        """The tensor's weights (m, G) on all neurons, rounded, and their sizes."""
+        row, column, values, size, _ = self.entries(tensor)
         shape = (tensor.size, len(self.source))
         weight, sizes = (scipy.sparse.csr_array((v, (row, column)), shape=shape) for v in (values, size))
-        return weight, sizes, all(same for _, same in rounded)
+        return weight, sizes
 
 
 def assemble(neurons: Neurons, final: Tensor) -> list[ChainLink]:
@@ -133,36 +138,46 @@ def _chain_link(neurons: Neurons, k: int, inputs: Integers, outputs: Integers, t
     order = np.argsort(np.concatenate([carried, *(np.flatnonzero(neurons.source == s) for s in sources)]))
     slope, curve = np.where(own, neurons.slope[outputs], 1.0), np.where(own, neurons.curve[outputs], Curve.BENT).astype(np.int8)
     if tensors:
-        size = sum(tensor.size for tensor in tensors)
-        order, slope, curve = np.arange(size), np.ones(size), np.zeros(size, dtype=np.int8)
+        count = sum(tensor.size for tensor in tensors)
+        order, slope, curve = np.arange(count), np.ones(count), np.zeros(count, dtype=np.int8)
     tensors = tensors or [pre for s in sources if (pre := neurons.reading.sources[s].pre) is not None]
-    total = len(neurons.source)
-    same = scipy.sparse.csr_array((np.ones(len(carried)), (np.arange(len(carried)), carried)), shape=(len(carried), total))
-    weights, sizes, biases, bias_sizes = [same], [same], [np.zeros(len(carried))], [np.zeros(len(carried))]
+    place = np.argsort(order)
+    known = np.full(len(neurons.source), -1)
+    known[inputs] = np.arange(len(inputs))
+    weight, size = np.zeros((len(order), len(inputs))), np.zeros((len(order), len(inputs)))
+    weight[place[: len(carried)], known[carried]] = size[place[: len(carried)], known[carried]] = 1.0
+    biases, bias_sizes, above = [np.zeros(len(carried))], [np.zeros(len(carried))], len(carried)
     rounded: list[str] = []
+    elsewhere = False
     for tensor in tensors:
-        weight, size, clean = neurons.matrices(tensor)
+        row, column, values, sizes, clean = neurons.entries(tensor)
+        column = known[column]
+        here = column >= 0
+        elsewhere = elsewhere or bool(sizes[~here].any())
+        weight[place[row[here] + above], column[here]] = values[here]
+        size[place[row[here] + above], column[here]] = sizes[here]
+        above += tensor.size
         bias, bias_clean = tensor.const.rounded()
-        for parts, part in ((weights, weight), (sizes, size), (biases, bias), (bias_sizes, tensor.const.size)):
-            parts.append(part)
+        biases.append(bias)
+        bias_sizes.append(tensor.const.size)
         if not (clean and bias_clean):
             rounded += tensor.inexact
-    weight, every_size = (scipy.sparse.csr_array(scipy.sparse.vstack(parts))[order] for parts in (weights, sizes))
-    weight, size = weight[:, inputs], every_size[:, inputs]
     bias, bias_size = np.concatenate(biases)[order], np.concatenate(bias_sizes)[order]
-    if not (np.isfinite(weight.data).all() and np.isfinite(bias).all()):
+    if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         raise ModelError(neurons.reading.path, f"folding its constants leaves the range of float64 (nodes {rounded})")
     if curve.any():
-        layer: Layer = SmoothLayer(weight=weight.toarray(), bias=bias, bend=slope, curve=curve)
+        layer: Layer = SmoothLayer(weight=weight, bias=bias, bend=slope, curve=curve)
     else:
-        layer = Layer(weight=weight.toarray(), bias=bias, slope=slope)
+        layer = Layer(weight=weight, bias=bias, slope=slope)
     operations = max(tensor.operations for tensor in tensors)
-    rounding = None
-    if not every_size[:, np.delete(np.arange(total), inputs)].sum() and not curve.any():
-        kept = size.toarray()
-        kept[np.flatnonzero(order < len(carried))] = 0.0        # what is carried along is not computed with
-        same_size = np.array_equal(kept, np.abs(layer.weight))
+    plain, rounding = np.array_equal(size, np.abs(weight)), None
+    if not elsewhere and not curve.any():
+        kept = size
+        if len(carried):        # what is carried along is not computed with
+            kept = size.copy()
+            kept[place[: len(carried)]] = 0.0
+        same_size = plain if kept is size else np.array_equal(kept, np.abs(weight))
         rounding = Rounding(size=None if same_size else kept, bias_size=bias_size, operations=operations,
                             reach=max(1.0, *(tensor.reach for tensor in tensors)))
-    return ChainLink(layer=layer, inputs=inputs, neurons=outputs, magnitude=abs(weight), size=size, rounded=tuple(rounded),
+    return ChainLink(layer=layer, inputs=inputs, neurons=outputs, size=None if plain else size, rounded=tuple(rounded),
                      bias_size=bias_size, operations=operations, rounding=rounding)

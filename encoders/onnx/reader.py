@@ -151,7 +151,8 @@ def _check_shown(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed]
     if shown.shape[1] == 2 and expected.shape[1] == 1:
         shown = shown[:, 1:]
     size = np.abs(values).max(axis=1, keepdims=True) if logits.link is Link.LOG_SOFTMAX else np.zeros((len(x), 1))
-    allowed = np.broadcast_to(1e-5 * (1 + size), expected.shape)       # runtimes approximate exp to about 1e-7
+    rounded = 1e-4 if logits.link is Link.SHARES else 1e-5     # of exp about 1e-7, of sums of votes more
+    allowed = np.broadcast_to(rounded * (1 + size), expected.shape)
     compare(stored.path, x, expected, shown, allowed, [logits.shown] * expected.shape[1])
 
 
@@ -160,6 +161,8 @@ def apply_link(logits: Array, link: Link) -> Array:
     match link:
         case Link.IDENTITY:
             return logits
+        case Link.SHARES:
+            return logits + 0.5 if logits.shape[1] == 1 else logits
         case Link.SIGMOID:
             from scipy.special import expit
 
@@ -229,13 +232,15 @@ def check_layers(path: Path, logits: LogitsModel, neurons: Neurons, chain: Seque
 
 def _layer_by_hand(link: ChainLink, below: Array, slack: Array) -> tuple[Array, Array]:
     """Pre-activations (B, m) of a layer, and how far onnxruntime's may lie from them. slack: how far `below` may."""
-    sizes = np.abs(below) @ link.size.T + link.bias_size
-    return affine(below, link.layer), (link.operations + 4) * _UNIT * sizes + slack @ link.magnitude.T + _TINY
+    magnitude = np.abs(link.layer.weight)
+    sizes = np.abs(below) @ (magnitude if link.size is None else link.size).T + link.bias_size
+    allowed = (link.operations + 4) * _UNIT * sizes + _TINY
+    return affine(below, link.layer), allowed + slack @ magnitude.T if slack.any() else allowed
 
 
 def _check_rewritten(name: str, tensor: Tensor, found: Array, neurons: Neurons, x: Floats, values: Array, slack: Array) -> None:
     """Compare what a node gives that was rewritten into several activations, where its neurons are part of the network."""
-    weight, size, _ = neurons.matrices(tensor)
+    weight, size = neurons.matrices(tensor)
     bias, _ = tensor.const.rounded()
     known = np.flatnonzero(~(np.isnan(values[:1]) @ (abs(size).T != 0))[0])
     below = np.nan_to_num(values)

@@ -112,7 +112,8 @@ class Runtime:
 
 
 def runtime_logits(network: Model, x: npt.NDArray[Any]) -> Array:
-    """Logits (B, m) that onnxruntime computes, in float32, from the stored file for inputs x (B, n).
+    """Logits (B, m) that onnxruntime computes, in float32, from the stored file for inputs x (B, n); of a model with a decision
+    (`encoders.decision`) what that makes of them in float64.
 
     x is cast to the model's input type; replay passes float32 numbers, which lose nothing. A margin of this array is
     to be compared with the margin of `network.forward(x)`: both are about logits, whatever link the file ends with.
@@ -120,7 +121,7 @@ def runtime_logits(network: Model, x: npt.NDArray[Any]) -> Array:
     """
     runtime = _runtime(network)
     (logits,) = runtime.session.run(x, [runtime.logits])
-    return logits
+    return logits if network.decision is None else network.decision.of(logits)
 
 
 def runtime_outputs(network: Model, x: npt.NDArray[Any]) -> Array:

@@ -94,9 +94,10 @@ def scores(
                 helper.make_attribute(attribute, numbers.tolist())
             )
     if not half:
-        return [plain], LINKS.get(transform, Link.IDENTITY)
+        shares = positive and labels > 2 and transform == "NONE"
+        return [plain], Link.SHARES if shares else LINKS.get(transform, Link.IDENTITY)
     constant = helper.make_node("Constant", [], [name + "/half"], value=numpy_helper.from_array(np.array([0.5], dtype=np.float32)))
-    return [plain, constant, helper.make_node("Sub", [raw, name + "/half"], [name], name=shown + "/above_half")], Link.IDENTITY
+    return [plain, constant, helper.make_node("Sub", [raw, name + "/half"], [name], name=shown + "/above_half")], Link.SHARES
 
 
 def _opposite(ids: Integers, weights: Array, base: Array, trees: Integers, leaves: Integers) -> bool:

@@ -34,6 +34,7 @@ import scipy.sparse as sp
 from encoders.network import Array, Booleans, Integers, Layer, layered
 from encoders.problem import Goal
 from encoders.programs.rows import ProgramBuilder, RowBlock
+from encoders.programs.trees import TreeProgram
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import InputColumns, TwinBox, exit_clauses
 from solvers.program import Clause, Program
@@ -202,7 +203,7 @@ def smt(box: TwinBox) -> Encoding:
     return full.encoding(rows, relus=np.concatenate([np.empty((0, 2), dtype=np.int64), *relus]), clauses=clauses)
 
 
-def violated(encoding: Encoding, goal: Goal) -> Program:
+def violated(encoding: Encoding | TreeProgram, goal: Goal) -> Program:
     """Is there a point where no row of the goal holds? One clause of one inequality for each row: strictness needs clauses."""
     clauses = [  # -row . (g, g') >= constant, or > where equality would meet the row; the margins are single columns: exact
         Clause(rows=sp.csr_array((-row @ encoding.margins)[None, :]), bound=np.array([constant]), strict=np.array([not strict]))

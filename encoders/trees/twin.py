@@ -6,17 +6,17 @@ the box below it. So boxes on both sides of a threshold never share a branch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from encoders.domain import Batched, Domain
+from encoders.domain import Domain
 from encoders.errors import ModelError
 from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
 from encoders.trees.cells import TreeCells
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.pairs import PairTrees, Words, Worth
+from encoders.trees.joint import JointTrees, Worth
 
 SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 """Rows are bounded by s (-l g + (1 - l) g') for these l: a row with another share of g by what its two neighbours show."""
@@ -25,30 +25,23 @@ ROOM = 2.0**-45
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CellBoxes(Batched):
-    """N boxes of cells, first ... last (N, V), and which pair of trees each belongs to (N,)."""
-
-    which: Integers
-    first: Integers
-    last: Integers
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TreeTwin:
     """variables: raw variables that some box moves; moving: their columns; local: the domain of these alone.
 
-    cells: those of all variables; nodes about protected ones belong to variable -2.   columns: the cuts (V) as columns.
-    worth: the trees for each pair of protected values that is asked about, and which (Q,) of them each question has.
+    cells: those of all variables; nodes about protected ones belong to variable -2.
+    which: (Q,) the pair of protected values of each question; pairs: (P,) a question of each.
     """
 
     problem: TwinProblem
+    ensemble: TreeEnsemble
     variables: Integers
     moving: Integers
     local: Domain
     cells: TreeCells
-    columns: tuple[Array, ...]
-    worth: tuple[Worth, ...]
     which: Integers
+    pairs: Integers
+    size: float
+    _worth: dict[int, Worth] = field(default_factory=dict)
 
     @classmethod
     def of(cls, problem: TwinProblem, ensemble: TreeEnsemble) -> TreeTwin:
@@ -61,64 +54,64 @@ class TreeTwin:
         protected = np.flatnonzero(batch.protected)
         hidden = replace(cells, variable=np.where(np.isin(cells.variable, protected), -2, cells.variable))
         values = np.concatenate([batch.lower[:, protected], batch.prime[:, protected]], axis=1)
-        _, one, which = np.unique(values, axis=0, return_index=True, return_inverse=True)
-        at, inner = hidden.variable == -2, np.maximum(ensemble.column, 0)
-        worth = []
-        for k in one.tolist() if len(batch) else []:
-            pair = np.stack([batch.lower[k], np.where(batch.protected, batch.prime[k], batch.lower[k])])
-            goes = [at & (x[inner] <= ensemble.threshold) for x in domain.encode(pair)]
-            worth.append(PairTrees.of(ensemble, hidden, goes[0], goes[1]).worth(problem.margin))
-        numbers = [None if domain.one_hot[v] else domain.take(np.array([v])) for v in range(domain.variables)]
-        columns = tuple(
-            cuts if alone is None else alone.encode(cuts[:, None])[:, 0] for alone, cuts in zip(numbers, cells.cuts, strict=True)
-        )
+        _, pairs, which = np.unique(values, axis=0, return_index=True, return_inverse=True)
         return cls(
-            problem=problem, variables=variables, moving=domain.columns_of(variables), local=domain.take(variables), cells=hidden,
-            columns=columns, worth=tuple(worth), which=which.reshape(-1),
+            problem=problem, ensemble=ensemble, variables=variables, moving=domain.columns_of(variables),
+            local=domain.take(variables), cells=hidden, which=which.reshape(-1), pairs=pairs,
+            size=float(np.abs(problem.margin) @ ensemble.largest),
         )
+
+    def worth(self, pair: int) -> Worth:
+        """The trees of both copies for a pair of protected values, with what their leaves add to the margins."""
+        if pair not in self._worth:
+            batch, ensemble = self.problem.batch, self.ensemble
+            k, at = self.pairs[pair], self.cells.variable == -2
+            both = np.stack([batch.lower[k], np.where(batch.protected, batch.prime[k], batch.lower[k])])
+            goes = [at & (x[np.maximum(ensemble.column, 0)] <= ensemble.threshold) for x in self.problem.domain.encode(both)]
+            self._worth[pair] = JointTrees.of(ensemble, self.cells, goes[0], goes[1]).worth(self.problem.margin)
+        return self._worth[pair]
 
     @property
     def noise(self) -> Array:
         """(Q,) how far `evaluate` may be off."""
-        return np.array([one.noise for one in self.worth])[self.which] if self.worth else np.zeros(0)
+        return np.full(len(self.which), 2.0**-48 * (len(self.ensemble.root) + 2) * self.size)
 
     def evaluate(self, question: Integers, x: Array) -> Array:
         """Margins (N, 2) = g(x), g(x') at moving columns x (N, d): to find witnesses, not to confirm them."""
-        cell, _ = self.cells.of_boxes(self.problem.batch.lower[question], self.problem.batch.lower[question])
-        for k, v in enumerate(self.variables.tolist()):
-            start = int(self.local.start[k])
-            if self.local.one_hot[k]:
-                cell[:, v] = x[:, start : start + int(self.local.width[k])].argmax(axis=1)
-            else:
-                cell[:, v] = np.searchsorted(self.columns[v], x[:, start])
-        boxes = CellBoxes(which=self.which[question], first=cell, last=cell)
-        return self.least(boxes, self.reach(boxes), [(1.0, 0.0), (0.0, 1.0)])
+        batch, domain = self.problem.batch, self.problem.domain
+        lower = batch.lower[question]
+        found = np.empty((len(x), 2))
+        for k, raw in enumerate((lower, batch.take(question).second(lower))):
+            columns = domain.encode(raw)
+            columns[:, self.moving] = x
+            found[:, k] = self.ensemble.forward(columns) @ self.problem.margin
+        return found
 
-    def boxes(self, question: Integers, lower: Array, upper: Array) -> CellBoxes:
-        """The cells of raw boxes lower, upper (N, v) of the moving variables."""
+    def boxes(self, question: Integers, lower: Array, upper: Array) -> tuple[Integers, Integers]:
+        """The first and last cells (N, V) of raw boxes lower, upper (N, v) of the moving variables."""
         batch = self.problem.batch
         low, high = batch.lower[question], batch.upper[question]
         start = low[:, self.variables].copy()
         low[:, self.variables], high[:, self.variables] = lower, upper
         above = np.zeros(low.shape, dtype=bool)
         above[:, self.variables] = (lower > start) & ~self.local.integer
-        first, last = self.cells.of_boxes(low, high, above=above)
-        return CellBoxes(which=self.which[question], first=first, last=last)
+        return self.cells.of_boxes(low, high, above=above)
 
-    def reach(self, boxes: CellBoxes) -> list[tuple[Integers, Worth, Words]]:
-        """The boxes of each pair of trees, and the bits of the leaves that they meet."""
-        groups = [np.flatnonzero(boxes.which == k) for k in range(len(self.worth))]
-        return [
-            (at, worth, worth.pairs.reach(boxes.first[at], boxes.last[at]))
-            for at, worth in zip(groups, self.worth, strict=True) if len(at)
-        ]
-
-    def least(self, boxes: CellBoxes, reach: list[tuple[Integers, Worth, Words]], lines: list[tuple[float, float]]) -> Array:
-        """Lower bounds (N, S) of p g + q g', for S lines (p, q), over boxes."""
-        found = np.empty((len(boxes), len(lines)))
-        for at, worth, bits in reach:
-            found[at] = worth.lower(bits, lines)
-        return found
+    def within(
+        self, lower: Array, upper: Array, given: tuple[Integers, Integers], first: Integers, last: Integers
+    ) -> tuple[Array, Array]:
+        """The parts (N, v), (N, v) of raw boxes lower, upper (N, v), of cells `given` (N, V) twice, that lie in cells first ...
+        last (N, V)."""
+        lower, upper = lower.copy(), upper.copy()
+        for k, v in enumerate(self.variables.tolist()):
+            begun, ended = np.flatnonzero(first[:, v] > given[0][:, v]), np.flatnonzero(last[:, v] < given[1][:, v])
+            if self.local.one_hot[k]:
+                lower[begun, k], upper[ended, k] = first[begun, v], last[ended, v]
+            else:
+                cuts = self.cells.cuts[v]
+                lower[begun, k] = cuts[first[begun, v] - 1] + float(self.local.integer[k])
+                upper[ended, k] = cuts[last[ended, v]]
+        return lower, upper
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,8 +127,8 @@ class RowBounds:
     room: Array
 
     @classmethod
-    def of(cls, rows: Array, constants: Array, more: Array) -> RowBounds:
-        """more: (M, 2) further lines that are looked up."""
+    def of(cls, rows: Array, constants: Array) -> RowBounds:
+        """Take each row apart."""
         signs = np.where(np.where(rows[:, 1] != 0, rows[:, 1], -rows[:, 0]) >= 0, 1.0, -1.0)
         size = np.abs(rows).sum(axis=1)
         share = np.divide(np.abs(rows[:, 0]), size, out=np.zeros(len(rows)), where=size > 0)
@@ -153,7 +146,7 @@ class RowBounds:
                 low, high = SHARES[above - 1], SHARES[above]
                 weight = (part - low) / (high - low)
                 taken.append([(_line(sign, low), total * (1 - weight)), (_line(sign, high), total * weight)])
-        for one in [line for part in taken for line, _ in part] + [tuple(line) for line in more.tolist()]:
+        for one in [line for part in taken for line, _ in part]:
             lines.setdefault(one, len(lines))
         shares = np.zeros((len(rows), len(lines)))
         for row, part in enumerate(taken):
@@ -164,10 +157,9 @@ class RowBounds:
         room = np.where(exact, 0.0, ROOM)
         return cls(lines=np.array(list(lines)).reshape(-1, 2), shares=shares, constants=constants, room=room)
 
-    def lower(self, looked_up: Array, size: Array) -> Array:
-        """Lower bounds (N, R) of the rows from those of the lines (N, S); size: (N,) of the margins."""
-        scale = (np.abs(self.shares).sum(axis=1) * size[:, None] + np.abs(self.constants)) * self.room
-        return np.asarray(looked_up @ self.shares.T + self.constants - scale)
+    def charges(self, size: float) -> Array:
+        """(R,) what rows of the lines' bounds are lowered by, for margins of this size."""
+        return np.asarray((np.abs(self.shares).sum(axis=1) * size + np.abs(self.constants)) * self.room)
 
 
 def _line(sign: float, share: float) -> tuple[float, float]:

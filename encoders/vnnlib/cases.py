@@ -120,21 +120,28 @@ def _case(query: VnnlibQuery, atoms: Sequence[Atom]) -> Conjunction | None:
     for atom in bounds:
         ((variable, factor),) = atom.terms
         root, offset = groups.find((variable.network, variable.index))
-        end = -atom.constant / factor - offset
-        if atom.sign == "eq" or factor > 0:
-            upper[root] = min(end, upper.get(root, end))
-        if atom.sign == "eq" or factor < 0:
-            lower[root] = max(end, lower.get(root, end))
+        end = _quotient(-atom.constant, factor)
+        if offset:
+            end -= offset
+        if (atom.sign == "eq" or factor > 0) and (root not in upper or end < upper[root]):
+            upper[root] = end
+        if (atom.sign == "eq" or factor < 0) and (root not in lower or end > lower[root]):
+            lower[root] = end
     roots = sorted({groups.find(place)[0] for place in groups.parent})
     for root in roots:
         if root not in lower or root not in upper:
             side = "lower" if root not in lower else "upper"
             raise VnnlibUnsupported(query.path, None, f"{_named(query, root)} has no {side} bound: only boxes are decided here")
-        if lower[root] > upper[root]:
+        if lower[root] is not upper[root] and lower[root] > upper[root]:
             return None
     number = {root: k for k, root in enumerate(roots)}
     place = {one: (number[root], offset) for one in groups.parent for root, offset in [groups.find(one)]}
     return Conjunction(bounds=tuple((lower[root], upper[root]) for root in roots), place=place, left=tuple(left))
+
+
+def _quotient(value: Fraction, factor: Fraction) -> Fraction:
+    """value / factor; most factors are 1 or -1, where there is nothing to divide."""
+    return value if factor == 1 else -value if factor == -1 else value / factor
 
 
 def _named(query: VnnlibQuery, place: Place) -> str:
@@ -152,7 +159,8 @@ class _Groups:
     """Inputs that are equal up to constants: each group has a root, and no two inputs of one network."""
 
     def __init__(self, places: Sequence[Place]) -> None:
-        self.parent: dict[Place, tuple[Place, Fraction]] = {place: (place, Fraction(0)) for place in places}
+        zero = Fraction(0)
+        self.parent: dict[Place, tuple[Place, Fraction]] = {place: (place, zero) for place in places}
         self.members: dict[Place, list[Place]] = {place: [place] for place in places}
 
     def find(self, place: Place) -> tuple[Place, Fraction]:
@@ -164,20 +172,24 @@ class _Groups:
         if atom.sign != "eq" or len(atom.terms) != 2 or any(variable.side == "output" for variable, _ in atom.terms):
             return False
         (x, a), (y, b) = atom.terms
-        if a + b != 0:
+        if a != -b:
             return False
         (first, one), (second, two) = self.find((x.network, x.index)), self.find((y.network, y.index))
         networks = [place[0] for root in (first, second) for place in self.members[root]]
         if first == second or len(set(networks)) < len(networks):
             return False
+        offset = one - two if one or two else one
+        if atom.constant:
+            offset += atom.constant / a
         if second < first:  # the earlier network keeps the inputs
-            self._join(second, first, two - one - atom.constant / a)
+            self._join(second, first, -offset)
         else:
-            self._join(first, second, one - two + atom.constant / a)
+            self._join(first, second, offset)
         return True
 
     def _join(self, root: Place, gone: Place, offset: Fraction) -> None:
         """gone = root + offset."""
         for place in self.members.pop(gone):
-            self.parent[place] = (root, self.parent[place][1] + offset)
+            own = self.parent[place][1]
+            self.parent[place] = (root, own + offset if own and offset else own or offset)
             self.members[root].append(place)

@@ -12,20 +12,20 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from encoders.errors import ModelError
 
 Side = Literal["input", "output"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Variable:
     """One element of a tensor: of which network, which side, its position (row-major)."""
 
@@ -95,12 +95,21 @@ def scaled(one: Linear, factor: Fraction) -> Linear:
     return {variable: factor * value for variable, value in one[0].items() if factor}, factor * one[1]
 
 
+def negated(one: Linear) -> Linear:
+    return {variable: -value for variable, value in one[0].items()}, -one[1]
+
+
 def added(*parts: Linear) -> Linear:
+    """The sum; most parts are one variable or one number, and nothing is computed where there is nothing to add."""
     terms: dict[Variable, Fraction] = {}
-    for part, _ in parts:
+    constant = Fraction(0)
+    for part, more in parts:
         for variable, value in part.items():
-            terms[variable] = terms.get(variable, Fraction(0)) + value
-    return {variable: value for variable, value in terms.items() if value}, sum((constant for _, constant in parts), Fraction(0))
+            terms[variable] = terms[variable] + value if variable in terms else value
+        constant = constant + more if constant and more else constant or more
+    if len(terms) < sum(len(part) for part, _ in parts):  # something may have cancelled
+        terms = {variable: value for variable, value in terms.items() if value}
+    return terms, constant
 
 
 MAX_BYTES = 64 << 20
@@ -109,7 +118,8 @@ MAX_WORDS = 1 << 22
 MAX_DEPTH = 100
 LONGEST = 1000
 """Characters of a message."""
-_TOKEN = re.compile(r"""(?:\s+|;[^\n]*)++|(?P<word>[()\[\],]|"[^"\n]*"|[^\s()\[\],;"]+)""")
+_TOKEN = re.compile(r"""\n(?:\s+|;[^\n]*)*+|;[^\n]*|([()\[\],]|"[^"\n]*"|[^\s()\[\],;"]+)|(")""")
+"""Lines that end, with what is empty behind them; comments; words. Other space is nothing."""
 
 
 class VnnlibError(ModelError):
@@ -128,21 +138,17 @@ class VnnlibUnsupported(VnnlibError):
     exit_code = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     text: str
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class SExpression:
+class SExpression(NamedTuple):
+    """head: the text of the first item, where that is a word."""
+
     items: tuple[Word | SExpression, ...]
     line: int
-
-    @property
-    def head(self) -> str:
-        first = self.items[0] if self.items else None
-        return first.text if isinstance(first, Word) else ""
+    head: str
 
 
 def _content(path: Path) -> str:
@@ -158,41 +164,37 @@ def _content(path: Path) -> str:
         raise VnnlibError(path, None, "is no text in UTF-8; expected a VNN-LIB query") from error
 
 
-def _words(path: Path, text: str) -> Iterator[Word]:
-    line, at = 1, 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise VnnlibError(path, line, f"stray {text[at]!r}; strings end on the line they begin on")
-        word = match["word"]
-        if word is not None:
-            yield Word(word, line)
-        line += text.count("\n", at, match.end())
-        at = match.end()
-
-
 def trees(path: Path) -> list[SExpression]:
     """The parenthesised lists of a file, built without recursion."""
     done: list[SExpression] = []
-    stack: list[tuple[list[Word | SExpression], int]] = []
-    text = _content(path)
-    if sum(1 for match in islice(_TOKEN.finditer(text), 2 * MAX_WORDS) if match.lastgroup) >= MAX_WORDS:  # gaps are one token each
+    items: list[Word | SExpression] = []
+    stack: list[tuple[list[Word | SExpression], int]] = []  # the lists around this one, and the line on which the next one begins
+    line, began, text = 1, 0, _content(path)
+    if len(text) >= MAX_WORDS and sum(map(bool, (m[1] for m in islice(_TOKEN.finditer(text), 2 * MAX_WORDS)))) >= MAX_WORDS:
         raise VnnlibError(path, None, f"has {MAX_WORDS:,} words and parentheses, or more; ask in several files")
-    for word in _words(path, text):
-        if word.text == "(":
+    new_word = partial(tuple.__new__, Word)  # a third of what Word(...) takes, and most of the file is words
+    for match in _TOKEN.finditer(text):
+        word = match[1]
+        if word is None:
+            if match[2]:
+                raise VnnlibError(path, line, "stray '\"'; strings end on the line they begin on")
+            line += match[0].count("\n")
+        elif word == "(":
             if len(stack) >= MAX_DEPTH:
-                raise VnnlibError(path, word.line, f"nested more than {MAX_DEPTH} deep; flatten it")
-            stack.append(([], word.line))
+                raise VnnlibError(path, line, f"nested more than {MAX_DEPTH} deep; flatten it")
+            stack.append((items, began))
+            items, began = [], line
         elif not stack:
-            raise VnnlibError(path, word.line, f"{word.text!r} stands outside parentheses; expected a command such as (assert ...)")
-        elif word.text == ")":
-            items, line = stack.pop()
-            tree = SExpression(tuple(items), line)
-            (stack[-1][0] if stack else done).append(tree)
+            raise VnnlibError(path, line, f"{word!r} stands outside parentheses; expected a command such as (assert ...)")
+        elif word == ")":
+            first = items[0] if items else None
+            tree = SExpression(tuple(items), began, first.text if isinstance(first, Word) else "")
+            items, began = stack.pop()
+            (items if stack else done).append(tree)
         else:
-            stack[-1][0].append(word)
+            items.append(new_word((word, line)))
     if stack:
-        raise VnnlibError(path, stack[-1][1], "this parenthesis is never closed")
+        raise VnnlibError(path, began, "this parenthesis is never closed")
     return done
 
 
@@ -207,6 +209,7 @@ MAX_SIZE = 1_000_000
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE]([+-]?\d+))?")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _OLD = re.compile(r"([XY])_(\d+)")
+_ZERO, _ONE = Fraction(0), Fraction(1)
 FLOATS = ("real", "float16", "bfloat16", "float32", "float64")
 
 
@@ -223,6 +226,7 @@ class _Reader:
         self.networks: list[DeclaredNetwork] = []
         self.tensors: dict[str, tuple[int, Side, DeclaredTensor]] = {}
         self.old: dict[Side, set[int]] = {"input": set(), "output": set()}
+        self.numbers: dict[str, Fraction] = {}
 
     def read(self, commands: list[SExpression]) -> VnnlibQuery:
         new = bool(commands) and commands[0].head == "vnnlib-version"
@@ -367,41 +371,40 @@ class _Reader:
             raise self._error(tree, f"{tree.head} compares two terms, here are {len(operands)}")
         left, right = operands
         swapped = tree.head in (">=", ">")
-        terms, constant = added(*((right, scaled(left, Fraction(-1))) if swapped else (left, scaled(right, Fraction(-1)))))
+        difference = added(right, negated(left)) if swapped else added(left, negated(right))
 
-        def atom(sign: Literal["le", "lt", "eq"], factor: int = 1) -> Formula:
-            scaled = tuple((variable, factor * value) for variable, value in terms.items())
-            return Formula(kind="atom", atom=Atom(terms=scaled, constant=factor * constant, sign=sign, line=tree.line))
+        def atom(sign: Literal["le", "lt", "eq"], one: Linear) -> Formula:
+            return Formula(kind="atom", atom=Atom(terms=tuple(one[0].items()), constant=one[1], sign=sign, line=tree.line))
 
         if tree.head == "!=":
-            return Formula(kind="or", parts=(atom("lt"), atom("lt", -1)))
-        return atom("eq" if tree.head in ("==", "=") else "le" if tree.head in ("<=", ">=") else "lt")
+            return Formula(kind="or", parts=(atom("lt", difference), atom("lt", negated(difference))))
+        return atom("eq" if tree.head in ("==", "=") else "le" if tree.head in ("<=", ">=") else "lt", difference)
 
     def _operands(self, items: tuple[Word | SExpression, ...], tree: SExpression) -> list[Linear]:
         """Terms of a list: a variable of 2.0 is a name and its indices in brackets, several words in a row."""
         found: list[Linear] = []
+        texts = [item.text if isinstance(item, Word) else "(...)" for item in items]
         position = 0
         while position < len(items):
-            item = items[position]
+            item, text = items[position], texts[position]
             position += 1
             if isinstance(item, SExpression):
                 found.append(self._term(item))
-            elif _NUMBER.fullmatch(item.text):
-                found.append(({}, self._number(item)))
-            elif item.text in self.tensors:
-                indices: list[str] = []
-                if position < len(items) and _is(items[position], "["):
-                    end = next((k for k in range(position, len(items)) if _is(items[k], "]")), None)
-                    if end is None:
-                        raise self._error(item, f"the brackets after {item.text} are never closed")
-                    inside = items[position + 1 : end]
-                    indices = [one.text if isinstance(one, Word) else "(...)" for one in inside[::2]]
-                    if not all(_is(one, ",") for one in inside[1::2]) or (inside and len(inside) % 2 == 0):
-                        raise self._error(item, f"the indices of {item.text} have no commas between them, or more than one")
+            elif text in self.tensors:
+                inside: list[str] = []
+                if texts[position : position + 1] == ["["]:
+                    if "]" not in texts[position:]:
+                        raise self._error(item, f"the brackets after {text} are never closed")
+                    end = texts.index("]", position)
+                    inside = texts[position + 1 : end]
+                    if any(one != "," for one in inside[1::2]) or (inside and len(inside) % 2 == 0):
+                        raise self._error(item, f"the indices of {text} have no commas between them, or more than one")
                     position = end + 1
-                found.append(({self._element(item, indices): Fraction(1)}, Fraction(0)))
+                found.append(({self._element(item, inside[::2]): _ONE}, _ZERO))
+            elif (number := self._number(item)) is not None:
+                found.append(({}, number))
             else:
-                found.append(({self._old_variable(item): Fraction(1)}, Fraction(0)))
+                found.append(({self._old_variable(item): _ONE}, _ZERO))
         if not found:
             raise self._error(tree, f"{tree.head} has no operands")
         return found
@@ -413,7 +416,7 @@ class _Reader:
                 return added(*operands)
             case "-":
                 first, *rest = operands
-                return added(first, *(scaled(one, Fraction(-1)) for one in rest)) if rest else scaled(first, Fraction(-1))
+                return added(first, *map(negated, rest)) if rest else negated(first)
             case "*":
                 product: Linear = ({}, Fraction(1))
                 for one in operands:
@@ -426,13 +429,19 @@ class _Reader:
             case other:
                 raise self._unsupported(tree, f"{other or 'this'} is not read here; terms are +, -, * with one variable")
 
-    def _number(self, word: Word) -> Fraction:
+    def _number(self, word: Word) -> Fraction | None:
+        """The exact number that a word is, each computed once; None where it is none."""
+        known = self.numbers.get(word.text)
+        if known is not None:
+            return known
         match = _NUMBER.fullmatch(word.text)
-        assert match is not None
+        if match is None:
+            return None
         exponent = match[3] or "0"
         if len(word.text) > MAX_DIGITS or len(exponent) > 5 or abs(int(exponent)) > MAX_EXPONENT:
             raise self._unsupported(word, f"a number of {len(word.text)} characters, exponent {exponent[:8]}, is not read here")
-        return Fraction(word.text)
+        number = self.numbers[word.text] = Fraction(word.text)
+        return number
 
     def _element(self, word: Word, indices: list[str]) -> Variable:
         network, side, tensor = self.tensors[word.text]
@@ -463,7 +472,3 @@ class _Reader:
 
     def _unsupported(self, at: Word | SExpression, problem: str) -> VnnlibError:
         return VnnlibUnsupported(self.path, at.line, problem)
-
-
-def _is(item: Word | SExpression, text: str) -> bool:
-    return isinstance(item, Word) and item.text == text

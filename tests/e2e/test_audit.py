@@ -171,6 +171,25 @@ def test_what_fails_only_for_possible_people_is_on_the_first_screen(inside: Run,
     assert first[0]["text"].startswith("None of the table's 1 people")
 
 
+def test_the_share_of_possible_people_is_on_the_page_with_its_proof(inside: Run, tmp_path: Path) -> None:
+    fixed = {name: value for name, value in datasets.german().frame.iloc[0].items() if name not in ("sex", "age", "credit")}
+    fixed |= {"duration": [6, 9], "credit-amount": [1000, 1100]}
+    box = "box = { " + ", ".join(f"{name} = {json.dumps(value, default=int)}" for name, value in fixed.items()) + " }"
+    files(tmp_path, f"[analyses.certify]\nshare = true\ntolerance = 0.3\ntimeout = 10\n{box}\n")
+    code, _, errors = inside("audit", "audit.toml", "--out", "report.html")
+    assert code == 0, errors
+    found = section(tmp_path / "report.json", "certify")
+    share = found["answer"]["by_feature"][0]["share"]
+    assert 0 <= share["fair"] <= 1 - share["unfair"] <= 1
+    (said,) = [one for one in found["statements"] if "all combinations of values alike" in one["text"]]
+    assert said["standing"] == "proved"
+    assert said["text"].startswith("For at least ")
+    assert ("are open" in said["text"]) == (share["reason"] is not None)
+    proofs = [one for one in found["evidence"] if "/share-sex-" in one["file"]]
+    assert [one["checked"] for one in proofs] == ["accepted"]
+    assert any(one["title"].startswith("For how many people") for one in found["pictures"])
+
+
 def test_boxes_parts_ways_and_reasons_have_proofs_that_were_checked(inside: Run, tmp_path: Path) -> None:
     certify = """
 [analyses.certify]

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from encoders.onnx.reader import read_onnx
 from tests.command_line import Run, answered, flat, is_drawn, verifair
 from verifair import ExplanationConsistency, Schema, datasets
-from verifair.systems.cec import audit, certified
+from verifair.systems.cec import attributions, certified
 
 DEMO = ("cec", "--demo", "german", "--protected", "sex")
 FIGURES = ("scores.png", "thresholds.png", "features.png", "distances.png", "pfr-cec.png")
@@ -286,11 +286,11 @@ def test_a_group_that_the_reference_lacks_is_named(tmp_path: Path, refused: Refu
     assert "group 'office = west': there is no such group among the rows to compare with" in told
 
 
-def test_three_classes_are_refused(tmp_path: Path, refused: Refused) -> None:
+def test_labels_of_three_classes_need_numbers_or_a_positive_value(tmp_path: Path, refused: Refused) -> None:
     german = datasets.load("german")
     files = _constant(german.schema.model_copy(update={"positive_label": None}), tmp_path, outputs=3)
     german.frame.to_csv(tmp_path / "german.csv", index=False)
-    assert "3 classes" in refused("cec", *files, "--data", tmp_path / "german.csv", "--protected", "sex")
+    assert "positive_label = ..." in refused("cec", *files, "--data", tmp_path / "german.csv", "--protected", "sex")
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_what_was_measured_outlives_an_interrupted_proof(tmp_path: Path, ctrl_c:
 
 
 def test_an_interrupted_audit_says_what_to_do(tmp_path: Path, ctrl_c: Callable[..., None]) -> None:
-    ctrl_c(audit, "explanations")
+    ctrl_c(attributions, "explanations")
     done = verifair(*DEMO, "--json", tmp_path / "a.json")
     assert done.returncode == 130, done.stderr
     assert "--rows N audits a sample" in flat(done.stderr)

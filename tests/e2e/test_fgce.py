@@ -16,6 +16,7 @@ from tests.command_line import answered, flat, is_drawn, verifair
 from verifair import datasets
 from verifair.systems.fgce import measures
 from verifair.systems.fgce.space import FeatureSpace, Moves
+from verifair.systems.groups import SMALL
 
 DEMO = ("fgce", "--demo", "german", "--protected", "sex", "--audit", "test")
 
@@ -118,8 +119,9 @@ def test_measures_fit_each_other(run: tuple[str, dict[str, Any], Path]) -> None:
     mean = by_measure["mean cost"]
     values = {group["name"]: group["mean"]["mean"] for group in answer["groups"]}
     assert mean["values"] == pytest.approx(values)
-    assert mean["worst"] == max(values, key=lambda name: values[name])
-    assert mean["chance"]["low"] <= mean["apart"] <= mean["chance"]["high"]
+    assert min(mean["people"].values()) < SMALL, "the test rows have few men refused"
+    assert mean["worst"] is None
+    assert mean["chance"] is None
 
 
 def test_the_folder_holds_tables_and_figures(run: tuple[str, dict[str, Any], Path]) -> None:

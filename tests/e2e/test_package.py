@@ -91,5 +91,5 @@ def test_the_source_archive_holds_what_its_tests_need(built: Path) -> None:
 
 def test_the_wheel_holds_all_that_is_no_module(installed: Path) -> None:
     sources = {path.relative_to(ROOT) for floor in ("verifair", "encoders", "solvers") for path in (ROOT / floor).rglob("*")
-               if path.is_file() and path.suffix != ".pyc"}
+               if path.is_file() and "__pycache__" not in path.parts}
     assert {path for path in sources if not (installed / path).is_file()} == set()

@@ -50,7 +50,7 @@ def test_proved_refuted_checked_and_refused(folder: Path) -> None:
     assert code == 0
     assert "VIOLATED" in told
     assert "sigmoid and tanh as the real functions" in told
-    for more in (("--method", "milp"), ("--method", "smt"), ("--maximise",)):
+    for more in (("--method", "milp"), ("--method", "smt")):
         code, told = asked(folder, *more)
         assert code == 3
         assert "hidden layer 1 has tanh neurons" in told

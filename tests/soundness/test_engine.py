@@ -35,7 +35,7 @@ from verifair.engine.search.optimum import minimum
 from verifair.engine.store import Store, VerdictRecord
 from verifair.engine.verdict import Reason, Status
 from verifair.engine.verify import verify
-from verifair.errors import Disagreement, QueryError
+from verifair.errors import Disagreement
 from verifair.schema.schema import Schema
 
 from .random_twins import FLIP, PBA, ROBUST, STRICT_SIGNS, STYLES, brute_force, nasty_network, random_problem, truth
@@ -275,13 +275,6 @@ def test_a_protected_path_that_is_never_on_is_proved() -> None:
     assert verdict.status is Status.PROVED
     assert verdict.certificate is not None
     assert check(verdict.certificate, network=dead, schema=query.schema).accepted
-
-
-def test_flips_need_two_classes() -> None:
-    three = network((np.ones((3, 2)), np.zeros(3)))
-    described = Schema.build({**schema("integer").model_dump(), "positive": "class = 1"})
-    with pytest.raises(QueryError, match="two classes, the network has 3"):
-        IndividualFairness(network=three, schema=described, protected=["sex"])
 
 
 def test_a_box_between_neighbouring_floats_ends_unknown() -> None:

@@ -103,8 +103,3 @@ def test_labels_are_in_the_order_of_the_networks_classes() -> None:
     assert numbered.labels(frame.assign(y=[0, 1])).tolist() == [0, 1]
 
 
-def test_of_more_than_two_classes_the_first_cannot_be_the_favourable_one() -> None:
-    from verifair.errors import SchemaError
-
-    with pytest.raises(SchemaError, match='positive = "class = 0" is about two classes, the network has 3'):
-        schema(made(0, 2), 0).check_network(made(0, 3))

@@ -57,20 +57,27 @@ def proof(monkeypatch: pytest.MonkeyPatch, given: TwinProblem, way: int) -> Tree
     return decision.trees.tree(0, 0)
 
 
-def frames(given: TwinProblem, tree: Tree) -> Array:
-    """Return the positions of what names frames among a tree's multipliers."""
-    return np.flatnonzero(tree.index > 2 * sum(given.network.hidden) + 1)
+def frames(given: TwinProblem, tree: Tree, outer: bool = False) -> Array:
+    """Return the positions of what names frames of leaves among a tree's multipliers; or the frames that frames stand in."""
+    return np.flatnonzero((tree.index > 2 * sum(given.network.hidden) + 1) & ((tree.index == outermost(given)) == outer))
+
+
+def outermost(given: TwinProblem) -> int:
+    """Return the index of multipliers that name the frame of a frame."""
+    return 2 * sum(given.network.hidden) + 4
 
 
 @pytest.mark.parametrize("way", [standard.COPIES, standard.PAIRS])
 def test_proofs_with_frames_are_shown(monkeypatch: pytest.MonkeyPatch, way: int) -> None:
-    shared = 0
+    shared = nested = 0
     for seed in range(12):
         given = problem(seed)
         tree = proof(monkeypatch, given, way)
         assert tree_flaw(given.network, given.domain, claim_of(given), tree) is None
         shared += int((tree.value[frames(given, tree)] > 0).sum())
+        nested += len(frames(given, tree, outer=True))
     assert shared > 20
+    assert nested > 20
 
 
 def test_forged_frames_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +107,35 @@ def test_forged_frames_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert forged
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_both_bounds_hold_on_parts_of_a_frame_and_agree(seed: int) -> None:
+def test_forged_frames_of_frames_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    forged = 0
+    for seed in range(12):
+        given = problem(seed)
+        tree, about = proof(monkeypatch, given, standard.PAIRS), (given.network, given.domain, claim_of(given))
+        named = frames(given, tree, outer=True)
+        node = np.repeat(np.arange(len(tree.feature)), np.diff(tree.start))
+        for one in named[:1].tolist() + named[-1:].tolist():
+            for wrong in (np.nan, np.inf, -2.0, 0.0, 0.5, 1e9, float(node[one] + 1)):
+                value = tree.value.copy()
+                value[one] = wrong
+                assert "frame" in str(tree_flaw(*about, replace(tree, value=value))) or not np.isfinite(wrong)
+                assert tree_flaw(*about, replace(tree, value=value)) is not None
+            if tree.feature[node[one] - 1] == -1:  # a leaf, whose box does not hold the frame's
+                value = tree.value.copy()
+                value[one] = 1.0
+                assert "nothing that it names" in str(tree_flaw(*about, replace(tree, value=value)))
+                forged += 1
+        fewer = np.ones(len(tree.index), dtype=bool)  # without the frames that frames stand in it is another proof, or none
+        fewer[named] = False
+        start = np.concatenate([[0], np.cumsum(np.bincount(node[fewer], minlength=len(tree.feature)))])
+        flaw = tree_flaw(*about, replace(tree, start=start, index=tree.index[fewer], value=tree.value[fewer]))
+        assert flaw is None or "nothing that it names" in flaw
+    assert forged
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_both_bounds_hold_on_parts_of_a_frame_and_agree(seed: int, anew: bool) -> None:
     given, rng = problem(seed), np.random.default_rng(seed)
     twin, size, neurons = Twin.of(given), 8, 2 * sum(given.network.hidden)
     lower, upper = (np.tile(end, (size, 1)) for end in (given.batch.lower[0], given.batch.upper[0]))
@@ -112,12 +146,15 @@ def test_both_bounds_hold_on_parts_of_a_frame_and_agree(seed: int) -> None:
     small_lower[:, 1:], small_upper[:, 1:] = inner
     at = np.arange(size)
     mine = RegionBounds(twin, regions(lower, upper, neurons))
-    part = RegionBounds(twin, regions(small_lower, small_upper, neurons), frame=(mine, at))
+    part = RegionBounds(twin, regions(small_lower, small_upper, neurons), frame=(mine, at), anew=anew)
     tasks = Tasks.of([claim_of(given)])
     around = TwinBounds(given.network, *network_boxes(given, tasks, lower, upper), close=True)
     small = network_boxes(given, tasks, small_lower, small_upper)
-    inside = TwinBounds(given.network, *small, close=True, frame=(around, at))
-    for k, (one, span) in enumerate(zip(part.layers[:-1], inside.spans[:-1], strict=True)):
+    inside = TwinBounds(given.network, *small, close=True, frame=(around, at), anew=anew)
+    for k, (one, around_one, span) in enumerate(zip(part.layers[:-1], mine.layers, inside.spans[:-1], strict=False)):
+        if k > 1:
+            assert (one.lower >= around_one.lower).all()
+            assert (one.delta_upper <= around_one.delta_upper).all()
         np.testing.assert_allclose(one.lower, span.low, atol=1e-9)
         np.testing.assert_allclose(one.upper_prime, span.high2, atol=1e-9)
         np.testing.assert_allclose(one.delta_lower, -span.d_high, atol=1e-9)

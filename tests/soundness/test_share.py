@@ -17,7 +17,7 @@ from encoders.exact.dyadic import exact
 from encoders.network import Network
 from tests.builders import integer, network_of, one_hot, random_network, real, schema_of
 from verifair.checker.check import check
-from verifair.checker.kernel.forms import affine_forms
+from verifair.checker.kernel.forms import copy_planes
 from verifair.checker.share_certificate import ShareCertificate
 from verifair.checker.shares import ShareQuestion, swing
 from verifair.checker.tree import Tree, leaf_regions
@@ -306,7 +306,7 @@ def test_no_point_is_counted_twice() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_points_are_counted_as_one_by_one(seed: int) -> None:
-    """Never more than the forms show at each point, and nearly as many: short, long, one-hot, and real features; two signs."""
+    """Never more than the planes show at each point, and nearly as many: short, long, one-hot, and real features; two signs."""
     rng, long = np.random.default_rng(seed), 200 if seed % 2 else 9
     schema = schema_of(integer("p", 0, 1), integer("a", 0, long), one_hot("c", "x", "y", "z"), integer("b", 0, 6), *(
         integer(f"f{v}", -1, 1, scale="minmax") for v in range(2)
@@ -319,12 +319,15 @@ def test_points_are_counted_as_one_by_one(seed: int) -> None:
     low, high = question.boxes(lower, upper)
     slope = rng.normal(size=(20, 1, low.shape[1])) / np.maximum(1, high - low)[::2][:, None] + 1e-3 * rng.normal(size=(20, 2, 1))
     value, radius = rng.normal(scale=0.3, size=(20, 2)), rng.uniform(0, 0.05, (20, 2))
-    found = question.counted(integers(1, 8), lower, upper, (slope.reshape(40, -1), value.ravel(), radius.ravel()))
+    tilt = 0.02 * rng.normal(size=slope.shape) / np.maximum(1, high - low).max()  # the planes are not parallel, and never meet
+    radius = radius + (np.abs(tilt) * (high - low).reshape(20, 2, -1)).sum(axis=2)
+    planes = [((slope + sign * tilt).reshape(40, -1), (value + sign * radius).ravel()) for sign in (-1, 1)]
+    found = question.counted(integers(1, 8), lower, upper, *planes)
     shown = np.zeros(2)
     for k in range(20):
         points = np.array(list(product(*(np.arange(a, b + 1) for a, b in zip(lower[k], upper[k], strict=True)))))
         moved = domain.encode(points) - (low[2 * k] + high[2 * k]) / 2
-        least, most = (moved @ slope[k].T + value[k] + sign * radius[k] for sign in (-1, 1))
+        least, most = (moved @ (slope + sign * tilt)[k].T + value[k] + sign * radius[k] for sign in (-1, 1))
         fair = (least > 0).all(axis=1) | (most <= 0).all(axis=1)
         negative = most < 0 if question.strict else most <= 0
         unfair = ((least > 0)[:, :, None] & negative[:, None] & question.compared).any(axis=(1, 2))
@@ -336,7 +339,7 @@ def test_points_are_counted_as_one_by_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_forms_of_search_and_checker_hold_at_every_point(seed: int) -> None:
+def test_planes_of_search_and_checker_hold_at_every_point(seed: int) -> None:
     """Wide and narrow boxes, leaks, two and three hidden layers, huge weights."""
     rng = np.random.default_rng(seed)
     network = random_network(rng, (5, 8, 6, 1) if seed % 2 else (5, 7, 6, 5, 1), slope=0.2 * (seed % 3))
@@ -347,12 +350,18 @@ def test_forms_of_search_and_checker_hold_at_every_point(seed: int) -> None:
     lower, upper = middle - width, middle + width
     lower[:, 2], upper[:, 2] = rng.integers(0, 2, 40), rng.integers(1, 3, 40)
     low, high = domain.box(lower, upper)
-    found = CopyForms(network, np.ones(1), domain, partial(swing, domain)).forms(low, high)
+    found = CopyForms(network, np.ones(1), domain, partial(swing, domain)).planes(low, high)
     raw = lower + rng.uniform(size=(200, 40, 3)) * (upper - lower + domain.integer)
     raw = np.where(domain.integer, np.floor(raw), raw)
     x = domain.encode(raw.reshape(-1, 3)).reshape(200, 40, 5)
     g = network.forward(x.reshape(-1, 5)).reshape(200, 40)
-    for slope, value, radius in ((found.slope, found.value, found.radius), affine_forms(network, np.ones(1), domain, low, high)):
-        error = np.abs(g - value - ((x - (low + high) / 2) * slope).sum(axis=2))
-        assert (error <= radius + 1e-12 * np.abs(g).max()).all()
-        assert np.isfinite(radius).all()
+    moved, room = x - (low + high) / 2, 1e-12 * np.abs(g).max()
+    checker = copy_planes(network, np.ones(1), domain, low, high)
+    for (under, least), (over, most) in (((found.under, found.least), (found.over, found.most)), checker):
+        assert (least + (moved * under).sum(axis=2) <= g + room).all()
+        assert (most + (moved * over).sum(axis=2) >= g - room).all()
+        assert np.isfinite(least).all()
+        assert np.isfinite(most).all()
+    for mine, theirs in (((found.under, found.least), checker[0]), ((found.over, found.most), checker[1])):
+        assert np.allclose(mine[0], theirs[0], rtol=1e-6, atol=1e-9 * np.abs(theirs[0]).max())
+        assert np.allclose(mine[1], theirs[1], rtol=1e-6, atol=1e-9 * np.abs(theirs[1]).max())

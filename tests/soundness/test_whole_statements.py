@@ -36,7 +36,7 @@ from verifair.checker.tree import Tree
 from verifair.engine.partition import certify_partition, partition_of
 from verifair.errors import CertificateError, VerifairError
 from verifair.systems.pba.evidence import certificate_of
-from verifair.systems.pba.rows import Table
+from verifair.systems.pba.rows import Table, verify_rows
 
 from .random_fairness import LARGEST, Case, random_case
 
@@ -329,7 +329,7 @@ def rows_certificate(seed: int) -> tuple[Any, Certificate]:
     frame = pd.DataFrame(raw, columns=["age", "hours", "sex"]).assign(good=labels)
     frame = pd.concat([frame, frame.iloc[:5]])  # people with the same values
     query = vf.PersistentBias(network=network, schema=PEOPLE, sensitive="sex", delta=[0, 1])
-    verdicts = vf.verify(query, frame, budget=Budget(seconds=20))
+    verdicts = verify_rows(query, frame, budget=Budget(seconds=20))
     lines = rng.random(len(verdicts)) < 0.1
     verdicts.loc[lines, ["status", "reason", "witness"]] = ["unknown", "time", None]
     return network, certificate_of(query, Table.of(network, PEOPLE, frame), verdicts)

@@ -91,8 +91,9 @@ def audit(
     """Audit a model on a table of people: all analyses, as `verifair audit` runs them.
 
     Requires: whatever `verifair.read` takes as the model, and a table with its columns. target: the label's column; sensitive:
-    features whose effect is asked about; positive: the favourable label. schema: one that was checked, in place of target and
-    positive; without it one is drafted from the table (`Schema.infer`), and proofs cover what that allows.
+    features whose effect is asked about; positive: the favourable label, or a rule as a schema's `positive` ("value >= 600").
+    schema: one that was checked, in place of target and positive; without it one is drafted from the table (`Schema.infer`), and
+    proofs cover what that allows.
     analyses: names, or name -> settings as in an audit file's section; None: all that need no causal model. title: of the page.
     timeout: seconds for all. progress: told (analysis, what, done, total).
     Returns: the Audit; `save` writes the page with its proofs. Raises QueryError, DataError, SchemaError, ModelError for what does
@@ -105,7 +106,8 @@ def audit(
     if schema is None and not names:
         raise QueryError("audit: sensitive names no feature; pass those whose effect is asked about, such as sensitive=['sex']")
     budget(timeout, None, seed)
-    check_decides(model)
+    if schema is None:
+        check_decides(model, positive)
     network = read(model, frame)
     asked = chosen(analyses, network)
     described = schema or Schema.infer(frame, target=str(target), positive=positive, protected=names, model=network)

@@ -28,7 +28,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from verifair.auditing.settings import SECTIONS, Analysis, Data, Head, ModelSection, SchemaOf, Sensitive, asked, known_analyses
+from verifair.auditing.settings import (
+    SECTIONS,
+    Analysis,
+    Data,
+    Gate,
+    Head,
+    ModelSection,
+    SchemaOf,
+    Sensitive,
+    asked,
+    known_analyses,
+)
 from verifair.errors import QueryError, SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema.spelling import nearest
@@ -48,6 +59,7 @@ class AuditFile:
     schema: SchemaOf | None
     data: Data | None
     sensitive: Sensitive | None
+    gate: Gate | None
     analyses: Mapping[str, Analysis]
     sha256: str = field(repr=False)
 
@@ -114,7 +126,7 @@ def _build(content: Mapping[str, Any], name: str, folder: Path, root: Path, sha2
     data = found.get("data") or (Data(demo=model.demo) if model.demo is not None else None)
     return AuditFile(
         name=name, folder=folder, root=root, head=head, model=model, schema=found.get("schema"), data=data,
-        sensitive=found.get("sensitive"), analyses=analyses, sha256=sha256,
+        sensitive=found.get("sensitive"), gate=found.get("gate"), analyses=analyses, sha256=sha256,
     )  # fmt: skip
 
 

@@ -30,9 +30,13 @@ def chosen(
 ) -> Mapping[str, Mapping[str, Any]]:
     """Return analysis -> settings, from names alone as well. Raises QueryError for names that there are not.
 
-    The largest change of a probability is asked of networks alone: of other models nothing bounds it yet.
+    Certified reasons are asked of networks alone. Of tree ensembles of several classes decisions are not compared: PBA compares
+    their classes in pairs.
     """
-    usual = {**ANALYSES, "certify": {"maximise": isinstance(model, Network)}}
+    usual = dict(ANALYSES)
+    if not isinstance(model, Network):
+        usual |= {"cec": {key: one for key, one in ANALYSES["cec"].items() if key != "certify"}}
+        usual = usual if model.outputs < 3 else {"pba": ANALYSES["pba"]}
     if analyses is None:
         return usual
     listed = [analyses] if isinstance(analyses, str) else list(analyses)

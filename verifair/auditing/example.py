@@ -30,6 +30,7 @@ delta = [1]                     # neighbourhoods, in the schema's units
 # epsilon = 0.05                # probabilities move by no more than this; without it: no decision flips
 # box = { age = [30, 40] }      # only there
 # partition = 10                # also in parts of so many values
+# share = true                  # also how many of all possible people are decided alike, from both sides
 maximise = true                 # the largest change of the probability, from both sides
 
 [analyses.kmax]                 # the person whose outcome depends most on sensitive values

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from verifair.auditing.decisions import Decisions
 from verifair.systems.findings import Section, Source, Statement
 from verifair.systems.result import Count, Seconds, Seed, Shape
 
-WITHOUT_DRAWINGS = {"sections": {"__all__": {"pictures": {"__all__": {"svg"}}}}}
+WITHOUT_DRAWINGS: dict[str, Any] = {"decisions": {"picture": {"svg"}}, "sections": {"__all__": {"pictures": {"__all__": {"svg"}}}}}
 """What the JSON leaves out."""
+
+
+class GateCheck(Shape):
+    """A threshold of the audit file's [gate], asked of one sensitive feature."""
+
+    name: str
+    feature: str | None
+    threshold: float | None
+    low: float | None
+    """The quantity is at least that; null: not known."""
+    high: float | None
+    """The quantity is at most that; null: not known."""
+    outcome: Literal["passed", "failed", "unknown"]
+    text: str
+    """What was asked and found, in one line."""
 
 
 class AuditResult(Shape):
@@ -31,12 +47,17 @@ class AuditResult(Shape):
     versions: dict[str, str]
     """Package -> version."""
     sources: list[Source]
+    decisions: Decisions | None
+    """What the model decides for each group; null: there is no table."""
     sections: list[Section]
     """In the order asked for."""
+    gate: list[GateCheck] | None
+    """Each threshold of the gate; null: the audit file has none."""
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        return tuple(statement for section in self.sections for statement in section.statements)
+        measured = () if self.decisions is None else self.decisions.statements
+        return (*measured, *(statement for section in self.sections for statement in section.statements))
 
     def content(self) -> dict[str, Any]:
         """Return what the JSON holds."""

@@ -25,6 +25,8 @@ from encoders.errors import ModelError
 from encoders.trees.ensemble import TreeEnsemble
 from solvers.outcome import BackendError
 from verifair.auditing.audit_file import AuditFile
+from verifair.auditing.decisions import decisions
+from verifair.auditing.gate import gate
 from verifair.auditing.page import page
 from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import Analysis, known_analyses
@@ -89,6 +91,7 @@ def run(
     wanted = {key: settings for key, settings in file.analyses.items() if not only or key in only}
     sources = _sources(wanted, subject)
     options = subject.check_options(places.page.resolve().parent)
+    measured = decisions(subject)
     _prepare(places, how.resume)
     sections: dict[str, Section] = {}
     for n, key in enumerate(sorted(wanted, key=_turn)):
@@ -108,12 +111,14 @@ def run(
         sections[key] = section
         done(section)
     result = AuditResult(
-        title=file.title, sections=[sections[key] for key in wanted], sources=list(sources),
+        title=file.title, decisions=measured, sections=[sections[key] for key in wanted], sources=list(sources),
         rows=0 if subject.frame is None else len(subject.frame),
         protected=list(subject.protected), favourable=subject.favourable, unfavourable=subject.unfavourable,
         network=_network(subject),
-        started=now, seconds=time.monotonic() - started, seed=how.seed, versions=versions(),
+        started=now, seconds=time.monotonic() - started, seed=how.seed, versions=versions(), gate=None,
     )  # fmt: skip
+    if file.gate is not None:
+        result = result.model_copy(update={"gate": gate(file.gate, result)})
     publish(places, result)
     return result
 
@@ -170,7 +175,7 @@ def _without(key: str, asked: Analysis, subject: AuditSubject, told: str, standi
     """A section that has nothing to say but why."""
     return Section(
         **system(key).heading, method="", semantics=semantics(subject.network),
-        statements=(Statement(text=told, standing=standing, tone=Tone.WATCH),),
+        statements=(Statement(text=told, standing=standing, tone=Tone.WATCH, headline=True),),
         settings=asked.settings.model_dump(exclude_none=True),
     )
 
@@ -257,7 +262,7 @@ def publish(places: Places, result: AuditResult, keep: Sequence[str] = ()) -> No
 
 
 def _network(subject: AuditSubject) -> str:
-    network = subject.network
+    network = subject.network.whole
     hidden = [str(width) for width in network.hidden]
     layers = f"hidden layers of {', '.join(hidden)} neurons" if hidden else "no hidden layer"
     layers = f"{len(network.root)} trees" if isinstance(network, TreeEnsemble) else layers

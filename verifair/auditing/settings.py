@@ -83,6 +83,24 @@ class Sensitive(TomlSection):
         return self
 
 
+Part = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+
+
+class Gate(TomlSection):
+    """[gate]   Every threshold is asked of each sensitive feature.   unknown: what becomes of a threshold that is not decided."""
+
+    four_fifths: float | None = Part
+    flips_in_data: float | None = Part
+    certified_gap: float | None = Part
+    certified_share: float | None = Part
+    pba_share: float | None = Part
+    unknown: Literal["fail", "pass"] = "fail"
+
+    @classmethod
+    def title(cls, data: Any) -> str:
+        return "[gate]"
+
+
 def known_analyses() -> tuple[str, ...]:
     """Return every analysis that an audit file may ask for."""
     return tuple(verb for verb in SYSTEMS if system(verb).about)
@@ -124,7 +142,9 @@ def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
     return Analysis(settings=made[0], timeout=made[1].timeout)
 
 
-SECTIONS: dict[str, type[TomlSection]] = {"model": ModelSection, "schema": SchemaOf, "data": Data, "sensitive": Sensitive}
+SECTIONS: dict[str, type[TomlSection]] = {
+    "model": ModelSection, "schema": SchemaOf, "data": Data, "sensitive": Sensitive, "gate": Gate,
+}  # fmt: skip
 
 
 class Head(TomlSection):

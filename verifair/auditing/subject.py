@@ -75,7 +75,7 @@ def subject_of(
 
     Raises SchemaError, DataError.
     """
-    described.check_network(network)
+    network, described = described.settled(network)
     protected = _protected(file, described)
     sources = [Source(role="audit file", file=Path(file.name).name, sha256=file.sha256)]
     written = file.model.file or f"shipped example {file.model.demo}"

@@ -48,8 +48,9 @@ def check(
     """
     one = kind(file.FORMAT) if not isinstance(file, str | Path) else kind_of(Path(file))
     given = file if not isinstance(file, str | Path) else one.load(Path(file))
-    report = one.check(given, network=network, schema=schema, progress=progress)
-    statement = one.statement(given, schema, network.outputs)
+    schema = schema.named(network)
+    report = one.check(given, network=schema.reads(network), schema=schema, progress=progress)
+    statement = one.statement(given, schema, network.whole)
     return replace(report, format=one.format, statement=statement, partial=partial)
 
 

@@ -83,7 +83,10 @@ class Envelope(ABC):
     def question(self) -> dict[str, Any]:
         """What was asked, and of which network and schema, as it stands in the file."""
         about = {name: getattr(self, name) for name in ("network_sha256", "schema_sha256", "semantics")}
-        return {"format": self.FORMAT, **about, "query": asdict(self.query), "features": list(self.features)}
+        query = asdict(self.query)
+        if query.get("classes") == "favourable":  # what is usual is not said: files from before it could be asked still stand
+            del query["classes"]
+        return {"format": self.FORMAT, **about, "query": query, "features": list(self.features)}
 
     @property
     def extent(self) -> Extent:

@@ -32,7 +32,7 @@ class Kind:
 
     format: its name and version, as files state it.   counts: what its progress counts.
     load: reads it; CertificateError for what is none.   check: its rule, for what `load` gives.
-    statement: (what `load` gives, schema, logits of the network) -> what the file states, in a sentence.
+    statement: (what `load` gives, schema, the model as it was read) -> what the file states, in a sentence.
     file, title: its content as a type, and the title of its JSON schema; None where it is no JSON.
     """
 
@@ -40,7 +40,7 @@ class Kind:
     counts: str
     load: Callable[[Path], Any]
     check: CheckRule
-    statement: Callable[[Any, InputSpace, int], str]
+    statement: Callable[[Any, InputSpace, Model], str]
     file: TypeAdapter[Any] | None = None
     title: str = ""
 

@@ -1,13 +1,14 @@
-"""The share of a box where nobody is treated differently: what is counted, and what an affine form of every copy shows of a cell.
+"""The share of a box where nobody is treated differently: what is counted, and what two planes of every copy show of a cell.
 
 A point x of the box without the protected features is *fair* where no decision flips between any two compared combinations of the
 protected values, *unfair* otherwise. Cells are boxes of such points. Whole features weigh by their values, real ones by width.
 
-With g_k(x) = value_k + slope_k . (x - middle) +- radius_k over a cell and a common direction a, the mean of the slopes over the
-columns of whole numbers, every copy lies in  a . (x - middle) + [low_k, high_k].  Points are counted by a . (x - middle):
+Every copy lies over one plane and under another one, value + slope . (x - middle). With a, the mean of the lower planes' slopes
+over the columns of whole numbers, the copies lie over  a . (x - middle) + least_k,  and likewise under  b . (x - middle) + most_k.
+Points are counted by a . (x - middle) and by b . (x - middle), each by itself:
 
-    fair where all copies are positive (above one threshold) or none is (below another),
-    unfair where one of a compared pair is surely positive and the other one surely not (in between).
+    fair where all copies are positive (the smallest least_k) or none is (the largest most_k),
+    unfair, for a compared pair i, j: at least those where i is surely positive, less those where j may be.
 
 The combinations of a few features are listed (at most MEET). What each other one adds is rounded to t whole units plus a remainder
 within known ends, so that the number of their points at each t is a product of polynomials.
@@ -18,7 +19,7 @@ Counts are whole numbers: float64 holds them up to 2^53, beyond that Python's ow
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
@@ -53,12 +54,11 @@ CELLS, VALUES = 64, 1 << 17
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CopyShapes(Batched):
-    """Affine forms of all K copies over B cells: slope (B, K, n_0), value and radius (B, K)."""
+class Planes(Batched):
+    """Planes under, or over, all K copies over B cells: slope (B, K, n_0), value (B, K), infinite where nothing is known."""
 
     slope: Array
     value: Array
-    radius: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -149,11 +149,13 @@ class ShareQuestion:
         flips = (sign > 0)[:, :, None] & (sign < 0 if self.strict else sign <= 0)[:, None] & self.compared
         return np.asarray(~flips.any(axis=(1, 2)))
 
-    def counted(self, network: Network, lower: Array, upper: Array, forms: tuple[Array, Array, Array]) -> Counted:
-        """Return what is shown of cells (B, V) by forms of their copies: slopes (B K, n_0), values and radii (B K,)."""
-        slope, value, radius = (one.reshape(len(lower), len(self.values), *one.shape[1:]) for one in forms)
-        shapes = CopyShapes(slope=slope, value=value, radius=radius)
-        fair, unfair = self._throughout(lower, upper, shapes)
+    def counted(
+        self, network: Network, lower: Array, upper: Array, under: tuple[Array, Array], over: tuple[Array, Array]
+    ) -> Counted:
+        """Return what is shown of cells (B, V) by planes under and over their copies: slopes (B K, n_0) and values (B K,)."""
+        shape = len(lower), len(self.values)
+        below, above = (Planes(slope=slope.reshape(*shape, -1), value=value.reshape(shape)) for slope, value in (under, over))
+        fair, unfair = self._throughout(lower, upper, below, above)
         low, high = self.domain.box(lower, upper)
         point = np.flatnonzero((low == high).all(axis=1) & ~fair & ~unfair)
         if len(point):
@@ -162,67 +164,84 @@ class ShareQuestion:
         volume = self.volumes(lower, upper)
         count = [np.where(fair, volume, 0), np.where(unfair, volume, 0)]
         rest = np.flatnonzero(~fair & ~unfair)
-        strips = self._strips(lower[rest], upper[rest], shapes.take(rest), volume[rest])
-        while len(strips):
-            step = int(np.clip(VALUES // strips.many[:CELLS].max(), 1, CELLS))
-            part, strips = strips.take(slice(0, step)), strips.take(slice(step, None))
-            for one, points in zip(count, self._points(part), strict=True):
-                one[rest[part.cell]] = points
+        partly = self._partly(lower[rest], upper[rest], below.take(rest), above.take(rest), volume[rest])
+        for one, points in zip(count, partly, strict=True):
+            one[rest] = points
         return Counted(fair=count[0], unfair=count[1], volume=volume, whole=fair | unfair)
 
-    def _throughout(self, lower: Array, upper: Array, shapes: CopyShapes) -> tuple[Booleans, Booleans]:
+    def _throughout(self, lower: Array, upper: Array, below: Planes, above: Planes) -> tuple[Booleans, Booleans]:
         """Return which cells (B,) are fair throughout, and which are unfair throughout."""
         low, high = self.domain.box(lower, upper)
-        down, up = swing(self.domain, shapes.slope, low, high)
-        slack = self.slack * ((np.abs(shapes.slope) @ (high - low)[:, :, None])[:, :, 0] + shapes.radius + np.abs(shapes.value))
-        least, most = shapes.value + down - shapes.radius - slack, shapes.value + up + shapes.radius + slack
+        ends = []
+        for side, planes in enumerate((below, above)):
+            slack = self.slack * ((np.abs(planes.slope) @ (high - low)[:, :, None])[:, :, 0] + np.abs(planes.value))
+            ends.append(planes.value + swing(self.domain, planes.slope, low, high)[side] + (2 * side - 1) * slack)
+        least, most = ends
         fair = np.asarray((least > 0).all(axis=1) | (most <= 0).all(axis=1))
         negative = most < 0 if self.strict else most <= 0
         return fair, np.asarray(((least > 0)[:, :, None] & negative[:, None] & self.compared).any(axis=(1, 2)))
 
-    def _strips(self, lower: Array, upper: Array, shapes: CopyShapes, volume: Numbers) -> _Strips:
-        """Return the cells where counting points along a direction may show something, like ones beside each other."""
+    def _partly(self, lower: Array, upper: Array, below: Planes, above: Planes, volume: Numbers) -> tuple[Numbers, Numbers]:
+        """Return (B,) how many points of cells are shown to be fair, and unfair."""
         low, high = self.domain.box(lower, upper)
         middle, radius = (low + high) / 2, (high - low) / 2
         many = np.where(self.domain.integer & (upper - lower < MOST), upper - lower + 1, 1)
-        size = (np.abs(shapes.slope).max(axis=1) * (radius + np.abs(middle))).sum(axis=1)
-        size += (np.abs(shapes.value) + shapes.radius).max(axis=1)
+        counts = (many > 1) @ self.owner.T > 0
+        size = np.zeros(len(lower))
+        directions, ends, far = [], [], []
+        for side, planes in enumerate((below, above)):
+            reach = (np.abs(planes.slope).max(axis=1) * (radius + np.abs(middle))).sum(axis=1)
+            size = np.maximum(size, reach + np.abs(planes.value).max(axis=1))
+            mean = np.where(counts & (size < LARGEST)[:, None], planes.slope.mean(axis=1), 0.0)
+            direction = mean.astype(np.float32).astype(np.float64)  # so that whoever rounds the slopes otherwise has the same one
+            directions.append(direction)
+            ends.append(planes.value + swing(self.domain, planes.slope - direction[:, None], low, high)[side])
+            far.append(FAR * np.sqrt(((direction * radius) ** 2).sum(axis=1)))
+        least, most = ends
         sure = (size > 1 / LARGEST) & (size < LARGEST)
-        mean = np.where(((many > 1) & sure[:, None]) @ self.owner.T > 0, shapes.slope.mean(axis=1), 0.0)
-        direction = mean.astype(np.float32).astype(np.float64)  # so that whoever rounds the slopes otherwise has the same one
-        down, up = swing(self.domain, shapes.slope - direction[:, None], low, high)
-        least, most = shapes.value + down - shapes.radius, shapes.value + up + shapes.radius
-        far = FAR * np.sqrt(((direction * radius) ** 2).sum(axis=1))
-        worth = (least.min(axis=1) + far > 0) | (most.max(axis=1) - far < 0)
-        worth |= ((least[:, :, None] > most[:, None]) & self.compared).any(axis=(1, 2))
+        pairs = np.where(self.compared, least[:, :, None] - most[:, None], -np.inf).reshape(len(lower), len(self.values) ** 2)
+        (i, j), at = np.divmod(pairs.argmax(axis=1), len(self.values)), np.arange(len(lower))
+        apart = sure & (pairs.max(axis=1) > 0)
+        gap = (most - least).max(axis=1)
+        every = _products(np.ones_like(many), many)
+        found = np.stack([np.zeros((len(lower), 2), dtype=object), np.repeat(every[:, None], 2, axis=1)], axis=1)
+        asked = np.stack([least.min(axis=1), least[at, i], most.max(axis=1), most[at, j]], axis=1).reshape(-1, 2, 2)
         strips = _Strips(
-            cell=np.arange(len(lower)), lower=lower, many=many.astype(np.int64), direction=direction, middle=middle,
-            least=least, most=most, size=size, volume=volume,
+            cell=np.arange(len(lower)), lower=lower, many=many.astype(np.int64), direction=directions[0], middle=middle, ends=asked,
+            gap=gap, size=size,
         )
-        cells, long = np.flatnonzero(sure & worth), many.max(axis=1, initial=1)
-        units = (np.abs(direction) * radius).sum(axis=1) / (most - least).max(axis=1)
-        return strips.take(cells[np.lexsort((units[cells], np.where(long > MEET, long, 0)[cells]))])
+        under, over = (sure & (worth | apart) for worth in (least.min(axis=1) + far[0] > 0, most.max(axis=1) - far[1] < 0))
+        same = (directions[0] == directions[1]).all(axis=1)
+        long = np.where(many.max(axis=1, initial=1) > MEET, many.max(axis=1, initial=1), 0)
+        jobs = (same & (under | over), 0, (0, 1)), (~same & under, 0, (0,)), (~same & over, 1, (1,))
+        for here, side, sides in jobs:
+            direction, cells = directions[side], np.flatnonzero(here)
+            units = (np.abs(direction) * radius).sum(axis=1) / gap
+            left = replace(strips, direction=direction).take(cells[np.lexsort((units[cells], long[cells]))])
+            while len(left):
+                step = int(np.clip(VALUES // left.many[:CELLS].max(), 1, CELLS))
+                part, left = left.take(slice(0, step)), left.take(slice(step, None))
+                found[part.cell[:, None], sides] = self._above(part, sides)
+        fair = found[:, 0, 0] + every - found[:, 1, 0]
+        unfair = np.where(apart, np.maximum(found[:, 0, 1] - found[:, 1, 1], 0), 0)
+        weight = np.array([1 if a == b else Fraction(a) / b for a, b in zip(volume, every, strict=True)], dtype=object)
+        return fair * weight, unfair * weight
 
-    def _points(self, strips: _Strips) -> tuple[Numbers, Numbers]:
-        """Return (B,) how many points are shown to be fair, and unfair."""
+    def _above(self, strips: _Strips, sides: tuple[int, ...]) -> Numbers:
+        """Return (B, sides, 2) at how many points  direction . (x - middle) + ends > 0: surely on side 0, perhaps on side 1."""
         sums = _Sums.of(self, strips)
         slack = self.slack * (strips.size + sums.span)
-        least = strips.least + (sums.least - slack)[:, None]
-        most = strips.most + (sums.most + slack)[:, None]
-        pairs = np.where(self.compared, least[:, :, None] - most[:, None], -np.inf).reshape(len(strips), -1)
-        (i, j), at = np.divmod(pairs.argmax(axis=1), len(self.values)), np.arange(len(strips))
-        fair = sums.above(least.min(axis=1)) + sums.above() - sums.above(most.max(axis=1))
-        unfair = np.maximum(sums.above(least[at, i]) - sums.above(most[at, j]), 0)
-        every = zip(strips.volume, _products(np.ones_like(strips.many), strips.many), strict=True)
-        weight = np.array([1 if volume == points else Fraction(volume) / points for volume, points in every], dtype=object)
-        return _exactly(fair.sum(axis=1)) * weight, _exactly(unfair.sum(axis=1)) * weight
+        away = sums.least - slack, sums.most + slack
+        found = [[_exactly(sums.above(strips.ends[:, side, k] + away[side]).sum(axis=1)) for k in (0, 1)] for side in sides]
+        return np.array(found, dtype=object).transpose(2, 0, 1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Strips(Batched):
-    """B cells whose copies lie within  direction . (x - middle) + [least, most]  (B, K).
+    """B cells where  direction . (x - middle) + ends  (B, 2, 2) is asked for its sign: two planes under copies, and two over them.
 
-    cell: (B,) their numbers.   many: (B, V) values of the features along the direction, 1 of others.   size: (B,) of what is added.
+    cell: (B,) their numbers.   many: (B, V) values of the features along the direction, 1 of others.   gap: (B,) between the
+    planes.   size: (B,) of what is added.
     """
 
     cell: Integers
@@ -230,10 +249,9 @@ class _Strips(Batched):
     many: Integers
     direction: Array
     middle: Array
-    least: Array
-    most: Array
+    ends: Array
+    gap: Array
     size: Array
-    volume: Numbers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -283,7 +301,7 @@ class _Sums:
         width, others = _added(cell, np.where(rest, span, 0.0), count), (size[:, 1:] > 1).sum(axis=1)
         others = others + _added(cell, long, count)
         with np.errstate(divide="ignore", invalid="ignore"):
-            fine = FINE * width * others / (strips.most - strips.least).max(axis=1)
+            fine = FINE * width * others / strips.gap
             bins = 2 ** np.ceil(np.log2(np.clip(np.nan_to_num(fine), *BINS)))
         unit = np.where(width > 0, width / bins, 1.0)
         value = np.concatenate([sums[:, 1:][inside[:, 1:]], along[long[pair]]])

@@ -80,7 +80,8 @@ class BoxQuery:
 
     epsilon None: decided differently, by the rule `signs`; else (signs None): given probabilities (or logits) more than epsilon
     apart. relax: feature -> by how many units it may differ as well. box: feature name -> (lower, upper) in raw units; features
-    left out take their whole range.
+    left out take their whole range. classes: flips between the favourable decision and others, or between "any" two classes: then a
+    proof with classes (k, k - 1) or (k - 1, k) is about "decided k or higher", g = max f_k, f_(k+1), ... - max of the others.
     differ: pairs that differ in "all" protected features, or in "any" (at least one) of them.
     The proofs must cover all these pairs, in both directions.
     """
@@ -92,6 +93,7 @@ class BoxQuery:
     signs: Signs | None
     epsilon: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
     scale: Literal["probability", "logit"] = "probability"
+    classes: Literal["favourable", "any"] = "favourable"
     relax: dict[str, Annotated[int, Field(strict=True, ge=1, le=100)]] = Field(default_factory=dict)
 
 

@@ -38,8 +38,8 @@ class Tree:
     n < 2 H is the slope of a linear function of the pre-activation of neuron n (left out: a default), 2 H + r the weight of the
     goal's row r (left out: 0), 2 H + R the slope of a line that takes the place of all R rows in this leaf. 2 H + R + 1 and + 2
     name the leaf's *frame*: so many nodes before the leaf stands a node that holds it, over whose box the hidden layers of the
-    copies (+ 1), or of their differences as well (+ 2), are bounded. What they prove, and what a leaf without any does, is said
-    in `verifair.checker.kernel.leaves`.
+    copies (+ 1), or of their differences as well (+ 2), are bounded. + 3 names, of a node that is a frame, the frame that it
+    stands in itself. What they prove, and what a leaf without any does, is said in `verifair.checker.kernel.leaves`.
     """
 
     feature: Integers

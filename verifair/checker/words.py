@@ -13,13 +13,24 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def decided(signs: Signs | None, outputs: int) -> str:
+def decided(signs: Signs | None, outputs: int, schema: InputSpace, any_two: bool = False) -> str:
     """Return the rule by which a statement about flips calls decisions positive, in brackets; nothing for one about probabilities.
 
-    outputs: logits of the network.
+    outputs: of the model as it was read.   any_two: flips between any two of several classes are meant.
     """
     if signs is None:
         return ""
+    outcome = schema.outcome
+    if any_two and outputs > 2:
+        return f" between any of {outputs} classes (the largest output decides, a tie goes to the lower class)"
+    if outcome.of != "class" and not outcome.plain:
+        ties = "" if signs == "deployed" else f"; exactly {outcome.number} counts on neither side"
+        return f" (favourable means {outcome}{ties})"
+    if outputs > 2:
+        one_sided = outcome.operator not in ("=", "in") or not outcome.good or str(outputs - 1) in outcome.named
+        ties = "a tie goes to the lower class" if one_sided else "a tie with another class is not favourable"
+        ties = ties if signs == "deployed" else "ties count on neither side"
+        return f" (favourable means {schema.positive}, by the largest output; {ties})"
     logit = "logit" if outputs == 1 else "difference of the logits"
     ties = "" if signs == "deployed" else ", negative < 0; ties count on neither side"
     return f" (positive means {logit} > 0{ties})"

@@ -20,6 +20,7 @@ from verifair.systems.settings import Option, Settings
 from verifair.systems.system import System
 
 if TYPE_CHECKING:
+    from verifair.auditing.audit_file import AuditFile
     from verifair.auditing.result import AuditResult
     from verifair.auditing.run import Places
     from verifair.systems.findings import Section
@@ -54,6 +55,10 @@ class AuditSettings(Settings):
     """Audit a shipped network: german or adult."""
     out: Path | None = None
     """The page to write (.html); proofs go into a folder beside it."""
+    junit: Path | None = None
+    """Write the thresholds of [gate] as JUnit XML."""
+    sarif: Path | None = None
+    """Write what does not meet [gate] as SARIF."""
     only: str | None = None
     """Some of the analyses, with commas: pba,kmax."""
     timeout: float | None = None
@@ -72,7 +77,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.auditing.run import run as run_audit
     from verifair.auditing.subject import read
     from verifair.cli.locks import alone
-    from verifair.cli.output import console
+    from verifair.cli.output import check_outputs, console
     from verifair.engine import parallel
     from verifair.systems.findings import Standing
     from verifair.systems.work import budget, keeping
@@ -87,11 +92,15 @@ def run(system: System, given: dict[str, Any]) -> None:
     places = _places(settings.out, files.json_file)
     path, root = (path, settings.root) if path is not None else _drafted(settings, places)
     file = load(path, root=root)
+    for option, path_ in (("--junit", settings.junit), ("--sarif", settings.sarif)):
+        if path_ is not None and file.gate is None:
+            raise QueryError(f"{option}: {file.name} has no [gate] section; add one, such as four_fifths = 0.8, or drop {option}")
     timeout = file.head.timeout if settings.timeout is None else settings.timeout
     seed = file.head.seed if settings.seed is None else settings.seed
     budget(timeout, files.nodes, seed)
     chosen = _only(settings.only, list(file.analyses))
     places.check()
+    check_outputs({"--junit": settings.junit, "--sarif": settings.sarif})
     subject, screen = read(file), console()
     kept = keeping("finished analyses are kept; run the same command with --resume to go on")
     with kept, alone(places.lock, _in_use(places)), parallel.cluster(files.cluster), _bars() as shown:
@@ -101,6 +110,11 @@ def run(system: System, given: dict[str, Any]) -> None:
         )
     with keeping(f"the audit is finished, and {places.page} is written"):
         _close(result, places, screen)
+        _gate(file, result, settings, screen)
+    if file.gate is not None:
+        from verifair.auditing.gate import exit_code
+
+        raise typer.Exit(exit_code(result.gate or [], file.gate.unknown))
     if files.exit_verdict:
         found = {one.standing for one in result.statements}
         raise typer.Exit(10 if Standing.REFUTED in found else 20 if found & {Standing.UNKNOWN, Standing.SKIPPED} else 0)
@@ -227,6 +241,22 @@ def _show(section: Section, console: Console) -> None:
     for one in chosen:
         console.print(f"  {one.standing.value:<9}", style=STYLES[one.standing.value], end="")
         console.print(one.text, soft_wrap=True, markup=False)
+
+
+def _gate(file: AuditFile, result: AuditResult, settings: AuditSettings, console: Console) -> None:
+    """Show the thresholds of the gate, and write them for pipelines."""
+    from verifair.auditing.gate import save_junit, save_sarif
+
+    if file.gate is None:
+        return
+    console.print("[bold]Gate[/]")
+    for one in result.gate or []:
+        console.print(f"  {one.outcome:<8}", style={"passed": "green", "failed": "red"}.get(one.outcome, "yellow"), end="")
+        console.print(one.text, soft_wrap=True, markup=False)
+    if settings.junit is not None:
+        save_junit(result, settings.junit, file.gate.unknown)
+    if settings.sarif is not None:
+        save_sarif(result, settings.sarif, file.gate.unknown, file.model.file or f"{file.model.demo}.onnx")
 
 
 def _close(result: AuditResult, places: Places, console: Console) -> None:

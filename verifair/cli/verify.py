@@ -83,6 +83,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.interop.witness import written
     from verifair.systems.work import budget
 
+    started = time.monotonic()
     _, settings, files = asked(system, given)
     query = read_vnnlib(settings.query)
     check_types(query, as_real=settings.as_real)
@@ -90,9 +91,10 @@ def run(system: System, given: dict[str, Any]) -> None:
     if settings.check is not None:
         _check(query, networks, settings.check, files.json_file)
         return
+    left = max(files.timeout - (time.monotonic() - started), 1e-3)
     with progress_bar("cases") as shown:
         found = decide(
-            query, networks, budget=budget(files.timeout, files.nodes, files.seed), method=settings.method, solver=settings.solver,
+            query, networks, budget=budget(left, files.nodes, files.seed), method=settings.method, solver=settings.solver,
             progress=lambda done: shown(done, done + 1),
         )
     text = written(query, found.assignment) if found.assignment is not None else ""
@@ -100,7 +102,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     if settings.results is not None:
         settings.results.parent.mkdir(parents=True, exist_ok=True)
         settings.results.write_text(f"{found.answer.competition}\n{text}", encoding="utf-8")
-    _explain(found, work(files, None, time.monotonic()).save_certificate(found.certificate))
+    _explain(found, work(files, None, started).save_certificate(found.certificate))
     save_answer(files.json_file, _answer(settings.query, found, text))
     if files.exit_verdict:
         raise typer.Exit(EXITS.get(found.answer.value, 20))

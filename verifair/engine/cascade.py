@@ -15,15 +15,17 @@ from itertools import product
 import numpy as np
 
 from encoders.bounds.twin import Twin
-from encoders.network import Integers, Model
+from encoders.network import Integers, Model, layered
 from encoders.problem import TwinProblem
+from encoders.trees.ensemble import TreeEnsemble
 from solvers import registry
 from solvers.outcome import Budget
 from verifair.engine.answer import GoalAnswer, replayed
-from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.neurons import decide_by_phases
+from verifair.engine.search import turns
+from verifair.engine.search.branch_and_bound import begin, decide
+from verifair.engine.search.neurons import NeuronSearch
 from verifair.engine.search.open_goals import OPEN, PROVED, SHORT, VIOLATED, BatchDecision
-from verifair.engine.solver import ask
+from verifair.engine.solver import ask, copies_of
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 
@@ -32,8 +34,8 @@ METHODS = ("auto", "bnb", "lp", "milp", "smt")
 
 TOO_LATE = 2e-3
 """Seconds in which nothing can be decided: even to prepare a batch takes longer."""
-FIRST_NODES, PHASE_NODES = 2000, 2000
-"""Boxes that input splitting gets first, and regions that neuron branching gets then."""
+PHASE_NODES = 2000
+"""Regions that neuron branching gets at most."""
 
 
 def solve(
@@ -43,8 +45,8 @@ def solve(
     """Return answers [question][goal] of a batch. budget.seconds is for the whole batch, budget.nodes for each question.
 
     group: (Q,) questions that stand together: once one is violated, the others are moot (see `branch_and_bound.decide`).
-    Networks with smooth layers and tree ensembles are decided by branch-and-bound alone; CurveError or ModelError where a solver or
-    program is asked for.
+    Networks with smooth layers are decided by branch-and-bound alone, tree ensembles by MILP and SMT as well; CurveError or
+    ModelError where anything else is asked for.
     """
     check_method(problem.network, method, solver)
     budget = budget or Budget()
@@ -52,14 +54,15 @@ def solve(
         return [[GoalAnswer.blank(method, Reason.TIME)] * len(problem.goals) for _ in range(len(problem.batch))]
     deadline = time.monotonic() + budget.seconds
     match method:
+        case "auto" if problem.network.programs:
+            answers = _by_turns(problem, budget, deadline, group, progress)
+            _ask_milp(problem, answers, solver, budget, deadline, group)
         case "auto" | "bnb":
-            limit = _first_nodes(problem, method, budget)
-            decision = decide(problem, seconds=budget.seconds, max_nodes=limit, group=group, seed=budget.seed, progress=progress)
-            answers = _answers(problem, decision)
-            if method == "auto" and problem.network.programs:
-                answers = _settle_the_rest(problem, answers, solver, budget, deadline, group)
+            answers = _answers(problem, decide(
+                problem, seconds=budget.seconds, max_nodes=budget.nodes, group=group, seed=budget.seed, progress=progress
+            ))
         case _:
-            twin = Twin.of(problem)
+            twin = copies_of(problem)
             answers = [[GoalAnswer.blank(method, Reason.MOOT)] * len(problem.goals) for _ in range(len(problem.batch))]
             pairs = list(product(range(len(problem.batch)), range(len(problem.goals))))
 
@@ -79,7 +82,8 @@ def check_method(network: Model, method: str, solver: str | None) -> None:
         registry.get(solver)
         if method == "bnb":
             raise QueryError(f"solver = {solver}: bnb asks no solver; drop it, or choose auto, lp, milp or smt")
-    if not network.programs and (solver is not None or method in ("lp", "milp", "smt")):
+    trees = isinstance(network, TreeEnsemble) and method in ("milp", "smt")
+    if not network.programs and not trees and (solver is not None or method in ("lp", "milp", "smt")):
         network.require_piecewise_linear(f"method {method} with solver {solver}" if solver else f"method {method}")
 
 
@@ -108,48 +112,54 @@ def _open_for(decision: BatchDecision, q: int) -> Reason:
     return {"time": Reason.TIME, "nodes": Reason.NODES}.get(decision.out_of[q], Reason.NUMERICAL)
 
 
-def _first_nodes(problem: TwinProblem, method: str, budget: Budget) -> int | None:
-    """Boxes a question gets before something else is tried: where neuron branching can take over, not for ever."""
-    if method == "bnb" or not problem.network.programs or _strict(problem):
-        return budget.nodes
-    return min(FIRST_NODES, budget.nodes or FIRST_NODES)
+def _by_turns(
+    problem: TwinProblem, budget: Budget, deadline: float, group: Integers | None, progress: Callable[[int], None] | None
+) -> list[list[GoalAnswer]]:
+    """Decide by boxes and by signs of neurons in turns (see `turns`)."""
+    network, most = layered(problem.network, "neuron branching"), np.inf if budget.nodes is None else budget.nodes
+    limit = min(turns.FIRST, most)
+    search = begin(
+        problem, network, seconds=budget.seconds, max_nodes=int(limit), group=group, seed=budget.seed, progress=progress
+    )
+    answers, before = _answers(problem, search.goals), np.ones(len(problem.batch))
+    begun, cost = dict[tuple[int, int], NeuronSearch](), dict[int, float]()
+    while limit < most and (pending := _out_of_nodes(answers, group)):
+        shares = search.open_shares()
+        for q, g in pending:
+            if not turns.stalled(before[q], shares[q]) or (q, g) not in _out_of_nodes(answers, group):
+                continue
+            cost[q] = cost[q] if q in cost else turns.seconds_a_program(problem, q)
+            programs = begun[q, g].programs if (q, g) in begun else turns.TRIAL
+            if turns.affordable(problem, programs * cost[q], int(limit)):
+                if (q, g) not in begun:
+                    begun[q, g] = NeuronSearch.of(problem, q, g, PHASE_NODES, turns.Shrinking())
+                answers[q][g] = _by_neurons(begun[q, g], (deadline - time.monotonic()) / 2, answers[q][g])
+        before, limit = shares, min(turns.AGAIN * limit, most)
+        wanted = np.zeros((len(problem.batch), len(problem.goals)), dtype=bool)
+        left = _out_of_nodes(answers, group)
+        for q, g in left:
+            wanted[q, g] = True
+        search.go_on(wanted, int(limit))
+        for q, g in left:
+            answers[q][g] = _answer(search.goals, q, g)
+    return answers
 
 
-def _strict(problem: TwinProblem) -> bool:
-    """Return whether some goal has strict rows alone (PBA's differences): a question gets all its boxes at once."""
-    return any(goal.strict_rows.all() for goal in problem.goals)
+def _out_of_nodes(answers: list[list[GoalAnswer]], group: Integers | None) -> list[tuple[int, int]]:
+    """Return the goals that ran out of nodes, of groups that no violation has decided."""
+    refuted = set() if group is None else _refuted(answers, group)
+    return [
+        (q, g) for q, row in enumerate(answers) for g, answer in enumerate(row)
+        if answer.reason is Reason.NODES and (group is None or group[q] not in refuted)
+    ]
 
 
-def _settle_the_rest(
+def _ask_milp(
     problem: TwinProblem, answers: list[list[GoalAnswer]], solver: str | None, budget: Budget, deadline: float,
     group: Integers | None,
-) -> list[list[GoalAnswer]]:
-    """Return what ran out of boxes (not of time: that is spent): neuron branching, more boxes, and in the end the exact MILP."""
-
-    def open_goals() -> list[tuple[int, int]]:
-        refuted = set() if group is None else _refuted(answers, group)
-        return [
-            (q, g) for q, row in enumerate(answers) for g, answer in enumerate(row)
-            if answer.reason is Reason.NODES and (group is None or group[q] not in refuted)
-        ]
-
-    if _strict(problem):
-        pending = open_goals()
-    else:
-        for q, g in open_goals():
-            if (q, g) in open_goals():  # its group may have been refuted meanwhile
-                seconds = (deadline - time.monotonic()) / 2
-                answers[q][g] = _by_neurons(problem, q, g, seconds, answers[q][g])
-        pending = open_goals()
-        questions = np.unique([q for q, _ in pending]).astype(np.int64)
-        if len(questions) and (budget.nodes is None or budget.nodes > FIRST_NODES):
-            part = replace(problem, batch=problem.batch.take(questions))
-            again = None if group is None else group[questions]
-            seconds = deadline - time.monotonic()
-            more = _answers(part, decide(part, seconds=seconds, max_nodes=budget.nodes, group=again, seed=budget.seed))
-            for q, row in zip(questions.tolist(), more, strict=True):
-                answers[q] = [new if old.status is Status.UNKNOWN else old for old, new in zip(answers[q], row, strict=True)]
-            pending = open_goals()
+) -> None:
+    """Ask the exact MILP about what ran out of boxes (not of time: that is spent)."""
+    pending = _out_of_nodes(answers, group)
     if pending and not problem.float32:  # a solver's claim says nothing of float32
         twin = Twin.of(problem)
 
@@ -157,7 +167,6 @@ def _settle_the_rest(
             return ask(twin, q, g, "milp", solver, replace(budget, seconds=seconds), answers[q][g])
 
         _share_out(answers, pending, exactly, deadline, group)
-    return answers
 
 
 def _share_out(
@@ -192,10 +201,11 @@ def _refuted(answers: list[list[GoalAnswer]], group: Integers) -> set[int]:
     return {int(group[q]) for q, row in enumerate(answers) if any(answer.status is Status.VIOLATED for answer in row)}
 
 
-def _by_neurons(problem: TwinProblem, q: int, g: int, seconds: float, known: GoalAnswer) -> GoalAnswer:
-    """Decide one goal by neuron branching; what is known stays when that brings nothing."""
-    found = decide_by_phases(problem, q, g, seconds=max(seconds, 1e-3), max_nodes=PHASE_NODES)
-    known = replace(known, nodes=known.nodes + found.nodes)
+def _by_neurons(search: NeuronSearch, seconds: float, known: GoalAnswer) -> GoalAnswer:
+    """Give neuron branching a turn; what is known stays when that brings nothing."""
+    before = search.nodes
+    found = search.run(max(seconds, 1e-3))
+    known = replace(known, nodes=known.nodes + found.nodes - before)
     if found.status is Status.UNKNOWN:
         return known
     margins = None if found.margins is None else (float(found.margins[0]), float(found.margins[1]))

@@ -82,6 +82,7 @@ def counterexamples(
     """
     if query.relax:
         raise QueryError("people are counted by what they share with their partner: relaxed features leave that open; drop --relax")
+    query.require_favourable("a list of counterexamples")
     if count < 1:
         raise QueryError(f"{count} counterexamples: expected at least 1")
     check_method(query.network, method, solver)

@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 from encoders.network import Array, Booleans, Integers, Model
 from encoders.onnx.runtime import Replay
 from encoders.problem import TwinProblem
+from encoders.trees.ensemble import TreeEnsemble
 from solvers.outcome import Budget
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
 from verifair.checker.tree import Tree
@@ -44,11 +45,12 @@ QUESTIONS = 2048
 CHUNKS = 16
 """At least so many chunks where networks have DEEP hidden layers: some parts take a hundred times as long as others, and processes
 share chunks. Other networks take longer in all where chunks are small."""
-FIRST, FIRST_DEEP = 400, 16_000
+FIRST, FIRST_DEEP = 400, 64_000
 """Boxes a question gets before neuron branching has a go. In networks of DEEP hidden layers its 400 regions take as long as 16,000
-boxes, and boxes decide nearly all questions."""
+boxes, and boxes decide nearly all questions, some after 20,000; what comes after neuron branching begins anew."""
 PHASE_NODES = 400
-MAX_NODES = 100_000
+MAX_NODES, MAX_NODES_OF_TREES = 100_000, 20_000_000
+"""Boxes a question may take. A box of trees takes microseconds, and nothing else decides what they leave open."""
 REASONS = tuple(Reason)
 
 
@@ -74,6 +76,7 @@ def certify_partition(
     so that a run that ends early is a sample of all parts. progress is called with the parts done and all of them.
     Raises QueryError for a size below 2, DataError for a store of another question.
     """
+    query.require_favourable("a partition")
     if size < 2:
         raise QueryError(f"partition size = {size}: expected at least 2 values a block")
     budget = budget or Budget()
@@ -83,8 +86,9 @@ def certify_partition(
         raise QueryError(f"partition size = {size} makes {partition.count:.1e} parts; choose a larger one, or narrow --box")
     pairs = Pairs.of(query, *box)
     deadline = Deadline.after(budget.seconds)
+    most = MAX_NODES_OF_TREES if isinstance(query.network, TreeEnsemble) else MAX_NODES
     task = PartitionRun(
-        query=query, partition=partition, pairs=pairs, max_nodes=budget.nodes or MAX_NODES, seed=budget.seed,
+        query=query, partition=partition, pairs=pairs, max_nodes=budget.nodes or most, seed=budget.seed,
         replay=Replay.of(query.network),
     )
     common = Shared(value=task)
@@ -181,6 +185,7 @@ class _Chunk:
 
     def decide(self) -> None:
         first = FIRST_DEEP if _deep(self.problem.network) else FIRST
+        first = self.task.max_nodes if isinstance(self.problem.network, TreeEnsemble) else first
         self._by_inputs(np.arange(len(self.part)), first)
         left = self._open_questions()
         if len(left):

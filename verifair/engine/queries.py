@@ -14,6 +14,7 @@ import numpy as np
 
 from encoders.network import Array, Model
 from encoders.probability import SMALLEST
+from encoders.shares import logistic
 from verifair.checker.statement import Signs
 from verifair.errors import QueryError
 from verifair.models.field import NETWORK, NetworkField
@@ -42,8 +43,9 @@ class PersistentBias:
     arithmetic: Arithmetic = "real"
 
     def __post_init__(self) -> None:
+        _settle(self)
         _check_arithmetic(self.network, self.arithmetic)
-        _check(self.network, self.schema, [self.sensitive])
+        _check(self.schema, [self.sensitive])
         _check_delta(self.delta)
 
 
@@ -62,8 +64,9 @@ class Robustness:
     arithmetic: Arithmetic = "real"
 
     def __post_init__(self) -> None:
+        _settle(self)
         _check_arithmetic(self.network, self.arithmetic)
-        _check(self.network, self.schema, [self.sensitive] if self.sensitive else [])
+        _check(self.schema, [self.sensitive] if self.sensitive else [])
         _check_delta(self.delta)
 
 
@@ -83,8 +86,19 @@ class PairQuestion:
     differ: str = "all"
     relax: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def odds(self) -> bool:
+        """Whether probabilities or log-odds are asked about, not decisions."""
+        return False
+
+    @property
+    def thresholds(self) -> list[tuple[int, int]]:
+        """Each class that is asked about with the next lower one: whether a person is decided that or higher may not flip."""
+        return [(k + 1, k) for k in range(self.network.outputs)] if self.network.ordered else [(1, 0)]
+
     def __post_init__(self) -> None:
-        _check_pairs(self.network, self.schema, self.protected, self.differ)
+        _settle(self, judged=True, odds=self.odds)
+        _check_pairs(self.schema, self.protected, self.differ)
         _check_relaxed(self.schema, self.protected, self.relax)
 
 
@@ -95,16 +109,25 @@ class IndividualFairness(PairQuestion):
     epsilon None: no decision flips. Otherwise the probability of the positive class never differs by more than epsilon (HyFair).
     signs: when a decision flips. "deployed": the logit is above 0 for one copy and not for the other (of two logits: the positive
     one is the larger, a tie is negative), as the model decides. "strict": above 0 for one and below 0 for the other (Fairify); a
-    tie counts on neither side. The other fields are those of `PairQuestion`. arithmetic: as in `PersistentBias`.
+    tie counts on neither side. classes: "favourable", whether favourable decisions become others; "any", whether any decision
+    becomes another, between any two of several classes (a tie is the lower one's). The other fields are those of `PairQuestion`.
+    arithmetic: as in `PersistentBias`.
     """
 
     epsilon: float | None = None
     signs: Signs = "deployed"
+    classes: Literal["favourable", "any"] = "favourable"
     arithmetic: Arithmetic = "real"
 
     def __post_init__(self) -> None:
-        _check_arithmetic(self.network, self.arithmetic)
         super().__post_init__()
+        if self.classes not in ("favourable", "any"):
+            raise QueryError(f"classes = {self.classes!r}, expected 'favourable' or 'any'")
+        if self.classes == "any" and (self.epsilon is not None or self.signs != "deployed"):
+            raise QueryError("classes = 'any' is about decisions as the model makes them: drop epsilon, or signs")
+        if self.classes == "any":
+            object.__setattr__(self, "network", self.schema.compares(self.network))
+        _check_arithmetic(self.network, self.arithmetic)
         if self.signs not in get_args(Signs):
             raise QueryError(f"signs = {self.signs!r}, expected 'deployed' or 'strict'")
         if self.epsilon is not None and self.signs != "deployed":
@@ -113,6 +136,17 @@ class IndividualFairness(PairQuestion):
             raise QueryError(
                 f"epsilon = {self.epsilon}: a gap between two probabilities lies between 0 and 1, {SMALLEST} away from either"
             )
+        if self.epsilon is not None:
+            _check_logistic(self.network, "epsilon")
+
+    @property
+    def odds(self) -> bool:
+        return self.epsilon is not None
+
+    def require_favourable(self, what: str) -> None:
+        """Raise QueryError where flips between any of several classes are asked about, which `what` does not decide."""
+        if self.network.ordered and self.network.outputs > 1:
+            raise QueryError(f"classes = 'any': {what} is about favourable decisions; ask vf.verify, or certify with a box")
 
     @property
     def rule(self) -> Signs | None:
@@ -124,16 +158,29 @@ class IndividualFairness(PairQuestion):
 class ProbabilityGap(PairQuestion):
     """How far apart can the probabilities of two people be that differ in protected values alone?  (HyFair, max |F(x,z) - F(x,z')|)
 
-    scale: "probability", or "logit" for the gap between log-odds. The other fields are those of `PairQuestion`. `verifair.verify`
-    answers with a witness below and a certified bound above.
+    scale: "probability", or "logit" for the gap between log-odds, or between the values of a model that gives these. The other
+    fields are those of `PairQuestion`. `verifair.verify` answers with a witness below and a certified bound above.
     """
 
     scale: Literal["probability", "logit"] = "probability"
+
+    @property
+    def quantity(self) -> str:
+        """What lies apart, in words."""
+        if self.scale == "probability":
+            return "probability"
+        return "value" if self.schema.outcome.of == "value" else "log-odds" if logistic(self.network) else "share of votes"
+
+    @property
+    def odds(self) -> bool:
+        return self.scale == "probability" or self.schema.named(self.network).outcome.of != "value"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.scale not in ("probability", "logit"):
             raise QueryError(f"scale = {self.scale!r}, expected 'probability' or 'logit'")
+        if self.scale == "probability":
+            _check_logistic(self.network, "the largest probability gap")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +200,13 @@ class KDiscrimination:
     buckets: int = 20
 
     def __post_init__(self) -> None:
-        _check_pairs(self.network, self.schema, self.protected, "all")
+        _settle(self, judged=True, odds=True)
+        _check_pairs(self.schema, self.protected, "all")
+        if not self.network.piecewise_linear and self.network.decision is not None:
+            raise QueryError(
+                f"outcome buckets are bounded for two classes, the network has {self.network.whole.outputs}; ask how far the "
+                "probability moves (certify --maximise), or whether decisions flip"
+            )
         if not 2 <= self.buckets <= 1000:
             raise QueryError(f"buckets = {self.buckets}: expected between 2 and 1000 outcome buckets")
         for name, listed in self.values.items():
@@ -182,8 +235,14 @@ class KDiscrimination:
 Query = PersistentBias | Robustness | IndividualFairness | ProbabilityGap | KDiscrimination
 
 
-def _check(network: Model, schema: Schema, protected: Sequence[str]) -> None:
-    schema.check_network(network)
+def _settle(query: Any, *, judged: bool = False, odds: bool = False) -> None:
+    """Give a query the model that its schema's outcome makes of its own, and the schema with the names of that model's classes."""
+    network, schema = query.schema.settled(query.network)
+    object.__setattr__(query, "network", schema.judges(network, odds=odds) if judged else network)
+    object.__setattr__(query, "schema", schema)
+
+
+def _check(schema: Schema, protected: Sequence[str]) -> None:
     for name in protected:
         feature = schema.features[schema.index(name)]
         if len(schema.values(name)) < 2:
@@ -202,17 +261,20 @@ def _check_arithmetic(network: Model, arithmetic: str) -> None:
         raise QueryError(f"arithmetic = 'float32': the network has {why}; ask with arithmetic = 'real'")
 
 
-def _check_pairs(network: Model, schema: Schema, protected: Sequence[str], differ: str) -> None:
+def _check_logistic(network: Model, what: str) -> None:
+    if not logistic(network):
+        raise QueryError(
+            f"{what}: the model gives shares of votes, and what is proved of probabilities is about logistic functions of logits; "
+            "ask whether decisions flip, or with scale = 'logit' for the largest gap between two shares"
+        )
+
+
+def _check_pairs(schema: Schema, protected: Sequence[str], differ: str) -> None:
     if not protected:
         raise QueryError("individual fairness needs a protected feature: pass protected=[...] or --protected NAME")
     if len(set(protected)) < len(protected):
         raise QueryError(f"protected features {', '.join(protected)}: one is named twice; name each once")
-    _check(network, schema, protected)
-    if network.outputs > 2:
-        raise QueryError(
-            f"decisions and probabilities are compared here for two classes, the network has {network.outputs}; for more, ask "
-            "PersistentBias or Robustness, which compare every pair of classes"
-        )
+    _check(schema, protected)
     if differ not in ("all", "any"):
         raise QueryError(f"differ = {differ!r}, expected 'all' or 'any'")
 

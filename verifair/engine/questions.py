@@ -35,10 +35,14 @@ NO_RISE = Goal(rows=np.array([[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]), strict=np.
 
 
 def margin(network: Model, winner: int, loser: int) -> Array:
-    """Return weights (n_N,) of g = f_winner - f_loser; a single logit stands for class 1 against class 0."""
-    if network.outputs == 1:
-        return np.array([1.0 if winner == 1 else -1.0])
+    """Return weights (n_N,) of g = f_winner - f_loser; a single logit stands for class 1 against class 0.
+
+    Where outputs are margins already (`Model.ordered`), that of the higher class is g, or -g.
+    """
     weights = np.zeros(network.outputs)
+    if network.ordered:
+        weights[min(winner, loser)] = 1.0 if winner > loser else -1.0
+        return weights
     weights[winner], weights[loser] = 1.0, -1.0
     return weights
 
@@ -243,10 +247,13 @@ def check_possible(query: IndividualFairness) -> None:
         )
 
 
-def twin_problem(query: PairQuestion, batch: TwinBatch, goals: tuple[Goal, ...]) -> TwinProblem:
-    """Questions about the query's network in its schema's domain; g is the logit (or log-odds) of the positive class."""
+def twin_problem(query: PairQuestion, batch: TwinBatch, goals: tuple[Goal, ...], classes: tuple[int, int] = (1, 0)) -> TwinProblem:
+    """Questions about the query's network in its schema's domain; g is the logit (or log-odds) of the positive class.
+
+    classes: a class and the next lower one, where flips between any two of several are asked about; only `verify` asks for all.
+    """
     return TwinProblem(
-        network=query.network, domain=query.schema.domain, batch=batch, margin=margin(query.network, 1, 0), goals=goals,
+        network=query.network, domain=query.schema.domain, batch=batch, margin=margin(query.network, *classes), goals=goals,
         float32=isinstance(query, IndividualFairness) and query.arithmetic == "float32",
     )
 

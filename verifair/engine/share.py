@@ -1,6 +1,6 @@
 """`certify_share`: which share of a box is treated alike, and which is not, bracketed by cutting the box into cells.
 
-Method: every cell is bounded by an affine form for each copy (`encoders.bounds.copies`). Cells where these show one answer
+Method: every cell is bounded by two planes for each copy (`encoders.bounds.copies`). Cells where these show one answer
 throughout are done; of the others the points on both sides of an undecided strip are counted. Those with the most open volume are
 cut first, where the bands of their neurons come from.
 Sound? yes: the certificate holds the tree, and `check` bounds and counts it again.
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoders.bounds.copies import AffineForms, CopyForms
+from encoders.bounds.copies import CopyForms, CopyPlanes
 from encoders.domain import Batched, Regions
 from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
@@ -119,14 +119,13 @@ def _check(query: IndividualFairness, tolerance: float) -> None:
     if not 0 <= tolerance < 1:
         raise QueryError(f"tolerance = {tolerance}: expected at least 0 and less than 1")
     query.network.require_piecewise_linear("the certified share")
+    query.require_favourable("the certified share")
     if query.epsilon is not None:
         raise QueryError("the certified share is about decisions: drop epsilon")
     if query.relax:
         raise QueryError("the certified share counts people by what both copies have in common: drop relax")
     if query.arithmetic != "real":
         raise QueryError("the certified share is about the real-valued function only: drop arithmetic = 'float32'")
-    if query.network.outputs > 2:
-        raise QueryError(f"the network has {query.network.outputs} logits, the certified share takes one or two")
     if query.schema.domain.forbidden is not None:
         raise QueryError("the schema's constraints forbid some rows, and the certified share counts all: drop them, or --partition")
 
@@ -282,19 +281,20 @@ class _ShareSearch:
 
     def _look(self, lower: Array, upper: Array) -> _Cells:
         question = self.question
-        forms = self.copies.forms(*question.boxes(lower, upper))
-        counted = question.counted(self.query.network, lower, upper, (forms.slope, forms.value, forms.radius))
+        planes = self.copies.planes(*question.boxes(lower, upper))
+        counted = question.counted(self.query.network, lower, upper, (planes.under, planes.least), (planes.over, planes.most))
         volume, decided = (one.astype(np.float64) for one in (counted.volume, counted.fair + counted.unfair))
         left = np.where(counted.whole, 0.0, np.maximum(volume - decided, float(SPARE) * volume)) / float(question.total)
         return _Cells(
             lower=lower, upper=upper, fair=counted.fair, unfair=counted.unfair, strip=~counted.whole, open=left,
-            variable=self._variable(forms, lower, upper),
+            variable=self._variable(planes, lower, upper),
         )
 
-    def _variable(self, forms: AffineForms, lower: Array, upper: Array) -> Integers:
+    def _variable(self, planes: CopyPlanes, lower: Array, upper: Array) -> Integers:
         """Return (B,) along which feature the errors of cells' forms come from most."""
         question, domain = self.question, self.domain
-        slope, score = (one.reshape(len(lower), len(question.values), -1) for one in (forms.slope, forms.score))
+        shape = len(lower), len(question.values), -1
+        slope, score = (planes.under + planes.over).reshape(shape) / 2, planes.score.reshape(shape)
         low, high = domain.box(lower, upper)
         counted = (domain.integer & (upper - lower < MOST)) @ question.owner.T > 0
         apart = np.abs(slope - np.where(counted, slope.mean(axis=1), 0.0)[:, None]).sum(axis=1) + 1e-6 * np.abs(slope).sum(axis=1)

@@ -18,13 +18,16 @@ import numpy as np
 from encoders.bounds.twin import Twin
 from encoders.evaluate import exact_goals
 from encoders.network import Array
-from encoders.problem import TwinProblem
+from encoders.problem import Goal, TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.rows import refined
 from encoders.programs.smt import smt, violated
+from encoders.programs.trees import TreeProgram
 from encoders.programs.triangle import triangle
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Method, TwinBox
+from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.twin import TreeTwin
 from solvers import registry
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from solvers.program import Program
@@ -41,6 +44,8 @@ LARGEST_SCALE = 1e7
 LEAST_TOLERANCE = 1e-7
 """Programs other than SMT's hold float32 roundings of inputs: an exact solver is given the slack that others take, and what it says
 of one holds up to this, over its scale."""
+BUILDING = {"milp": 1e-6, "lp": 1e-6, "smt": 5e-5}
+"""Seconds for each of the network's weights that building a program takes, before a solver hears of a time limit."""
 REJECTED = 2
 """Points that exact evaluation may reject before a solver is asked for its optimum."""
 
@@ -50,7 +55,27 @@ def left(budget: Budget, deadline: float) -> Budget:
     return replace(budget, seconds=max(deadline - time.monotonic(), 1e-3))
 
 
-def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Budget, before: GoalAnswer | None) -> GoalAnswer:
+def copies_of(problem: TwinProblem) -> Twin | TreeTwin:
+    """Return both copies of a problem's model, as `ask` takes them."""
+    return TreeTwin.of(problem, problem.network) if isinstance(problem.network, TreeEnsemble) else Twin.of(problem)
+
+
+def _encoded(twin: Twin | TreeTwin, q: int, goal: Goal, method: str) -> Encoding | TreeProgram:
+    if isinstance(twin, TreeTwin):      # one program: whole shares of leaves follow from whole thresholds, exactly
+        return TreeProgram.of(twin, q, goal)
+    box = TwinBox.of(twin, q, method=Method.INTERVAL if method == "lp" else Method.LINEAR)
+    match method:
+        case "milp":  # difference rows pay where both copies count at once
+            return big_m(box, difference=goal.gap is not None)
+        case "lp":
+            return triangle(box)
+        case _:
+            return smt(box)
+
+
+def ask(
+    twin: Twin | TreeTwin, q: int, g: int, method: str, solver: str | None, budget: Budget, before: GoalAnswer | None
+) -> GoalAnswer:
     """Decide one goal by LP, MILP or SMT: all its rows in one program.
 
     The solver is asked again, MAX_LINES times at most, where a point at which no row holds has a gap that is small enough: with
@@ -59,14 +84,9 @@ def ask(twin: Twin, q: int, g: int, method: str, solver: str | None, budget: Bud
     goal = twin.problem.goals[g]
     current = before or GoalAnswer.blank(method, Reason.SOLVER_ERROR)
     deadline = time.monotonic() + budget.seconds
-    box = TwinBox.of(twin, q, method=Method.INTERVAL if method == "lp" else Method.LINEAR)
-    match method:
-        case "milp":  # difference rows pay where both copies count at once
-            encoding = big_m(box, difference=goal.gap is not None)
-        case "lp":
-            encoding = triangle(box)
-        case _:
-            encoding = smt(box)
+    if BUILDING[method] * twin.problem.network.work > budget.seconds:
+        return replace(current, reason=Reason.TIME)
+    encoding = _encoded(twin, q, goal, method)
     backend = registry.get(solver or ("z3" if method == "smt" else "highs"))
     # A point of a relaxation is rarely one of the network: its optimum is asked for, the worst of them.
     below = 0.0 if method == "milp" else None
@@ -143,7 +163,9 @@ class _Question:
     method: str
 
 
-def _judge(question: _Question, outcome: Outcome, encoding: Encoding, program: Program, current: GoalAnswer) -> GoalAnswer:
+def _judge(
+    question: _Question, outcome: Outcome, encoding: Encoding | TreeProgram, program: Program, current: GoalAnswer
+) -> GoalAnswer:
     """From a solver's outcome to an answer: claims above its tolerance are CLAIMED proofs, points count once confirmed."""
     problem, q, g, method = question.problem, question.q, question.g, question.method
     current = replace(current, engine=f"{method}:{outcome.backend}", outcomes=(*current.outcomes, outcome))

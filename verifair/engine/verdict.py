@@ -90,8 +90,10 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Witness:
-    """x, x_prime: rows in the schema's words.   outputs: the margins g(x), g(x').   probabilities: sigma(g), of the
-    positive class in fairness queries, of the row's own class against the other one in PBA.
+    """x, x_prime: rows in the schema's words.   outputs: the margins g(x), g(x').   decisions: what the model decides
+    for each, in the schema's words; in PBA which of the two classes that are compared has the larger margin.   probabilities: of
+    decision 1 in fairness queries, of the row's own class against the other one in PBA; None for a model that gives values.
+    values: these; None for other models.
 
     margin: the value that should have been positive, shown as float64; its sign was decided in exact arithmetic.
     float32_agrees: whether onnxruntime, in float32, shows the same violation (None: the model file was not at hand).
@@ -100,6 +102,15 @@ class Witness:
     x: dict[str, Any]
     x_prime: dict[str, Any]
     outputs: tuple[float, float]
-    probabilities: tuple[float, float]
+    decisions: tuple[str, str]
+    probabilities: tuple[float, float] | None
+    values: tuple[float, float] | None
     margin: float
     float32_agrees: bool | None
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        """What the model gives for the two: probabilities, or values."""
+        found = self.values or self.probabilities
+        assert found is not None
+        return found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit
 
 from encoders.evaluate import gap
 from encoders.network import Array
@@ -23,6 +23,7 @@ from verifair.engine.cascade import solve
 from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.engine.verdict import Status, Verdict, Witness
+from verifair.engine.witness import witness_at
 
 
 def verify(query: IndividualFairness, *, budget: Budget | None = None, method: str = "auto", solver: str | None = None) -> Verdict:
@@ -35,24 +36,40 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
     """
     started = time.monotonic()
     box, batch = questions_of(query)
-    problem = twin_problem(query, batch, goals_of(query))
-    answers = solve(problem, method=method, solver=solver, budget=budget, group=np.zeros(len(batch), dtype=np.int64))
-    flat = [answer for pair in answers for answer in pair]
+    evidence: list[list[tuple[Tree | Claim, bool]]] = [[] for _ in range(len(batch))]
+    flat: list[GoalAnswer] = []
+    found: tuple[TwinProblem, int, int, GoalAnswer] | None = None
+    for number, classes in enumerate(query.thresholds):
+        problem = twin_problem(query, batch, goals_of(query), classes)
+        answers = solve(
+            problem, method=method, solver=solver, group=np.zeros(len(batch), dtype=np.int64),
+            budget=_share(budget, time.monotonic() - started, len(query.thresholds) - number),
+        )
+        flat += [answer for row in answers for answer in row]
+        bad = next(((q, g, a) for q, row in enumerate(answers) for g, a in enumerate(row) if a.status is Status.VIOLATED), None)
+        if bad is not None:
+            found = (problem, *bad)
+            break
+        for mine, row in zip(evidence, answers, strict=True):
+            mine += [(answer.evidence, answer.float32) for answer in row if answer.status is Status.PROVED]
     status = _all(flat)
     lower, upper = min(a.lower for a in flat), min(a.upper for a in flat)
-    found = next(((q, g, a) for q, pair in enumerate(answers) for g, a in enumerate(pair) if a.status is Status.VIOLATED), None)
     certificate = None
     if status is Status.PROVED:
-        evidence = [[(answer.evidence, answer.float32) for answer in pair] for pair in answers]
         certificate = fairness_certificate(query, batch, box, evidence, epsilon=query.epsilon, scale="probability")
     return Verdict(
         status=status, reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
-        witness=witness_of(query, problem, *found) if found else None, certificate=certificate, lower=lower, upper=upper,
+        witness=witness_of(query, *found) if found else None, certificate=certificate, lower=lower, upper=upper,
         engine=engines(flat),
         seconds=time.monotonic() - started, semantics=semantics(query.network),
         outcomes=tuple(outcome for a in flat for outcome in a.outcomes),
         float32=all(a.float32 for a in flat) if status is Status.PROVED else None,
     )
+
+
+def _share(budget: Budget | None, spent: float, parts: int) -> Budget | None:
+    """Return what the next of so many parts may take of what is left."""
+    return None if budget is None else replace(budget, seconds=max(budget.seconds - spent, 1e-3) / parts)
 
 
 def _all(answers: Sequence[GoalAnswer]) -> Status:
@@ -69,14 +86,10 @@ def witness_of(query: IndividualFairness, problem: TwinProblem, q: int, g: int, 
     schema, goal, margins = query.schema, problem.goals[g], np.array(answer.margins)
     second = problem.batch.take([q]).second(answer.witness[None, :])[0]
     value = float((goal.rows @ margins).max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
-    return Witness(
-        x=schema.decode(answer.witness), x_prime=schema.decode(second), outputs=answer.margins,
-        probabilities=(float(expit(margins[0])), float(expit(margins[1]))), margin=value, float32_agrees=answer.agrees,
+    return witness_at(
+        schema, query.network, np.stack([answer.witness, second]), answer.margins, margin=value,
+        agrees=answer.agrees, any_two=query.classes == "any",
     )
-
-
-DIRECTIONS = ((1, 0), (0, 1))
-"""Classes (i, j) of a question's two goals: what holds of x at class 1 and its counterfactual, and the reverse."""
 
 
 def fairness_certificate(
@@ -84,17 +97,18 @@ def fairness_certificate(
     evidence: Sequence[Sequence[tuple[Tree | Claim, bool]]], *, epsilon: float | None,
     scale: Literal["probability", "logit"],
 ) -> Certificate:
-    """evidence: [question][direction], and whether it is certified for float32.   epsilon None: no decision flips; else no gap on
-    the scale is larger than epsilon."""
+    """evidence: [question][direction], a fall and a rise for each of the query's thresholds, whether it is certified for float32.
+    epsilon None: no decision flips; else no gap on the scale is larger than epsilon."""
     schema = query.schema
     index = [schema.index(name) for name in query.protected]
     proofs = []
-    for q, g in product(range(len(batch)), range(2)):
+    directions = [one for k, j in query.thresholds for one in ((k, j), (j, k))]
+    for q, g in product(range(len(batch)), range(len(directions))):
         shift = {} if batch.offset is None else {name: int(batch.offset[q, schema.index(name)]) for name in query.relax}
         statement = BoxStatement(
             goal="no-flip" if epsilon is None else "no-gap", lower=tuple(batch.lower[q].tolist()),
             upper=tuple(batch.upper[q].tolist()),
-            prime={name: float(batch.prime[q, v]) for name, v in zip(query.protected, index, strict=True)}, classes=DIRECTIONS[g],
+            prime={name: float(batch.prime[q, v]) for name, v in zip(query.protected, index, strict=True)}, classes=directions[g],
             offset=shift,
         )
         found, float32 = evidence[q][g]
@@ -109,6 +123,7 @@ def fairness_certificate(
             box={name: (float(lo), float(hi)) for name, lo, hi in zip(features, *box, strict=True)},
             differ="all" if query.differ == "all" else "any", epsilon=epsilon, scale=scale,
             signs=query.rule if isinstance(query, IndividualFairness) else None,
+            classes=query.classes if isinstance(query, IndividualFairness) else "favourable",
             relax={name: int(width) for name, width in query.relax.items()},
         ),
         features=features,

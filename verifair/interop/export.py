@@ -100,6 +100,7 @@ def pieces_of(query: IndividualFairness, *, enumerated: Sequence[str], relaxed: 
     for more than `limit` pieces.
     """
     schema = query.schema
+    query.require_favourable("an export")
     box, batch = questions_of(query)
     problem = twin_problem(query, batch, goals_of(query))
     free = (box[0] < box[1]) & ~batch.protected

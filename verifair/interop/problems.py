@@ -245,20 +245,25 @@ def _down(value: Fraction) -> float:
     return near if Fraction(near) <= value else float(np.nextafter(near, -np.inf))
 
 
-def _outward(query: VnnlibQuery, value: Fraction, direction: float) -> float:
-    """Return the nearest float32 that is not inside of value."""
+def _outward(query: VnnlibQuery, values: Sequence[Fraction], direction: float) -> Array:
+    """Return the nearest float32 numbers that are not inside of values."""
     with np.errstate(over="ignore"):
-        near = np.float32(float(value)) if abs(value) < 10**38 else np.float32(np.inf)
-    if not np.isfinite(near):
-        raise VnnlibUnsupported(query.path, None, f"a bound of {float(value):g} on an input is beyond float32")
-    outside = Fraction(float(near)) >= value if direction > 0 else Fraction(float(near)) <= value
-    return float(near if outside else np.nextafter(near, np.float32(direction)))
+        near = np.array([float(value) if abs(value) < 10**38 else np.inf for value in values]).astype(np.float32)
+    if not np.isfinite(near).all():
+        first = values[int(np.isfinite(near).argmin())]
+        raise VnnlibUnsupported(query.path, None, f"a bound of {float(first):g} on an input is beyond float32")
+    wrong = []
+    for value, rounded in zip(values, near.tolist(), strict=True):
+        numerator, denominator = rounded.as_integer_ratio()
+        above = numerator * value.denominator - value.numerator * denominator  # its sign is that of rounded - value
+        wrong.append(above < 0 if direction > 0 else above > 0)
+    return np.where(wrong, np.nextafter(near, np.float32(direction)), near).astype(np.float64)
 
 
 def _domain(query: VnnlibQuery, bounds: Sequence[tuple[Fraction, Fraction]]) -> tuple[Domain, Array, Array]:
     """Return real variables that are network columns themselves, in float32 boxes that hold the bounds."""
-    lower = np.array([_outward(query, low, -np.inf) for low, _ in bounds])
-    upper = np.array([_outward(query, high, np.inf) for _, high in bounds])
+    lower = _outward(query, [low for low, _ in bounds], -np.inf)
+    upper = _outward(query, [high for _, high in bounds], np.inf)
     count = len(bounds)
     domain = Domain(
         integer=np.zeros(count, dtype=bool), lower=lower, upper=upper, offset=np.zeros(count), scale=np.ones(count),

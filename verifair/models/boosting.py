@@ -8,12 +8,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import onnx
 
+from encoders.onnx.operators.trees import floor32
 from verifair.models import columns
 from verifair.models.objects import package_of
 
 OPSET = 15
+ZERO = 1.0000000180025095e-35
+"""LightGBM's: float32(1e-35)."""
 
 
 def convert(model: Any, width: int | None = None, *, names: Sequence[str] | None = None) -> onnx.ModelProto:
@@ -47,10 +51,34 @@ def _xgboost(model: Any) -> onnx.ModelProto:
 def _lightgbm(model: Any) -> onnx.ModelProto:
     from onnxmltools.convert import convert_lightgbm
 
-    booster = model.booster_ if hasattr(model, "booster_") else model
+    booster = _rounded(model.booster_ if hasattr(model, "booster_") else model)
     types = _matrix(int(booster.num_feature()))
+    if hasattr(model, "booster_"):
+        model = copy.copy(model)
+        model._Booster = booster
+    else:
+        model = booster
     made: onnx.ModelProto = convert_lightgbm(model, name="model", initial_types=types, target_opset=OPSET)
     return made
+
+
+def _rounded(booster: Any) -> Any:
+    """Return a LightGBM booster whose thresholds are rounded down to float32: of float32 numbers they decide as before.
+
+    The converter would take the nearest float32 number, which may lie above the threshold, and decide a row on it otherwise.
+    LightGBM takes numbers of at most ZERO for 0; a threshold among them stands at their end.
+    """
+    lines = []
+    for line in booster.model_to_string().split("\n"):
+        key, _, numbers = line.partition("=")
+        if key == "threshold" and numbers:
+            limit = np.array(numbers.split(), dtype=np.float64)
+            limit[(limit >= 0) & (limit < ZERO)] = ZERO
+            limit[(limit >= -ZERO) & (limit < 0)] = np.nextafter(np.float32(-ZERO), np.float32(-1))
+            line = "threshold=" + " ".join(map(repr, floor32(limit).tolist()))
+        if key != "tree_sizes":  # in bytes; without them the text is read line by line
+            lines.append(line)
+    return type(booster)(model_str="\n".join(lines), params={"verbose": -1})
 
 
 def _catboost(model: Any) -> onnx.ModelProto:

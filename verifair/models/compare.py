@@ -15,6 +15,7 @@ from encoders.network import Array, Booleans, Feed, Floats, Link, Model
 from encoders.onnx.feed import make_legal
 from encoders.onnx.reader import comparison_points
 from encoders.onnx.runtime import runtime_outputs
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.models.columns import names_of
 from verifair.models.objects import called, exported, package_of
 
@@ -24,6 +25,10 @@ POINTS = 256
 """Random ones, where there is no table."""
 CLOSE, FAR = 1e-4, 1e-2
 """Differences relative to 1 + |value|: those above the first are told, and a model where most are above the second is refused."""
+
+
+SCALED = "the last digit decides rows on a threshold, and trees need no scaler: fit them on the numbers as they are"
+"""What to do where a scaler stands in front of trees: ONNX scales in float32, and rows of the training data lie on thresholds."""
 
 
 class ImportDifference(UserWarning):
@@ -54,12 +59,13 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     if own.shape != shown.shape:
         found = f"gives {own.shape[1]} numbers a row, its converted model {shown.shape[1]}"
         raise ModelError(called(model), f"{found}; convert it to ONNX in another way, and pass the file")
-    difference = _difference(own, shown, network.link, where)
+    scaled = isinstance(network, TreeEnsemble) and hasattr(model, "steps")
+    difference = _difference(own, shown, network.link, where, SCALED if scaled else "convert it in another way, and pass the file")
     if difference is not None:
         warnings.warn(f"{called(model)}: {difference}", ImportDifference, stacklevel=4)
 
 
-def _difference(own: Array, shown: Array, link: Link, where: str) -> str | None:
+def _difference(own: Array, shown: Array, link: Link, where: str, remedy: str) -> str | None:
     """What differs, in words. Raises ModelError where it is most of it."""
     difference = np.abs(own - shown)
     relative = np.where(np.isfinite(own), difference / (1 + np.abs(own)), np.inf).max(axis=1)
@@ -69,20 +75,21 @@ def _difference(own: Array, shown: Array, link: Link, where: str) -> str | None:
     example = f"{shown[worst, at]:.6g} instead of {own[worst, at]:.6g}"
     if (relative > FAR).mean() > 0.5:
         found = f"its conversion to ONNX does not reproduce it: {count:,} of {where} differ, one has {example}"
-        raise ModelError("model", f"{found}; convert it in another way, and pass the file")
+        raise ModelError("model", f"{found}; {remedy}")
     if not count and not other.any():
         return None
     decided = [f"decides {int(other.sum()):,} of {where} otherwise than the object"] if other.any() else []
     apart = [f"differs from it by more than {CLOSE:g} on {count:,} of {where}, the most is {example}"] if count else []
     said = " and ".join([*decided, *apart])
-    return f"the converted model {said}. ONNX holds numbers as float32; proofs are about the converted model"
+    why = f" Where a number is scaled, {remedy}." if remedy is SCALED else ""
+    return f"the converted model {said}. ONNX holds numbers as float32; proofs are about the converted model.{why}"
 
 
 def _decided(values: Array, link: Link) -> Any:
     """Decisions (N,) of what a model shows."""
     if values.shape[1] > 1:
         return values.argmax(axis=1)
-    return values[:, 0] > (0.5 if link in (Link.SIGMOID, Link.SOFTMAX) else 0.0)
+    return values[:, 0] > (0.5 if link in (Link.SIGMOID, Link.SOFTMAX, Link.SHARES) else 0.0)
 
 
 def _predictions(model: Any, rows: Any) -> Array:

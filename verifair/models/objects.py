@@ -21,16 +21,18 @@ def called(model: Any) -> str:
     return f"{_root(kind)} {kind.__name__}" if _root(kind) in PACKAGES else kind.__name__
 
 
-def check_decides(model: Any) -> None:
-    """Raise QueryError for an estimator that gives values: only a threshold could say what is positive among these."""
+def check_decides(model: Any, positive: Any = None) -> None:
+    """Raise QueryError for an estimator that gives values, where `positive` names no threshold of these."""
+    if isinstance(positive, str) and positive.strip().startswith("value"):
+        return
     if package_of(model) in (None, "torch") or isinstance(model, type):
         return
     from sklearn.base import is_regressor
 
     if hasattr(model, "predict") and is_regressor(model):
         raise QueryError(
-            f"model: {called(model)} gives values, and decisions are asked about; fit a classifier, or export it with its "
-            "threshold subtracted, so that the favourable decision is a value above 0"
+            f"model: {called(model)} gives values, and decisions are asked about; say which values are favourable, such as "
+            'positive="value >= 600", or fit a classifier'
         )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import compose
 
+from encoders.onnx.operators.trees import floor32
 from verifair.errors import QueryError
 from verifair.models import boosting, columns
 from verifair.models.objects import called, package_of
@@ -24,7 +26,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
-    model = getattr(model, "best_estimator_", model)
+    model = _rounded(getattr(model, "best_estimator_", model))
     try:
         check_is_fitted(model)
     except NotFittedError:
@@ -37,6 +39,17 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     if package_of(last) != "sklearn":
         return _ending_in(model, last)
     return _stored(model, {id(last): {"zipmap": False}} if hasattr(last, "classes_") and hasattr(last, "predict_proba") else {})
+
+
+def _rounded(model: Any) -> Any:
+    """Return a pipeline with the thresholds of histogram-based trees rounded down to float32, as `boosting` rounds LightGBM's."""
+    if not hasattr(_last(model), "_predictors"):
+        return model
+    model = copy.deepcopy(model)
+    for round_of_trees in _last(model)._predictors:
+        for tree in round_of_trees:
+            tree.nodes["num_threshold"] = floor32(tree.nodes["num_threshold"])
+    return model
 
 
 def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:

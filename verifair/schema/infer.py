@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from encoders.network import NO_COLUMN, Array, Booleans, Model
-from verifair.errors import DataError
+from encoders.decision import decided
+from encoders.network import NO_COLUMN, Array, Booleans, Model, Network
+from verifair.errors import DataError, SchemaError
 from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
 from verifair.schema.network import other_class
+from verifair.schema.outcome import Outcome
+from verifair.schema.rows import label_values
 
 MANY = 50
 """A text column with more distinct values than this is an identifier or free text, not a category."""
@@ -46,16 +49,24 @@ def inferred(
     if len(twice):
         raise DataError(f"the table has several columns {str(twice[0])!r}; give each its own name")
     values = sorted({text(v) for v in frame[target].dropna()})
+    rule = rule_of(positive, values)
+    if rule is not None and rule.of == "value":
+        return _valued(frame, target, rule, protected, network)
+    if network is not None and network.outputs > 2:
+        return _several(frame, target, values, positive, rule, protected, network)
+    if rule is not None and rule.of == "class":
+        names = () if network is None else network.classes
+        positive = names[rule.numbered(names).favoured(2)[0]] if len(names) == 2 else rule.named[0]
+    elif rule is not None:
+        positive = None
     if not 2 <= len(values) <= CLASSES:
         raise DataError(f"label {target!r} has {len(values)} distinct values, expected 2 to {CLASSES} classes; name another column")
-    # Several classes are told apart by their numbers, and reports are about class 1.
-    numbered = network is not None and network.outputs > 2 and all(value.isdecimal() for value in values)
-    second = "1" if numbered else network.classes[1] if network is not None and network.classes else ""
+    second = network.classes[1] if network is not None and network.classes else ""
     chosen = text(positive) if positive is not None else second if second in values else values[-1]
     if chosen not in values:
         raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
-    first = network is not None and network.outputs <= 2 and chosen in network.classes[:1]
-    flaw = None if network is None or (numbered and chosen == "1") else other_class(network, chosen, 0 if first else 1)
+    first = network is not None and chosen in network.classes[:1]
+    flaw = None if network is None else other_class(network, chosen, 0 if first else 1)
     if flaw is not None:
         raise DataError(f"label {target!r}, positive {chosen!r}: {flaw}")
     label = (frame[target].map(text) == chosen).to_numpy() & frame[target].notna().to_numpy()
@@ -70,14 +81,86 @@ def inferred(
             features, first = others, True
     else:
         features, _ = _of_model(network, frame, target, protected, ~label if first else label)
+    _propose_merit(features, frame, label)
+    said = "class = 0" if first else "logit > 0" if network is not None and network.outputs == 1 else "class = 1"
+    said = str(rule) if rule is not None and rule.of == "logit" else said
+    other = next(v for v in values if v != chosen) if len(values) == 2 else f"not {chosen}"
+    outcomes = [_outcome(other, target), _outcome(chosen, target)]
+    return {"features": features, "positive": said, "label": target, "positive_label": chosen, "outcomes": outcomes}
+
+
+def rule_of(positive: Any, values: Sequence[str] = ()) -> Outcome | None:
+    """Return the outcome that `positive` says by a rule, such as "value >= 600"; None where it is a label, or nothing."""
+    if not isinstance(positive, str) or text(positive) in values:
+        return None
+    try:
+        return Outcome.parse(positive)
+    except SchemaError:
+        return None
+
+
+def _propose_merit(features: list[dict[str, Any]], frame: pd.DataFrame, label: Booleans) -> None:
     for feature in features:
         if not feature.get("protected") and _goes_with(frame[feature.get("column", feature["name"])], label):
             feature["merit"] = True
-    rule = "class = 0" if first else "logit > 0" if network is not None and network.outputs == 1 else "class = 1"
-    other = next(v for v in values if v != chosen) if len(values) == 2 else f"not {chosen}"
-    outcomes = [_outcome(other, target), _outcome(chosen, target)]
-    named = {"label": target} if numbered else {"label": target, "positive_label": chosen}
-    return {"features": features, "positive": rule, **named, "outcomes": outcomes}
+
+
+def _valued(
+    frame: pd.DataFrame, target: str, rule: Outcome, protected: Sequence[str], network: Model | None
+) -> dict[str, Any]:
+    """The draft for a model that gives values, which a threshold compares, as it does the label's."""
+    label = rule.reached(label_values(frame, target))
+    features = _features(frame, target, protected, network, rule, label)
+    _propose_merit(features, frame, label)
+    opposite = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}[rule.operator]
+    outcomes = [f"{target} {operator} {rule.number}" for operator in (opposite, rule.operator)]
+    return {"features": features, "positive": str(rule), "label": target, "outcomes": outcomes}
+
+
+def _several(
+    frame: pd.DataFrame, target: str, values: list[str], positive: Any, rule: Outcome | None, protected: Sequence[str],
+    network: Model,
+) -> dict[str, Any]:
+    """The draft for a model of more than two classes: the label names or numbers them."""
+    known = network.classes or tuple(str(k) for k in range(network.outputs))
+    named = ", ".join(f"{k} for {name}" for k, name in enumerate(known))
+    strange = [value for value in values if value not in known and not (value.isdecimal() and int(value) < network.outputs)]
+    if strange:
+        what = f"label {target!r} holds {strange[0]!r}, and the model has the classes {', '.join(known)}"
+        raise DataError(f"{what}; give the label column their names or numbers ({named})")
+    if rule is None:
+        if positive is None and not set(values) <= {str(k) for k in range(network.outputs)}:
+            raise DataError(
+                f"label {target!r}: the model has the classes {', '.join(known)}; say which is favourable, such as "
+                f"positive={known[-1]!r} or positive='class in [{', '.join(known[1:])}]'"
+            )
+        chosen = text(positive) if positive is not None else "1"
+        if chosen not in known and chosen not in values:
+            raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
+        number = known.index(chosen) if chosen in known else int(chosen)
+        rule = Outcome(of="class", operator="=", named=(str(number) if known[number].isdecimal() else known[number],))
+    numbered = rule.numbered(known)
+    favoured = numbered.favoured(network.outputs)
+    said = {known[k] for k in favoured} | {str(k) for k in favoured if str(k) not in known}
+    label = frame[target].map(text).isin(said).to_numpy()
+    features = _features(frame, target, protected, network, numbered, label)
+    _propose_merit(features, frame, label)
+    one = known[favoured[0]]
+    what = one if len(favoured) == 1 else str(rule).replace("class", target)
+    words = [_outcome(name, target) for name in (f"not {what}", what)]
+    classes = {"classes": list(known)} if not all(name.isdecimal() for name in known) else {}
+    return {"features": features, "positive": str(rule), **classes, "label": target, "outcomes": words}
+
+
+def _features(
+    frame: pd.DataFrame, target: str, protected: Sequence[str], network: Model | None, rule: Outcome, label: Booleans
+) -> list[dict[str, Any]]:
+    """Return the features of a table, or those that a model takes. label: (N,) whose true class is favourable."""
+    if network is None:
+        return [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
+    decision = rule.judged(network, odds=False) if isinstance(network, Network) or network.outputs == 1 else None
+    judged = network if decision is None else decided(network, decision)
+    return _of_model(judged, frame, target, protected, label if rule.good else ~label)[0]
 
 
 def missing(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:

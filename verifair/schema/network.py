@@ -10,12 +10,15 @@ from encoders.onnx.feed import WHOLE
 from verifair.errors import SchemaError
 from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
+from verifair.schema.outcome import Outcome
 
 WHOLE_IN_FLOAT32 = 2**24
 """Up to here every whole number of either sign is a float32."""
 
 
-def check(features: Sequence[Feature], domain: Domain, positive: str, positive_label: str | None, network: Model) -> None:
+def check(
+    features: Sequence[Feature], domain: Domain, outcome: Outcome, positive_label: str | None, network: Model
+) -> None:
     """Raise SchemaError unless the features' columns and the outcome fit the network."""
     problems = _of_table(features, domain, network.feeds)
     if domain.columns != network.inputs:
@@ -28,18 +31,13 @@ def check(features: Sequence[Feature], domain: Domain, positive: str, positive_l
         )
     if problems:
         raise SchemaError("\n".join(problems))
-    if positive == "logit > 0" and network.outputs != 1:
-        raise SchemaError(
-            f'positive = "logit > 0" needs a network with one logit, this one has {network.outputs}; write positive = "class = 1"'
-        )
-    if positive == "class = 1" and network.outputs == 1:
-        raise SchemaError(
-            'positive = "class = 1" needs a network with a logit for each class, this one has one; write positive = "logit > 0"'
-        )
-    if positive == "class = 0" and network.outputs > 2:
-        found = f"the network has {network.outputs}; number the favourable one 1, and write"
-        raise SchemaError(f'positive = "class = 0" is about two classes, {found} positive = "class = 1"')
-    flaw = other_class(network, positive_label, 0 if positive == "class = 0" else 1)
+    if outcome.of != "class" and network.outputs != 1:
+        needs = "a network with one logit" if outcome.of == "logit" else "a model with one output"
+        raise SchemaError(f'positive = "{outcome}" needs {needs}, this one has {network.outputs}; write positive = "class = 1"')
+    if outcome.of == "class":
+        outcome.favoured(max(2, network.outputs))
+    outcome.read(network)
+    flaw = other_class(network, positive_label, outcome.good)
     if flaw is not None:
         raise SchemaError(f"positive_label = {positive_label!r}: {flaw}")
 
@@ -49,8 +47,9 @@ def other_class(network: Model, label: str | None, good: int) -> str | None:
     if label is not None and network.outputs > 2:
         names = network.classes or [f"class {k}" for k in range(network.outputs)]
         return (
-            f"it tells two classes apart, and the network has {network.outputs}; write their numbers into the label column "
-            f"({', '.join(f'{k} for {name}' for k, name in enumerate(names))}), and leave positive_label out"
+            f"it tells two classes apart, and the network has {network.outputs}; give the label column their names or numbers "
+            f"({', '.join(f'{k} for {name}' for k, name in enumerate(names))}), say which are favourable with positive = "
+            '"class = ...", and leave positive_label out'
         )
     if label is None or label not in network.classes or network.classes.index(label) == good:
         return None

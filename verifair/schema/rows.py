@@ -39,10 +39,19 @@ def raw_column(frame: pd.DataFrame, feature: Feature) -> Array:
     return _indices(column, feature) if feature.categories is not None else _numbers(column, feature)
 
 
-def labels(frame: pd.DataFrame, label: str, positive: str | None) -> Integers:
-    """Return classes (N,): 1 where the label column holds `positive`, else 0; without `positive` the column's own 0, 1, ..."""
+def labels(frame: pd.DataFrame, label: str, positive: str | None, classes: Sequence[str] = ()) -> Integers:
+    """Return classes (N,): 1 where the label column holds `positive`, else 0; without `positive` the places of its names
+    among `classes`, or else its own 0, 1, ..."""
     column = _column(frame, label, "label")
     place, names = _factor(column, f"label {label!r}")
+    if positive is None and classes:
+        unknown = [name for name in names if name not in classes]
+        if not unknown:
+            return np.asarray(np.array([list(classes).index(name) for name in names], dtype=np.int64)[place])
+        if not all(name.isdecimal() for name in names):
+            raise DataError(
+                f"label {label!r} holds {unknown[0]!r}, the schema's classes are {listed(list(classes))}; correct one of the two"
+            )
     if positive is None:
         numbers = numeric(pd.Series(names, dtype=object))
         if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0)).all():
@@ -58,6 +67,19 @@ def labels(frame: pd.DataFrame, label: str, positive: str | None) -> Integers:
             "positive_label"
         )
     return np.asarray(np.array([name == positive for name in names], dtype=np.int64)[place])
+
+
+def label_values(frame: pd.DataFrame, label: str) -> Array:
+    """Return the label's numbers (N,), which a threshold compares. Raises DataError for anything else."""
+    column = _column(frame, label, "label")
+    numbers = numeric(column)
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if len(bad):
+        raise DataError(
+            f"label {label!r}: row {column.index[bad[0]]} holds {text(column.iloc[bad[0]])!r}, expected a number, which the "
+            "threshold compares; correct the data, or name the favourable label with positive_label = ..."
+        )
+    return numbers
 
 
 def _column(frame: pd.DataFrame, name: str, what: str) -> pd.Series:

@@ -37,13 +37,14 @@ class Schema(InputSpace):
     ) -> Schema:
         """Return a first draft from a table; `verifair schema infer` writes it with notes on what to check. Raises DataError.
 
-        target: the label's column.   positive: the label of the favourable class, of whatever type the column has.
+        target: the label's column.   positive: the label of the favourable class, of whatever type the column has; or a rule, such
+        as "value >= 600" for a model that gives values, or "class in [low, middle]" (`verifair.schema.outcome`).
         model: whatever `verifair.read` takes. Where it takes the table's own columns it says their order, kinds and categories;
         of one that takes a matrix of numbers, scaling and one-hot blocks are drafted as the table's labels suggest (`infer`).
         Columns with missing values are told of by a DraftWarning. Numbers that go with the label, and are not protected, are
         proposed as merit.
         """
-        check_decides(model)
+        check_decides(model, positive)
         network = None if model is None else read(model, frame)
         drafted = cls.build(inferred(frame, target=target, positive=positive, protected=protected, network=network))
         told = missing(frame, [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target))
@@ -66,13 +67,18 @@ class Schema(InputSpace):
 
     @property
     def good(self) -> int:
-        """Return the network's class that is the favourable decision."""
-        return 0 if self.positive == "class = 0" else 1
+        """Return which of the two decisions is the favourable one (`Outcome.good`); of two classes, its number."""
+        return self.outcome.good
 
     @property
     def class_names(self) -> tuple[str, str]:
-        """Return what class 0 and class 1 are called."""
+        """Return what decision 0 and decision 1 are called."""
         return (self.outcomes[1 - self.good], self.outcomes[self.good])
+
+    @property
+    def quantity(self) -> str:
+        """Return what is compared beside decisions: the probability of decision 1, or the value of a model that gives these."""
+        return "value" if self.outcome.of == "value" else f"probability of {self.class_names[1]}"
 
     def raw_value(self, name: str, value: Any) -> float:
         """Return one raw value from a number or a category name. Raises SchemaError for a value of another kind."""
@@ -101,8 +107,7 @@ class Schema(InputSpace):
         of values or {"low": ..., "high": ...}, as in a constraint's `never`). A guardrail refuses them. Raises SchemaError."""
         names = [name] if len(boxes) == 1 else [f"{name} {k}" for k in range(1, len(boxes) + 1)]
         more = [Constraint(name=one, never=box) for one, box in zip(names, boxes, strict=True)]
-        fields = {field: getattr(self, field) for field in type(self).model_fields}
-        return Schema.model_validate({**fields, "constraints": (*self.constraints, *more)})
+        return self.changed(constraints=(*self.constraints, *more))
 
     def steps(self, still: Sequence[str]) -> Array:
         """Return (V,) one perturbation unit of every feature that PBA moves, 0 for the others.
@@ -122,7 +127,25 @@ class Schema(InputSpace):
 
     def check_network(self, network: Model) -> None:
         """Raise SchemaError unless the schema's columns and outcome fit the network."""
-        schema_network.check(self.features, self.domain, self.positive, self.positive_label, network)
+        schema_network.check(self.features, self.domain, self.outcome, self.positive_label, network)
+        if self.classes and len(self.classes) != max(2, network.outputs):
+            raise SchemaError(
+                f"classes names {len(self.classes)}, the model has {max(2, network.outputs)}; name all, in the order of its outputs"
+            )
+        if self.classes and network.classes and self.classes != network.classes:
+            raise SchemaError(
+                f"classes = {list(self.classes)}, but the model calls its classes {', '.join(network.classes)}, in this order; "
+                "correct the schema, or leave classes out"
+            )
+
+    def settled(self, model: Model) -> tuple[Model, Schema]:
+        """Return a model and a schema that fit each other: the model as `reads` gives it, the schema with the model's class names.
+
+        Every question, system and estimator begins here. Raises SchemaError unless the schema's columns and outcome fit the model.
+        """
+        described = self.named(model)
+        described.check_network(model.whole)
+        return described.reads(model), described
 
     # Tables
 
@@ -161,12 +184,22 @@ class Schema(InputSpace):
         return self.domain.take(np.array([v])).legal(raw[:, [v]])
 
     def labels(self, frame: pd.DataFrame) -> Integers:
-        """True classes (N,) of a table: `good` where the label column holds `positive_label`, else the other (numbers as they are).
+        """True classes (N,) of a table: `good` where the label column holds `positive_label`, or a value that `positive` calls
+        favourable, else the other; without either the classes' numbers, from numbers or names.
 
         Raises SchemaError without a label, DataError for a column that does not fit it.
         """
         if self.label is None:
             raise SchemaError('the schema names no label column; add label = "..." to its [model] section')
         with schema_rows.blamed(frame):
-            found = schema_rows.labels(frame, self.label, self.positive_label)
-        return found if self.good or self.positive_label is None else 1 - found
+            if self.positive_label is None and self.outcome.of == "value":
+                found = self.outcome.reached(schema_rows.label_values(frame, self.label)).astype(np.int64)
+            else:
+                found = schema_rows.labels(frame, self.label, self.positive_label, self.classes)
+                if self.positive_label is None:
+                    return found
+        return found if self.good else 1 - found
+
+    def favoured(self, frame: pd.DataFrame) -> Booleans:
+        """Return (N,) whose true class is favourable. Raises as `labels` does."""
+        return self.outcome.favourable(self.labels(frame))

@@ -12,36 +12,43 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
+from encoders.decision import decided
 from encoders.domain import Domain
-from encoders.network import Array
+from encoders.network import Array, Model
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema.constraint import Constraint, forbidden, nothing_left
 from verifair.schema.feature import Feature, repeated, text
+from verifair.schema.outcome import Outcome
 from verifair.schema.spelling import nearest
 
 FEATURES = BeforeValidator(lambda value: schema_file.sections(value, Feature, "feature"))
 CONSTRAINTS = BeforeValidator(lambda value: schema_file.sections(value, Constraint, "constraint"))
 LABEL = BeforeValidator(lambda value: None if value is None else text(value))
+POSITIVE = AfterValidator(lambda value: str(Outcome.parse(value)))
+CLASSES = BeforeValidator(lambda value: tuple(map(text, value)) if isinstance(value, (list, tuple)) else value)
 
 
 class InputSpace(schema_file.SchemaPart):
     """All features in network order, what counts as positive, and where the label stands in the data. Raises SchemaError.
 
-    positive: the favourable decision: "logit > 0" (one logit), "class = 1" (a logit for each), or "class = 0" (of two classes).
-    label: the data column of the true class.   positive_label: its favourable value; without one it numbers the classes 0, 1, ...
+    positive: the favourable decision: "logit > 0" (one logit), "class = 1" (a logit for each), "value >= 600" ... (`outcome`).
+    classes: names of the model's classes, in the order of its outputs.
+    label: the data column of the true class.   positive_label: its favourable value; without one it numbers or names the classes,
+    or holds the value that `positive` compares.
     constraints: which rows are not legal, whatever the ranges of their features say.
     """
 
     model_config = ConfigDict(ignored_types=(cached_property,))
-    KNOWN: ClassVar = ("positive", "label", "positive_label", "outcomes")
+    KNOWN: ClassVar = ("positive", "classes", "label", "positive_label", "outcomes")
     features: Annotated[tuple[Feature, ...], FEATURES] = Field(min_length=1)
-    positive: Literal["logit > 0", "class = 1", "class = 0"] = "logit > 0"
+    positive: Annotated[str, POSITIVE] = "logit > 0"
+    classes: Annotated[tuple[str, ...], CLASSES] = ()
     label: str | None = None
     positive_label: Annotated[str | None, LABEL] = None
     outcomes: tuple[str, str] = ("negative", "positive")
@@ -53,6 +60,14 @@ class InputSpace(schema_file.SchemaPart):
             return f"features named twice: {', '.join(twice)}; give each its own name"
         if self.label in [feature.source for feature in self.features]:
             return f"label {self.label!r} is also the column of a feature: the network would see the answer; drop one"
+        if self.classes:
+            again = repeated(self.classes)
+            if again or len(self.classes) < 2:
+                return f"classes = {list(self.classes)}: expected each of the model's classes once, in the order of its outputs"
+            try:
+                Outcome.parse(self.positive).numbered(self.classes)
+            except SchemaError as error:
+                return str(error)
         try:
             if not nothing_left(self.domain):
                 return None
@@ -83,6 +98,49 @@ class InputSpace(schema_file.SchemaPart):
         """Hash of the content: comments, order of keys, white space and fields left at their default do not count."""
         content = self.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    # The decision
+
+    @property
+    def outcome(self) -> Outcome:
+        """The favourable decision. Raises SchemaError where it is called by a name that only the model knows: see `named`."""
+        return Outcome.parse(self.positive).numbered(self.classes)
+
+    def named(self, model: Model) -> Self:
+        """Return the schema with the model's names for its classes where it lists none and needs them: `positive` uses one, or
+        there are more than two."""
+        needed = Outcome.parse(self.positive).unnumbered or model.whole.outputs > 2
+        if self.classes or not needed or not model.classes:
+            return self
+        return self.changed(classes=model.classes)
+
+    def reads(self, model: Model) -> Model:
+        """Return the model with its only output compared with the threshold of `positive`; several classes stay as they are.
+
+        Raises SchemaError where `positive` does not fit the model.
+        """
+        decision, whole = self.outcome.read(model), model.whole
+        return whole if decision is None else decided(whole, decision)
+
+    def judges(self, model: Model, *, odds: bool = False) -> Model:
+        """Return the model with one margin (or one logit each of two classes) that is above 0 where decision 1 is made.
+
+        odds: the margin is the log-odds of that decision, whose probability is asked about; decisions of several classes, and with
+        thresholds, are then those of `judges` without odds.
+        Raises SchemaError, and ModelError as `encoders.decision.decided` does.
+        """
+        decision, whole = self.outcome.judged(model, odds=odds), model.whole
+        return whole if decision is None else decided(whole, decision)
+
+    def compares(self, model: Model) -> Model:
+        """Return the model with a margin for each class but the first, above 0 where that class or a higher one is decided: two
+        people are decided otherwise where one of these flips. Of two classes, as `judges`."""
+        decision = self.outcome.compared(model)
+        return self.judges(model) if decision is None else decided(model.whole, decision)
+
+    def changed(self, **fields: Any) -> Self:
+        """Return the schema with other values of some fields. Raises SchemaError."""
+        return type(self).model_validate({**{field: getattr(self, field) for field in type(self).model_fields}, **fields})
 
     def index(self, name: str) -> int:
         """Position of a feature. Raises SchemaError with the closest name."""

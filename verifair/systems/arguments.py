@@ -109,7 +109,10 @@ def positives(y: Any, schema: Schema, rows: int) -> Booleans:
         if found.dtype.kind != "b" and schema.positive_label == "0":
             raise DataError('y: holds 0 and 1, and the schema\'s positive label is "0"; pass booleans, True for positive')
         return np.asarray(found == 1)
-    return np.asarray(schema_rows.labels(pd.DataFrame({"y": found}), "y", schema.positive_label) == 1)
+    table = pd.DataFrame({"y": found})
+    if schema.positive_label is None:  # a class's name, or a value that a threshold compares
+        return schema.changed(label="y").favoured(table)
+    return np.asarray(schema_rows.labels(table, "y", schema.positive_label) == 1)
 
 
 def audited(values: Any, rows: int) -> Booleans:

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from verifair.systems.files import plain
-from verifair.systems.result import Probability, Seconds, Sha256, Shape
+from verifair.systems.result import Seconds, Sha256, Shape
 
 
 class Standing(Enum):
@@ -100,8 +100,9 @@ class WitnessRow(Shape):
     """Feature -> value in words ("age" -> "34 years"), of both."""
     changes: dict[str, tuple[str, str]]
     """Sensitive feature -> [was, became]."""
-    before: Probability
-    after: Probability
+    before: float
+    after: float
+    """What the model gives for each: a probability, or a value."""
     flips: bool
     """The decision changes."""
     float32_agrees: bool | None

@@ -14,6 +14,9 @@ from verifair.schema.feature import text
 from verifair.systems.settings import Grouped
 from verifair.systems.subject import Subject
 
+SMALL = 30
+"""Groups of fewer people are shown, and never ranked."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:

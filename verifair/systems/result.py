@@ -101,7 +101,7 @@ class Result(SystemAnswer):
 
 
 class Interval(Shape):
-    """A mean with its percentile bootstrap interval over people, 95 %."""
+    """A mean over people with its 95 % interval: percentile bootstrap, Wilson's for a share."""
 
     mean: float
     low: float

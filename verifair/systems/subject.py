@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,11 @@ class Subject:
         """The table as a dataset, also where a file was named."""
         named = None if self.frame is None else Dataset(name=self.words, frame=self.frame, schema=self.schema)
         return self.dataset or named
+
+    @cached_property
+    def judged(self) -> Model:
+        """The model with one margin, that of decision 1: whatever compares people takes this one (`Schema.judges`)."""
+        return self.schema.judges(self.network)
 
     @property
     def favourable(self) -> str:
@@ -102,8 +108,7 @@ def read(inputs: Inputs) -> Subject:
         data, words = inputs.data, str(inputs.data)
         dataset, frame = None, None if data is None else datasets.read_table(data)
         options = f"--model {model} --schema {inputs.schema_file}"
-    network = read_model(model)
-    schema.check_network(network)
+    network, schema = schema.settled(read_model(model))
     return Subject(
         network=network, schema=schema, frame=frame, dataset=dataset, model=model,
         words=words, options=options, protected=schema.protected_names,

@@ -24,11 +24,21 @@ class WitnessShape(Shape):
     x_prime: Row
     outputs: Annotated[list[float], Field(min_length=2, max_length=2)]
     """Margins g(x) and g(x'), log-odds of the positive class; their signs were decided in exact arithmetic."""
-    probabilities: Annotated[list[Probability], Field(min_length=2, max_length=2)]
+    decisions: Annotated[list[str], Field(min_length=2, max_length=2)]
+    """What the model decides for each; for PBA which of the two classes that are compared has the larger margin."""
+    probabilities: Annotated[list[Probability], Field(min_length=2, max_length=2)] | None
+    """Null for a model that gives values."""
+    values: Annotated[list[float], Field(min_length=2, max_length=2)] | None
+    """What a model that gives values gives; null for others."""
     margin: float | None
     """What should have been positive, as float64."""
     float32_agrees: bool | None
     """Whether onnxruntime shows the same in float32; null: not asked."""
+
+    @property
+    def shown(self) -> list[float]:
+        """What the model gives for the two: probabilities, or values."""
+        return self.values or self.probabilities or []
 
 
 class SolverOutcome(Shape):
@@ -105,6 +115,8 @@ class FairnessQuery(PairQuery):
     """Probabilities may differ by so much; null: decisions may not flip."""
     signs: Signs | None = Field(validation_alias=AliasChoices("rule", "signs"))
     """deployed: positive means logit > 0.   strict: a logit of 0 counts on neither side.   null: asked about probabilities."""
+    classes: Literal["favourable", "any"]
+    """favourable: the favourable decision flips.   any: any of several classes becomes another."""
     arithmetic: Literal["real", "float32"]
     """float32: proofs must hold of every float32 evaluation as well."""
 

@@ -74,7 +74,8 @@ def verify(query: Any, frame: pd.DataFrame | None = None, **options: Any) -> Any
     Requires: a query; of PersistentBias and Robustness also the table whose rows are asked about. Options are those of the
     decider: budget for all; method and solver for IndividualFairness, PersistentBias and Robustness; tolerance for ProbabilityGap.
     Returns: a Verdict (IndividualFairness), a MaximumGap (ProbabilityGap), a KmaxVerdict (KDiscrimination), or a table with one
-    verdict a line (PersistentBias, Robustness). Raises QueryError for what is no query, or for a table too many or missing.
+    verdict a line, in the schema's words (PersistentBias, Robustness). Raises QueryError for what is no query, or for a table too
+    many or missing.
     Method: `DECIDERS`.
     Sound? Yes.   Complete? As the decider says, within the budget.
     """
@@ -88,4 +89,8 @@ def verify(query: Any, frame: pd.DataFrame | None = None, **options: Any) -> Any
         raise QueryError(f"{type(query).__name__} is asked {'row by row' if by_row else 'of a box'}: {remedy}")
     module, _, name = home.partition(":")
     decide = getattr(import_module(module), name)
-    return decide(query, frame, **options) if by_row else decide(query, **options)
+    if not by_row:
+        return decide(query, **options)
+    from verifair.systems.pba.evidence import in_words
+
+    return in_words(query, decide(query, frame, **options))

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from encoders.network import Model
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.engine.verdict import Witness
 from verifair.schema.schema import Schema
 from verifair.systems.findings import Standing, WitnessRow
@@ -25,6 +27,13 @@ def value_words(schema: Schema, name: str, value: Any) -> str:
 def of(part: int, whole: int) -> str:
     """A count out of another, with the share: "312 of 1,000 (31.2%)"."""
     return f"{part:,} of {whole:,} ({percent(part / whole if whole else 0.0)})"
+
+
+def model_words(model: Model) -> str:
+    """What a model is: "a network of 56-16-8-1 neurons", "an ensemble of 100 trees"."""
+    if isinstance(model, TreeEnsemble):
+        return f"an ensemble of {len(model.root)} tree{'s' if len(model.root) > 1 else ''}"
+    return f"a network of {'-'.join(map(str, (model.inputs, *model.hidden, model.outputs)))} neurons"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -53,28 +62,27 @@ def witness_row(analysis: str, schema: Schema, witness: Witness | WitnessShape, 
         name: (value_words(schema, name, value), value_words(schema, name, witness.x_prime[name]))
         for name, value in witness.x.items() if witness.x_prime[name] != value
     }  # fmt: skip
-    first, second = (int(output > 0) for output in witness.outputs)
+    first, second = witness.decisions
     return WitnessRow(
-        analysis=analysis, person=shared, changes=changes, before=witness.probabilities[0], after=witness.probabilities[1],
+        analysis=analysis, person=shared, changes=changes, before=witness.shown[0], after=witness.shown[1],
         flips=first != second, float32_agrees=witness.float32_agrees,
-        sentence=sentence(schema, person, changes, witness.probabilities, (first, second)),
+        sentence=sentence(schema, person, changes, witness.shown, (first, second)),
     )  # fmt: skip
 
 
 def sentence(
-    schema: Schema, person: str, changes: Mapping[str, tuple[str, str]], probabilities: Sequence[float],
-    classes: tuple[int, int],
+    schema: Schema, person: str, changes: Mapping[str, tuple[str, str]], shown: Sequence[float],
+    decisions: Sequence[str],
 ) -> str:  # fmt: skip
     """ "The same person, Male instead of Female: probability of good credit 0.31 to 0.64; bad credit becomes good credit." """
     several = len(changes) > 1
     other = listed([f"{name} {became} instead of {was}" if several else f"{became} instead of {was}"
                     for name, (was, became) in changes.items()]) if changes else "unchanged"  # fmt: skip
-    before, after = (f"{p:.2f}" for p in probabilities)
+    before, after = (f"{p:.2f}" for p in shown)
     if before == after:
-        before, after = (f"{p:.6g}" for p in probabilities)
-    decisions = [schema.class_names[one] for one in classes]
-    flips = f"{decisions[0]} becomes {decisions[1]}" if classes[0] != classes[1] else f"{decisions[0]} both times"
-    return f"{person}, {other}: probability of {schema.class_names[1]} {before} to {after}; {flips}."
+        before, after = (f"{p:.6g}" for p in shown)
+    flips = f"{decisions[0]} becomes {decisions[1]}" if decisions[0] != decisions[1] else f"{decisions[0]} both times"
+    return f"{person}, {other}: {schema.quantity} {before} to {after}; {flips}."
 
 
 def cell(value: float | None, form: str = ".3g") -> str:

@@ -59,8 +59,8 @@ def rows_of(schema: Schema, frame: pd.DataFrame, features: tuple[str, ...]) -> E
 
 def check_labels(schema: Schema, frame: pd.DataFrame) -> None:
     """Raise DataError unless the label has two classes, class 1 favourable, with enough rows for an 80/20 split by label."""
-    if not schema.good:
-        raise DataError('positive = "class = 0": the favourable class of a training is class 1; write positive = "class = 1"')
+    if str(schema.outcome) not in ("logit > 0", "class = 1"):
+        raise DataError(f'positive = "{schema.outcome}": the favourable class of a training is class 1; write "class = 1"')
     found = np.bincount(schema.labels(frame))
     if len(found) != 2 or found.min() < 5:
         counts = ", ".join(f"class {k}: {n} rows" for k, n in enumerate(found))

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from verifair.auditing.page.cells import Grid, grid
 from verifair.auditing.result import AuditResult
-from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
+from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 
 MOST_WITNESSES = 2_000
 MOST_ROWS = 500
@@ -36,6 +36,8 @@ WORDS = {
 }
 TONES = {Tone.BAD: "wrong", Tone.WATCH: "to look into", Tone.GOOD: "fine", Tone.PLAIN: "for information"}
 OPEN = "not known"
+DECISIONS = "What the model decides, by group"
+"""Title of the part that is there without being asked for, as section 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,8 @@ def groups(result: AuditResult) -> tuple[HeadlineGroup, ...]:
     """The headlines: what is wrong first, what is not known before plain information. Empty groups are left out."""
     titles = {tone.value: word for tone, word in TONES.items()}
     found: dict[str, list[Headline]] = {"bad": [], "watch": [], "open": [], "good": [], "plain": []}
+    for statement in () if result.decisions is None else result.decisions.statements:
+        found[tone(statement)].append(Headline(statement=statement, section=0, title=DECISIONS))
     for place, section in enumerate(result.sections, start=1):
         for statement in section.statements:
             if statement.headline:
@@ -80,20 +84,35 @@ def groups(result: AuditResult) -> tuple[HeadlineGroup, ...]:
     return tuple(HeadlineGroup(tone=key, title=named[key], headlines=tuple(lines)) for key, lines in found.items() if lines)
 
 
-def lede(shown: Sequence[HeadlineGroup]) -> str:
-    """The groups counted, in one sentence."""
+def lede(shown: Sequence[HeadlineGroup], sections: Sequence[Section]) -> str:
+    """The headlines counted; what is not known is counted in the sections as well."""
     words = {
         "bad": "thing is wrong", "watch": "to look into", "open": "not known", "good": "fine", "plain": "for information",
     }  # fmt: skip
     counts = [f"{len(group.headlines)} {words[group.tone]}" for group in shown]
     if counts and shown[0].tone == "bad" and len(shown[0].headlines) > 1:
         counts[0] = f"{len(shown[0].headlines)} things are wrong"
-    return ", ".join(counts) + "." if counts else "The analyses made no statement for this summary; see the sections."
+    text = ", ".join(counts) + "." if counts else "The analyses made no statement for this summary; see the sections."
+    shown_open = sum(len(group.headlines) for group in shown if group.tone == "open")
+    more = sum(tone(statement) == "open" for section in sections for statement in section.statements) - shown_open
+    return text + (f" In the sections {more} more {'is' if more == 1 else 'are'} not known." if more else "")
 
 
 def dense(shown: Sequence[HeadlineGroup]) -> bool:
     """Whether the headlines are set smaller, to fit one screen."""
     return sum(len(headline.statement.text) for group in shown for headline in group.headlines) > MUCH
+
+
+def outcomes(result: AuditResult) -> list[tuple[int, str, str, list[tuple[Standing, int]]]]:
+    """A line for each analysis of the first screen: number, title, how it ended, and how many statements stand how."""
+    lines = []
+    for place, section in enumerate(result.sections, start=1):
+        count = Counter(statement.standing for statement in section.statements)
+        open_, whole = count[Standing.UNKNOWN] + count[Standing.SKIPPED], len(section.statements)
+        ended = "did not run" if whole and count[Standing.SKIPPED] == whole else "nothing decided" if open_ == whole else ""
+        ended = ended or ("in part not decided" if open_ else "finished")
+        lines.append((place, section.title, ended, [(standing, count[standing]) for standing in WORDS if count[standing]]))
+    return lines
 
 
 def standings(result: AuditResult) -> list[tuple[int, str, list[int]]]:
@@ -123,8 +142,9 @@ def changed(witness: WitnessRow) -> str:
     return ", ".join(f"{feature}: {was} → {became}" for feature, (was, became) in witness.changes.items())
 
 
-def tables(section: Section) -> list[tuple[str, str, Grid]]:
-    return [(table.title, table.note, grid(table.frame, MOST_ROWS)) for table in section.tables]
+def grids(tables: Sequence[DataTable]) -> list[tuple[str, str, Grid]]:
+    """Title, note and cells of each table."""
+    return [(table.title, table.note, grid(table.frame, MOST_ROWS)) for table in tables]
 
 
 def picture(drawn: Picture) -> str:

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from verifair.auditing.page import contents
 from verifair.auditing.page.cells import number
 from verifair.auditing.result import AuditResult
+from verifair.systems.groups import SMALL
 
 UNSEEN = {
     code: "�"
@@ -33,13 +34,15 @@ def page(result: AuditResult) -> str:
     )  # fmt: skip
     environment.filters.update(
         tone=contents.tone, changed=contents.changed, picture=contents.picture, link=contents.link, number=number,
-        when=contents.when, duration=contents.duration, setting=contents.setting, tables=contents.tables,
+        when=contents.when, duration=contents.duration, setting=contents.setting, grids=contents.grids,
     )  # fmt: skip
     shown = contents.groups(result)
     rows, left_out = contents.witnesses(result)
     html = environment.get_template("page.html").render(
-        result=result, groups=shown, lede=contents.lede(shown), words=contents.WORDS, checked=contents.evidence_counts(result),
-        rows=rows, left_out=left_out, standings=contents.standings(result), commands=contents.commands(result),
+        result=result, groups=shown, lede=contents.lede(shown, result.sections), words=contents.WORDS,
+        checked=contents.evidence_counts(result),
+        rows=rows, left_out=left_out, standings=contents.standings(result), outcomes=contents.outcomes(result),
+        decided=contents.DECISIONS, small=SMALL, commands=contents.commands(result),
         semantics=contents.semantics(result), examples=contents.EXAMPLES, tall=contents.TALL, printed=contents.PRINTED,
         dense=contents.dense(shown),
         style=style, script=script, policy=_policy(style, script),

@@ -56,7 +56,7 @@ LARGEST = 1e100
 UNIT = 2.0**-50
 COPIES = ((1, 0), (0, 1), (-1, 1))
 """How often y, y' and y' - y have y and y'."""
-BLOCK = 1 << 19
+BLOCK = 1 << 16
 """Entries of a coefficient matrix handled at once: larger ones fall out of the cache."""
 
 
@@ -118,6 +118,14 @@ class NeuronForms:
     neuron: Integers
     forms: list[tuple[Array, Array, Array]]
 
+    def narrowed(self, span: Span) -> Span:
+        """Return the enclosures of the layer cut down to these bounds."""
+        ends, at = [end.copy() for end in span.ends], (self.box, self.neuron)
+        for n, (least, _, _) in enumerate(self.forms):
+            ends[n][at] = np.minimum(ends[n][at], -least) if n % 2 else np.maximum(ends[n][at], least)
+        low, high, low2, high2, d_low, d_high = ends
+        return replace(span, low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high).tightened()
+
 
 def ranges(start: Integers, end: Integers) -> Integers:
     """Return start[0] ... end[0] - 1, start[1] ... end[1] - 1, and so on."""
@@ -132,19 +140,20 @@ class TwinBounds:
     close=True also substitutes backwards for every unstable inner neuron, and for the copies' differences there (`differences`):
     tighter, and several times the work.
     signs: (B, 2 H), (B, 2 H) hidden neurons of both copies, one after the other, with a >= 0, with a <= 0; None: none is fixed.
-    frame: bounds over boxes that hold these, and (B,) which: above the second layer the lines found there take the place of those
-    that substitution would find here. Their errors are taken off twice: slope * (centre - centre) is off by no more than before.
+    frame: bounds over boxes that hold these, and (B,) which: above the second layer no enclosure is wider than there, nor than the
+    lines found there leave it here. Their errors are taken off twice: slope * (centre - centre) is off by no more than before.
+    anew: whether what is then still unstable is substituted for, too.
     """
 
     def __init__(
         self, network: Network, low: Array, high: Array, low2: Array, high2: Array, *, close: bool, differences: bool = True,
-        signs: tuple[Booleans, Booleans] | None = None, frame: tuple[TwinBounds, Integers] | None = None,
+        signs: tuple[Booleans, Booleans] | None = None, frame: tuple[TwinBounds, Integers] | None = None, anew: bool = True,
     ) -> None:
         self.network = network
         self.eps = rounding_unit(network)
         self.inputs = np.minimum(low, low2), np.maximum(high, high2)
         self.centre, self.radius, centre2 = (low + high) / 2, (high - low) / 2, (low2 + high2) / 2
-        centre, self.frame, self.found = self.centre, frame, dict[int, NeuronForms]()
+        centre, self.found = self.centre, dict[int, NeuronForms]()
         self.moving = np.flatnonzero((self.radius > 0).any(axis=0))
         first = network.layers[0]
         self.a, self.a2 = centre @ first.weight.T + first.bias, centre2 @ first.weight.T + first.bias
@@ -159,8 +168,11 @@ class TwinBounds:
         for k, layer in enumerate(network.layers[1:], start=1):
             span = self._clipped(self._next_span(k), k)
             if close and k + 1 < len(network.layers):
-                closer = self._closer(span, k, (_loose(span) & (_bend(layer) < 1)) | _smooth(layer), differences)
-                span = self._clipped(closer, k)
+                if frame is not None and k > 1:
+                    span = self._clipped(self._framed(span, *frame, k), k)
+                if frame is None or k == 1 or anew:
+                    loose = (_loose(span) & (_bend(layer) < 1)) | _smooth(layer)
+                    span = self._clipped(self._closer(span, k, loose, differences), k)
             self.spans.append(span)
 
     def _clipped(self, span: Span, k: int) -> Span:
@@ -248,17 +260,10 @@ class TwinBounds:
 
     def _closer(self, span: Span, k: int, loose: Booleans, differences: bool) -> Span:
         """Return the same enclosures, by backward substitution where a neuron is unstable in one of the copies, or smooth."""
-        if self.frame is not None and k > 1:
-            found = self._framed(*self.frame, k)
-        else:
-            box, neuron = np.nonzero(loose)
-            forms = [self._found(n // 2, 1.0 - 2 * (n % 2), k, box, neuron) for n in range(6 if differences else 4)]
-            found = self.found[k] = NeuronForms(box=box, neuron=neuron, forms=forms)
-        ends, at = [end.copy() for end in span.ends], (found.box, found.neuron)
-        for n, (least, _, _) in enumerate(found.forms):
-            ends[n][at] = np.minimum(ends[n][at], -least) if n % 2 else np.maximum(ends[n][at], least)
-        low, high, low2, high2, d_low, d_high = ends
-        return replace(span, low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high).tightened()
+        box, neuron = np.nonzero(loose)
+        forms = [self._found(n // 2, 1.0 - 2 * (n % 2), k, box, neuron) for n in range(6 if differences else 4)]
+        found = self.found[k] = NeuronForms(box=box, neuron=neuron, forms=forms)
+        return found.narrowed(span)
 
     def _found(self, which: int, sign: float, k: int, box: Integers, neuron: Integers) -> tuple[Array, Array, Array]:
         """Return lower bounds (N,) of sign times a, a' or D (`which`: 0, 1, 2) of neurons of layer k, slopes (N, d) in the moving
@@ -272,9 +277,12 @@ class TwinBounds:
         least, slope, error = (np.concatenate(part) for part in zip(*parts, strict=True))
         return least, slope, error
 
-    def _framed(self, frame: TwinBounds, at: Integers, k: int) -> NeuronForms:
-        """Return what was found over the boxes of a frame, on the boxes `at` each of them holds."""
-        known = frame.found[k]
+    def _framed(self, span: Span, frame: TwinBounds, at: Integers, k: int) -> Span:
+        """Return the enclosures of layer k cut down by those over the boxes `at` of a frame, and by the lines found there."""
+        known, around = frame.found[k], frame.spans[k].take(at)
+        ends = [(np.minimum if n % 2 else np.maximum)(*both) for n, both in enumerate(zip(span.ends, around.ends, strict=True))]
+        low, high, low2, high2, d_low, d_high = ends
+        span = replace(span, low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high)
         start, end = np.searchsorted(known.box, at), np.searchsorted(known.box, at, side="right")
         box, line = np.repeat(np.arange(len(at)), end - start), ranges(start, end)
         moved = (self.centre[box] - frame.centre[at[box]])[:, frame.moving]
@@ -284,7 +292,7 @@ class TwinBounds:
             gain = np.einsum("nj,nj->n", slope[line], moved) + np.einsum("nj,nj->n", np.abs(slope[line]), narrower)
             bound = least[line] + gain - error[line]
             forms.append((np.where(np.isfinite(bound), bound, -np.inf), slope[line], error[line]))
-        return NeuronForms(box=box, neuron=known.neuron[line], forms=forms)
+        return NeuronForms(box=box, neuron=known.neuron[line], forms=forms).narrowed(span)
 
     def _alone(
         self, which: int, rows: Array, box: Integers, last: int, constant: Array

@@ -1,4 +1,6 @@
-"""Rigorous affine forms of a network's margin over boxes, for the checker: zonotopes, layer by layer from the inputs.
+"""Rigorous planes under and over a network's margin over boxes, for the checker.
+
+Hidden layers are bounded by zonotopes, layer by layer from the inputs:
 
     a(x) = value + slope . (x - middle) + errors . e,   |e| <= 1,       with one error for every neuron that bends
 
@@ -6,10 +8,13 @@ is carried through every layer; a neuron with l < 0 < u becomes  c a + h +- h,  
 the closer of what the form gives and the interval from the layer below. Written from these formulas alone; what the search knows
 (`encoders.bounds.copies`) comes from the other end of the network.
 
+The planes are found backwards from the margin: with the coefficient p, a neuron is replaced by its chord c a + 2 h where p < 0, and
+by a line s a with s in [0, 1] where p > 0. Every such s is sound; s = 4 c - 3/2, cut off at 0 and 1, is about the best on average.
+
 Rounding: EPS is that of `kernel.bounds`. With Z = |W| Z' + |b|, Z' the size of the form below (that of the inputs, or twice that of
 its layer, for h and its error come on top), every operation at a layer loses at most EPS Z, and what was lost below passes through
 |W|, and through a neuron times c; intervals lose at most EPS V, as there. TINY covers underflow; what overflows, or networks out of
-the range of EPS, have an infinite radius, which shows nothing.
+the range of EPS, have no plane, which shows nothing. The backward pass is that of step 2 there, of one copy.
 """
 
 from __future__ import annotations
@@ -17,33 +22,41 @@ from __future__ import annotations
 import numpy as np
 
 from encoders.domain import Domain
-from encoders.network import Array, Network
+from encoders.network import Array, Layer, Network
 from verifair.checker.kernel.bounds import LARGEST, TINY, rounding_unit
 from verifair.checker.shares import swing
 
 BLOCK = 1 << 20
 """Coefficients handled at once."""
+Lines = tuple[Layer, Array, Array, Array, Array]
+"""A layer, c, h and s of its neurons (B, m), and the size of what these are given."""
 
 
-def affine_forms(network: Network, margin: Array, domain: Domain, low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """Return slopes (B, n_0), values and radii (B,) of margin . f over network boxes low, high (B, n_0) of a domain."""
+def copy_planes(network: Network, margin: Array, domain: Domain, low: Array, high: Array) -> tuple[tuple[Array, Array], ...]:
+    """Return the planes under and over margin . f on network boxes low, high (B, n_0) of a domain: slopes (B, n_0) and values
+    in the middle (B,), infinite where there is none."""
     network.require_piecewise_linear("the checker of shares")
     widest = max(len(layer.bias) for layer in network.layers)
     step = max(1, BLOCK // (widest * (low.shape[1] + sum(network.hidden))))
     with np.errstate(all="ignore"):
-        parts = [_forms(network, margin, domain, low[i : i + step], high[i : i + step]) for i in range(0, len(low), step)]
-    slope, value, radius = (np.concatenate(one) for one in zip(*parts, strict=True))
-    sure = np.isfinite(slope).all(axis=1) & np.isfinite(value) & np.isfinite(radius)
-    return np.where(sure[:, None], slope, 0.0), np.where(sure, value, 0.0), np.where(sure, radius, np.inf)
+        parts = [_planes(network, margin, domain, low[i : i + step], high[i : i + step]) for i in range(0, len(low), step)]
+    found = []
+    for side, sign in enumerate((1, -1)):
+        slope, value = (sign * np.concatenate([part[side][k] for part in parts]) for k in (0, 1))
+        sure = np.isfinite(slope).all(axis=1) & np.isfinite(value)
+        found.append((np.where(sure[:, None], slope, 0.0), np.where(sure, value, -sign * np.inf)))
+    return tuple(found)
 
 
-def _forms(network: Network, margin: Array, domain: Domain, low: Array, high: Array) -> tuple[Array, Array, Array]:
+def _planes(network: Network, margin: Array, domain: Domain, low: Array, high: Array) -> list[tuple[Array, Array]]:
+    """Return the planes under  margin . f  and  -margin . f."""
     eps = rounding_unit(network)
     value, width = (low + high) / 2, (high - low) / 2
     slope = np.broadcast_to(np.eye(low.shape[1]), (len(low), low.shape[1], low.shape[1]))
     errors = np.zeros((len(low), low.shape[1], 0))
     size, lost = np.abs(value) + width, np.zeros_like(value)
     least, most = low, high
+    bent: list[Lines] = []
     *hidden, last = network.layers
     for layer in hidden:
         weight = np.abs(layer.weight).T
@@ -58,14 +71,25 @@ def _forms(network: Network, margin: Array, domain: Domain, low: Array, high: Ar
         bends = (least < 0) & (most > 0)
         chord = np.where(bends, most / np.where(bends, most - least, 1.0), least >= 0)
         half = np.where(bends, -least * chord / 2, 0.0) * (1 - layer.slope)
+        flat = layer.slope + (1 - layer.slope) * np.clip(4 * chord - 1.5, 0.0, 1.0)
         chord = layer.slope + (1 - layer.slope) * chord
+        bent.append((layer, chord, half, flat, size))
         added = half[:, :, None] * np.eye(half.shape[1])
         value, slope, errors = chord * value + half, chord[:, :, None] * slope, chord[:, :, None] * errors
         errors = np.concatenate([errors, added[:, :, bends.any(axis=0)]], axis=2)
         size, lost = 2 * size, chord * lost + eps * 2 * size
         least, most = (np.where(end < 0, layer.slope * end, end) for end in (least, most))
+    size = (size @ np.abs(last.weight).T + np.abs(last.bias)) @ np.abs(margin)
     weight, bias = margin @ last.weight, margin @ last.bias
-    absolute = np.abs(margin) @ np.abs(last.weight)
-    size = size @ absolute + np.abs(margin) @ np.abs(last.bias)
-    radius = np.abs(weight @ errors).sum(axis=1) + lost @ absolute + eps * size + TINY
-    return weight @ slope, value @ weight + bias, radius
+    return [_under(sign * weight, sign * bias, size, bent, (low + high) / 2, eps) for sign in (1, -1)]
+
+
+def _under(weight: Array, bias: Array, size: Array, bent: list[Lines], middle: Array, eps: float) -> tuple[Array, Array]:
+    """Return slopes and values of planes under  weight . y + bias,  y the last hidden layer."""
+    p, value = np.broadcast_to(weight, (len(middle), len(weight))), np.full(len(middle), bias)
+    for layer, chord, half, flat, given in reversed(bent):
+        size = size + (np.abs(p) * given).sum(axis=1)
+        value = value + 2 * (np.where(p < 0, p, 0.0) * half).sum(axis=1)
+        p = p * np.where(p < 0, chord, flat)
+        value, p = value + p @ layer.bias, p @ layer.weight
+    return p, value + (p * middle).sum(axis=1) - eps * size - TINY

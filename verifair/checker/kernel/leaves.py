@@ -11,7 +11,8 @@ A tree has to cover its task's box: every cut lies within the box it cuts, both 
         with weights of rows (or the slope of a line of its own) of what they make of the rows, in the same ways, then by the
         defaults of slopes of neurons;
         with slopes of neurons of the same by these (`kernel.multipliers`);
-        where a leaf names a frame, a box that holds its own, by the intervals that lines over that box leave it, and nothing else.
+        where a leaf names a frame, a box that holds its own, by the intervals that lines over that box leave it, and nothing else;
+        where it names itself, by closer ones. Frames may stand in larger ones, whose lines then come first.
 Where a margin is claimed the bound has to reach it, where float32 is, to exceed (sum of |p| + |q|) E over the leaf's box.
 Sound? Yes: see the bounds.   Complete? Of trees whose writer closed leaves where this rule does, with room for rounding.
 """
@@ -81,18 +82,32 @@ class Forest:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Leaves(Batched):
-    """Leaves (L): the tree of each, which is its task's number as well; its node; its box and signs as in `Regions`; its frame, -1
-    where it has none, and the frame's box, its own where it has none."""
+    """Leaves (L): the tree of each, which is its task's number as well; its node; its box and signs as in `Regions`; the number of
+    its frame, -1 where it has none, and whether it is a frame itself, which stands in that one."""
 
     tree: Integers
     node: Integers
     lower: Array
     upper: Array
     frame: Integers
-    around: Array
-    around_upper: Array
+    anew: Booleans
     active: Booleans
     inactive: Booleans
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Frames(Batched):
+    """Frames (F) of leaves: the tree of each, its box, and the number of the frame that it stands in, -1 where there is none."""
+
+    tree: Integers
+    lower: Array
+    upper: Array
+    frame: Integers
+
+    def hold(self, boxes: Leaves | Frames) -> Booleans:
+        """Return which boxes lie in their frames; those without do."""
+        within = (self.lower[boxes.frame] <= boxes.lower) & (boxes.upper <= self.upper[boxes.frame])
+        return np.asarray(within.all(axis=1) | (boxes.frame < 0))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -110,10 +125,10 @@ def replay(network: Model, domain: Domain, tasks: Tasks, forest: Forest) -> dict
     with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing
         rule = LeafRule(network, domain, tasks, forest)
         found = rule.misfits() | tasks.flaws(domain)
-        for leaves in rule.leaves(found):
+        for leaves, frames in rule.leaves(found):
             for start in range(0, len(leaves), LEAVES_HELD):
                 part = leaves.take(slice(start, start + LEAVES_HELD))
-                for k, text in rule.unproved(part):
+                for k, text in rule.unproved(part, frames):
                     signs = int(part.active[k].sum() + part.inactive[k].sum())
                     fixed = f" with {signs} signs fixed" if signs else ""
                     found.setdefault(
@@ -135,12 +150,17 @@ class LeafRule:
         tree = np.repeat(np.arange(len(forest.size)), forest.size)
         above = forest.index - self.neurons - self.count[tasks.which[tree[node]]]
         framed = (above == 1) | (above == 2)
-        # (K,) how many nodes before a node its frame stands, -1: it has none; and whether differences are bounded there.
-        self.before, self.differences = np.full(len(tree), -1.0), np.zeros(len(tree), dtype=bool)
+        # (K,) how many nodes before a node its frame stands, and, of a frame, the one that it stands in, -1: none; and whether
+        # differences are bounded there.
+        self.before, self.outer = np.full((2, len(tree)), -1.0)
+        self.differences = np.zeros(len(tree), dtype=bool)
         self.before[node[framed]], self.differences[node[framed]] = forest.value[framed], above[framed] == 2
-        at = np.arange(len(tree)) - (np.cumsum(forest.size) - forest.size)[tree]
-        stray = ~(self.before <= at) | (self.before != np.floor(self.before)) | (self.before < -1)
-        self.stray = tree[stray | ((self.before >= 0) & ((forest.feature != -1) | (not network.piecewise_linear)))]
+        self.outer[node[above == 3]] = forest.value[above == 3]
+        at, framed = np.arange(len(tree)) - (np.cumsum(forest.size) - forest.size)[tree], framed | (above == 3)
+        stray = ((self.before >= 0) & (forest.feature != -1)) | (self.outer == 0)
+        for named in (self.before, self.outer):
+            stray |= ~(named <= at) | (named != np.floor(named)) | (named < -1) | ((named >= 0) & (not network.piecewise_linear))
+        self.stray = tree[stray]
         kept = np.bincount(node[~framed], minlength=len(tree))
         self.forest = forest = replace(
             forest, start=np.concatenate([[0], np.cumsum(kept)]), index=forest.index[~framed], value=forest.value[~framed]
@@ -180,8 +200,8 @@ class LeafRule:
         )
         return {number: text for numbers, text in wrong for number in numbers.tolist()}
 
-    def leaves(self, found: dict[int, str]) -> Iterator[Leaves]:
-        """Yield the leaves of all trees that have no flaw; those that cut up nothing get theirs."""
+    def leaves(self, found: dict[int, str]) -> Iterator[tuple[Leaves, Frames]]:
+        """Yield the leaves of all trees that have no flaw, with their frames; those that cut up nothing get theirs."""
         forest = self.forest
         signed = np.zeros(len(forest.size), dtype=bool)
         signed[np.repeat(np.arange(len(signed)), forest.size)[forest.feature < -1]] = True
@@ -196,26 +216,30 @@ class LeafRule:
                 raise AssertionError(f"trees that are right by themselves are not together: {decoded}")
             yield decoded
 
-    def _decoded(self, trees: Integers, neurons: int) -> Leaves | str:
+    def _decoded(self, trees: Integers, neurons: int) -> tuple[Leaves, Frames] | str:
         forest, nodes = self.forest, self.forest.nodes(trees)
         free = np.zeros((len(trees), neurons), dtype=bool)
         roots = Regions(lower=self.tasks.lower[trees], upper=self.tasks.upper[trees], active=free, inactive=free)
-        framed = self.before[nodes] >= 0
-        frame = np.where(framed, np.arange(len(nodes)) - np.where(framed, self.before[nodes], 0), -1).astype(np.int64)
-        frames = np.unique(frame[framed])
-        found = leaf_regions(forest.feature[nodes], forest.cut[nodes], roots, self.domain, forest.size[trees], frames)
+        every_node = np.arange(len(nodes))
+        distance = np.stack([self.before[nodes], self.outer[nodes]])
+        frame, outer = np.where(distance >= 0, every_node - distance, -1).astype(np.int64)
+        own = frame == every_node
+        frame = np.where(own, outer, frame)
+        named = np.unique(np.concatenate([frame, outer]))
+        named = named[named >= 0]
+        found = leaf_regions(forest.feature[nodes], forest.cut[nodes], roots, self.domain, forest.size[trees], named)
         if isinstance(found, str):
             return found
         every, regions = found
-        leaf = np.flatnonzero(forest.feature[nodes[every]] == -1)
-        around = np.where(frame[every[leaf]] >= 0, np.searchsorted(every, frame[every[leaf]]), leaf)
-        own, at = regions.take(leaf), every[leaf]
+        tree, leaf, holds = np.repeat(trees, forest.size[trees]), forest.feature[nodes[every]] == -1, np.searchsorted(every, named)
+        of, around, at = regions.take(leaf), regions.take(holds), every[leaf]
+        number = np.append(np.searchsorted(named, every_node), -1)  # of a node that is named; and that of none
         return Leaves(
-            tree=np.repeat(trees, forest.size[trees])[at], node=nodes[at], lower=own.lower, upper=own.upper, frame=frame[at],
-            around=regions.lower[around], around_upper=regions.upper[around], active=own.active, inactive=own.inactive,
-        )
+            tree=tree[at], node=nodes[at], lower=of.lower, upper=of.upper, frame=number[frame[at]], anew=own[at], active=of.active,
+            inactive=of.inactive,
+        ), Frames(tree=tree[named], lower=around.lower, upper=around.upper, frame=number[outer[named]])
 
-    def unproved(self, leaves: Leaves) -> list[tuple[int, str]]:
+    def unproved(self, leaves: Leaves, frames: Frames) -> list[tuple[int, str]]:
         """Return which leaves, by number, are not proved, and why."""
         domain, tree, lower = self.domain, leaves.tree, self._begun(leaves)
         other = self.tasks.second(tree, lower), self.tasks.second(tree, leaves.upper)
@@ -229,7 +253,7 @@ class LeafRule:
         flaws = self._at_points(tree[at], leaves.lower[at]) if len(at) else {}
         left = np.flatnonzero(~point & fits & ~nobody)
         boxes = Boxes(low=low, high=high, low2=low2, high2=high2).take(left)
-        unbounded = left[~self._bounded(leaves.take(left), boxes)].tolist()
+        unbounded = left[~self._bounded(leaves.take(left), boxes, frames)].tolist()
         # Several raw rows may be one input, at which the goal fails: perhaps none of them is legal.
         for k, text in [*((int(at[k]), flaw) for k, flaw in flaws.items()), *((k, None) for k in unbounded)]:
             flaw = self._at_corners(leaves.take(slice(k, k + 1)), text)
@@ -289,7 +313,7 @@ class LeafRule:
             proved[part.leaf[met]] = True
         return proved
 
-    def _bounded(self, leaves: Leaves, boxes: Boxes) -> Booleans:
+    def _bounded(self, leaves: Leaves, boxes: Boxes, frames: Frames) -> Booleans:
         """Return (L,) which leaves a bound proves."""
         proved = np.zeros(len(leaves), dtype=bool)
         if not len(leaves):
@@ -299,37 +323,70 @@ class LeafRule:
         start, end = self.forest.start[leaves.node], self.forest.start[leaves.node + 1]
         entries, of = ranges(start, end), np.repeat(np.arange(len(leaves)), end - start)
         sloped = np.isin(np.arange(len(leaves)), of[self.forest.index[entries] < self.neurons])
-        widest = self._widest(leaves, boxes)
-        whole = (leaves.around == leaves.lower).all(axis=1) & (leaves.around_upper == leaves.upper).all(axis=1)
-        within = (leaves.around <= leaves.lower).all(axis=1) & (leaves.around_upper >= leaves.upper).all(axis=1)
-        free, differences = leaves.frame < 0, self.differences[leaves.node]
-        framed = ~free & ~sloped & within
+        widest, differences = self._widest(leaves, boxes), self.differences[leaves.node]
+        framed = (leaves.frame >= 0) | leaves.anew
         ways = [(False, False), *[(True, True)][: len(self.layered.layers) > 2]]
-        groups = [(free & ~sloped, ways), (free & sloped, [(True, True)])]
-        for close in ((True, False), (True, True)):
-            groups += [(framed & (differences == close[1]) & (whole == own), [close]) for own in (False, True)]
-        for group, closes in groups:
+        for group, closes in ((~framed & ~sloped, ways), (~framed & sloped, [(True, True)])):
             for close in closes:
                 left = np.flatnonzero(group & ~proved)
                 for k in range(0, len(left), BOUNDED):
                     part = left[k : k + BOUNDED]
                     proved[part] = self.proved(leaves.take(part), boxes.take(part), close, widest)
+        for close in ((True, False), (True, True)):
+            part = np.flatnonzero(framed & ~sloped & (differences == close[1]))
+            if len(part):
+                proved[part] = self._by_frames(leaves.take(part), boxes.take(part), frames, close, widest)
         return proved
 
-    def proved(self, leaves: Leaves, boxes: Boxes, close: tuple[bool, bool], widest: float) -> Booleans:
+    def _by_frames(self, leaves: Leaves, boxes: Boxes, frames: Frames, close: tuple[bool, bool], widest: float) -> Booleans:
+        """Return (L,) which leaves are proved by the lines of their frames, from the outermost ones inwards."""
+        proved, needed = np.zeros(len(leaves), dtype=bool), np.zeros(len(frames), dtype=bool)
+        at = np.unique(leaves.frame[leaves.frame >= 0])
+        for _ in range(len(frames)):  # no chain of frames is longer
+            needed[at] = True
+            at = np.unique(frames.frame[at])
+            at = at[at >= 0]
+            if not len(at):
+                break
+        sound = np.ones(len(leaves), dtype=bool)
+        if len(frames):
+            needed &= frames.hold(frames)
+            sound = frames.hold(leaves)
+        used = np.flatnonzero(needed)
+        inside, of = used[np.argsort(frames.frame[used], kind="stable")], np.flatnonzero(sound)
+        of = of[np.argsort(leaves.frame[of], kind="stable")]
+        pending: list[tuple[TwinBounds | None, Integers]] = [(None, np.array([-1]))]
+        for _ in range(len(used) + 1):  # each frame is bounded once
+            if not pending:
+                break
+            bounds, known = pending.pop()
+            for own in (False, True):
+                mine = _of(of[leaves.anew[of] == own], leaves.frame, known)
+                for k in range(0, len(mine[0]), BOUNDED):
+                    part, place = (one[k : k + BOUNDED] for one in mine)
+                    frame = None if bounds is None else (bounds, place)
+                    proved[part] = self.proved(leaves.take(part), boxes.take(part), close, widest, frame, own)
+            mine = _of(inside, frames.frame, known)
+            for k in range(0, len(mine[0]), BOUNDED):
+                part, place = (one[k : k + BOUNDED] for one in mine)
+                ends = self._ends(frames.tree[part], frames.lower[part], frames.upper[part])
+                frame = None if bounds is None else (bounds, place)
+                pending.append((TwinBounds(self.layered, *ends, close=True, differences=close[1], frame=frame), part))
+        return proved
+
+    def proved(
+        self, leaves: Leaves, boxes: Boxes, close: tuple[bool, bool], widest: float,
+        frame: tuple[TwinBounds, Integers] | None = None, anew: bool = True,
+    ) -> Booleans:
         """Return (L,) which leaves, all with slopes of neurons or none, are proved. widest: no leaf's float32 error is larger.
 
-        close: whether the hidden layers are bounded by substitution, and their differences, too; over the leaves' frames, which are
-        all their own boxes, or none is. None is tighter than another for sure: closer intervals may have other lines.
+        close: whether the hidden layers are bounded by substitution, and their differences, too; frame, anew: see `TwinBounds`.
+        None is tighter than another for sure: closer intervals may have other lines.
         """
         tree, margin = leaves.tree, self.tasks.margin[leaves.tree]
         signs = (leaves.active, leaves.inactive) if leaves.active.shape[1] else None
-        ends, frame = (boxes.low, boxes.high, boxes.low2, boxes.high2), None
-        if (leaves.around < leaves.lower).any() or (leaves.around_upper > leaves.upper).any():
-            _, first, at = np.unique(leaves.frame, return_index=True, return_inverse=True)
-            around = self._ends(tree[first], leaves.around[first], leaves.around_upper[first])
-            frame = TwinBounds(self.layered, *around, close=True, differences=close[1]), at
-        bounds = TwinBounds(self.layered, *ends, close=close[0], differences=close[1], signs=signs, frame=frame)
+        ends = boxes.low, boxes.high, boxes.low2, boxes.high2
+        bounds = TwinBounds(self.layered, *ends, close=close[0], differences=close[1], signs=signs, frame=frame, anew=anew)
         said = np.where(bounds.alike(margin), self.equal[self.tasks.which[tree]], -np.inf)
         proved = bounds.empty | ((said >= self.target[tree]) & ~self.forest.float32[tree])
         rows, slopes = self.rows_of(leaves)
@@ -417,3 +474,9 @@ class LeafRule:
         if gap is None or not 1 / STEEPEST <= m <= STEEPEST:
             return np.nan, np.nan, np.nan
         return (m, -1.0, line_of(gap.epsilon, m)) if gap.rise else (-1.0, m, line_of(gap.epsilon, m))
+
+
+def _of(some: Integers, frame: Integers, known: Integers) -> tuple[Integers, Integers]:
+    """Return which of `some`, in the order of their frames (`frame` of all), have one of those `known`, and its place there."""
+    start, end = (np.searchsorted(frame[some], known, side=side) for side in ("left", "right"))
+    return some[ranges(start, end)], np.repeat(np.arange(len(known)), end - start)

@@ -113,7 +113,7 @@ class Tasks:
 
 
 def classes_of(network: Model) -> int:
-    return max(2, network.outputs)
+    return network.outputs + 1 if network.ordered else network.outputs
 
 
 def asked_of(
@@ -128,8 +128,8 @@ def asked_of(
     if gap is not None and i < j:
         i, j, gap = j, i, GapGoal(epsilon=gap.epsilon, rise=not gap.rise)
     margin = np.zeros(network.outputs)
-    if network.outputs == 1:
-        margin[0] = 1.0 if i > j else -1.0
+    if network.ordered:
+        margin[min(i, j)] = 1.0 if i > j else -1.0
     else:
         margin[i], margin[j] = 1.0, -1.0
     return StatedGoal.of(goal, (i, j), signs, gap), margin

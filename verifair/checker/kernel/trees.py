@@ -5,7 +5,7 @@ is compatible where x meets the first one, x' the second, and in every column th
 and in the box: intervals that meet two by two have a value in common; sets of categories are intersected. Where no pair of some
 tree is compatible, no row is in the box at all.
 What a pair adds to  p g(x) + q g(x')  is rounded down to a multiple of a power of 2, so small that sums of integers are exact; what
-needs no rounding stays what it is, so ties are exactly 0. Shares no code with `encoders.trees.pairs`, which the search uses.
+needs no rounding stays what it is, so ties are exactly 0. Shares no code with `encoders.trees.joint`, which the search uses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from encoders.network import Array, Booleans, Integers
 from encoders.trees.ensemble import TreeEnsemble
 
 PAIRS = 1 << 22
-"""Pairs of leaves of one tree that are compared at once, and compatibilities of boxes that are held."""
+"""Pairs of leaves of one tree that are compared at once."""
+TOGETHER = 64
+"""Boxes bounded at a time."""
 CHARGE = 2.0**-48
 """What combining rows may lose, relative to the margins' size."""
 
@@ -73,10 +75,15 @@ class Paths:
 
     def meet(self, low: Array, high: Array, categories: Booleans) -> Booleans:
         """(B, L) which leaves boxes low, high (B, n) with categories (B, blocks, words) meet."""
-        found = np.ones((len(low), len(self.tree)), dtype=bool)
+        found, every = np.ones((len(low), len(self.tree)), dtype=bool), np.ones(len(self.tree), dtype=bool)
+        alike = (low == low[:1]).all(axis=0) & (high == high[:1]).all(axis=0)
         for column in np.flatnonzero(np.isfinite(self.low).any(axis=0) | np.isfinite(self.high).any(axis=0)).tolist():
-            found &= low[:, column, None] <= self.high[:, column]
-            found &= high[:, column, None] > self.low[:, column]
+            if alike[column]:   # once for all boxes
+                every &= (low[0, column] <= self.high[:, column]) & (high[0, column] > self.low[:, column])
+            else:
+                found &= low[:, column, None] <= self.high[:, column]
+                found &= high[:, column, None] > self.low[:, column]
+        found &= every
         for b in range(categories.shape[1]):
             found &= categories[:, b].astype(np.float32) @ self.categories[:, b].astype(np.float32).T > 0
         return found
@@ -139,25 +146,35 @@ class TreeBounds:
         parts = [self.paths.take(self.paths.meet(low, high, some)[0]) for low, high, some in widest]
         one, two, tree = _pairs(parts[0], parts[1], ~apart, shared)
         weights, which = np.unique(np.concatenate([p, q], axis=1), axis=0, return_inverse=True)
+        which = which.reshape(-1)
         adds = [self._whole(parts, (one, two), tree, weight) for weight in weights]
-        begin = np.flatnonzero(np.diff(tree, prepend=-1) != 0)
-        if len(begin) < len(self.ensemble.root):
-            return np.full(len(box), np.inf)        # some tree has no pair: no row is in any of the boxes
-        step = max(1, PAIRS // max(len(one), 1))
-        for start in range(0, len(first[0]), step):
-            part = slice(start, start + step)
-            met = [paths.meet(ends[0][part], ends[1][part], some[part])
-                   for paths, ends, some in zip(parts, (first, second), possible, strict=True)]
-            both: Booleans = np.asarray(met[0][:, one] & met[1][:, two])
+        for start in range(0, len(first[0]), TOGETHER):
+            part = slice(start, start + TOGETHER)
+            asked = np.flatnonzero((box >= start) & (box < start + TOGETHER))
+            around = [(low[part], high[part], some[part]) for (low, high), some in zip((first, second), possible, strict=True)]
+            # Boxes that stand together lie together: most pairs are met by none of them.
+            near = [paths.meet(low.min(axis=0)[None], high.max(axis=0)[None], np.any(some, axis=0)[None])[0]
+                    for paths, (low, high, some) in zip(parts, around, strict=True)]
+            kept = np.flatnonzero(near[0][one] & near[1][two])
+            begin = np.flatnonzero(np.diff(tree[kept], prepend=-1) != 0)
+            if len(begin) < len(self.ensemble.root):    # some tree has no pair: no row is in any of the boxes
+                found[asked] = np.inf
+                continue
+            both = np.ones((len(around[0][0]), len(kept)), dtype=bool)
+            for paths, at, (low, high, some) in zip(parts, (one[kept], two[kept]), around, strict=True):
+                leaves, place = np.unique(at, return_inverse=True)
+                both &= paths.take(leaves).meet(low, high, some)[:, place]
             for b in shared:
-                among = parts[0].categories[one, b] & parts[1].categories[two, b]
-                both &= possible[0][part, b].astype(np.float32) @ among.astype(np.float32).T > 0
+                among = parts[0].categories[one[kept], b] & parts[1].categories[two[kept], b]
+                both &= around[0][2][:, b].astype(np.float32) @ among.astype(np.float32).T > 0
             nowhere = ~np.all(np.logical_or.reduceat(both, begin, axis=1), axis=1)
-            for k in np.flatnonzero((box >= start) & (box < start + step)).tolist():
-                whole, base, unit = adds[int(which.reshape(-1)[k])]
-                here = both[box[k] - start]
-                least = np.minimum.reduceat(np.where(here, whole, np.int64(1) << 62), begin)
-                found[k] = np.inf if nowhere[box[k] - start] else float(int(base) + sum(least.tolist())) * unit
+            for weight in np.unique(which[asked]).tolist():
+                whole, base, unit = adds[weight]
+                rows = asked[which[asked] == weight]
+                at = box[rows] - start
+                least = np.minimum.reduceat(np.where(both[at], whole[kept], np.int64(1) << 62), begin, axis=1)
+                total = np.array([float(base + sum(row)) * unit for row in least.tolist()])
+                found[rows] = np.where(nowhere[at], np.inf, total)
         return found
 
     def _whole(

@@ -48,7 +48,7 @@ def check_consistency(
 
     progress is called with the number of pairs done and of all pairs.
     """
-    network = network.require_piecewise_linear("check of a consistency certificate")
+    network = schema.judges(network).require_piecewise_linear("check of a consistency certificate")
     started = time.perf_counter()
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
     leaves = sum(int((tree.feature == -1).sum()) for tree in given.trees)
@@ -72,8 +72,6 @@ def _misfits(given: ConsistencyCertificate, network: Network, schema: InputSpace
         yield "a pair stands in it twice"
     if given.query.epsilon != EPSILON:
         yield f"its score has epsilon = {given.query.epsilon:g} in the norms, expected {EPSILON:g}"
-    if network.outputs > 2:
-        yield f"the network has {network.outputs} classes: such certificates are about two"
     if schema.domain.columns == network.inputs and len(given) and given.baselines.shape[1] != network.inputs:
         yield f"its baselines have {given.baselines.shape[1]} columns, the network takes {network.inputs}"
 
@@ -371,7 +369,7 @@ def _explanation(gradient: Array, columns: Array, error: Array, d: Array, reach:
     return ExplanationBounds(centre=gradient * d, columns=v, rest=outside, radius=radius, decision=decision)
 
 
-def _statement(given: ConsistencyCertificate, schema: InputSpace, outputs: int) -> str:
+def _statement(given: ConsistencyCertificate, schema: InputSpace, network: Model) -> str:
     """What the file states, in words."""
     query = given.query
     units = f"{exactly(query.delta)} unit" + "s" * (query.delta != 1)

@@ -54,8 +54,6 @@ class Attributes:
 def query_flaw(query: CounterfactualQuery, network: Model, schema: InputSpace) -> str | None:
     """Return why the equations cannot be read as a causal model of this schema's features, or None."""
     attributes = Attributes.of(query, schema)
-    if network.outputs > 2:
-        return f"the network has {network.outputs} classes: decisions of counterfactuals are about two"
     twice = [feature.name for feature in schema.features if feature.name in query.also]
     if twice:
         return f"{twice[0]!r} is a feature of the schema and a further attribute too"

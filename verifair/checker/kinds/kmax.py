@@ -43,12 +43,10 @@ def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, pr
 
     progress is called with the number of leaves done and of all leaves.
     """
-    network = network.require_piecewise_linear("check of a kmax certificate")
+    network = schema.judges(network, odds=True).require_piecewise_linear("check of a kmax certificate")
     started = time.perf_counter()
     flaw = None
-    if network.outputs > 2:
-        flaw = f"the network has {network.outputs} logits: buckets of one probability need one or two"
-    elif not given.extent.whole:
+    if not given.extent.whole:
         flaw = "a bound holds for all combinations of the query: none can be undecided or not reached"
     count, reason = 0, next(given.misfits(network, schema, flaw), None)
     if reason is None:
@@ -234,7 +232,7 @@ def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], domain: D
     return found if isinstance(found, str) else found[1]
 
 
-def _statement(given: KmaxCertificate, schema: InputSpace, outputs: int) -> str:
+def _statement(given: KmaxCertificate, schema: InputSpace, network: Model) -> str:
     """What the file states, in words."""
     query = given.query
     known = {feature.name for feature in schema.features}

@@ -127,6 +127,7 @@ def check_partition(path: str | Path, *, network: Model, schema: InputSpace, pro
     found: list[Rejection] = []
     proofs = leaves = float32 = 0
     with PartitionStore(path) as store:
+        network = schema.judges(network, odds=store.about.get("signs") is None)
         query, extent = _understood(path, store.about, network, schema), store.extent
         if isinstance(query, str):
             found.append(Rejection(proof=None, reason=query))
@@ -343,7 +344,7 @@ def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Model, schema
     ]
 
 
-def _statement(path: Path, schema: InputSpace, outputs: int) -> str:
+def _statement(path: Path, schema: InputSpace, network: Model) -> str:
     """What the file states, in words."""
     with PartitionStore(path) as store:
         about, found = store.about, store.extent
@@ -353,7 +354,7 @@ def _statement(path: Path, schema: InputSpace, outputs: int) -> str:
     what = "no decision flips" if epsilon is None else f"no probability moves by more than {epsilon}"
     with_ = f"with {who}" if len(protected) == 1 else f"with {about.get('differ')} of {who}"
     near = "".join(f", and {name} by up to {width}," for name, width in dict(relax).items())
-    near += decided(rule, outputs) if epsilon is None else ""
+    near += decided(rule, network.outputs, schema) if epsilon is None else ""
     open_ = ((found.undecided, "are undecided"), (found.not_reached, "were not reached"))
     left = "".join(f"; {count:,} {what}" for count, what in open_ if count)
     try:

@@ -23,14 +23,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from encoders.network import Array, Model
+from encoders.network import Array, Link, Model
 from verifair.checker.certificate import FILE, Certificate, Claim, Counterexample
 from verifair.checker.kernel.leaves import Forest, replay
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import Task, Tasks
 from verifair.checker.kind import Kind
 from verifair.checker.kinds.counterfactuals import counterfactual_task, counterfactuals_statement, decisions_missing, query_flaw
-from verifair.checker.kinds.statements import pairs_missing, task_of
+from verifair.checker.kinds.statements import judged, pairs_missing, task_of
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Query, RowsQuery, Statement
 from verifair.checker.tree import Tree
@@ -47,6 +47,8 @@ def check_proofs(given: Certificate, *, network: Model, schema: InputSpace, prog
     progress is called with the number of proofs done and of all proofs.
     """
     started = time.perf_counter()
+    if not isinstance(given.query, RowsQuery):  # those are about pairs of classes
+        network = judged(given.query, network, schema)
     count = sum(not isinstance(proof.evidence, Counterexample) for proof in given.proofs)
     leaves = 0
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
@@ -157,7 +159,7 @@ def _task(statement: Statement, query: Query, network: Model, schema: InputSpace
     return task_of(statement, query, network, schema)
 
 
-def _statement(given: Certificate, schema: InputSpace, outputs: int) -> str:
+def _statement(given: Certificate, schema: InputSpace, network: Model) -> str:
     """What the file states, in words."""
     query = given.query
     if isinstance(query, CounterfactualQuery):
@@ -178,9 +180,11 @@ def _statement(given: Certificate, schema: InputSpace, outputs: int) -> str:
     near = "".join(f", and {name} by up to {width}" for name, width in query.relax.items())
     differ = f"when {who} changes" if len(query.protected) == 1 else f"when {query.differ} of {who} change"
     if query.epsilon is None:
-        what = f"no decision flips {differ}{near}{decided(query.signs, outputs)}"
+        what = f"no decision flips {differ}{near}{decided(query.signs, network.outputs, schema, query.classes == 'any')}"
     else:
-        moves = "log-odds move" if query.scale == "logit" else "probability moves"
+        logit = "share of votes moves" if network.link is Link.SHARES else "log-odds move"
+        value = "value moves" if schema.outcome.of == "value" else logit
+        moves = value if query.scale == "logit" else "probability moves"
         what = f"no {moves} by more than {query.epsilon} {differ}{near}"
     return f"It states: {what}; {where(query.box, schema)}."
 

@@ -1,7 +1,7 @@
 """The independent re-checker of certified shares: is at least so much of the box fair, and at least so much of it not?
 
 The tree must cover the box of points without the protected features, and no split may be along one of those. Every leaf is bounded
-once, by the affine forms of `kernel.forms` for every copy; a single network input is decided by exact arithmetic. What they show is
+once, by the planes of `kernel.forms` for every copy; a single network input is decided by exact arithmetic. What they show is
 counted as `verifair.checker.shares` defines it, added up exactly, and compared with the stated shares. Nothing is cut, and nothing
 is chosen.
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from encoders.domain import Regions
 from encoders.network import Model, Network
-from verifair.checker.kernel.forms import affine_forms
+from verifair.checker.kernel.forms import copy_planes
 from verifair.checker.kind import Kind
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.share_certificate import FILE, ShareCertificate
@@ -34,10 +34,9 @@ def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, 
 
     progress is called with the number of leaves done and of all leaves.
     """
-    network = network.require_piecewise_linear("check of a certified share")
+    network = schema.judges(network).require_piecewise_linear("check of a certified share")
     started, count = time.perf_counter(), 0
-    flaw = f"the network has {network.outputs} logits, a share is about one or two" if network.outputs > 2 else None
-    reason = next(given.misfits(network, schema, flaw), None)
+    reason = next(given.misfits(network, schema, None), None)
     if reason is None:
         question = question_of(given, schema)
         leaves = question if isinstance(question, str) else _leaves_of(given, question)
@@ -89,7 +88,7 @@ def _confirm(
     for start in range(0, len(leaves), step):
         lower, upper = leaves.lower[start : start + step], leaves.upper[start : start + step]
         boxes = question.boxes(lower, upper)
-        found = question.counted(network, lower, upper, affine_forms(network, margin, question.domain, *boxes))
+        found = question.counted(network, lower, upper, *copy_planes(network, margin, question.domain, *boxes))
         fair, unfair = fair + found.fair.sum(), unfair + found.unfair.sum()
         if progress is not None:
             progress(min(start + step, len(leaves)), len(leaves))
@@ -101,15 +100,16 @@ def _confirm(
     return None
 
 
-def _statement(given: ShareCertificate, schema: InputSpace, outputs: int) -> str:
+def _statement(given: ShareCertificate, schema: InputSpace, network: Model) -> str:
     """What the file states, in words."""
     query = given.query
     who = " and ".join(query.protected)
     changes = f"{who} changes" if len(query.protected) == 1 else f"{query.differ} of {who} change"
     rest = 1 - given.fair - given.unfair
+    rule = decided(query.signs, network.outputs, schema)
     return (
         f"It states: when {changes}, no decision flips for at least {float(given.fair):.6%} of all points, some decision flips for "
-        f"at least {float(given.unfair):.6%}, and nothing is stated of {float(rest):.6%}{decided(query.signs, outputs)}; "
+        f"at least {float(given.unfair):.6%}, and nothing is stated of {float(rest):.6%}{rule}; "
         f"{where(query.box, schema)}."
     )
 

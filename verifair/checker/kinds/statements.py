@@ -14,8 +14,17 @@ from encoders.network import Array, Booleans, Model
 from encoders.probability import SMALLEST, GapGoal
 from verifair.checker.certificate import Proof
 from verifair.checker.kernel.tasks import StatedGoal, Task, asked_of, classes_of
-from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement
+from verifair.checker.statement import BoxQuery, BoxStatement, CounterfactualQuery, RowsQuery, RowStatement
 from verifair.schema.space import InputSpace
+
+
+def judged(query: BoxQuery | CounterfactualQuery, network: Model, schema: InputSpace) -> Model:
+    """Return the model whose margins proofs are about: of decisions the decision's, of probabilities the log-odds of decision 1."""
+    if isinstance(query, BoxQuery) and query.classes == "any":
+        return schema.compares(network)
+    if isinstance(query, CounterfactualQuery) or query.signs is not None:
+        return schema.judges(network)
+    return schema.judges(network, odds=query.scale == "probability" or schema.outcome.of != "value")
 
 
 def task_of(
@@ -40,6 +49,8 @@ def task_of(
     i, j = statement.classes
     if i == j or max(i, j) >= classes_of(network):
         return f"classes {i} and {j} are no two classes of the network"
+    if network.ordered and abs(i - j) > 1:
+        return f"classes {i} and {j} are no neighbours, between which a threshold of ordered classes lies"
     differs = np.array([name in statement.prime for name in names])
     box = _row_box(statement, query, schema) if isinstance(statement, RowStatement) else _given_box(statement, differs, schema)
     if isinstance(box, str):
@@ -102,6 +113,8 @@ def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, sc
     unknown = (set(query.box) | set(query.protected)) - set(names)
     if query.epsilon is not None and query.scale == "probability" and not SMALLEST <= query.epsilon <= 1 - SMALLEST:
         return f"the query's epsilon {query.epsilon:g} is no gap between probabilities"
+    if query.classes == "any" and query.signs != "deployed":
+        return "flips between any two classes are those of decisions as the model makes them"
     if (query.signs is None) != (query.epsilon is not None):
         return "the query has to name either the signs by which decisions flip, or an epsilon"
     if unknown or not query.protected or len(set(query.protected)) < len(query.protected):
@@ -130,7 +143,8 @@ def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, sc
     sizes = upper[protected] - lower[protected] + 1
     count = float(np.prod(sizes))
     partners = float(np.prod(sizes - 1)) if query.differ == "all" else count - 1
-    needed = count * partners * classes * (classes - 1) / 2 * float(np.prod([2 * most + 1 for most in reach]))
+    neighbours = [(i, j) for i, j in combinations(range(classes - 1, -1, -1), 2) if i - j == 1 or not network.ordered]
+    needed = count * partners * len(neighbours) * float(np.prod([2 * most + 1 for most in reach]))
     if needed > len(proofs):
         return f"{len(proofs)} proofs cannot cover the {needed:.0f} pairs and directions of the query"
     if needed == 0:
@@ -154,7 +168,7 @@ def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, sc
         for name, step in zip(query.relax, shift, strict=True):  # both x and x' stay inside the query's box
             v = names.index(name)
             need_lower[v], need_upper[v] = max(lower[v], lower[v] - step), min(upper[v], upper[v] - step)
-        for i, j in combinations(range(classes - 1, -1, -1), 2):
+        for i, j in neighbours:
             boxes = covered.get((z, other, shift, i, j), [])
             if not any((lo[shared] <= need_lower[shared]).all() and (hi[shared] >= need_upper[shared]).all() for lo, hi in boxes):
                 pair = f"{dict(zip(query.protected, z, strict=True))} against {dict(zip(query.protected, other, strict=True))}"

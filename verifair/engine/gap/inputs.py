@@ -38,7 +38,8 @@ from verifair.engine.search.boxes import (
     rows_at,
     widest,
 )
-from verifair.engine.search.standard import Progress, StandardRelaxation
+from verifair.engine.search.standard import SECONDS, Progress, StandardRelaxation
+from verifair.engine.search.subdivision import Open, subdivide
 from verifair.engine.search.trees import Trees
 
 ROWS = np.array([[-1.0, 1.0], [-1.0, 0.0], [0.0, 1.0], [1.0, -1.0], [0.0, -1.0], [1.0, 0.0]])
@@ -66,7 +67,7 @@ class InputSearch:
     def __init__(self, problem: TwinProblem, logit: bool, tolerance: float, rng: np.random.Generator) -> None:
         problem = replace(problem, goals=tuple(Goal(rows=part, strict=False) for part in (ROWS[:3], ROWS[3:])))
         self.problem, self.twin, self.logit, self.tolerance = problem, Twin.of(problem).with_room(), logit, tolerance
-        self.standard, self.at_once, self.deadline = StandardRelaxation(self.twin), Progress(self.twin, 0).at_once, np.inf
+        self.standard, self.progress, self.deadline = StandardRelaxation(self.twin), Progress(self.twin, 0), np.inf
         self.climb = Climb(self.twin, "logit" if logit else "gap", rng)
         self.start = roots(self.twin)
         nothing = np.full((len(self.start), 2), np.inf)
@@ -157,14 +158,19 @@ class InputSearch:
 
     def begin(self, stop: Callable[[], bool]) -> None:
         """Bound the whole boxes; those that are left when it is time to stop get what is trivial."""
-        for first in range(0, len(self.start), LINEAR):
-            part = self.start.take(slice(first, first + LINEAR))
-            bound, slope = np.full((len(part), 2), self.trivial), np.ones((len(part), 2))
-            if stop():
-                score = np.zeros_like(self.twin.local.box(part.lower, part.upper)[0])
-                self._keep(part, np.zeros(len(part), dtype=bool), bound, slope, score)
-            else:
-                self.bound(part, bound, slope)
+
+        def unknown(part: Nodes) -> tuple[Array, Array]:
+            return np.full((len(part), 2), self.trivial), np.ones((len(part), 2))
+
+        whole = Open[Nodes](LINEAR)
+        whole.add(self.start)
+        subdivide(
+            whole, lambda part: self.bound(part, *unknown(part)), ended=stop, deadline=self.deadline,
+            cost=SECONDS * self.progress.forward,
+        )
+        for part in whole.batches:
+            score = np.zeros_like(self.twin.local.box(part.lower, part.upper)[0])
+            self._keep(part, np.zeros(len(part), dtype=bool), *unknown(part), score)
 
     def step(self, largest: LeftBoxes) -> None:
         """Cut boxes in two and bound the halves."""
@@ -265,12 +271,12 @@ class InputSearch:
         """Return lower bounds (N,) of rows (N, 2), one a box, by the standard relaxation. Where that is dear, and lines show
         (`linear`) less than `enough` (N,), interval bounds of the hidden layers have to do: the box will be cut anyway."""
         none, every = np.zeros(len(nodes)), np.arange(len(nodes))
-        if self.at_once >= CHEAP:
+        if self.progress.at_once >= CHEAP:
             return self.standard.lower(nodes, intervals, every, rows, none, enough)
         found = self.standard.by_intervals(nodes, intervals, every, rows, none)
         left = np.flatnonzero((linear >= enough) & ~(found > enough))
-        for start in range(0, len(left), self.at_once):
-            part = left[start : start + self.at_once]
+        for start in range(0, len(left), self.progress.at_once):
+            part = left[start : start + self.progress.at_once]
             if time.monotonic() < self.deadline:
                 closer = self.standard.by_intervals(nodes, None, part, rows[part], none[part])
                 found[part] = np.maximum(found[part], closer)

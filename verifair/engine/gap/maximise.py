@@ -15,15 +15,19 @@ from encoders.exact.dyadic import exact
 from encoders.network import Array
 from encoders.onnx.runtime import runtime_logits
 from encoders.probability import gap_bounds
-from encoders.problem import TwinProblem
+from encoders.problem import TwinBatch, TwinProblem
+from encoders.trees.ensemble import TreeEnsemble
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate
 from verifair.checker.envelope import semantics
+from verifair.engine.gap.bisection import Bracket, bracket
 from verifair.engine.gap.search import Extreme, largest_gap
+from verifair.engine.gap.trees import largest_gap_of_trees
 from verifair.engine.queries import ProbabilityGap
 from verifair.engine.questions import NO_FALL, questions_of, twin_problem
 from verifair.engine.verdict import Reason, Witness
 from verifair.engine.verify import fairness_certificate
+from verifair.engine.witness import witness_at
 from verifair.errors import QueryError
 
 SPARE = 0.1
@@ -66,15 +70,19 @@ def maximise(
     """
     if not 1e-6 <= tolerance < 1:
         raise QueryError(f"tolerance = {tolerance}: expected at least 1e-6 (bounds are rounded outwards) and less than 1")
-    query.network.require_piecewise_linear("the search for the largest gap")
     budget = budget or Budget()
     started = time.monotonic()
     box, batch = questions_of(query)
+    if not query.network.piecewise_linear:
+        return _bisected(query, box, batch, bracket(query, batch, tolerance=tolerance, budget=budget, progress=progress), started)
     problem = twin_problem(query, batch, (NO_FALL,))
     logit = query.scale == "logit"
-    found = largest_gap(
-        problem, logit=logit, tolerance=(1 - SPARE) * tolerance, spare=SPARE * tolerance, budget=budget, progress=progress,
-    )
+    if isinstance(query.network, TreeEnsemble):
+        found = largest_gap_of_trees(problem, logit=logit, tolerance=(1 - SPARE) * tolerance, budget=budget, progress=progress)
+    else:
+        found = largest_gap(
+            problem, logit=logit, tolerance=(1 - SPARE) * tolerance, spare=SPARE * tolerance, budget=budget, progress=progress,
+        )
     lower, witness = _witness(query, problem, found)
     certificate = None
     if found.evidence:
@@ -86,6 +94,32 @@ def maximise(
         reason=None if upper - lower <= tolerance * CLOSED else REASONS[found.out_of], scale=query.scale, nodes=found.nodes,
         engine="branch-and-bound" + ", neuron-branching" * found.by_neurons,
         seconds=time.monotonic() - started, semantics=semantics(query.network),
+    )
+
+
+def _bisected(
+    query: ProbabilityGap, box: tuple[Array, Array], batch: TwinBatch, found: Bracket, started: float
+) -> MaximumGap:
+    """What was found by questions about one epsilon after the other."""
+    witness = certificate = None
+    if found.point is not None:
+        q, x = found.point
+        rows, margins = np.stack([x, batch.take([q]).second(x[None])[0]]), found.margins
+        if margins[0] < margins[1]:
+            rows, margins = rows[::-1], (margins[1], margins[0])
+        first, second = query.schema.encode(rows)
+        shown = twin_problem(query, batch, (NO_FALL,))
+        witness = witness_at(
+            query.schema, query.network, rows, margins, margin=found.lower,
+            agrees=_replayed(query, shown, first[None], second[None], found.lower),
+        )
+    if found.answers is not None:
+        evidence = [[(answer.evidence, answer.float32) for answer in row] for row in found.answers]
+        certificate = fairness_certificate(query, batch, box, evidence, epsilon=found.upper, scale=query.scale)
+    return MaximumGap(
+        lower=found.lower, upper=found.upper, witness=witness, certificate=certificate, reason=found.reason, scale=query.scale,
+        engine="bisection, branch-and-bound", nodes=found.nodes, seconds=time.monotonic() - started,
+        semantics=semantics(query.network),
     )
 
 
@@ -105,11 +139,8 @@ def _witness(query: ProbabilityGap, problem: TwinProblem, found: Extreme) -> tup
     logit = query.scale == "logit"
     gap = float(np.nextafter(_float(exactly[0] - exactly[1]), -np.inf)) if logit else gap_bounds(*exactly)[0]
     outputs = _float(exactly[0]), _float(exactly[1])
-    return max(gap, 0.0), Witness(
-        x=query.schema.decode(rows[0]), x_prime=query.schema.decode(rows[1]), outputs=outputs,
-        probabilities=(float(expit(outputs[0])), float(expit(outputs[1]))), margin=gap,
-        float32_agrees=_replayed(query, problem, x, x_prime, gap),
-    )
+    agrees = _replayed(query, problem, x, x_prime, gap)
+    return max(gap, 0.0), witness_at(query.schema, query.network, np.array(rows), outputs, margin=gap, agrees=agrees)
 
 
 def _float(value: Fraction) -> float:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoders.bounds.relu import LayerBounds
 from encoders.network import Array, Integers
 from encoders.problem import TwinCopies
 from verifair.engine.search.boxes import Nodes, anywhere, divide, impossible, roots
-from verifair.engine.search.open_goals import OPEN, BatchDecision, BestRows, GoalRows
+from verifair.engine.search.open_goals import OPEN, OUT_OF_NODES, BatchDecision, GoalRows
 from verifair.engine.search.subdivision import Open
+from verifair.engine.search.trees import GoalTrees, ProofTrees
 
 STEP_BOXES = 1024
 """Boxes looked at at a time."""
@@ -38,12 +38,11 @@ class Limits:
 class BoxSearch(ABC):
     """The state of one run: the boxes still to be looked at, and what is decided of the goals."""
 
-    def __init__(self, copies: TwinCopies, limits: Limits) -> None:
+    def __init__(self, copies: TwinCopies, limits: Limits, trees: ProofTrees | GoalTrees) -> None:
         self.copies, self.problem = copies, copies.problem
         self.goal_rows = GoalRows.of(self.problem)
         self.deadline, self.max_nodes = limits.deadline, limits.max_nodes
-        self.goals = BatchDecision(copies, self.goal_rows, limits.group)
-        self.trees = self.goals.trees
+        self.goals = BatchDecision(copies, self.goal_rows, limits.group, trees)
         self.open = Open(STEP_BOXES, self._needed)
 
     @abstractmethod
@@ -74,7 +73,7 @@ class BoxSearch(ABC):
         nodes = self.goals.still_open(nodes)
         if self.max_nodes is not None and len(nodes):
             spent = np.unique(nodes.question[self.goals.nodes[nodes.question] >= self.max_nodes])
-            self.goals.give_up(spent, "nodes")
+            self.goals.give_up(spent, OUT_OF_NODES)
             nodes = self.goals.still_open(nodes)
         return nodes
 
@@ -85,38 +84,9 @@ class BoxSearch(ABC):
         self.goals.close_impossible(nodes.ids[index], nodes.question[index], goal)
         return nodes.take(~gone)
 
-    def note_roots(self, nodes: Nodes, lower: Array) -> None:
-        """Remember lower bounds (N, G) of whole questions."""
-        root = nodes.ids < len(self.goals.nodes)
-        self.goals.root_lower[nodes.ids[root]] = np.maximum(self.goals.root_lower[nodes.ids[root]], lower[root])
-
-    def close_by(self, nodes: Nodes, best: BestRows, bounds: list[LayerBounds]) -> tuple[Nodes, Integers]:
-        """Close goals that their best rows have proved; returns the nodes with goals left open and their positions.
-
-        Where float32 is asked for, goals that do not surely hold in it stay open, unless it is out of reach; where it is not, those
-        stay open that a few more cuts may show to hold.
-        """
-        self.note_roots(nodes, best.lower)
-        float32 = self.goals.surely(nodes, best, bounds)
-        closed = nodes.open & best.proved
-        short = closed & ~float32 & self.goals.float32[nodes.question]
-        if not self.problem.float32:  # not asked for, but a bound that is short by little mostly suffices after a few more cuts
-            spare = self.goals.nodes < (np.inf if self.max_nodes is None else self.max_nodes // 2)
-            short &= (best.lower > 0) & ((self.goals.extra_cuts < EXTRA_CUTS) & spare[:, None])[nodes.question]
-            np.add.at(self.goals.extra_cuts, nodes.question, short)
-        closed &= ~short
-        index, goal = np.nonzero(closed)
-        lower, ids = best.lower[index, goal], nodes.ids[index]
-        self.goals.close(ids, nodes.question[index], goal, lower, float32[index, goal])
-        named, rows, weights = self.goal_rows.named(best, index, goal)
-        self.trees.name(ids[named], goal[named], rows, weights)
-        left = nodes.open & ~closed
-        kept = np.flatnonzero(left.any(axis=1))
-        return replace(nodes.take(kept), open=left[kept]), kept
-
     def cut(self, nodes: Nodes, variable: Integers, cut: Array) -> None:
         """Cut boxes along variables at the given values, and open both halves."""
-        children = self.trees.split(nodes.ids, self.copies.variables[variable], cut)
+        children = self.goals.trees.split(nodes.ids, self.copies.variables[variable], cut)
         alive = nodes.open & (self.goals.status[nodes.question] == OPEN)
         np.add.at(self.goals.pending, nodes.question, alive.astype(np.int64))
         self.open.add(divide(self.copies, replace(nodes, open=alive), variable, cut, children))

@@ -27,7 +27,7 @@ from encoders.network import Array, Booleans, Integers, Network, layered
 from encoders.problem import TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.engine.search import standard
-from verifair.engine.search.box_search import BoxSearch, Limits
+from verifair.engine.search.box_search import EXTRA_CUTS, BoxSearch, Limits
 from verifair.engine.search.boxes import (
     Nodes,
     corner,
@@ -37,13 +37,15 @@ from verifair.engine.search.boxes import (
     widest,
 )
 from verifair.engine.search.descent import Descent
-from verifair.engine.search.open_goals import BatchDecision, BestRows, ChosenRows
+from verifair.engine.search.open_goals import OPEN, OUT_OF_NODES, BatchDecision, BestRows, ChosenRows
 from verifair.engine.search.standard import Frames, Progress, StandardRelaxation
 from verifair.engine.search.subdivision import subdivide
-from verifair.engine.search.tree_search import TreeSearch
+from verifair.engine.search.trees import ProofTrees
 
 LINEAR = 128
 """... and boxes bounded linearly at a time: few enough for the cache, enough for BLAS."""
+FORMS = 64
+"""... and boxes whose forms are computed at a time: the fewer, the fewer neurons bend in some of them."""
 ROOM = 15
 """Times the rounding error of a linear bound, taken off once more: more than any order of summation makes of it."""
 SECONDS_A_WEIGHT = 1e-8
@@ -61,6 +63,22 @@ def decide(
     group: (Q,) questions of one number stand together: once one of them is violated the others are moot and left open.
     """
     search = search_of(problem, Limits(deadline=time.monotonic() + seconds, max_nodes=max_nodes, group=group))
+    run(search, seed, progress)
+    return search.goals
+
+
+def begin(
+    problem: TwinProblem, network: Network, *, seconds: float, max_nodes: int, group: Integers | None = None, seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> LayeredSearch:
+    """Do the same, and return the search: its questions that ran out of boxes can go on."""
+    search = LayeredSearch(problem, network, Limits(deadline=time.monotonic() + seconds, max_nodes=max_nodes, group=group))
+    run(search, seed, progress)
+    return search
+
+
+def run(search: BoxSearch, seed: int, progress: Callable[[int], None] | None) -> None:
+    """Run a search that has not begun until it ends."""
     search.start(np.random.default_rng(seed))
     finished = 0
 
@@ -72,16 +90,21 @@ def decide(
             finished = now
         return search.late()
 
-    cost = SECONDS_A_WEIGHT * problem.network.work
-    subdivide(search.open, search.step, ended=ended, deadline=search.deadline, cost=cost)
-    return search.goals
+    subdivide(search.open, search.step, ended=ended, deadline=search.deadline, cost=seconds_a_box(search))
+
+
+def seconds_a_box(search: BoxSearch) -> float:
+    """Return what a box takes at most, before the first ones tell."""
+    return SECONDS_A_WEIGHT * search.problem.network.work
 
 
 def search_of(problem: TwinProblem, limits: Limits) -> BoxSearch:
     """Return the search for a problem's kind of model."""
     if isinstance(problem.network, TreeEnsemble):
+        from verifair.engine.search.tree_search import TreeSearch  # numba is loaded for trees alone
+
         return TreeSearch(problem, problem.network, limits)
-    return _BranchAndBound(problem, layered(problem.network, "branch-and-bound"), limits)
+    return LayeredSearch(problem, layered(problem.network, "branch-and-bound"), limits)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,15 +124,45 @@ class _Asked:
         )
 
 
-class _BranchAndBound(BoxSearch):
+class LayeredSearch(BoxSearch):
     """The search for networks."""
 
     def __init__(self, problem: TwinProblem, network: Network, limits: Limits) -> None:
         twin = Twin.of(problem)
-        super().__init__(twin, limits)
+        rows = [len(goal.rows) for goal in problem.goals]
+        self.trees = ProofTrees(len(problem.batch), rows, 2 * sum(network.hidden))
+        super().__init__(twin, limits, self.trees)
+        self._held: list[Nodes] = []  # boxes of questions that ran out of boxes
         self.network, self.twin = network, twin.with_room()
         self.standard, self.progress = StandardRelaxation(self.twin), Progress(self.twin, len(problem.batch))
         self.frames = Frames()
+
+    def go_on(self, wanted: Booleans, max_nodes: int | None) -> None:
+        """Go on with goals (Q, G) of questions that ran out of boxes, until they have looked at `max_nodes`; the others' are
+        dropped."""
+        held, self._held, self.max_nodes = self._held, [], max_nodes
+        again = wanted.any(axis=1) & (self.goals.out_of == OUT_OF_NODES)
+        self.goals.out_of[again] = ""
+        for nodes in reversed(held):
+            left = nodes.open & (wanted & again[:, None])[nodes.question]
+            self.open.add(self.goals.still_open(replace(nodes, open=left)))
+        subdivide(self.open, self.step, ended=self.late, deadline=self.deadline, cost=seconds_a_box(self))
+
+    def open_shares(self) -> Array:
+        """Return (Q,) the share of its box that each question which ran out of boxes has left open: a half of a box counts for half
+        of what the box does."""
+        shares, weight = np.zeros(len(self.goals.nodes)), self.trees.shares()
+        for nodes in self._held:
+            left = (nodes.open & (self.goals.status[nodes.question] == OPEN)).any(axis=1)
+            np.add.at(shares, nodes.question[left], weight[nodes.ids[left]])
+        return shares
+
+    def _needed(self, nodes: Nodes) -> Nodes:
+        left = super()._needed(nodes)
+        out = np.flatnonzero(self.goals.out_of[nodes.question] == OUT_OF_NODES)
+        if len(out):
+            self._held.append(nodes.take(out))
+        return left
 
     def start(self, rng: np.random.Generator) -> None:
         self.descent = Descent(self.goals, rng, self.deadline)
@@ -130,6 +183,35 @@ class _BranchAndBound(BoxSearch):
             self._decide_points(nodes.take(single))
         rest = np.flatnonzero(~single)
         self._bound_and_split(nodes.take(rest), low[rest], high[rest], margins[kept[rest]])
+
+    def note_roots(self, nodes: Nodes, lower: Array) -> None:
+        """Remember lower bounds (N, G) of whole questions."""
+        root = nodes.ids < len(self.goals.nodes)
+        self.goals.root_lower[nodes.ids[root]] = np.maximum(self.goals.root_lower[nodes.ids[root]], lower[root])
+
+    def close_by(self, nodes: Nodes, best: BestRows, bounds: list[LayerBounds]) -> tuple[Nodes, Integers]:
+        """Close goals that their best rows have proved; returns the nodes with goals left open and their positions.
+
+        Where float32 is asked for, goals that do not surely hold in it stay open, unless it is out of reach; where it is not, those
+        stay open that a few more cuts may show to hold.
+        """
+        self.note_roots(nodes, best.lower)
+        float32 = self.goals.surely(nodes, best, bounds)
+        closed = nodes.open & best.proved
+        short = closed & ~float32 & self.goals.float32[nodes.question]
+        if not self.problem.float32:  # not asked for, but a bound that is short by little mostly suffices after a few more cuts
+            spare = self.goals.nodes < (np.inf if self.max_nodes is None else self.max_nodes // 2)
+            short &= (best.lower > 0) & ((self.goals.extra_cuts < EXTRA_CUTS) & spare[:, None])[nodes.question]
+            np.add.at(self.goals.extra_cuts, nodes.question, short)
+        closed &= ~short
+        index, goal = np.nonzero(closed)
+        lower, ids = best.lower[index, goal], nodes.ids[index]
+        self.goals.close(ids, nodes.question[index], goal, lower, float32[index, goal])
+        named, rows, weights = self.goal_rows.named(best, index, goal)
+        self.trees.name(ids[named], goal[named], rows, weights)
+        left = nodes.open & ~closed
+        kept = np.flatnonzero(left.any(axis=1))
+        return replace(nodes.take(kept), open=left[kept]), kept
 
     def _decide_points(self, nodes: Nodes) -> None:
         """Boxes that hold a single network input: exact evaluation decides them."""
@@ -166,15 +248,16 @@ class _BranchAndBound(BoxSearch):
         """
         ways, step = self.progress.way[asked.nodes.question], self.progress.at_once
         known = self.trees.known["frame"][asked.nodes.ids], self.trees.known["below"][asked.nodes.ids]
-        pieces: list[tuple[int, RegionBounds | None, Integers, Integers]] = []
+        pieces: list[tuple[int, RegionBounds | None, bool, Integers, Integers]] = []
         for way in np.unique(ways).tolist():
             mine = np.flatnonzero(ways == way)
-            for frame, some, of in self.frames.of(known[0][mine], known[1][mine]):
-                size = step if frame is None else max(step, LINEAR)
-                pieces += [(way, frame, mine[some[i : i + size]], of[i : i + size]) for i in range(0, len(some), size)]
-        for done, (way, frame, at, of) in enumerate(pieces):
-            if done and time.monotonic() > self.deadline:
-                self.open.add(asked.nodes.take(np.concatenate([piece[2] for piece in pieces[done:]])))
+            for frame, anew, some, of in self.frames.of(known[0][mine], known[1][mine]):
+                size = step if anew else max(step, LINEAR)
+                pieces += [(way, frame, anew, mine[some[i : i + size]], of[i : i + size]) for i in range(0, len(some), size)]
+        for done, (way, frame, anew, at, of) in enumerate(pieces):
+            costly = way != standard.FORWARD and anew
+            if (costly or done) and self._too_late(len(at) * costly):
+                self.open.add(asked.nodes.take(np.concatenate([piece[3] for piece in pieces[done:]])))
                 return
             part = asked.take(at)
             match way:
@@ -183,7 +266,15 @@ class _BranchAndBound(BoxSearch):
                 case standard.UNKNOWN:
                     self._find_out(part)
                 case _:
-                    self._close_backwards(part, way, None if frame is None else (frame, of))
+                    self._close_backwards(part, way, None if frame is None else (frame, of), anew)
+
+    def _too_late(self, boxes: int) -> bool:
+        """Tell whether backward substitution over so many boxes would end after the deadline; then the search ends here."""
+        now = time.monotonic()
+        late = now + self.progress.seconds(boxes) > self.deadline
+        if late:
+            self.deadline = min(self.deadline, now)
+        return late
 
     def _find_out(self, asked: _Asked) -> None:
         """Bound the whole boxes of some questions in all ways, and choose for those that none of them proves."""
@@ -197,7 +288,7 @@ class _BranchAndBound(BoxSearch):
             if not len(nodes):
                 return
             left, asked = left[kept], replace(asked.take(kept), nodes=nodes)
-            if time.monotonic() > self.deadline:
+            if self._too_late(len(nodes)):
                 self.open.add(nodes)
                 return
         asked, linear = self._linear(asked)
@@ -206,16 +297,16 @@ class _BranchAndBound(BoxSearch):
         self.progress.choose(asked.nodes.question, lacks[left], work)
         self._close_linearly(asked, linear)
 
-    def _close_backwards(self, asked: _Asked, way: int, frame: tuple[RegionBounds, Integers] | None) -> None:
-        best, slope, bounds = self._backwards(asked, way, frame)
+    def _close_backwards(self, asked: _Asked, way: int, frame: tuple[RegionBounds, Integers] | None, anew: bool) -> None:
+        best, slope, bounds = self._backwards(asked, way, frame, anew)
         self._name_frames(asked.nodes, best, way)
         remaining, kept = self.close_by(asked.nodes, best, asked.intervals)
         reach = np.stack([np.abs(slope).sum(axis=1), np.broadcast_to(self.twin.absolute[0].sum(axis=0), bounds.radius.shape)])
         score = sum(one / np.maximum(one.sum(axis=1, keepdims=True), 1e-300) for one in reach * bounds.radius)
         known, lack = self.trees.known, _lack(remaining, best.lower[kept])
-        if frame is not None:
+        if not anew:
             far = lack > known["lack"][remaining.ids] * standard.SHRINK ** known["below"][remaining.ids]
-            known["frame"][remaining.ids[far]] = -1
+            known["below"][remaining.ids[far]] = standard.LEVELS
         elif len(remaining):
             known["lack"][remaining.ids] = lack
             self.frames.add(asked.nodes.ids, bounds)
@@ -228,25 +319,29 @@ class _BranchAndBound(BoxSearch):
         self.trees.name_frames(ids, goal, self.trees.known["frame"][ids], way == standard.PAIRS)
 
     def _backwards(
-        self, asked: _Asked, way: int, frame: tuple[RegionBounds, Integers] | None
+        self, asked: _Asked, way: int, frame: tuple[RegionBounds, Integers] | None, anew: bool = True
     ) -> tuple[BestRows, Array, RegionBounds]:
         """Return each goal's best row by backward substitution in all layers, and the slopes (N, S, d) of all rows. frame: bounds
         whose lines are taken, and which of their boxes hold these; None: each box is a frame of its own."""
-        nodes, index = asked.nodes, asked.chosen.index
-        bounds = self.standard.regions(nodes, differences=way == standard.PAIRS, frame=frame)
-        if frame is None:
+        nodes, index, started = asked.nodes, asked.chosen.index, time.monotonic()
+        bounds = self.standard.regions(nodes, differences=way == standard.PAIRS, frame=frame, anew=anew)
+        if anew:
+            if frame is not None:
+                self.trees.within |= dict(zip(nodes.ids.tolist(), self.trees.known["frame"][nodes.ids].tolist(), strict=True))
             self.trees.known["frame"][nodes.ids], self.trees.known["below"][nodes.ids] = nodes.ids, 0
         box, row = np.repeat(np.arange(len(nodes)), index.shape[1]), index.ravel()
         lower, slope = bounds.lines(box, self.goal_rows.rows[row], self.goal_rows.constants[row])
         best = self.goal_rows.best(lower.reshape(index.shape), asked.chosen)
         self.note_roots(nodes, best.lower)
+        if anew:
+            self.progress.note(len(nodes), bounds.work, time.monotonic() - started)
         return best, slope.reshape(*index.shape, -1), bounds
 
     def _linear(self, asked: _Asked) -> tuple[_Asked, GoalBounds]:
         """Return bounds by forward forms, and the boxes with the hidden layers' bounds by these where closings rest on them."""
         found, closer = [], []
-        for start in range(0, len(asked.nodes), LINEAR):
-            part = asked.take(slice(start, start + LINEAR))
+        for start in range(0, len(asked.nodes), FORMS):
+            part = asked.take(slice(start, start + FORMS))
             question, low, high = part.nodes.question, part.low, part.high
             rows, constants = self.goal_rows.rows[part.chosen.index], self.goal_rows.constants[part.chosen.index]
             first = first_forms(self.twin, question, (low + high) / 2, (high - low) / 2)

@@ -23,8 +23,8 @@ from verifair.engine.search.boxes import Nodes, anywhere, legal_pairs, roots, ro
 from verifair.engine.search.open_goals import BatchDecision
 
 FIRST_LOOK, FIRST_LOOK_MANY, AGAIN = 100, 10, 8
-"""Boxes of a question after which its points are looked for (the second number where a block of questions is about a network of
-several hidden layers, whose boxes cost more), and how many times as many until they are looked for again."""
+"""Boxes of a question after which its points are looked for (the second number where a block of questions about a network of
+several hidden layers, whose boxes cost more, has that many), and how many times as many until they are looked for again."""
 PAYS = 1 / 5
 """Share of the questions looked at that have to be refuted, a block more or less: otherwise cutting boxes is left to do it."""
 BLOCK = 16
@@ -58,6 +58,8 @@ class Descent:
         """Look for points of the questions of some boxes that it is time for; returns the boxes that are open after that."""
         question = np.unique(nodes.question)
         question = question[self.goals.nodes[question] >= self.due[question]]
+        if len(question) < BLOCK:  # a wave costs about as much for one question as for a block of them
+            question = question[self.goals.nodes[question] >= FIRST_LOOK]
         if not len(question) or not self.problem.network.piecewise_linear:
             return nodes
         self.due[question] = AGAIN * self.goals.nodes[question]

@@ -77,6 +77,9 @@ class RegionRelaxation:
         # (2 H,) how much a neuron feeds into the next layer at most.
         reach = [np.abs(layer.weight).sum(axis=0) for layer in self.network.layers[1:]]
         self._reach = np.tile(np.concatenate([np.zeros(0), *reach]), 2)
+        columns = np.abs(self.network.layers[0].weight).sum(axis=0)
+        # (V,) by how much a unit of a variable moves the first layer.
+        self._moves = np.maximum.reduceat(columns, self.domain.start) / np.where(self.domain.one_hot, 1.0, self.domain.scale)
         self.aim(problem)
 
     @property
@@ -237,8 +240,8 @@ class RegionRelaxation:
         score = (weight + 1e-9 * weight.max() + 1e-300) * width
         if raw is not None:
             broken = np.where(whole & can, np.abs(raw - np.rint(raw)), 0.0)
-            if (broken * weight).max() > 1e-6 * weight.max():
-                score, cut = broken * weight, np.clip(np.floor(raw), lower, upper - 1)
+            if broken.max() > NEAR:
+                score, cut = broken * self._moves, np.clip(np.floor(raw), lower, upper - 1)
         v = int(np.where(can, score, -np.inf).argmax())
         return v, float(cut[v])
 

@@ -27,6 +27,7 @@ from verifair.engine.search.float32 import copies
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
 from verifair.engine.search.subdivision import Objects, Open, subdivide
 from verifair.engine.search.trees import NeuronTree
+from verifair.engine.search.turns import Shrinking
 from verifair.engine.verdict import Reason, Status
 
 
@@ -46,12 +47,7 @@ class PhaseAnswer:
 
 def decide_by_phases(problem: TwinProblem, q: int, g: int, *, seconds: float, max_nodes: int) -> PhaseAnswer:
     """Decide goal g of question q. Raises ValueError for one of more than MAX_ROWS rows."""
-    problem.network.require_piecewise_linear("neuron branching")
-    one = replace(problem, batch=problem.batch.take([q]), goals=(problem.goals[g],))
-    if len(one.rows) > MAX_ROWS:
-        raise ValueError(f"the goal has {len(one.rows)} rows, neuron branching takes at most {MAX_ROWS}")
-    with np.errstate(all="ignore"):  # overflow proves nothing
-        return _NeuronSearch(one, time.monotonic() + seconds, max_nodes).run()
+    return NeuronSearch.of(problem, q, g, max_nodes).run(seconds)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,14 +59,26 @@ class _Node:
     relaxed: RelaxedRegion
 
 
-class _NeuronSearch:
-    """The state of one run."""
+class NeuronSearch:
+    """The search of one question and goal, which can go on after it has run out of time or nodes.   shrinking: where given, it
+    ends turns (out of nodes)."""
 
-    def __init__(self, problem: TwinProblem, deadline: float, max_nodes: int) -> None:
+    @classmethod
+    def of(
+        cls, problem: TwinProblem, q: int, g: int, max_nodes: int, shrinking: Shrinking | None = None
+    ) -> NeuronSearch:
+        """Return the search for goal g of question q. Raises ValueError for one of more than MAX_ROWS rows."""
+        problem.network.require_piecewise_linear("neuron branching")
+        one = replace(problem, batch=problem.batch.take([q]), goals=(problem.goals[g],))
+        if len(one.rows) > MAX_ROWS:
+            raise ValueError(f"the goal has {len(one.rows)} rows, neuron branching takes at most {MAX_ROWS}")
+        return cls(one, max_nodes, shrinking)
+
+    def __init__(self, problem: TwinProblem, max_nodes: int, shrinking: Shrinking | None) -> None:
         self.problem = problem
         self.network, self.domain = layered(problem.network, "neuron branching"), problem.domain
-        self.deadline, self.max_nodes = deadline, max_nodes
-        self.nodes = 0
+        self.deadline, self.max_nodes = 0.0, max_nodes
+        self.nodes, self.shrinking = 0, shrinking
         self.relaxation = RegionRelaxation(problem)
         self.tree = NeuronTree(2 * sum(self.network.hidden))
         self.open = Open[Objects](1)
@@ -79,9 +87,20 @@ class _NeuronSearch:
         self.float32 = self.error is not None
         self.reason: Reason | None = None
 
-    def run(self) -> PhaseAnswer:
-        self._look(self.relaxation.whole, [0], None)
-        subdivide(self.open, self._split, ended=self._ended, deadline=self.deadline)
+    @property
+    def programs(self) -> int:
+        """How many programs the search will have had after its next turn, or a few more."""
+        return self.max_nodes if self.shrinking is None else self.shrinking.programs
+
+    def run(self, seconds: float) -> PhaseAnswer:
+        """Begin, or go on."""
+        if self.reason is Reason.NUMERICAL:  # a node is lost
+            return self._unknown(self.reason)
+        self.deadline, self.reason = time.monotonic() + seconds, None
+        with np.errstate(all="ignore"):  # overflow proves nothing
+            if not self.nodes:
+                self._look(self.relaxation.whole, [0], None)
+            subdivide(self.open, self._split, ended=self._ended, deadline=self.deadline)
         if self.witness is not None:
             raw, margins = self.witness
             return PhaseAnswer(status=Status.VIOLATED, reason=None, tree=None, witness=raw, margins=margins, nodes=self.nodes)
@@ -101,9 +120,16 @@ class _NeuronSearch:
         if self.witness is None and self.reason is None and self.open.batches:
             if time.monotonic() > self.deadline:
                 self.reason = Reason.TIME
-            elif self.nodes >= self.max_nodes:
+            elif self.nodes >= self.max_nodes or self._too_slow():
                 self.reason = Reason.NODES
         return self.witness is not None or self.reason is not None
+
+    def _too_slow(self) -> bool:
+        """Return whether this turn ends."""
+        if self.shrinking is None or self.nodes < self.shrinking.programs:
+            return False
+        numbers = [node.number for batch in self.open.batches for node in batch.items]
+        return not self.shrinking.goes_on(float(self.tree.shares()[numbers].sum()))
 
     def _split(self, one: Objects) -> None:
         (node,) = one.items

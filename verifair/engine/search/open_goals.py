@@ -16,9 +16,10 @@ from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinCopies, TwinProblem
 from verifair.engine.search.boxes import Nodes, legal_pairs, rows_at
 from verifair.engine.search.float32 import Float32Rule
-from verifair.engine.search.trees import ProofTrees
+from verifair.engine.search.trees import GoalTrees, ProofTrees
 
 OPEN, PROVED, VIOLATED, SHORT = 0, 1, 2, 3
+OUT_OF_NODES = "nodes"
 """SHORT: proved of the real-valued function where float32 was asked for, and not of every float32 evaluation."""
 MAX_WIDE = 10
 """Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
@@ -34,7 +35,9 @@ class BatchDecision:
     extra_cuts: (Q, G) boxes that were proved, and cut further for float32's sake.
     """
 
-    def __init__(self, twin: TwinCopies, goal_rows: GoalRows, group: Integers | None) -> None:
+    def __init__(
+        self, twin: TwinCopies, goal_rows: GoalRows, group: Integers | None, trees: ProofTrees | GoalTrees
+    ) -> None:
         self.problem, self.twin, self.goal_rows = twin.problem, twin, goal_rows
         count, goals = len(self.problem.batch), len(self.problem.goals)
         self.grouped = group is not None
@@ -49,7 +52,7 @@ class BatchDecision:
         self.margins = np.full((count, goals, 2), np.nan)
         self.nodes = np.zeros(count, dtype=np.int64)
         self.out_of = np.full(count, "", dtype="<U5")
-        self.trees = ProofTrees(count, [len(goal.rows) for goal in self.problem.goals], 2 * sum(self.problem.network.hidden))
+        self.trees = trees
         self.rule = Float32Rule.of(twin)
         self.float32 = np.full((count, goals), self.rule.error is not None)
         self.extra_cuts = np.zeros((count, goals), dtype=np.int64)

@@ -53,20 +53,22 @@ class StandardRelaxation:
 
     def regions(
         self, nodes: Nodes, intervals: list[LayerBounds] | None = None, *, differences: bool = True,
-        frame: tuple[RegionBounds, Integers] | None = None,
+        frame: tuple[RegionBounds, Integers] | None = None, anew: bool = True,
     ) -> RegionBounds:
         """Return the bounds of some boxes, no sign fixed."""
         lower, upper = (rows_at(self.twin, nodes.question, end) for end in (nodes.lower, nodes.upper))
         free = np.zeros((len(nodes), self.neurons), dtype=bool)
         whole = Regions(lower=lower, upper=upper, active=free, inactive=free)
-        return RegionBounds(self.twin, whole, nodes.question, intervals, differences=differences, frame=frame)
+        return RegionBounds(self.twin, whole, nodes.question, intervals, differences=differences, frame=frame, anew=anew)
 
 
 FORWARD, COPIES, PAIRS, UNKNOWN = 0, 1, 2, -1
 """Ways to bound a box: forward forms (`difference.linear_goals`); backward substitution for the hidden layers of each copy; and for
 their differences as well."""
 MULTIPLICATIONS = 1 << 31
-"""So many are done between two looks at the clock: about a second."""
+"""So many are done between two looks at the clock: a fifth of a second."""
+SECONDS = 2.0**-33
+"""What one of them takes, before the first ones tell."""
 DEEP = 3
 """Hidden layers from which on backward substitution finds more than forward forms do."""
 EXPONENT = 2.4
@@ -77,7 +79,8 @@ class Progress:
     """Which way the boxes of each question (Q,) are bounded, UNKNOWN where nobody knows yet: the one whose work to the end is
     least, as the question's whole box tells it by what each bound lacks to prove the goals and by its multiplications.
 
-    forward: those of a box by forward forms.   at_once: boxes that are bounded between two looks at the clock.
+    forward: those of a box by forward forms.   most: those of a box by substitution, at most.   boxes, work: what substitution has
+    taken so far, and the most for one more box.   pace: seconds of a multiplication, as last measured.
     """
 
     def __init__(self, twin: Twin, questions: int) -> None:
@@ -86,15 +89,28 @@ class Progress:
         widths, inputs = [len(layer.bias) for layer in twin.hidden], len(twin.moving)
         self.forward = 4 * (inputs + 1) * sum(one * two for one, two in pairwise(widths))
         below = np.cumsum([inputs * widths[0], *(one * two for one, two in pairwise(widths))]) if widths else np.zeros(1)
-        most = 6 * sum(width * int(size) for width, size in zip(widths[1:], below, strict=False))
-        self.at_once = max(1, MULTIPLICATIONS // max(1, most))
+        self.most = 6 * sum(width * int(size) for width, size in zip(widths[1:], below, strict=False))
+        self.boxes, self.work, self.pace = 1, self.most, SECONDS
+
+    @property
+    def at_once(self) -> int:
+        """Return how many boxes are bounded between two looks at the clock."""
+        return max(1, self.boxes * MULTIPLICATIONS // max(1, self.work))
+
+    def note(self, boxes: int, work: int, seconds: float) -> None:
+        """Count the multiplications that boxes took, mostly a tenth of the most, and measure the pace."""
+        self.boxes, self.work, self.pace = self.boxes + boxes, self.work + work, seconds / max(work, 1)
+
+    def seconds(self, boxes: int) -> float:
+        """Return what bounding boxes by backward substitution will take, lines of their own."""
+        return boxes * self.work / self.boxes * self.pace
 
     def choose(self, question: Integers, lacks: Array, work: Array) -> None:
         """Choose for questions (N,) whose bounds lack (N, 3) to prove their open goals, with so much work (3,) a box."""
         self.way[question] = (work * np.maximum(lacks, 0.0) ** EXPONENT).argmin(axis=1)
 
 
-LEVELS, SHRINK = 3, 0.5
+LEVELS, SHRINK = 2, 0.5
 """Boxes up to so many cuts below a frame take its lines, while with each cut the bound lacks at most SHRINK of what it did: boxes
 so large that lines of their own would be much better become frames themselves."""
 HELD = 1 << 24
@@ -120,13 +136,13 @@ class Frames:
             self._size -= oldest.coefficients
             self._held = {node: one for node, one in self._held.items() if one[0] is not oldest}
 
-    def of(self, frames: Integers, below: Integers) -> list[tuple[RegionBounds | None, Integers, Integers]]:
+    def of(self, frames: Integers, below: Integers) -> list[tuple[RegionBounds | None, bool, Integers, Integers]]:
         """Return parts of N nodes that have frames (N,) and lie so many cuts (N,) below them: the bounds over frames, None where
-        nothing is kept that may be taken, the nodes (M,), and which of the frames holds each."""
-        parts: dict[int, tuple[RegionBounds | None, list[int], list[int]]] = {}
+        none are kept; whether the nodes are to become frames themselves; the nodes (M,), and which of the frames holds each."""
+        parts: dict[tuple[int, bool], tuple[RegionBounds | None, list[int], list[int]]] = {}
         for k, (frame, cuts) in enumerate(zip(frames.tolist(), below.tolist(), strict=True)):
-            bounds, at = self._held.get(frame, (None, 0)) if cuts <= LEVELS else (None, 0)
-            part = parts.setdefault(id(bounds), (bounds, [], []))
+            bounds, at = self._held.get(frame, (None, 0))
+            part = parts.setdefault((id(bounds), bounds is None or cuts > LEVELS), (bounds, [], []))
             part[1].append(k)
             part[2].append(at)
-        return [(bounds, np.array(nodes), np.array(at)) for bounds, nodes, at in parts.values()]
+        return [(bounds, anew, np.array(nodes), np.array(at)) for (_, anew), (bounds, nodes, at) in parts.items()]

@@ -41,6 +41,15 @@ class Trees:
         self.feature[nodes] = feature
         return first
 
+    def shares(self) -> Array:
+        """Return (nodes,) the share of its root's box that each node is, a half counting for half of what is halved."""
+        share, nodes = np.ones(self.size), np.arange(self.roots)
+        while len(nodes := nodes[self.feature[nodes] != -1]):
+            first = self.left[nodes]
+            share[first] = share[first + 1] = share[nodes] / 2
+            nodes = np.concatenate([first, first + 1])
+        return share
+
     def grow(self, tree: Tree) -> Integers:
         """Cut the one root as a tree that was written; returns the numbers (K,) of its nodes here. Halves inherit nothing."""
         inner, size = tree.feature != -1, self.size
@@ -73,19 +82,25 @@ class Trees:
 
     def written(
         self, roots: Integers, leaf: Booleans, multipliers: Mapping[int, tuple[Integers, Array]],
-        frames: Mapping[int, tuple[int, int]] | None = None,
+        frames: Mapping[int, tuple[int, int]] | None = None, within: tuple[int, Mapping[int, int]] = (0, {}),
     ) -> list[Tree]:
         """Return some trees, cut off below every `leaf` (nodes,), with the multipliers (index, value) that leaves have, and what
-        frames (index, node) they take."""
+        frames (index, node) they take. within: an index, and which frames stand in which."""
         order = self.preorder(roots.tolist(), leaf)
         ends, (feature, cut) = leaf[order].tolist(), self.splits(order, leaf)
         nothing = np.empty(0, dtype=np.int64), np.empty(0)
         parts = [multipliers.get(node, nothing) if end else nothing for node, end in zip(order.tolist(), ends, strict=True)]
-        framed, position = frames or {}, {node: k for k, node in enumerate(order.tolist())} if frames else {}
-        for node, k in position.items():
-            if ends[k] and node in framed:
-                number, frame = framed[node]
-                parts[k] = np.append(parts[k][0], number), np.append(parts[k][1], float(k - position[frame]))
+        position = {node: k for k, node in enumerate(order.tolist())} if frames else {}
+        named, (outer, standing) = frames or {}, within
+        used = [node for node, k in position.items() if ends[k] and node in named]
+        entries = [(node, *named[node]) for node in used]
+        chained, pending = set[int](), {frame for _, _, frame in entries}
+        while pending := {frame for frame in pending if frame in standing} - chained:
+            entries += [(frame, outer, standing[frame]) for frame in sorted(pending)]
+            chained, pending = chained | pending, {standing[frame] for frame in pending}
+        for node, number, frame in entries:
+            k = position[node]
+            parts[k] = np.append(parts[k][0], number), np.append(parts[k][1], float(k - position[frame]))
         start = np.cumsum([0, *(len(index) for index, _ in parts)])
         index, value = (np.concatenate([nothing[k], *(part[k] for part in parts if len(part[k]))]) for k in (0, 1))
         first = np.flatnonzero(order < self.roots).tolist()
@@ -102,8 +117,8 @@ class ProofTrees(Trees):
     """The proof trees of Q questions with G goals each: which nodes close which goals, and what they name for that.
 
     multipliers: by goal, of the nodes that name some: as in a `Tree`.   neurons: of both copies, 2 H, that rows are counted from.
-    rows: of each goal.   known, besides: the frame of each node (-1: none), by how many cuts it lies below that,
-    and what the frame's bound lacked to 0.
+    rows: of each goal.   within: the frame that a frame stands in.   known, besides: the frame of each node (-1: none), by how
+    many cuts it lies below that, and what the frame's bound lacked to 0.
     """
 
     def __init__(self, roots: int, rows: Sequence[int], neurons: int) -> None:
@@ -114,6 +129,7 @@ class ProofTrees(Trees):
         self.neurons, self.rows = neurons, rows
         self.multipliers: list[dict[int, tuple[Integers, Array]]] = [{} for _ in rows]
         self.frames: list[dict[int, tuple[int, int]]] = [{} for _ in rows]
+        self.within: dict[int, int] = {}
 
     def split(self, nodes: Integers, feature: Integers, cut: Array) -> Integers:
         """Record splits; returns the first halves."""
@@ -141,7 +157,56 @@ class ProofTrees(Trees):
 
     def of_goal(self, roots: Integers, goal: int) -> list[Tree]:
         """Return the proof trees of one goal of many questions: each cut below the first node that closes the goal."""
-        return self.written(roots, self.known["closed"][:, goal], self.multipliers[goal], self.frames[goal])
+        within = self.neurons + self.rows[goal] + 3, self.within
+        return self.written(roots, self.known["closed"][:, goal], self.multipliers[goal], self.frames[goal], within)
+
+
+class GoalTrees(Trees):
+    """The proof trees of Q questions, every goal g of which is cut up by itself: the root of question q is node q + Q g.
+
+    named: by goal, for each row that closes leaves of it the rows and weights that a proof names; nothing where it need not.
+    known: whether a node is closed, and by which row (-1: by none, nothing is claimed there).
+    """
+
+    def __init__(self, questions: int, named: Sequence[list[tuple[Integers, Array]]]) -> None:
+        roots = questions * len(named)
+        super().__init__(roots, closed=np.zeros(roots, dtype=bool), row=np.full(roots, -1, dtype=np.int32))
+        self.questions, self.named = questions, named
+
+    def close(self, nodes: Integers, goals: Integers) -> None:
+        """Record that goals (N,) hold throughout nodes (N,) of theirs."""
+        self.known["closed"][nodes] = True
+
+    def name(self, nodes: Integers, rows: Integers) -> None:
+        """Record the rows (N,) that close nodes (N,)."""
+        self.known["row"][nodes] = rows
+
+    def code(self, goal: int, index: int, value: float) -> Integers:
+        """Return the number (1,) of a row for `name` that a proof names as this multiplier."""
+        self.named[goal].append((np.array([index]), np.array([value])))
+        return np.array([len(self.named[goal]) - 1])
+
+    def tree(self, root: int, goal: int) -> Tree:
+        """Return the proof tree of one goal of one question."""
+        return self.of_goal(np.array([root]), goal)[0]
+
+    def of_goal(self, roots: Integers, goal: int) -> list[Tree]:
+        """Return the proof trees of one goal of many questions."""
+        closed = self.known["closed"]
+        order = self.preorder((roots + goal * self.questions).tolist(), closed)
+        ends, (feature, cut) = closed[order], self.splits(order, closed)
+        named = [*self.named[goal], (np.empty(0, dtype=np.int64), np.empty(0))]     # row -1 is the last one
+        lengths = np.array([len(index) for index, _ in named])
+        begin, row = np.cumsum(lengths) - lengths, np.where(ends, self.known["row"][order], -1)
+        index, weight = (np.concatenate([one[k] for one in named]) for k in (0, 1))
+        start = np.concatenate([[0], np.cumsum(lengths[row])])
+        at = np.repeat(begin[row] - start[:-1], lengths[row]) + np.arange(start[-1])
+        first = np.flatnonzero(order < self.roots).tolist()
+        return [
+            Tree(feature=feature[a:b], cut=cut[a:b], start=start[a : b + 1] - start[a], index=index[at[start[a] : start[b]]],
+                 value=weight[at[start[a] : start[b]]])
+            for a, b in pairwise([*first, len(order)])
+        ]
 
 
 class NeuronTree(Trees):

@@ -6,19 +6,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Model
+from encoders.shares import probabilities
 from verifair.engine.questions import decisions
 from verifair.engine.verdict import Finding
-from verifair.systems.cec.explanations import cec_score, explanations, positive_margin, regimes
+from verifair.systems.cec.attributions import Attribution, attributed, words_of
+from verifair.systems.cec.explanations import cec_score, positive_margin, regimes
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import DEFAULTS, THRESHOLD, CecSettings
 from verifair.systems.work import Progress
-
-ATTRIBUTIONS = 4096
-"""Between two signs of progress."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,23 +72,24 @@ class Explanations:
 
 
 def audit(
-    network: Network, reference: Reference, people: People, settings: CecSettings = DEFAULTS, *, seed: int = 0, threads: int = 2,
-    progress: Progress | None = None,
+    network: Model, reference: Reference, people: People, settings: CecSettings = DEFAULTS, *,
+    attribution: Attribution | None = None, seed: int = 0, threads: int = 2, progress: Progress | None = None,
 ) -> Audit:
     """Measure the explanation consistency of a network for these people against the reference.
 
-    settings: tau and ties of the matching, steps of the explanations, threshold of the regimes.   seed: of random ties.
-    progress(done, total) counts attributions.   Raises QueryError and DataError as `match` and `explanations` do.
+    settings: tau and ties of the matching, steps of the explanations, threshold of the regimes.   attribution: what explains
+    the model instead of its own (see `attributions`).   seed: of random ties.
+    progress(done, total) counts attributions.   Raises QueryError and DataError as `match` and `attributed` do.
     Reference: CEC, algorithm 1 and definition 3.
     """
     positive_margin(network)  # too many classes are said before the work
     matches = match(reference, people, tau=settings.tau, ties=settings.ties, seed=seed)
-    return _measured(network, reference, people, matches, settings, threads, progress)
+    return _measured(network, reference, people, matches, settings, attribution, threads, progress)
 
 
 def control(
-    network: Network, reference: Reference, found: Audit, settings: CecSettings = DEFAULTS, *, seed: int = 0, threads: int = 2,
-    progress: Progress | None = None,
+    network: Model, reference: Reference, found: Audit, settings: CecSettings = DEFAULTS, *,
+    attribution: Attribution | None = None, seed: int = 0, threads: int = 2, progress: Progress | None = None,
 ) -> Audit:
     """Compare the people of an audit with the nearest other person of their *own* group: what the group does not explain.
 
@@ -102,32 +101,28 @@ def control(
     audited = np.unique(found.individual)
     settings = settings.model_copy(update={"tau": found.matches.tau, "threshold": found.threshold})
     matches = match_within(reference, found.people.take(audited), tau=settings.tau, ties=settings.ties, seed=seed)
-    return _measured(network, reference, found.people, replace(matches, individual=audited), settings, threads, progress)
+    inner = replace(matches, individual=audited)
+    return _measured(network, reference, found.people, inner, settings, attribution, threads, progress)
 
 
 def _measured(
-    network: Network, reference: Reference, people: People, matches: Matches, settings: CecSettings, threads: int,
-    progress: Progress | None,
+    network: Model, reference: Reference, people: People, matches: Matches, settings: CecSettings,
+    attribution: Attribution | None, threads: int, progress: Progress | None,
 ) -> Audit:
     """Return the audit of some pairs; those of one person share the explanation, and both of a pair the person's baseline."""
+    method = words_of(network, settings, attribution)
     who, place = np.unique(matches.individual[matches.matched], return_inverse=True)
-    x, x_tilde = people.x[who], reference.people.x[matches.row[matches.matched]]
-    baseline, total = reference.baseline(people)[who], len(x) + len(x_tilde)
-    steps = None if settings.steps == "exact" else settings.steps
+    x = np.concatenate([people.x[who], reference.people.x[matches.row[matches.matched]]])
+    whose = np.concatenate([who, who[place]])
+    cells = np.column_stack([people.labels[whose], people.groups[whose]])
+    g = attributed(network, reference, x, cells, settings, attribution, threads=threads, progress=progress)
+    decision, probable = decisions(network, x), probability(network, x)
 
-    def explained(inputs: Array, baselines: Array, before: int) -> Explanations:
-        g = np.empty_like(inputs)
-        for start in range(0, len(inputs), ATTRIBUTIONS):
-            part = slice(start, start + ATTRIBUTIONS)
-            g[part] = explanations(network, inputs[part], baselines[part], steps, threads=threads)
-            if progress is not None:
-                progress(before + min(start + ATTRIBUTIONS, len(inputs)), total)
-        return Explanations(g=g, decision=decisions(network, inputs), probability=probability(network, inputs))
+    def side(rows: Integers) -> Explanations:
+        return Explanations(g=g[rows], decision=decision[rows], probability=probable[rows])
 
-    own, other = explained(x, baseline, 0), explained(x_tilde, baseline[place], len(x))
-    own = Explanations(g=own.g[place], decision=own.decision[place], probability=own.probability[place])
-    method = "exact path integral" if steps is None else f"{steps}-step Riemann sum"
-    return scored(people, matches, own, other, threshold=settings.threshold, method=method, seed=matches.seed)
+    other = side(np.arange(len(who), len(x)))
+    return scored(people, matches, side(place), other, threshold=settings.threshold, method=method, seed=matches.seed)
 
 
 def scored(
@@ -147,6 +142,6 @@ def scored(
     )
 
 
-def probability(network: Network, x: Array) -> Array:
-    """(B,) probability of class 1: the logistic function of f."""
-    return np.asarray(expit(network.forward(x) @ positive_margin(network)))
+def probability(network: Model, x: Array) -> Array:
+    """(B,) probability of class 1: the logistic function of f, or its share of votes."""
+    return probabilities(network, network.forward(x) @ positive_margin(network))

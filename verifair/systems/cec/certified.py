@@ -25,7 +25,7 @@ import numpy.typing as npt
 from encoders.bounds.attribution import Attributions, attributions, score_bound
 from encoders.bounds.gradient import gradient_zonotopes
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Network, layered
 from solvers.outcome import Budget
 from verifair.checker.consistency_certificate import ConsistencyCertificate, ConsistencyQuery
 from verifair.checker.envelope import semantics
@@ -145,8 +145,8 @@ def certify_consistency(
         raise QueryError(f"delta = {delta}: expected a number of units from 0 (the pair as it is), such as 1")
     if not all(np.array_equal(getattr(people, name), getattr(audit.people, name)) for name in ("x", "labels", "groups")):
         raise QueryError("people: found others than those of the audit, whose pairs are to be certified; pass the people audited")
-    network = read_network(network, "cec --certify")
-    schema.check_network(network)
+    found, schema = schema.settled(read_network(network, "cec --certify"))
+    network = layered(schema.judges(found), "cec --certify")
     network.require_piecewise_linear("certified explanation consistency")
     started = time.monotonic()
     deadline = np.inf if budget is None else started + budget.seconds

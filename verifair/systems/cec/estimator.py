@@ -9,11 +9,12 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from encoders.network import Network
+from encoders.network import Model
 from verifair.errors import QueryError
-from verifair.models.read import read_network
+from verifair.models.read import read
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_number, check_settings
+from verifair.systems.cec.attributions import Attribution
 from verifair.systems.cec.audit import Audit, audit, control
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
@@ -22,13 +23,16 @@ from verifair.systems.work import Progress
 
 
 class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
-    """Does the network decide like people alike, and for like reasons?  (CEC)
+    """Does the model decide like people alike, and for like reasons?  (CEC)
 
-    network: one or two outputs; a Network, or whatever `verifair.read` takes.
+    network: one or two outputs; a model, or whatever `verifair.read` takes.
     schema: of its columns; features with merit = true make people comparable.
     tau: people farther apart, in standard deviations of merit, are no counterparts; None: however far.
     threshold: scores above it are different reasons.   steps: None for exact integrals, T for the paper's Riemann sum (32).
     ties, seed: the choice among equally near people.   threads: for the attributions.
+    attribution: what explains the model, called with model inputs x (B, n) and the rows (R, n) to compare them with, those of the
+    person's own group and true class; gives (B, n) numbers. None: integrated gradients of a network, interventional Shapley values
+    of a tree ensemble.
     Sound? Complete? neither: a measurement (`Finding`), never a proof.
     Reference: CEC (Counterfactual Explanation Consistency), definitions 2 and 3.
     """
@@ -36,9 +40,10 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self, network: Any, schema: Schema, *, tau: float | None = DEFAULTS.tau, threshold: float = DEFAULTS.threshold,
         steps: int | None = None, ties: Ties = DEFAULTS.ties, seed: int = 0, threads: int = 2,
+        attribution: Attribution | None = None,
     ) -> None:
         self.network, self.schema, self.tau, self.threshold, self.steps = network, schema, tau, threshold, steps
-        self.ties, self.seed, self.threads = ties, seed, threads
+        self.ties, self.seed, self.threads, self.attribution = ties, seed, threads, attribution
 
     def fit(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> ExplanationConsistency:
         """Take the rows of X as those that counterparts and baselines come from.
@@ -63,15 +68,16 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         people = people_of(self.schema, X, _named(sensitive_features), y, names=self.reference_.people.names)
         return audit(
-            network, self.reference_, people, self._settings(), seed=self.seed, threads=self.threads, progress=progress
+            network, self.reference_, people, self._settings(), attribution=self.attribution, seed=self.seed,
+            threads=self.threads, progress=progress,
         )
 
     def control(self, found: Audit, *, progress: Progress | None = None) -> Audit:
         """Compare the people of an audit with the nearest other of their own group: see `audit.control`, and `measures.excess`."""
         check_is_fitted(self)
         return control(
-            read_network(self.network, "cec"), self.reference_, found, self._settings(), seed=self.seed, threads=self.threads,
-            progress=progress,
+            read(self.network), self.reference_, found, self._settings(), attribution=self.attribution, seed=self.seed,
+            threads=self.threads, progress=progress,
         )
 
     def score_samples(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> np.ndarray:
@@ -81,11 +87,11 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
         total = np.bincount(found.individual, weights=found.score, minlength=len(found.people))
         return np.asarray(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0))
 
-    def _check(self) -> Network:
+    def _check(self) -> Model:
         if not isinstance(self.schema, Schema):
             raise QueryError(f"schema: found {type(self.schema).__name__}; expected a Schema (Schema.load)")
-        network = read_network(self.network, "cec")
-        self.schema.check_network(network)
+        found, described = self.schema.settled(read(self.network))
+        network = described.judges(found)
         self._settings()
         for name, least in (("seed", 0), ("threads", 1)):
             value = getattr(self, name)

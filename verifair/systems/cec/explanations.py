@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.gradients import integrated_gradients
-from encoders.network import Array, Booleans, Network
+from encoders.network import Array, Booleans, Model, Network
 from verifair.engine.questions import margin
 from verifair.errors import QueryError
 from verifair.systems.cec.settings import MOST_STEPS, THRESHOLD
@@ -24,7 +24,7 @@ REGIMES: dict[Regime, str] = {
 }
 
 
-def positive_margin(network: Network) -> Array:
+def positive_margin(network: Model) -> Array:
     """Weights (n_N,) of f = logit_1 - logit_0, or of the only logit. Raises QueryError for more than two classes."""
     if network.outputs > 2:
         raise QueryError(

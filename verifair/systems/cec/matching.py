@@ -65,6 +65,10 @@ class Reference:
         std = merit.std(axis=0)
         return cls(people=people, columns=columns, mean=merit.mean(axis=0), std=np.where(std > 0, std, 1.0), baselines=baselines)
 
+    def background(self, label: int, group: int) -> Array:
+        """(R, n_0) the model inputs of everybody with a label in a group."""
+        return np.asarray(self.people.x[(self.people.labels == label) & (self.people.groups == group)])
+
     def standardised(self, people: People) -> Array:
         """Merit (N, F) in standard deviations from this reference's mean."""
         return np.asarray((people.x[:, self.columns] - self.mean) / self.std)

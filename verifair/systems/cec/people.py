@@ -16,12 +16,16 @@ from verifair.systems.arguments import check_order, check_table, groups_of, posi
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class People:
-    """x: (N, n_0) network inputs.   labels: (N,) true classes of the network, 0 or 1.   groups: (N,) positions in names (G,)."""
+    """x: (N, n_0) network inputs.   labels: (N,) true classes of the network, 0 or 1.   groups: (N,) positions in names (G,).
+
+    features: (n_0,) the feature of each column, by its position: columns of one feature are one reason.
+    """
 
     x: Array
     labels: Integers
     groups: Integers
     names: tuple[str, ...]
+    features: Integers
 
     def __post_init__(self) -> None:
         rows = len(self.x)
@@ -35,7 +39,7 @@ class People:
 
     def take(self, rows: Integers) -> People:
         """Only some of the rows."""
-        return People(x=self.x[rows], labels=self.labels[rows], groups=self.groups[rows], names=self.names)
+        return People(x=self.x[rows], labels=self.labels[rows], groups=self.groups[rows], names=self.names, features=self.features)
 
 
 def people_of(
@@ -60,16 +64,12 @@ def people_of(
             "rows of it there, or leave such people out"
         )
     check_order(frame, y, "y")
-    labels = schema.labels(frame) if y is None else np.where(positives(y, schema, len(frame)), schema.good, 1 - schema.good)
-    if labels.max() > 1:
-        raise DataError(
-            f"label {schema.label!r}: holds classes up to {labels.max()}; explanation consistency compares within two classes, 0 "
-            "and 1: name the positive one with positive_label = ... in the schema"
-        )
+    labels = np.where(schema.favoured(frame) if y is None else positives(y, schema, len(frame)), schema.good, 1 - schema.good)
     groups = np.zeros(len(frame), dtype=np.int64)
     for name, mask in masks.items():
         groups[mask] = known.index(name)
-    return People(x=schema.encode(schema.raw(frame)), labels=labels, groups=groups, names=known)
+    features = np.repeat(np.arange(schema.domain.variables), schema.domain.width)
+    return People(x=schema.encode(schema.raw(frame)), labels=labels, groups=groups, names=known, features=features)
 
 
 def merit_columns(schema: Schema) -> Integers:

@@ -55,8 +55,8 @@ SYSTEM = System(
     verb="cec",
     help="""
 Compares everybody with the nearest real person of each other group, near in merit and with the same true label: are the two decided
-alike, and for like reasons (integrated gradients)? Finds hidden bias: the same decision for different reasons. Measured, never
-proved.
+alike, and for like reasons (integrated gradients; Shapley values of trees)? Finds hidden bias: the same decision for different
+reasons. Measured, never proved.
 
 Example: verifair cec --demo german --protected sex
 

@@ -10,9 +10,9 @@ import numpy as np
 from encoders.network import Integers, layered
 from verifair.datasets import Dataset, read_table
 from verifair.errors import DataError
+from verifair.systems.cec.attributions import words_of
 from verifair.systems.cec.audit import audit, control
 from verifair.systems.cec.certified import CertifiedConsistency, certify_consistency
-from verifair.systems.cec.explanations import positive_margin
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
 from verifair.systems.cec.result import Audited, CecResult, CertifiedPairs
@@ -28,8 +28,10 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
     Scores of some of the people only would be of those who happen to stand first: an audit that does not end in time has no answer.
     Raises QueryError, DataError and SchemaError for what does not fit, OutOfTime, Interrupted.
     """
-    network, schema = layered(subject.network, "cec"), subject.schema
-    positive_margin(network)
+    network, schema = subject.judged, subject.schema
+    words_of(network, settings, None)
+    if settings.certify is not None:
+        layered(network, "cec --certify")
     if settings.certify:
         schema.steps([])  # a schema without units has no neighbourhoods: said before the work
     asked = _asked(settings, subject, work.seed)

@@ -59,7 +59,7 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
         **SYSTEM.heading,
         method=(
             f"Asked of {rows}: each is compared with the person of every other group who has the same true outcome and is nearest "
-            f"in merit ({', '.join(found.query.merit)}). Reasons are integrated gradients ({found.query.attributions}). Above a "
+            f"in merit ({', '.join(found.query.merit)}). Reasons are {found.query.attributions}. Above a "
             f"score of {settings.threshold:g}, reasons count as different. Measured on these rows; the certified part is proved "
             "for everybody near each pair."
         ),

@@ -86,7 +86,7 @@ def _about(found: CecResult) -> str:
     dropped = f" Left out, as outside the schema: {asked.dropped:,}." if asked.dropped else ""
     return (
         f"Audited: {asked.words} ({len(asked.people):,}). Counterparts: the nearest with the same true label in {whom}, by "
-        f"merit ({', '.join(asked.merit)}). Reasons: integrated gradients, {found.query.attributions}.{dropped}"
+        f"merit ({', '.join(asked.merit)}). Reasons: {found.query.attributions}.{dropped}"
     )
 
 

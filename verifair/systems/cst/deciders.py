@@ -17,6 +17,7 @@ from verifair.schema.feature import text
 from verifair.schema.rows import numeric
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import booleans, check_number
+from verifair.systems.words import model_words
 
 
 class Decider(Protocol):
@@ -117,7 +118,9 @@ class NetworkDecider:
     good: int | None = None
 
     def __post_init__(self) -> None:
-        self.schema.check_network(self.network)
+        network, schema = self.schema.settled(self.network)
+        object.__setattr__(self, "network", schema.judges(network))
+        object.__setattr__(self, "schema", schema)
         if self.good is None:
             object.__setattr__(self, "good", self.schema.good)
         if self.good not in (0, 1) or isinstance(self.good, bool):
@@ -144,8 +147,7 @@ class NetworkDecider:
 
     @property
     def words(self) -> str:
-        shape = "-".join(map(str, (*self.network.hidden, self.network.outputs)))
-        return f"a network of {self.network.inputs}-{shape} neurons" + ("" if self.good else ", class 0 is positive")
+        return model_words(self.network.whole) + ("" if self.good else ", class 0 is positive")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from encoders.onnx.reader import read_onnx
+from encoders.onnx.reader import read_model
 from verifair import datasets
 from verifair.datasets import read_table
 from verifair.errors import DataError, QueryError, SchemaError
@@ -75,7 +75,7 @@ def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
         raise QueryError("MODEL and --schema belong together: a network, and what it takes; pass both, or neither")
     network = None
     if model is not None and schema is not None:
-        network = NetworkDecider(network=read_onnx(model), schema=Schema.load(schema))
+        network = NetworkDecider(network=read_model(model), schema=Schema.load(schema))
     file = causal_file.load(settings.causal)
     return CstSubject(
         frame=read_table(inputs.data), file=file, path=settings.causal, decider=network or decider_of(file, settings.causal),
@@ -97,7 +97,7 @@ def decider_of(file: CausalFile, path: Path) -> Decider:
     if said.weights is not None:
         who = LinearRule(weights=said.weights, above=said.above, at_least=said.at_least)
     elif file.network_path is not None and file.schema_path is not None:
-        who = NetworkDecider(network=read_onnx(file.network_path), schema=Schema.load(file.schema_path), good=said.good)
+        who = NetworkDecider(network=read_model(file.network_path), schema=Schema.load(file.schema_path), good=said.good)
     if said.column is not None:
         return Recorded(column=said.column, positive=said.positive, counterfactual=who)
     if who is None:

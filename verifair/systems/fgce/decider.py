@@ -1,4 +1,4 @@
-"""Who is decided positively: by a network (exactly), or by anything with scikit-learn's `predict`."""
+"""Who is decided positively: by a model that was read (exactly), or by anything with scikit-learn's `predict`."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ import pandas as pd
 from sklearn.exceptions import NotFittedError
 
 from encoders.evaluate import at_once
-from encoders.network import Array, Booleans, Network
+from encoders.network import Array, Booleans, Model
 from verifair.engine.questions import decisions
 from verifair.errors import QueryError
 from verifair.models.objects import package_of
-from verifair.models.read import read_network
+from verifair.models.read import read
 from verifair.schema.feature import text
 from verifair.schema.schema import Schema
 
 
 def as_decider(model: Any) -> Any:
-    """Return a model as `positive` takes it: itself where it has scikit-learn's `predict`, otherwise as a network."""
+    """Return a model as `positive` takes it: itself where it has scikit-learn's `predict`, otherwise as `read` gives it."""
     if hasattr(model, "predict") and (hasattr(model, "fit") or package_of(model) not in ("xgboost", "lightgbm")):
         return model
-    return read_network(model, "fgce")
+    return read(model)
 
 
 def positive(model: Any, schema: Schema, raw: Array, progress: Callable[[int, int], None] | None = None) -> Booleans:
-    """Return (N,) whether raw rows (N, V) are decided positively: class `schema.good` of a network, `positive_label` of others.
+    """(N,) whether raw rows (N, V) are decided positively: class `schema.good` of what `read` gave, `positive_label` of others.
 
-    An estimator is given a DataFrame of the schema's columns in the schema's words. Networks are decided exactly, ties included.
+    An estimator is given a DataFrame of the schema's columns in the schema's words. What was read decides exactly, ties included.
     Raises QueryError for a model that fails, or that answers with something else than a class for each row.
     """
-    if isinstance(model, Network):
-        schema.check_network(model)
+    if isinstance(model, Model):
+        read, schema = schema.settled(model)
+        model = schema.judges(read)
         found, step = np.empty(len(raw), dtype=bool), at_once(model, max(len(raw), 1))
         for start in range(0, len(raw), step):
             found[start : start + step] = decisions(model, schema.encode(raw[start : start + step])) == schema.good

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
 from verifair.errors import DataError, QueryError
-from verifair.models.read import read_network
+from verifair.models.read import read
 from verifair.schema.file import Change
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import audited, check_number, check_settings, check_table, groups_of, positives
@@ -66,7 +66,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
     """Few counterfactuals that explain each group's negative decisions, feasible and optimal.  (FGCE)
 
     model: a Network, an estimator whose `predict` takes a DataFrame, or whatever else `verifair.read` takes; it decides by its
-    `predict`, but where robustness is asked for by its network.   schema: of its columns, with `change` for each feature.
+    `predict`, but where robustness is asked for by what `read` gives.   schema: of its columns, with `change` for each feature.
     seconds: for each group.   threads: for the graph.   custom: a rule for moves, see `FeatureSpace`.   empty: "skip" leaves out
     groups with nobody to explain, or nobody who can be helped, and notes them in `skipped_`.   The others are as in `FgceSettings`:
     either the share `coverage` of the factuals is covered at the least largest cost, or with max_cost the most at that cost.
@@ -104,7 +104,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         """
         self._check()
         check_table(X)
-        self.model_ = as_decider(self.model) if self.only_robust is None else read_network(self.model, "fgce")
+        self.model_ = as_decider(self.model) if self.only_robust is None else read(self.model)
         tell = progress or (lambda what, done, total: None)
         if self.only_robust is not None:
             askable(self.model_, self.schema, [self.only_robust])
@@ -201,7 +201,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         if audit is not None:
             explained &= audited(audit, len(X))
         if self.factuals == "false-negatives":
-            explained &= self.schema.labels(X) == self.schema.good if y is None else positives(y, self.schema, len(X))
+            explained &= self.schema.favoured(X) if y is None else positives(y, self.schema, len(X))
         return np.asarray(explained)
 
     def _negatives(self, members: Mapping[str, Booleans], explained: Booleans) -> dict[str, Integers]:

@@ -16,6 +16,7 @@ from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.measures import Burden, change_frequency, interval
 from verifair.systems.fgce.optimum.center import Centers
 from verifair.systems.fgce.result import Advice, Certainty, GroupComparison, GroupSummary, Subgroup
+from verifair.systems.groups import SMALL
 from verifair.systems.result import Interval
 
 GREEDY = 1 - 1 / np.e
@@ -214,16 +215,22 @@ def _best_known(measure: str, values: dict[str, float], optimal: bool) -> GroupC
 
 
 def _of_means(measure: str, values: dict[str, Array], seed: int) -> GroupComparison:
-    """Compare means over people: the difference of the worst and the best group has an interval."""
-    line = _of(measure, {name: float(own.mean()) if len(own) else float("nan") for name, own in values.items()})
+    """Compare means over people: the difference of the worst and the best group has an interval.
+
+    Groups of fewer than SMALL people have their mean, and are neither the worst nor the best.
+    """
+    means = {name: float(own.mean()) if len(own) else float("nan") for name, own in values.items()}
+    people = {name: len(own) for name, own in values.items()}
+    line = _of(measure, {name: mean for name, mean in means.items() if people[name] >= SMALL})
+    line = line.model_copy(update={"values": means, "people": people})
     if line.worst is None:
         return line
-    best = min((name for name, value in line.values.items() if np.isfinite(value)), key=lambda name: line.values[name])
+    best = min((name for name in means if people[name] >= SMALL), key=lambda name: means[name])
     found = bootstrap(
         (values[line.worst], values[best]), lambda a, b, axis=-1: a.mean(axis=axis) - b.mean(axis=axis), method="percentile",
         vectorized=True, n_resamples=2000, batch=256, rng=seed,
-    ).confidence_interval if min(len(values[line.worst]), len(values[best])) > 1 else None
-    chance = None if found is None else Interval(mean=line.apart, low=float(found.low), high=float(found.high))
+    ).confidence_interval
+    chance = Interval(mean=line.apart, low=float(found.low), high=float(found.high))
     return line.model_copy(update={"chance": chance})
 
 

@@ -127,6 +127,8 @@ class GroupComparison(Shape):
 
     measure: str
     values: dict[str, Measured]
+    people: dict[str, Count] | None = None
+    """Of a mean over people: how many each group has. Groups of fewer than 30 are not ranked."""
     worst: str | None
     """The group with the greater burden."""
     apart: Measured

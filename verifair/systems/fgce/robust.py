@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from encoders.network import Array, Integers, Network, layered
+from encoders.network import Array, Integers
 from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Counterexample, Proof, answered
@@ -28,8 +28,8 @@ from verifair.engine.cascade import solve
 from verifair.engine.queries import Robustness
 from verifair.engine.questions import classes, decisions, margin, robustness_problem
 from verifair.engine.verdict import Status
-from verifair.errors import DataError
-from verifair.models.read import read_network
+from verifair.errors import DataError, QueryError
+from verifair.models.read import read
 from verifair.schema.schema import Schema
 
 Answers = dict[int, GoalAnswer]
@@ -51,13 +51,13 @@ def re_evaluated(network: Any, schema: Schema, raw: Array) -> pd.DataFrame:
     agrees: whether both say the same (None without a file).   margin: the good logit less the largest other (or 0).
     network: a Network, or whatever `verifair.read` takes.   Raises SchemaError or DataError for rows that do not fit.
     """
-    network = read_network(network, "fgce --robust")
-    _check(network, schema, raw)
+    found, schema = schema.settled(read(network))
+    network = schema.judges(found)
+    _check(schema, raw)
     x = schema.encode(raw)
     exact = decisions(network, x) == schema.good
-    logits = network.forward(x)
-    others = [logits @ margin(network, schema.good, loser) for loser in _losers(network, schema)]
-    table = pd.DataFrame({"row": np.arange(len(raw)), "positive": exact, "margin": np.min(others, axis=0)})
+    margins = network.forward(x) @ margin(network, schema.good, 1 - schema.good)
+    table = pd.DataFrame({"row": np.arange(len(raw)), "positive": exact, "margin": margins})
     if not len(raw):  # onnxruntime takes no empty batch
         return table.assign(float32=exact.astype(object), agrees=exact.astype(object))
     told = None if network.source is None else predictions(network, x.astype(np.float32)) == schema.good
@@ -89,7 +89,7 @@ def certify_robust(
     Raises SchemaError where no feature has a unit; DataError for rows that do not fit.
     """
     query = askable(network, schema, delta)
-    _check(layered(query.network, "fgce --robust"), schema, raw)
+    _check(query.schema, raw)
     deltas, budget = sorted({float(one) for one in delta}), budget or Budget()
     deadline = time.monotonic() + budget.seconds
     found: dict[float, dict[int, Answers]] = {}
@@ -104,7 +104,7 @@ def certify_robust(
             progress((done + 1) * len(raw), len(deltas) * len(raw))
     keys = [(row, one) for row in range(len(raw)) for one in deltas]
     lines = [_line(schema, row, one, found[one][row], [found[d][row] for d in deltas if d < one]) for row, one in keys]
-    decided = [one for row, at in keys for one in _decided(raw[row], at, found[at][row], schema.good)]
+    decided = [one for row, at in keys for one in _decided(raw[row], at, found[at][row], _favoured(query)[0])]
     table = pd.DataFrame(lines, columns=COLUMNS, dtype=object).astype(NUMBERS)
     return CertifiedRobustness(table=table, certificate=_certificate(query, decided))
 
@@ -115,7 +115,7 @@ def prover(network: Any, schema: Schema, raw: Array, delta: float) -> Callable[[
     Asks branch-and-bound only, so that nothing rests on a solver's word. Raises QueryError and SchemaError as `certify_robust`.
     """
     query = askable(network, schema, [delta])
-    _check(layered(query.network, "fgce --robust"), schema, raw)
+    _check(query.schema, raw)
     known: dict[int, Status] = {}
 
     def prove(nodes: Integers, budget: Budget) -> list[Status]:
@@ -144,12 +144,16 @@ NUMBERS = {"row": np.int64, "delta": float, "lower": float, "upper": float}
 def askable(network: Any, schema: Schema, delta: Sequence[float]) -> Robustness:
     """Return the question of `certify_robust`, before there are rows to ask about. Raises QueryError, SchemaError as that does."""
     query = Robustness(network=network, schema=schema, delta=delta)
-    schema.steps([])
+    query.schema.steps([])
+    if len(_favoured(query)) > 1:
+        raise QueryError(
+            f'positive = "{query.schema.outcome}": counterfactuals are certified around one favourable class, here are several; '
+            "name one, or drop --robust"
+        )
     return query
 
 
-def _check(network: Network, schema: Schema, raw: Array) -> None:
-    schema.check_network(network)
+def _check(schema: Schema, raw: Array) -> None:
     if raw.ndim != 2 or raw.shape[1] != len(schema.features):
         raise DataError(f"rows: found an array of shape {raw.shape}; expected (n, {len(schema.features)}), one column a feature")
     if not schema.inside(raw).all():
@@ -160,9 +164,10 @@ def _check(network: Network, schema: Schema, raw: Array) -> None:
         )
 
 
-def _losers(network: Network, schema: Schema) -> list[int]:
-    """Return the classes that a counterfactual must not have."""
-    return [one for one in range(classes(network)) if one != schema.good]
+def _favoured(query: Robustness) -> tuple[int, ...]:
+    """Return the classes that a counterfactual may have."""
+    network, outcome = query.network, query.schema.outcome
+    return outcome.favoured(network.outputs) if network.outputs > 2 else (outcome.good,)
 
 
 def _with(budget: Budget, seconds: float) -> Budget:
@@ -171,11 +176,12 @@ def _with(budget: Budget, seconds: float) -> Budget:
 
 def _answers(query: Robustness, raw: Array, delta: float, method: Literal["auto", "bnb"], budget: Budget) -> list[Answers]:
     """Return for each row whether the positive class beats each other one; the classes share the seconds evenly."""
-    losers = _losers(layered(query.network, "fgce --robust"), query.schema)
+    (winner,) = _favoured(query)
+    losers = [one for one in range(classes(query.network)) if one != winner]
     deadline = time.monotonic() + budget.seconds
     out: list[Answers] = [{} for _ in raw]
     for k, loser in enumerate(losers):
-        problem = robustness_problem(query.network, query.schema, raw, delta, None, (query.schema.good, loser))
+        problem = robustness_problem(query.network, query.schema, raw, delta, None, (winner, loser))
         seconds = max(deadline - time.monotonic(), 1e-3) / (len(losers) - k)
         for row, (answer,) in zip(out, solve(problem, method=method, budget=_with(budget, seconds)), strict=True):
             row[loser] = answer

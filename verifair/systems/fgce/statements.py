@@ -107,10 +107,15 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
         head = one.measure in ("mean cost", "share without any feasible counterfactual")
         share = one.measure.startswith("share")
         own = {group.removeprefix(f"{name} = "): value for group, value in one.values.items()}
-        told = ", ".join(f"{group} {percent(value) if share else f'{value:.3g}'}" for group, value in own.items())
+        people = {group.removeprefix(f"{name} = "): count for group, count in (one.people or {}).items()}
+        told = ", ".join(
+            f"{group} {percent(value) if share else f'{value:.3g}'}{f' (n = {people[group]:,})' if people else ''}"
+            for group, value in own.items()
+        )
         text = f"{_measure(one.measure)}, by {name}{without}: {told}."
         if one.clear:
-            text += f" It is higher for {str(one.worst).removeprefix(f'{name} = ')}."
+            text += f" It is higher for {str(one.worst).removeprefix(f'{name} = ')}"
+            text += f", by {one.apart:.3g} ({one.chance.low:.3g} to {one.chance.high:.3g}, 95 %)." if one.chance else "."
         elif len(one.values) > 1:
             text += " No clear difference." if one.known else " What time left open could change the order."
         tone = Tone.WATCH if one.clear and one.worst is not None and head else Tone.PLAIN

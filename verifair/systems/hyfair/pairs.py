@@ -40,6 +40,8 @@ class FairnessSettings(PairSettings):
     """No probability moves by more than this."""
     signs: Literal["deployed", "strict"] = "deployed"
     """deployed: positive means logit > 0; strict: Fairify's, a tie counts on neither side."""
+    classes: Literal["favourable", "any"] = "favourable"
+    """favourable: favourable decisions become others; any: any of several classes becomes another."""
     relax: Annotated[dict[str, int], typed(widths), Option(type=list[str])] = Field(default_factory=dict)
     """feature=units: the two may differ by so much here as well; repeat."""
     differ: Literal["all", "any"] = "all"
@@ -58,5 +60,5 @@ class FairnessSettings(PairSettings):
 
         return IndividualFairness(
             network=subject.network, schema=subject.schema, protected=self.names(verb, subject.schema.protected_names),
-            box=self.box, epsilon=self.epsilon, differ=self.differ, relax=self.relax, signs=self.signs,
+            box=self.box, epsilon=self.epsilon, differ=self.differ, relax=self.relax, signs=self.signs, classes=self.classes,
         )

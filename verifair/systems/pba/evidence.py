@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
-from scipy.special import expit
 
+from encoders.shares import probabilities
 from verifair.checker.certificate import Certificate, Claim, Counterexample, Proof, answered
 from verifair.checker.envelope import semantics
 from verifair.checker.statement import RowsQuery, RowStatement
@@ -57,6 +59,23 @@ def _decided(query: PersistentBias | Robustness, table: Table, line: Any) -> Pro
     return statement
 
 
+def classes_of(query: PersistentBias | Robustness) -> Sequence[str]:
+    """Return what the model's classes are called, in their order."""
+    schema, count = query.schema, query.network.outputs
+    return schema.class_names if count < 3 else schema.classes or [f"class {k}" for k in range(count)]
+
+
+def in_words(query: PersistentBias | Robustness, verdicts: pd.DataFrame) -> pd.DataFrame:
+    """Return verdicts of `verify_rows` with names for codes: values of the sensitive feature in group and to, and classes in label
+    and against."""
+    known = dict(enumerate(classes_of(query)))
+    told = {name: verdicts[name].map(known) for name in ("label", "against")}
+    if query.sensitive is not None:
+        feature = query.schema[query.sensitive]
+        told |= {name: verdicts[name].map(feature.word) for name in ("group", "to")}
+    return verdicts.assign(**told)
+
+
 def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
     """The counterexample behind one VIOLATED line of `verify_rows`."""
     schema = query.schema
@@ -65,9 +84,16 @@ def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
     if line.goal in ("observed", "flipped"):
         x_prime[schema.index(line.sensitive)] = line.to
     first, second = json.loads(line.margins)
+    shown = probabilities(query.network, np.array([first, second]))
     value = {"observed": first - second, "flipped": second - first}.get(line.goal, first)
+    valued = schema.outcome.of == "value"
+    both = schema.encode(np.array([x, x_prime]))
+    known = classes_of(query)
+    own, other = known[int(line.label)], known[int(line.against)]
     return Witness(
         x=schema.decode(x), x_prime=schema.decode(x_prime), outputs=(first, second),
-        probabilities=(float(expit(first)), float(expit(second))), margin=value,
+        decisions=(own if first > 0 else other, own if second > 0 else other),
+        probabilities=None if valued else (float(shown[0]), float(shown[1])),
+        values=tuple(query.network.whole.forward(both)[:, 0].tolist()) if valued else None, margin=value,
         float32_agrees=None if line.float32_agrees is None else bool(line.float32_agrees),
     )  # fmt: skip

@@ -30,12 +30,21 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: tup
     mine = mine[mine["delta"] == delta]
     with figure(path, (10, 4), 1, 2, sharey=True) as drawn:
         for axis, setting in zip(drawn.axes, ("observed", "flipped"), strict=True):
-            part = mine[mine["setting"] == setting].groupby(["shown", "label"])[["rows", "proved"]].sum()
-            share = (100 * part["proved"] / part["rows"]).unstack("label").reindex(columns=[1, 0])
-            share.columns = pd.Index([outcomes[int(c)] for c in share.columns], name="outcome")
-            share.plot.bar(ax=axis, rot=0, color=["#2166ac", "#b2182b"], legend=setting == "observed", width=0.7)
+            part = mine[mine["setting"] == setting].groupby(["shown", "label"])[["rows", "proved", "unknown"]].sum()
+            share, late = (_percent(part, column, outcomes) for column in ("proved", "unknown"))
+            share.plot.bar(ax=axis, rot=0, color=["#2166ac", "#b2182b"], legend=False, width=0.7)
             for bars in axis.containers:
                 axis.bar_label(bars, fmt="%.0f%%", fontsize=8)
+            for bars, above in zip(list(axis.containers), late.columns, strict=True):  # what was not decided is drawn as such
+                for bar, rest in zip(bars, late[above], strict=True):
+                    if rest > 0:
+                        axis.bar(
+                            bar.get_x(), rest, bar.get_width(), bar.get_height(), align="edge", facecolor="none",
+                            edgecolor="#777777", hatch="///", label="not decided",
+                        )
+            if setting == "observed":
+                shown = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+                axis.legend(shown.values(), shown.keys(), title="outcome")
             axis.set_title(f"{setting} ({'own' if setting == 'observed' else 'flipped'} {sensitive})")
             axis.set_xlabel("")
             if sum(len(str(group)) for group in share.index) > LETTERS:
@@ -44,3 +53,10 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: tup
             axis.set_ylim(0, 105)
             axis.grid(axis="y", alpha=0.3)
         drawn.axes[0].set_ylabel(f"proved more confident, % of eligible rows (delta = {delta:g})")
+
+
+def _percent(part: pd.DataFrame, column: str, outcomes: tuple[str, str]) -> pd.DataFrame:
+    """Return the share of rows by shown group and outcome, %; class 1 first."""
+    share = (100 * part[column] / part["rows"]).unstack("label").reindex(columns=[1, 0])
+    share.columns = pd.Index([outcomes[int(c)] for c in share.columns], name="outcome")
+    return share

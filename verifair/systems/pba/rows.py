@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -45,6 +45,7 @@ class Table:
     raw: Array
     labels: Integers
     predicted: Integers
+    _flipped: dict[tuple[str, float], Integers] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, network: Model, schema: Schema, frame: pd.DataFrame) -> Table:
@@ -52,6 +53,17 @@ class Table:
         raw = schema.raw(frame)
         labels = schema.labels(frame)
         return cls(raw=raw, labels=labels, predicted=decisions(network, schema.encode(raw)))
+
+    def flipped(self, network: Model, schema: Schema, sensitive: str, value: float) -> Integers:
+        """Return the network's decisions (N,) with this value of a feature in place of each row's own; decided once."""
+        if (sensitive, value) not in self._flipped:
+            v, found = schema.index(sensitive), self.predicted.copy()
+            others = np.flatnonzero(self.raw[:, v] != value)
+            raw = self.raw[others].copy()
+            raw[:, v] = value
+            found[others] = decisions(network, schema.encode(raw))
+            self._flipped[sensitive, value] = found
+        return self._flipped[sensitive, value]
 
     @property
     def doubt(self) -> str | None:
@@ -190,7 +202,7 @@ def _eligible(query: PersistentBias | Robustness, table: Table, kind: str) -> tu
         rows = np.flatnonzero(table.raw[:, v] != value)
         flipped = table.raw[rows].copy()
         flipped[:, v] = value
-        still_right = decisions(query.network, query.schema.encode(flipped)) == table.labels[rows]
+        still_right = table.flipped(query.network, query.schema, query.sensitive, value)[rows] == table.labels[rows]
         still_right &= query.schema.inside(flipped)  # a counterfactual that the schema's constraints forbid is no person
         rows = rows[still_right & right[rows]] if kind == "bias" else rows[still_right]
         found_rows.append(rows)

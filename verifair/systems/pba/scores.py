@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from encoders.network import Model
-from verifair.engine.questions import decisions
 from verifair.schema.schema import Schema
 from verifair.systems.pba.rows import Table
 
@@ -53,20 +52,16 @@ def group_rates(network: Model, schema: Schema, table: Table, sensitive: str) ->
     """
     v = schema.index(sensitive)
     own = table.raw[:, v]
-    positive = table.predicted == schema.good
+    positive, truly = (schema.outcome.favourable(classes) for classes in (table.predicted, table.labels))
     lines: list[dict[str, object]] = []
     for value in schema.values(sensitive):
         mine = own == value
-        chosen = {"SP": mine, "TPR": mine & (table.labels == schema.good), "FPR": mine & (table.labels != schema.good)}
+        chosen = {"SP": mine, "TPR": mine & truly, "FPR": mine & ~truly}
         for metric, rows in chosen.items():
             share = float(positive[rows].mean()) if rows.any() else float("nan")
             lines.append({"metric": metric, "group": value, "value": share, "rows": int(rows.sum())})
-        same: list[np.ndarray] = []
-        for other in (z for z in schema.values(sensitive) if z != value):
-            flipped = table.raw[mine].copy()
-            flipped[:, v] = other
-            if len(flipped):
-                same.append(decisions(network, schema.encode(flipped)) == table.predicted[mine])
+        others = [other for other in schema.values(sensitive) if other != value and mine.any()]
+        same = [table.flipped(network, schema, sensitive, other)[mine] == table.predicted[mine] for other in others]
         agree = np.concatenate(same) if same else np.empty(0)
         share = float(agree.mean()) if len(agree) else float("nan")
         lines.append({"metric": "CFA", "group": value, "value": share, "rows": len(agree)})

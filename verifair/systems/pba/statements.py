@@ -10,6 +10,7 @@ import pandas as pd
 from verifair.checker.envelope import semantics
 from verifair.checker.words import counted, float32_words
 from verifair.engine.queries import PersistentBias, Robustness
+from verifair.schema.outcome import Outcome
 from verifair.systems.figures import picture
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.systems.pba.evidence import certificate_of
@@ -18,11 +19,8 @@ from verifair.systems.pba.result import Asked, PbaResult
 from verifair.systems.pba.settings import SYSTEM, PbaSettings
 from verifair.systems.pba.solve import solve
 from verifair.systems.subject import Subject
-from verifair.systems.words import firmly, moves, of, percent, units
+from verifair.systems.words import firmly, moves, of, units
 from verifair.systems.work import Work, called, standing
-
-FOUR_FIFTHS = 0.8
-"""Below this ratio of the rates of two groups the selection is worth a look (US Uniform Guidelines on Employee Selection, 1978)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +44,6 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
     if doubt is not None:
         statements.append(Statement(text=doubt, standing=Standing.MEASURED, tone=Tone.BAD, headline=True))
     for name in result.protected:
-        statements += _rates(subject, result.rates[result.rates["sensitive"] == name], name, len(result.table.raw))
         for one in (one for one in proved if one.query.sensitive == name):
             statements += _biased(subject, one) if isinstance(one.query, PersistentBias) else _robust(subject, one)
     return Section(
@@ -84,13 +81,22 @@ def _kept(one: Asked, result: PbaResult, work: Work) -> _Proved:
 
 def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
     """For each pair of values and delta; on the first screen the pair that most people are biased by, at the smallest delta."""
-    many = subject.network.outputs > 2
-    # With more classes, a margin over the others tells of the favourable class only where that is the row's own.
-    good = subject.schema.good
-    counted = _by_pair(one.verdicts[one.verdicts["label"] == good] if many else one.verdicts, good)
+    many, outcome, verdicts = subject.network.outputs > 2, subject.schema.outcome, one.verdicts
+    what = f"the probability of {subject.favourable}"
+    if many:
+        # With more classes, a margin over the others tells of the favourable class only where that is the row's own.
+        own, other = (outcome.favourable(verdicts[column].to_numpy()) for column in ("label", "against"))
+        verdicts = verdicts[own & ~other]
+        several = len(outcome.favoured(subject.network.outputs)) > 1
+        what = "the lead of their class over each that is not favourable" if several else what
+    if outcome.of == "value":
+        what = "the value"
+    counted = _by_pair(verdicts, outcome)
     if not len(counted):
         return
     who = f"rightly decided people who truly are {subject.favourable}" if many else "rightly decided people"
+    falls = outcome.of == "value" and outcome.operator in ("<", "<=")  # low values are favourable
+    up, down = ("lowers", "raises") if falls else ("raises", "lowers")
     smallest = min(one.query.delta)
     first = counted[counted["delta"] == smallest]
     top = first.index[(first["raises"] + first["lowers"]).to_numpy().argmax()]
@@ -102,12 +108,11 @@ def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
         near = f", also for everybody within {units(line['delta'])} of them" if line["delta"] else ""
         if biased:
             text = (
-                f"{firmly(one.standing)}{near}: being {pair} raises the probability of {subject.favourable} for "
-                f"{of(raises, people)} {who}, and lowers it for {of(lowers, people)}."
+                f"{firmly(one.standing)}{near}: being {pair} {up} {what} for "
+                f"{of(raises, people)} {who}, and {down} it for {of(lowers, people)}."
             )
         else:
-            text = f"For none of {people:,} {who} it is proved that being {pair} changes the probability of "
-            text += f"{subject.favourable}{near}."
+            text = f"For none of {people:,} {who} it is proved that being {pair} changes {what}{near}."
         if line["neither"]:
             text += f" For {int(line['neither']):,} neither holds for everybody near them (an exact counterexample each)."
         if line["unknown"]:
@@ -117,7 +122,7 @@ def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
         yield Statement(text=text, standing=at, tone=tone, headline=place == top)
 
 
-def _by_pair(verdicts: pd.DataFrame, good: int) -> pd.DataFrame:
+def _by_pair(verdicts: pd.DataFrame, outcome: Outcome) -> pd.DataFrame:
     """How many people are favoured by the higher value of each pair: delta, low, high, people, raises, lowers, neither, unknown.
 
     A row with the favourable label that is proved *observed*, or another proved *flipped*, is favoured by its own value. With more
@@ -126,7 +131,7 @@ def _by_pair(verdicts: pd.DataFrame, good: int) -> pd.DataFrame:
     key = ["delta", "row", "group", "to", "label"]
     wide = verdicts.assign(proved=verdicts["status"] == "proved", unknown=verdicts["status"] == "unknown")
     wide = wide.groupby([*key, "goal"]).agg(proved=("proved", "all"), unknown=("unknown", "any")).unstack("goal").reset_index()
-    favourable = wide["label"] == good
+    favourable = outcome.favourable(wide["label"].to_numpy())
     observed, flipped = wide[("proved", "observed")], wide[("proved", "flipped")]
     own = (favourable & observed) | (~favourable & flipped)
     other = (favourable & flipped) | (~favourable & observed)
@@ -166,17 +171,6 @@ def _open(status: str) -> int:
     return ("proved", "unknown", "violated").index(status)
 
 
-def _rates(subject: Subject, rates: pd.DataFrame, name: str, rows: int) -> Iterator[Statement]:
-    """Shares of groups that get the favourable outcome, and the four-fifths rule."""
-    positive = rates[(rates["metric"] == "SP") & (rates["rows"] > 0)].set_index("group")["value"]
-    told = ", ".join(f"{percent(value)} of {group}" for group, value in positive.sort_values().items())
-    ratio = float(positive.min() / positive.max()) if positive.max() > 0 else 1.0
-    text = f"{name}: the model gives {subject.favourable} to {told} (the table's {rows:,} rows). "
-    text += f"The lowest rate is {percent(ratio)} of the highest"
-    text += ", less than four fifths." if ratio < FOUR_FIFTHS else "."
-    yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH if ratio < FOUR_FIFTHS else Tone.PLAIN)
-
-
 def _picture(subject: Subject, name: str, shares: pd.DataFrame) -> Picture:
     return picture(
         f"pba-{subject.schema.index(name)}", f"Proved persistent bias by {name}",
@@ -188,7 +182,10 @@ def _picture(subject: Subject, name: str, shares: pd.DataFrame) -> Picture:
 
 def _shares_table(shares: pd.DataFrame, subject: Subject) -> DataTable:
     table = shares.drop(columns=["shown"]).rename(columns={"sensitive": "feature", "rows": "people", "label": "true outcome"})
-    names = dict(enumerate(subject.schema.class_names if subject.network.outputs < 3 else (None, subject.favourable)))
+    classes, outcome = subject.network.outputs, subject.schema.outcome
+    names = dict(enumerate(subject.schema.class_names if classes < 3 else subject.schema.classes))
+    if classes >= 3 and len(favoured := outcome.numbered(subject.schema.classes).favoured(classes)) == 1:
+        names[favoured[0]] = subject.favourable
     table["true outcome"] = [names.get(label) or f"class {label}" for label in table["true outcome"]]
     return DataTable(
         title="Proved shares", rows=table.reset_index(drop=True),

@@ -103,6 +103,43 @@ def test_the_reference_parser_reads_what_is_written() -> None:
         assert number in text
 
 
+@given(data=st.data())
+def test_comparisons_are_the_very_half_planes(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Random sums, differences, products and signs of two variables and decimals, read and computed with fractions alone."""
+    def term(depth: int) -> tuple[str, tuple[Fraction, Fraction, Fraction]]:
+        """Text, and the factors of both variables and the constant."""
+        kind = data.draw(st.sampled_from(["number", "X[0,0]", "X[0,1]", *(["+", "-", "*", "minus"] if depth else [])]))
+        if kind == "number":
+            number = data.draw(st.sampled_from(["0", "-7", "0.1", "12345678901234567890.125", ".5e-30", "+3e2", "5."]))
+            return number, (Fraction(0), Fraction(0), Fraction(number))
+        if kind.startswith("X"):
+            return kind, (Fraction(kind == "X[0,0]"), Fraction(kind == "X[0,1]"), Fraction(0))
+        text, (first, second, constant) = term(depth - 1)
+        if kind in ("*", "minus"):
+            factor = data.draw(st.sampled_from(["0", "1.0", "-2.5", "1e-3"])) if kind == "*" else "-1"
+            f = Fraction(factor)
+            return f"(* {factor} {text})" if kind == "*" else f"(- {text})", (f * first, f * second, f * constant)
+        other, sign = term(depth - 1), 1 if kind == "+" else -1
+        a, b, c = other[1]
+        return f"({kind} {text} {other[0]})", (first + sign * a, second + sign * b, constant + sign * c)
+
+    left, right = term(2), term(2)
+    relation = data.draw(st.sampled_from(["<=", "<", ">=", ">", "==", "!="]))
+    query = read(tmp_path_factory.mktemp("q"), NEW + f"; about\n(assert\n ({relation} {left[0]}\n {right[0]}))\n")
+    first, second, constant = ((a - b) * (-1 if relation in (">=", ">") else 1) for a, b in zip(left[1], right[1], strict=True))
+    found = query.asserted[-1]
+    atom = (found.parts[0] if relation == "!=" else found).atom
+    assert atom is not None
+    assert dict(atom.terms) == {Variable(0, "input", k): value for k, value in enumerate((first, second)) if value}
+    assert (atom.constant, atom.line) == (constant, 1 + NEW.count("\n") + 2)
+    assert atom.sign == {"<=": "le", ">=": "le", "==": "eq"}.get(relation, "lt")
+    if relation == "!=":
+        other_side = found.parts[1].atom
+        assert other_side is not None
+        assert dict(other_side.terms) == {variable: -value for variable, value in atom.terms}
+        assert other_side.constant == -constant
+
+
 @pytest.mark.parametrize("text", [NEW, NEW + "(assert (or (and (> Y[0] 0.0) (< V[0] 0.0)) (<= (- Y[0] V[0] (* 2.0 Y[0])) -1.5)))"])
 def test_our_reader_and_the_reference_agree_on_the_constraints(text: str, tmp_path: Path) -> None:
     vnnlib = pytest.importorskip("vnnlib", reason="pip install vnnlib")

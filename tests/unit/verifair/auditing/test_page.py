@@ -50,8 +50,19 @@ def test_every_other_statement_keeps_its_tone_and_its_badge(standing: Standing, 
 def test_what_is_wrong_comes_first_and_is_counted() -> None:
     shown = groups(audit())
     assert [group.tone for group in shown] == ["bad", "watch", "open", "good", "plain"]
-    assert lede(shown) == "1 thing is wrong, 2 to look into, 2 not known, 1 fine, 1 for information."
-    assert "no statement" in lede(())
+    assert lede(shown, audit().sections) == "1 thing is wrong, 2 to look into, 2 not known, 1 fine, 1 for information."
+    assert "no statement" in lede((), ())
+
+
+def test_what_is_not_known_in_the_sections_is_counted_on_the_first_screen() -> None:
+    whole = audit(witnesses=0)
+    late = Statement(text="Not decided.", standing=Standing.UNKNOWN, tone=Tone.GOOD)
+    section = replace(whole.sections[0], statements=(late, late, late))
+    assert lede((), (section,)).endswith("In the sections 3 more are not known.")
+    skipped = replace(section, statements=(replace(late, standing=Standing.SKIPPED),))
+    html = page(replace(whole, sections=(section, skipped)))
+    ended = re.findall(r"</a>: ([a-z ]+)", html)
+    assert [one.strip() for one in ended] == ["nothing decided", "did not run"]
 
 
 def test_many_headlines_are_set_smaller() -> None:
@@ -80,7 +91,7 @@ def test_the_same_audit_gives_the_same_page() -> None:
 
 
 def test_nothing_of_the_user_becomes_markup() -> None:
-    html = page(audit(name=HOSTILE, title=HOSTILE))
+    html = page(audit(name=HOSTILE, title=HOSTILE, groups=True))
     assert html.count("<script>") == html.count("</script>") == html.count("<style>") == html.count("</style>") == 1
     assert "{{ 7*7 }}" in html
     assert "onerror=\"" not in html

@@ -42,7 +42,7 @@ def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:
         probability.append(expit(network.forward(schema.encode(copy)) @ margin(network, 1, 0)))
     seen = 0
     for row, verdicts in found.groupby("row"):
-        (line,) = _by_pair(verdicts, schema.good).to_dict("records")
+        (line,) = _by_pair(verdicts, schema.outcome).to_dict("records")
         assert line["people"] == line["raises"] + line["lowers"] + line["neither"] + line["unknown"] == 1
         gap = probability[1][row] - probability[0][row]
         seen += line["raises"] + line["lowers"]
@@ -65,7 +65,7 @@ def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[st
     frame = pd.DataFrame({"group": ["a"], "age": [0]})
     found = certify._SectionParts(answer=[{}])
     query = IndividualFairness(network=network, schema=schema, protected=["group"], box=box)
-    certify._exchange(SimpleNamespace(schema=schema, network=network, rows=lambda: frame), query, found)
+    certify._exchange(SimpleNamespace(schema=schema, network=network, judged=network, rows=lambda: frame), query, found)
     assert found.answer[0]["exchanged"]["decided_otherwise"] == 1
     assert (found.broken is not None) is known
 
@@ -77,7 +77,7 @@ def test_a_person_at_a_tie_refutes_nothing_by_the_strict_rule(signs: Signs) -> N
     schema = schema_of(categorical("group", "a", "b", protected=True), positive="logit > 0")
     found = certify._SectionParts(answer=[{}])
     query = IndividualFairness(network=network, schema=schema, protected=["group"], signs=signs)
-    subject = SimpleNamespace(schema=schema, network=network, rows=lambda: pd.DataFrame({"group": ["a"]}))
+    subject = SimpleNamespace(schema=schema, network=network, judged=network, rows=lambda: pd.DataFrame({"group": ["a"]}))
     certify._exchange(subject, query, found)
     assert found.answer[0]["exchanged"]["decided_otherwise"] == 1
     assert (found.broken is not None) is (signs == "deployed")
@@ -129,7 +129,9 @@ def test_values_and_counterexamples_are_told_in_the_schemas_words() -> None:
     x = schema.decode(schema.raw(datasets.german().frame.head(1))[0])
     other = {**x, "sex": "Female" if x["sex"] == "Male" else "Male"}
     row = witness_row("certify", schema, Witness(
-        x=x, x_prime=other, outputs=(-0.8, 0.6), probabilities=(0.31, 0.64), margin=1.4, float32_agrees=True
+        x=x, x_prime=other, outputs=(-0.8, 0.6), decisions=("bad credit", "good credit"),
+        probabilities=(0.31, 0.64), values=None, margin=1.4,
+        float32_agrees=True,
     ))
     assert row.sentence == (
         f"The same person, {other['sex']} instead of {x['sex']}: probability of good credit 0.31 to 0.64; bad credit becomes good "
@@ -139,7 +141,9 @@ def test_values_and_counterexamples_are_told_in_the_schemas_words() -> None:
     assert row.changes == {"sex": (x["sex"], other["sex"])}
     assert "sex" not in row.person
     near = witness_row("certify", schema, Witness(
-        x=x, x_prime=other, outputs=(0.001, 0.002), probabilities=(0.50025, 0.5005), margin=0.001, float32_agrees=None
+        x=x, x_prime=other, outputs=(0.001, 0.002), decisions=("good credit", "good credit"),
+        probabilities=(0.50025, 0.5005), values=None, margin=0.001,
+        float32_agrees=None,
     ))
     assert "0.50025 to 0.5005" in near.sentence
     assert "good credit both times" in near.sentence

@@ -31,7 +31,8 @@ def certify(**changes: Any) -> dict[str, Any]:
         "semantics": "real-valued", "float32": None, "seconds": 1.5, "outcomes": [], "model_sha256": "0" * 64,
         "schema_sha256": "0" * 64, "seed": 0,
         "query": {
-            "kind": "individual-fairness", "protected": ["sex"], "box": {"age": [20, 30]}, "differ": "all", "relax": {},
+            "kind": "individual-fairness", "protected": ["sex"], "classes": "favourable",
+            "box": {"age": [20, 30]}, "differ": "all", "relax": {},
             "epsilon": None, "signs": "deployed", "arithmetic": "real",
         },
         "versions": {"verifair": "0.1.0"},
@@ -41,7 +42,7 @@ def certify(**changes: Any) -> dict[str, Any]:
 
 WITNESS = {
     "x": {"sex": "Male", "age": 30}, "x_prime": {"sex": "Female", "age": 30}, "outputs": [0.5, -0.5], "probabilities": [0.62, 0.38],
-    "margin": -1.0, "float32_agrees": None,
+    "decisions": ["granted", "refused"], "values": None, "margin": -1.0, "float32_agrees": None,
 }
 
 

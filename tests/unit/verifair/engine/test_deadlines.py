@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import verifair as vf
 from tests.builders import integer, random_network, schema_of
+from verifair.engine import solver
 from verifair.engine.cascade import solve
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.queries import ProbabilityGap
 from verifair.engine.questions import goals_of, questions_of, twin_problem
+from verifair.engine.search.box_search import Limits
+from verifair.engine.search.branch_and_bound import LayeredSearch, search_of
+from verifair.engine.search.open_goals import OPEN
+from verifair.engine.search.subdivision import subdivide
 
 LIMIT, MOST = vf.Budget(seconds=1.0), 5.0
 """What is asked for, and the most seconds a search may take: what is measured on an idle machine stands in PERFORMANCE.md."""
 PEOPLE = schema_of(integer("group", 0, 15), *(integer(f"x{k}", -100, 100) for k in range(40)))
 WIDE = random_network(np.random.default_rng(0), (41, 500, 500, 500, 1))
+QUERY = vf.IndividualFairness(network=WIDE, schema=PEOPLE, protected=["group"])
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +49,32 @@ def test_kmax() -> None:
     assert found.lower <= found.upper
 
 
+@pytest.mark.parametrize("method", ["lp", "milp", "smt"])
+def test_a_program_that_takes_longer_to_build_is_not_begun(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = twin_problem(QUERY, questions_of(QUERY)[1], goals_of(QUERY))
+    problem = replace(problem, batch=problem.batch.take(np.arange(1)))
+    monkeypatch.setattr(solver.TwinBox, "of", None)  # whoever builds a program needs it
+    seconds = 0.9 * solver.BUILDING[method] * WIDE.work
+    (answers,) = solve(problem, method=method, budget=vf.Budget(seconds=seconds))
+    assert {(answer.status, answer.reason, answer.outcomes) for answer in answers} == {(vf.Status.UNKNOWN, vf.Reason.TIME, ())}
+
+
+def test_boxes_whose_bounds_take_longer_than_is_left_are_not_begun() -> None:
+    problem = twin_problem(QUERY, questions_of(QUERY)[1], goals_of(QUERY))
+    problem = replace(problem, batch=problem.batch.take(np.arange(4)))
+    search = search_of(problem, Limits(deadline=time.monotonic() + 3600, max_nodes=None, group=None))
+    assert isinstance(search, LayeredSearch)
+    search.progress.pace = 3600 / search.progress.most  # an hour a box
+    search.start(np.random.default_rng(0))
+    subdivide(search.open, search.step, ended=search.late, deadline=search.deadline)
+    left = search.goals.status == OPEN
+    assert left.any()
+    assert (search.goals.out_of[left.any(axis=1)] == "time").all()
+    assert search.goals.nodes.max() == 1  # nothing was cut
+
+
 def test_a_batch_that_comes_too_late_is_not_begun() -> None:
-    query = vf.IndividualFairness(network=WIDE, schema=PEOPLE, protected=["group"])
-    problem = twin_problem(query, questions_of(query)[1], goals_of(query))
+    problem = twin_problem(QUERY, questions_of(QUERY)[1], goals_of(QUERY))
     answers = solve(problem, budget=vf.Budget(seconds=1e-3))
     assert len(answers) == len(problem.batch)
     assert {(answer.reason, answer.nodes) for row in answers for answer in row} == {(vf.Reason.TIME, 0)}

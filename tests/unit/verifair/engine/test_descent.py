@@ -14,6 +14,7 @@ from tests.soundness.random_twins import FLIP, STRICT_SIGNS, STYLES, random_prob
 from verifair.engine.search.boxes import anywhere, roots
 from verifair.engine.search.descent import Descent
 from verifair.engine.search.open_goals import VIOLATED, BatchDecision, GoalRows
+from verifair.engine.search.trees import ProofTrees
 
 UNITS = (1, 7, 49, 343, 2401)
 """What one unit of each variable counts: sums of several take every value."""
@@ -38,7 +39,9 @@ def _strip(forbidden: Forbidden | None = None) -> TwinProblem:
 
 
 def _descended(problem: TwinProblem, seed: int) -> BatchDecision:
-    goals = BatchDecision(Twin.of(problem), GoalRows.of(problem), None)
+    twin = Twin.of(problem)
+    trees = ProofTrees(len(problem.batch), [len(goal.rows) for goal in problem.goals], 0)
+    goals = BatchDecision(twin, GoalRows.of(problem), None, trees)
     Descent(goals, np.random.default_rng(seed), np.inf).run(np.arange(len(problem.batch)))
     return goals
 

@@ -12,6 +12,7 @@ import onnx
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
@@ -22,6 +23,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import verifair as vf
 from encoders.errors import ModelError, ModelFileError
 from encoders.onnx.runtime import runtime_outputs
+from encoders.shares import probabilities
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.errors import MissingPackage, QueryError
 
 RANDOM = np.random.default_rng(0)
@@ -198,7 +201,7 @@ def test_values_are_no_decisions() -> None:
         lambda: vf.Schema.infer(X.assign(y=Y), target="y", model=model),
         lambda: vf.audit(model, X.assign(y=Y), target="y", sensitive=["sex"]),
     ):
-        with pytest.raises(QueryError, match="model: sklearn Ridge gives values, and decisions are asked about; fit a classifier"):
+        with pytest.raises(QueryError, match="model: sklearn Ridge gives values, and decisions are asked about; say which values"):
             ask()
 
 
@@ -252,3 +255,24 @@ def test_a_model_in_memory_that_keeps_its_weights_elsewhere(tmp_path: Path) -> N
 def test_what_a_stream_holds_is_no_model() -> None:
     with pytest.raises(QueryError, match="found BytesIO"):
         vf.read(io.BytesIO(b""))
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "HistGradientBoosting"])
+def test_rows_on_float64_thresholds_are_decided_as_the_library_does(name: str) -> None:
+    """Thresholds that are no float32 numbers, one of them next to 0: rows on the float32 numbers below and above."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 3))
+    y = (x[:, 0] + np.sin(3 * x[:, 1]) > 0).astype(int)
+    if name == "lightgbm":
+        fitted = pytest.importorskip("lightgbm").LGBMClassifier(n_estimators=30, verbose=-1, n_jobs=1).fit(x, y)
+    else:
+        fitted = HistGradientBoostingClassifier(max_iter=30).fit(x, y)
+    model = vf.read(fitted)
+    assert isinstance(model, TreeEnsemble)
+    rows = x[:2000].astype(np.float32)
+    for column in range(3):
+        limits = np.unique(model.threshold[model.column == column]).astype(np.float32)
+        at = rng.choice(limits, size=len(rows))
+        rows[:, column] = np.where(rng.random(len(rows)) < 0.5, at, np.nextafter(at, np.float32(np.inf)))
+    shown = probabilities(model, model.forward(rows.astype(np.float64))[:, 0])
+    np.testing.assert_allclose(shown, fitted.predict_proba(rows.astype(np.float64))[:, 1], atol=1e-6)

@@ -124,8 +124,13 @@ def test_positive_is_the_class_that_the_network_decides_about() -> None:
 def test_several_classes_are_told_apart_by_numbers() -> None:
     frame = pd.DataFrame({"age": range(6), "grade": ["high", "low", "middle"] * 2})
     network = classifier(("high", "low", "middle"), 3)
-    with pytest.raises(DataError, match=r"the network has 3; write their numbers .* \(0 for high, 1 for low, 2 for middle\)"):
+    with pytest.raises(DataError, match=r"the classes high, low, middle; say which is favourable, .*positive='middle'"):
         Schema.infer(frame, target="grade", model=network)
+    named = Schema.infer(frame, target="grade", positive="low", model=network)
+    assert (named.positive, named.classes, named.outcomes) == ("class = low", ("high", "low", "middle"), ("not low", "low"))
+    assert named.labels(frame).tolist() == [0, 1, 2] * 2
+    assert named.favoured(frame).tolist() == [False, True, False] * 2
+    named.check_network(network)
     with pytest.raises(SchemaError, match="positive_label = 'low': it tells two classes apart, and the network has 3"):
         Schema.infer(frame, target="grade", positive="low").check_network(network)
     numbered = Schema.infer(frame.assign(grade=[0, 1, 2] * 2), target="grade", model=classifier(("0", "1", "2"), 3))

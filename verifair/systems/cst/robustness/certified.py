@@ -41,7 +41,7 @@ from verifair.engine.questions import decided_problem
 from verifair.engine.search.subdivision import Objects, Open, subdivide
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
-from verifair.models.read import read_network
+from verifair.models.read import read
 from verifair.schema.schema import Schema
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.groups import groups_under
@@ -129,7 +129,7 @@ def certify_counterfactuals(
 ) -> CertifiedCounterfactuals:
     """Decide the network's decisions on counterfactuals for the whole confidence box of the causal model's coefficients.
 
-    network: a Network, or whatever `verifair.read` takes.
+    network: a model, or whatever `verifair.read` takes.
     causal_model: fitted, or fitted here to the table; linear with additive noise wherever do has an effect on the network.
     frame: the table.   do: protected attribute -> the value of those who are not protected; several are one joint intervention.
     level: of the coefficients' normal intervals; simultaneous: of all of them together (Bonferroni).   errors: standard errors of
@@ -139,7 +139,7 @@ def certify_counterfactuals(
     Raises QueryError, DataError, SchemaError for arguments, tables and models that do not fit.
     Sound? yes.  Complete? no.
     """
-    started, network = time.monotonic(), read_network(network, "cst --certify")
+    started, network = time.monotonic(), read(network)
     model = causal_model if causal_model.fitted else causal_model.fit(frame)
     do = model.check(frame, do)
     positions = np.flatnonzero(groups_under(frame, do)[1] >= 0) if rows is None else _positions(rows, len(frame))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Model
 from encoders.onnx.runtime import predictions
 from verifair.checker.kinds.counterfactuals import reach
 from verifair.checker.statement import CounterfactualQuery, Equation, Term
@@ -41,7 +41,7 @@ class NetworkRows:
     of its parent count (None: themselves).
     """
 
-    network: Network
+    network: Model
     schema: Schema
     effects: Effects
     raw: Array
@@ -57,14 +57,14 @@ class NetworkRows:
 
     @classmethod
     def of(
-        cls, model: CausalModel, network: Network, schema: Schema, frame: pd.DataFrame, rows: Integers, do: Mapping[str, Any],
+        cls, model: CausalModel, network: Model, schema: Schema, frame: pd.DataFrame, rows: Integers, do: Mapping[str, Any],
         errors: Errors | None,
     ) -> NetworkRows:
         """The given rows of a table. Raises QueryError, SchemaError, DataError for what does not fit."""
-        schema.check_network(network)
-        network.require_piecewise_linear("decisions on counterfactuals")
-        if network.outputs > 2:
-            raise QueryError(f"decisions on counterfactuals are certified for two classes, the network has {network.outputs}")
+        found, schema = schema.settled(network)
+        network = schema.judges(found)
+        if not network.piecewise_linear:
+            network.require_piecewise_linear("decisions on counterfactuals")
         _check_read_once(schema, frame, [*do, *model.descendants(list(do))])
         feature = {one.source: v for v, one in enumerate(schema.features)}
         effects = Effects.of(model, do, needed=feature, errors=errors)

@@ -33,8 +33,9 @@ def plot(result: PartitionResult | ShareResult, path: Path) -> None:
 
 def bracket_plot(result: ShareResult, path: Path) -> None:
     """Draw what is shown fair and unfair over the time of all runs."""
-    seconds = [one.seconds for one in result.history]
-    fair, most = np.array([one.fair for one in result.history]), 1 - np.array([one.unfair for one in result.history])
+    seconds = [0.0, *(one.seconds for one in result.history)]
+    fair = np.array([0.0, *(one.fair for one in result.history)])
+    most = 1 - np.array([0.0, *(one.unfair for one in result.history)])
     with figure(path, (8, 4.5)) as drawn:
         axis = drawn.axes[0]
         axis.fill_between(seconds, 0, fair, color=COLOURS["proved"], label="fair", step="post", linewidth=0)

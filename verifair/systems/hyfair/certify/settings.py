@@ -140,5 +140,5 @@ Which share of all possible people is treated alike, point by point? (Ctrl-C kee
         source="HyFair: Uncovering Discrimination Clusters (Akash and others); partitions as in Fairify (Biswas, Rajan)",
     ),
     audit_defaults={"maximise": True, "tolerance": 1e-3},
-    keys=("protected", "epsilon", "signs", "box", "partition", "maximise", "tolerance", "enumerate"),
+    keys=("protected", "epsilon", "signs", "box", "partition", "share", "maximise", "tolerance", "enumerate"),
 )

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from scipy.special import expit
 
 from encoders.evaluate import gap
 from encoders.network import Array, Integers
+from encoders.shares import probabilities
 from verifair.checker.partition import UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
 from verifair.engine.partition import describe, partition_of
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of
 from verifair.engine.verdict import Reason, Witness
+from verifair.engine.witness import witness_at
 from verifair.errors import CertificateError, DataError, QueryError
 from verifair.systems.hyfair.certify.result import Block, Float32Counts, PartCounts, PartitionSummary, RowCounts, VolumeShares
 from verifair.systems.verdicts import WitnessShape
@@ -168,7 +169,7 @@ class _Opened:
             raise CertificateError(f"the chunk of part {chunk.first} does not fit together; see `verifair check`")
         self.reasons += np.bincount(chunk.reason[chunk.status == UNKNOWN], minlength=len(REASONS))
         self.float32 += [int((chunk.agrees == code).sum()) for code in (1, 0, -1)]
-        apart = np.abs(expit(chunk.margins[:, 0]) - expit(chunk.margins[:, 1]))
+        apart = np.abs(np.diff(probabilities(self.query.network, chunk.margins))[:, 0])
         new = [
             _Found(
                 rank=rank, apart=float(apart[w]), x=chunk.x[w].copy(), margins=chunk.margins[w].copy(), pair=int(chunk.pair[w]),
@@ -202,11 +203,8 @@ class _Opened:
     def witness(self, found: _Found) -> Witness:
         goal, margins = goals_of(self.query)[found.goal], found.margins
         x_prime = self._second(found.x[None], np.array([found.pair]))[0]
-        return Witness(
-            x=self.query.schema.decode(found.x),
-            x_prime=self.query.schema.decode(x_prime),
-            outputs=(float(margins[0]), float(margins[1])),
-            probabilities=(float(expit(margins[0])), float(expit(margins[1]))),
-            margin=float((goal.rows @ margins).max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap)),
-            float32_agrees=None if found.agrees < 0 else bool(found.agrees),
+        value = float((goal.rows @ margins).max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
+        return witness_at(
+            self.query.schema, self.query.network, np.stack([found.x, x_prime]), (float(margins[0]), float(margins[1])),
+            margin=value, agrees=None if found.agrees < 0 else bool(found.agrees),
         )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from encoders.shares import logistic
 from verifair.checker.envelope import semantics
 from verifair.engine import parallel
 from verifair.engine.counterexamples import counterexamples
@@ -176,10 +177,14 @@ def _listed(wanted: int, settings: CertifySettings, query: IndividualFairness, w
 
 
 def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -> MaximumResult:
-    """Bracket the gap between the same pairs of people as a fairness query compares."""
+    """Bracket the gap between the same pairs of people as a fairness query compares.
+
+    Of what has no probabilities, values and shares of votes, that is the gap between these.
+    """
+    plain = pairs.schema.outcome.of == "value" or not logistic(pairs.network)
     query = ProbabilityGap(
         network=pairs.network, schema=pairs.schema, protected=pairs.protected, box=pairs.box, differ=pairs.differ,
-        relax=pairs.relax, scale="logit" if settings.logit else "probability",
+        relax=pairs.relax, scale="logit" if settings.logit or plain else "probability",
     )
     tolerance = 1e-4 if settings.tolerance is None else settings.tolerance
     with work.bar(f"largest gap with {' and '.join(query.protected)}, thousandths") as progress:

@@ -4,38 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from encoders.network import Array
 from encoders.onnx.runtime import runtime_logits
+from encoders.shares import probabilities
 from verifair.checker.certificate import Proof
 from verifair.checker.envelope import semantics
 from verifair.checker.words import decided, float32_words
 from verifair.engine.partition import describe, run_key
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import box_of, decisions, margin
-from verifair.engine.verdict import Status, Witness
+from verifair.engine.verdict import Status
+from verifair.engine.witness import witness_at
+from verifair.errors import QueryError
 from verifair.systems.figures import picture
 from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
-from verifair.systems.hyfair.certify.plots import partition_plot
+from verifair.systems.hyfair.certify.plots import bracket_plot, partition_plot
 from verifair.systems.hyfair.certify.result import (
     EnumerationResult,
     MaximumResult,
     PartitionResult,
     PartitionSummary,
+    ShareResult,
     VerdictResult,
 )
 from verifair.systems.hyfair.certify.settings import SYSTEM, CertifySettings
 from verifair.systems.hyfair.certify.solve import solve
-from verifair.systems.hyfair.certify.tables import how_many, others
+from verifair.systems.hyfair.certify.tables import above, below, how_many, others
 from verifair.systems.subject import Subject
 from verifair.systems.verdicts import Gap, VerdictShape
 from verifair.systems.words import firmly, of, percent, rounded, value_words, witness_row
 from verifair.systems.work import Work, called, standing
 
+SHARE_CHECKS = 0.5
+"""Of the time of a share, what is left for checking it again: to count the points of a cell takes the checker about as long."""
 SHOWN = 300
 """People of the table who are shown one by one."""
 
@@ -63,11 +69,12 @@ class _SectionParts:
 def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
     """Return what the page says of individual fairness, of each protected feature alone."""
     names, found = subject.names(settings.protected), _SectionParts()
-    alone: dict[str, Any] = {"maximise": False, "partition": None, "enumerate": None}
-    modes = [alone]
-    modes += [
-        {**alone, mode: getattr(settings, mode)} for mode in ("maximise", "partition", "enumerate") if getattr(settings, mode)
-    ]
+    alone: dict[str, Any] = {"maximise": False, "partition": None, "enumerate": None, "share": False}
+    more = "maximise", "partition", "share", "enumerate"
+    modes = [alone, *({**alone, mode: getattr(settings, mode)} for mode in more if getattr(settings, mode))]
+    for mode in modes:
+        if mode["share"]:
+            mode["epsilon"] = None  # a share is about decisions
     left = len(names) * len(modes)
     for name in names:
         own = settings.model_copy(update={"protected": (name,)})
@@ -78,9 +85,19 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
             _exchange(subject, query, found)
         for mode in modes:
             mine = replace(work, deadline=work.deadline - work.left * (1 - 1 / left))
-            if mode.get("partition", settings.partition) is not None:
-                mine = _stored(own, query, mine)
-            result = solve(own.model_copy(update=mode), subject, mine).whole()
+            if mode["partition"] is not None or mode["share"]:
+                mine = _stored(mode["partition"], query, mine)
+            if mode["share"]:
+                mine = replace(mine, checks=SHARE_CHECKS)
+            left -= 1
+            try:
+                result = solve(own.model_copy(update=mode), subject, mine).whole()
+            except QueryError as error:
+                if not mode["share"]:
+                    raise
+                text = f"How many possible people are decided alike whatever their {name} is was not computed: {error}."
+                found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH))
+                continue
             match result:
                 case VerdictResult():
                     _box(own, subject, result, mine, found)
@@ -90,7 +107,8 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
                     _people(subject, result, found)
                 case PartitionResult():
                     _parts(subject, result, mine, found)
-            left -= 1
+                case ShareResult():
+                    _bracket(subject, result, mine, found)
         if found.open is not None and found.broken is not None:
             found.statements[found.open] = _refuted(settings, subject, query, found.broken, found.leads)
     where = "among everybody whom the schema describes" if not settings.box else f"where {_where(subject, settings)}"
@@ -106,8 +124,8 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
         evidence=tuple(found.evidence),
         settings={
             "protected": names, "epsilon": settings.epsilon, "signs": settings.signs, "box": dict(settings.box),
-            "partition": settings.partition, "maximise": settings.maximise, "enumerate": settings.enumerate,
-            "tolerance": settings.tolerance, "seed": work.seed,
+            "partition": settings.partition, "share": settings.share, "maximise": settings.maximise,
+            "enumerate": settings.enumerate, "tolerance": settings.tolerance, "seed": work.seed,
         },
         answer={"by_feature": found.answer},
     )
@@ -115,15 +133,15 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
 
 def _rule(settings: CertifySettings, subject: Subject) -> str:
     rule = None if settings.epsilon is not None else settings.signs
-    return f" Of a decision:{decided(rule, subject.network.outputs)}." if rule else ""
+    return f" Of a decision:{decided(rule, subject.network.whole.outputs, subject.schema)}." if rule else ""
 
 
-def _stored(settings: CertifySettings, query: IndividualFairness, work: Work) -> Work:
-    """Return the work with the store of a feature's parts, which a resumed audit goes on with."""
+def _stored(size: int | None, query: IndividualFairness, work: Work) -> Work:
+    """Return the work with the store of a feature's parts, or (size None) of its share, which a resumed audit goes on with."""
     assert work.folder is not None
-    assert settings.partition is not None
-    question = run_key(describe(query, settings.partition, box_of(query.schema, query.box)))
-    path = work.folder / f"partition-{called(query.protected[0])}-{question}.sqlite"
+    question = run_key(describe(query, size or 2, box_of(query.schema, query.box)))
+    name = f"{called(query.protected[0])}-{question}"
+    path = work.folder / (f"partition-{name}.sqlite" if size else f"share-{name}.json.gz")
     if not work.resume:
         path.unlink(missing_ok=True)
     return replace(work, store=path, resume=path.exists())
@@ -151,7 +169,7 @@ def _asked(query: IndividualFairness) -> str:
 
 
 def _strictly(query: IndividualFairness) -> str:
-    return decided("strict", query.network.outputs) if query.rule == "strict" else ""
+    return decided("strict", query.network.whole.outputs, query.schema) if query.rule == "strict" else ""
 
 
 def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairness, sentence: str, leads: bool) -> Statement:
@@ -166,12 +184,13 @@ def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairn
 
 def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts) -> None:
     """Everybody of the table with the sensitive value exchanged: decided exactly, replayed in the runtime."""
-    schema, network, name = subject.schema, subject.network, query.protected[0]
+    schema, network, name = subject.schema, subject.judged, query.protected[0]
     raw, v = schema.raw(subject.rows()), schema.index(name)
     flips: list[tuple[float, int, float]] = []
     asked = 0
     own = decisions(network, schema.encode(raw))
     weights = margin(network, 1, 0)
+    sizes = np.asarray if schema.outcome.of == "value" else partial(probabilities, network)
     for value in schema.values(name):
         other = raw.copy()
         other[:, v] = value
@@ -180,12 +199,14 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
         others = decisions(network, schema.encode(other[legal])) if legal.any() else own[legal]
         sure = np.minimum(others, own[legal]) >= 0  # of a smooth network, a row too near to a tie is in no class
         changed = np.flatnonzero(legal)[sure & (others != own[legal])]
-        gap = np.abs(expit(network.forward(schema.encode(other)) @ weights) - expit(network.forward(schema.encode(raw)) @ weights))
+        there, here = (sizes(network.forward(schema.encode(rows)) @ weights) for rows in (other, raw))
+        gap = np.abs(there - here)
         flips += [(float(gap[row]), int(row), float(value)) for row in changed]
     people = len({row for _, row, _ in flips})
     flips.sort(key=lambda one: (-one[0], one[1]))
     cap = f" The {SHOWN} with the largest change are shown one by one." if len(flips) > SHOWN else ""
-    rule = decided("deployed", network.outputs) if query.rule == "strict" else ""  # the other statements are about the strict rule
+    # Where the other statements are about the strict rule, this one says that it is not.
+    rule = decided("deployed", network.whole.outputs, schema) if query.rule == "strict" else ""
     otherwise = f"would be decided otherwise with another {name}, all else equal{rule}."
     found.statements.append(Statement(
         text=f"Of the table's people, {of(people, len(raw))} {otherwise}{cap}"
@@ -208,22 +229,19 @@ def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, 
     """People of the table beside themselves with another value.   flips: (row, value)."""
     if not flips:
         return []
-    schema, network, weights = subject.schema, subject.network, margin(subject.network, 1, 0)
+    schema, network, weights = subject.schema, subject.judged, margin(subject.judged, 1, 0)
     pairs = np.repeat(raw[[row for row, _ in flips]], 2, axis=0)
     pairs[1::2, v] = [value for _, value in flips]
     x = schema.encode(pairs)
     outputs = (network.forward(x) @ weights).reshape(-1, 2)
-    probabilities, shown = expit(outputs), None
+    shown = None
     if network.source is not None:
         shown = (runtime_logits(network, x.astype(np.float32)) @ weights).reshape(-1, 2) > 0
     out = []
     for n, (row, _) in enumerate(flips):
-        witness = Witness(
-            x=schema.decode(pairs[2 * n]), x_prime=schema.decode(pairs[2 * n + 1]),
-            outputs=(float(outputs[n, 0]), float(outputs[n, 1])),
-            probabilities=(float(probabilities[n, 0]), float(probabilities[n, 1])),
-            margin=float(abs(outputs[n, 0] - outputs[n, 1])),
-            float32_agrees=None if shown is None else bool(shown[n, 0] != shown[n, 1]),
+        witness = witness_at(
+            schema, network, pairs[2 * n : 2 * n + 2], (float(outputs[n, 0]), float(outputs[n, 1])),
+            margin=float(abs(outputs[n, 0] - outputs[n, 1])), agrees=None if shown is None else bool(shown[n, 0] != shown[n, 1]),
         )
         out.append(witness_row("certify", schema, witness, person=f"The person of row {row}"))
     return out
@@ -276,20 +294,22 @@ def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult,
     """The largest change of the probability, from both sides."""
     query, gap = result.question, result.gap
     name, where = query.protected[0], _anywhere(subject, settings)
+    valued = query.schema.outcome.of == "value"
+    what = f"probability of {subject.favourable}" if query.quantity == "probability" else query.quantity
     found.answer[-1]["largest_gap"] = result.model_dump(include=set(Gap.model_fields))
     if gap.certificate is not None:
         bound = rounded(gap.upper, up=True, digits=4)
         proof = work.keep(
-            f"gap-{called(name)}.json.gz", gap.certificate, f"No probability moves by more than {bound} with {name}, {where}.",
+            f"gap-{called(name)}.json.gz", gap.certificate,
+            f"No {query.quantity} moves by more than {bound} with {name}, {where}.",
             query.network, query.schema,
         )
         found.evidence.append(proof)
-        text = f"{firmly(standing(proof))}: {name} alone moves nobody's probability of {subject.favourable} by more than {bound}"
-        text += f", {where}."
-        tone = Tone.GOOD if gap.upper <= 0.05 else Tone.PLAIN if gap.upper < 0.999 else Tone.WATCH
+        text = f"{firmly(standing(proof))}: {name} alone moves nobody's {what} by more than {bound}, {where}."
+        tone = Tone.PLAIN if valued else Tone.GOOD if gap.upper <= 0.05 else Tone.PLAIN if gap.upper < 0.999 else Tone.WATCH
         found.statements.append(Statement(text=text, standing=standing(proof), tone=tone, headline=True))
     else:
-        text = f"No bound on how far {name} alone can move a probability was proved in the time given."
+        text = f"No bound on how far {name} alone can move a {query.quantity} was proved in the time given."
         found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH))
     if gap.witness is not None and gap.lower > 0:
         row = witness_row("certify", subject.schema, gap.witness, person="A possible person")
@@ -328,6 +348,36 @@ def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _Section
         f"Share of all possible people for whom it is proved that {_asked(query)}: {percent(parts.volume.proved)}; refuted "
         f"parts make up {percent(parts.volume.violated)}.",
         lambda to: partition_plot(parts, subject.schema, _asked(query), to),
+    ))
+
+
+def _bracket(subject: Subject, share: ShareResult, work: Work, found: _SectionParts) -> None:
+    """The share of all points of the box that are treated alike, and of the table's people."""
+    query, least, most = share.question, below(share.fair), above(1 - share.unfair)
+    assert work.store is not None
+    kept = {"tolerance", "fair", "unfair", "open", "reason", "cells", "rows"}
+    found.answer[-1]["share"] = share.model_dump(mode="json", include=kept)
+    where = "all possible people" if not query.box else "the people asked about"
+    if not share.fair and not share.unfair:
+        text = f"For how many of {where} {_asked(query)} is open: nothing was shown in the time given."
+        found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH))
+        return
+    proof = work.checked(
+        work.store.name, f"For at least {least} and at most {most} of {where}, {_asked(query)}.", query.network, query.schema
+    )
+    found.evidence.append(proof)
+    text = f"For at least {least} and at most {most} of {where}, all combinations of values alike, {_asked(query)}."
+    if share.reason is not None:
+        text += f" {above(share.open)} are open: the time was not enough for {share.tolerance:g}."
+    if share.rows is not None:
+        text += f" So it is for {of(share.rows.fair, share.rows.fair + share.rows.unfair)} of the table's people."
+    tone = Tone.BAD if share.unfair else Tone.GOOD if share.reason is None else Tone.WATCH
+    found.statements.append(Statement(text=text, standing=standing(proof), tone=tone))
+    found.pictures.append(picture(
+        f"certify-share-{subject.schema.index(query.protected[0])}", f"For how many people {_asked(query)}",
+        f"What was shown over time; in the end it is proved for {least} of {where} that {_asked(query)}, and for "
+        f"{below(share.unfair)} that some decision changes.",
+        lambda to: bracket_plot(share, to),
     ))
 
 

@@ -81,10 +81,11 @@ def tables(result: CertifyResult) -> dict[str, pd.DataFrame]:
 def _line(query: PairQuestion, witness: WitnessShape) -> dict[str, Any]:
     """Return a counterexample as one row: both people, how each is decided, and whether float32 agrees."""
     partner = {f"{name}'": value for name, value in witness.x_prime.items() if name in (*query.protected, *query.relax)}
-    first, second = (query.schema.class_names[int(g > 0)] for g in witness.outputs)
+    first, second = witness.decisions
+    shown = "value" if query.schema.outcome.of == "value" else "probability"
     return {
-        **witness.x, **partner, "decision": first, "decision'": second, "probability": witness.probabilities[0],
-        "probability'": witness.probabilities[1], "margin": witness.margin, "float32_agrees": witness.float32_agrees,
+        **witness.x, **partner, "decision": first, "decision'": second, shown: witness.shown[0],
+        f"{shown}'": witness.shown[1], "margin": witness.margin, "float32_agrees": witness.float32_agrees,
     }
 
 
@@ -103,7 +104,7 @@ def headline(query: IndividualFairness) -> str:
 
 
 def _rule(query: IndividualFairness) -> str:
-    return decided(query.rule, query.network.outputs)
+    return decided(query.rule, query.network.whole.outputs, query.schema, query.classes == "any")
 
 
 def _reach(query: IndividualFairness) -> str:
@@ -127,6 +128,9 @@ def _verdict(result: VerdictResult, console: Console) -> None:
             first, second = result.witness.outputs
             how = "in exact arithmetic" if query.network.piecewise_linear else "by enclosures"
             console.print(f"margins f(x) = {first:.9g}, f(x') = {second:.9g} (signs decided {how})")
+            schema, shown = query.schema, result.witness.shown
+            names = " and ".join(result.witness.decisions)
+            console.print(f"decided {names}; {schema.quantity} {shown[0]:.6g} and {shown[1]:.6g}")
             if result.witness.float32_agrees is False:
                 console.print("float32_agrees = false: the float32 runtime rounds this violation away")
         case Status.UNKNOWN:
@@ -152,7 +156,7 @@ def _violated(query: IndividualFairness, witness: WitnessShape) -> str:
     who = " and ".join(query.protected)
     if query.epsilon is None:
         return f"{same}, another {who}, another decision{_rule(query)}"
-    first, second = witness.probabilities
+    first, second = witness.shown
     return (
         f"{same}, another {who}, and the probability is {first:.4f} or {second:.4f}: {abs(first - second):.4f} apart, more than "
         f"{query.epsilon:g}"
@@ -238,9 +242,8 @@ def _in_a_word(query: IndividualFairness, verdict: VerdictShape) -> str:
             return f"PROVED ({verdict.certificate.trust})"
         case Status.VIOLATED:
             assert verdict.witness is not None
-            first, second = verdict.witness.probabilities
-            names = query.schema.class_names
-            decisions = "" if query.epsilon else f", {' / '.join(names[int(g > 0)] for g in verdict.witness.outputs)}"
+            first, second = verdict.witness.shown
+            decisions = "" if query.epsilon else f", {' / '.join(verdict.witness.decisions)}"
             return f"VIOLATED: {first:.4f} / {second:.4f}{decisions}"
         case Status.UNKNOWN:
             assert verdict.reason is not None
@@ -248,7 +251,7 @@ def _in_a_word(query: IndividualFairness, verdict: VerdictShape) -> str:
 
 
 def _largest(result: MaximumResult, console: Console) -> None:
-    gap, what = result.gap, "log-odds" if result.scale == "logit" else "probability"
+    gap, what = result.gap, result.question.quantity
     upper, lower = rounded(gap.upper, up=True), rounded(gap.lower, up=False)
     if result.certificate is None:
         bound = f"No bound on the gap in {what} was certified"
@@ -259,7 +262,7 @@ def _largest(result: MaximumResult, console: Console) -> None:
     if result.witness is not None:
         grid = _pair(result.witness)
         grid.add_section()
-        grid.add_row("probability", *(f"{p:.6f}" for p in result.witness.probabilities))
+        grid.add_row("probability" if what == "log-odds" else what, *(f"{p:.6f}" for p in result.witness.shown))
         console.print(grid)
         if result.witness.float32_agrees is False:
             console.print("float32_agrees = false: the float32 runtime shows another gap at this pair")
@@ -278,10 +281,10 @@ def _share(result: ShareResult, console: Console) -> None:
     for column in ("", "of the domain", *(["data rows"] if rows else [])):
         grid.add_column(column, justify="left" if not column else "right")
     shares = {"fair": f"at least {below(result.fair)}", "not fair": f"at least {below(result.unfair)}"}
-    for name, said in (shares | {"open": f"{1 - result.fair - result.unfair:.4%}"} | ({"outside": ""} if counts else {})).items():
+    for name, said in (shares | {"open": above(result.open)} | ({"outside": ""} if counts else {})).items():
         grid.add_row(name, said, *([f"{counts[name]:,}" if name in counts else ""] if rows else []))
     console.print(
-        f"{headline(result.question)}: for at least {below(result.fair)} and at most {1 - result.unfair:.4%} of all points.",
+        f"{headline(result.question)}: for at least {below(result.fair)} and at most {above(1 - result.unfair)} of all points.",
         soft_wrap=True,
     )
     console.print(grid)
@@ -293,6 +296,11 @@ def _share(result: ShareResult, console: Console) -> None:
 def below(share: float) -> str:
     """Return a share in percent, rounded down."""
     return f"{np.floor(1e6 * share) / 1e4:.4f}%"
+
+
+def above(share: float) -> str:
+    """Return a share in percent, rounded up."""
+    return f"{np.ceil(1e6 * share) / 1e4:.4f}%"
 
 
 def _parts(result: PartitionResult, console: Console) -> None:
@@ -355,9 +363,9 @@ def people_table(schema: Schema, examples: Sequence[WitnessShape]) -> Grid:
     for feature in schema.features:
         grid.add_row(feature.name, *(_change(one.x[feature.name], one.x_prime[feature.name]) for one in examples))
     grid.add_section()
-    grid.add_row("decision", *(_change(*(schema.class_names[int(g > 0)] for g in one.outputs)) for one in examples))
-    probabilities = (_change(*(f"{p:.4f}" for p in one.probabilities)) for one in examples)
-    grid.add_row(f"probability of {schema.class_names[1]}", *probabilities)
+    grid.add_row("decision", *(_change(*one.decisions) for one in examples))
+    probabilities = (_change(*(f"{p:.4f}" for p in one.shown)) for one in examples)
+    grid.add_row(schema.quantity, *probabilities)
     return grid
 
 

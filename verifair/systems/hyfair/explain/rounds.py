@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoders.network import Array, Network
+from encoders.network import Array, Model
 from solvers.outcome import Budget
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import QueryError
@@ -97,7 +97,7 @@ def outside(query: KDiscrimination, rules: Sequence[Rule]) -> KDiscrimination:
     return replace(query, schema=guarded_schema(query.schema, snapped(rules, query.schema))) if rules else query
 
 
-def with_network(query: KDiscrimination, network: Network) -> KDiscrimination:
+def with_network(query: KDiscrimination, network: Model) -> KDiscrimination:
     """The same question about another network."""
     return replace(query, network=network)
 

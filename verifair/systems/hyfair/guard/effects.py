@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.network import Array, Integers, Network, layered
+from encoders.network import Array, Integers, Model
 from solvers.outcome import Budget
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import decisions
@@ -72,7 +72,7 @@ class EffectData:
 def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], on: EffectData) -> Effect:
     """Measure one network with or without a guardrail (snapped rules)."""
     data, seed = on.data, on.budget.seed
-    network = layered(query.network, "guard")
+    network = query.network
     accuracy, abstained = score(network, query.schema, rules, data, on.labels) if data is not None else (None, None)
     found = search_clusters(
         outside(query, rules), data=data, seconds=on.budget.seconds, iterations=on.iterations, seed=seed, enough=10**9
@@ -105,7 +105,7 @@ def _local(
 
 
 def score(
-    network: Network, schema: Schema, rules: Sequence[Rule], raw: Array, labels: Integers | None
+    network: Model, schema: Schema, rules: Sequence[Rule], raw: Array, labels: Integers | None
 ) -> tuple[float | None, float]:
     """Accuracy on the rows that are answered (None without labels, NaN when none is answered), and the share that is refused."""
     answered = ~refused(rules, raw)

@@ -8,8 +8,8 @@ moves each end to the outermost raw number with the same column. After that, for
 
 so what is certified outside the boxes (see `guarded_schema`) holds for everything that the wrapper answers. Sound? yes.
 
-Refused rows get NaN in every output of floating type, so that nobody acts on them by oversight; outputs of other types (class
-labels) have no such value and stay: read `abstain` first.
+Refused rows get NaN in every output of floating type, and in probabilities by class, so that nobody acts on them by oversight;
+outputs of other types (class labels) have no such value and stay: read `abstain` first.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from encoders.domain import Domain
 from encoders.errors import ModelError
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Model
 from encoders.onnx import file as onnx_file
 from encoders.onnx.runtime import open_session
-from encoders.onnx.tensor import graph_input
+from encoders.onnx.tensor import graph_input, graph_inputs
 from verifair.errors import DataError
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.refusals import earlier
@@ -41,6 +41,8 @@ from verifair.systems.hyfair.explain.rules_file import when
 ABSTAIN = "abstain"
 OLDEST_OPSET = 9
 """Where `Where` came into ONNX."""
+NEW_OPSET = 15
+"""For models without operators of the default set."""
 PREFIX = "guard/"
 
 
@@ -72,36 +74,40 @@ def columns_of(rules: Sequence[Rule], domain: Domain) -> Columns:
     return Columns(columns=used, lower=lower[:, used], upper=upper[:, used])
 
 
-def guard(model: str | Path | Network, rules: Sequence[Rule], schema: Schema) -> onnx.ModelProto:
+def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> onnx.ModelProto:
     """The stored model with its outputs masked and a new bool output `abstain` [N]; rules must be snapped.
 
     It refuses these rules and the `earlier` ones of a schema that is guarded already.
-    model: the ONNX file, or a network that was read from one. Raises ModelError for a model that cannot be wrapped: an opset below
-    OLDEST_OPSET, an output called `abstain`, or a network without a file.
+    model: the ONNX file, or a model that was read from one. Raises ModelError for a model that cannot be wrapped: an opset below
+    OLDEST_OPSET, inputs that are not floats alone, an output called `abstain`, or a network without a file.
     """
-    if isinstance(model, Network):
+    if isinstance(model, Model):
         if model.source is None:
             raise ModelError("network", "was not read from a file; a guardrail wraps an ONNX file: export it, and pass the file")
         stored = onnx_file.stored_model(model)
     else:
         stored = onnx_file.load(model)
     model = stored.path
-    name, shape, _ = graph_input(model, stored.model)
     graph = stored.model.graph
+    name, width, kind = _input(model, stored.model)
+    if all(node.domain not in ("", "ai.onnx") for node in graph.node):  # trees alone: any version will do
+        stored.model.opset_import.append(helper.make_opsetid("", NEW_OPSET))
     if onnx_file.opset(stored.model) < OLDEST_OPSET:
         found = onnx_file.opset(stored.model)
         raise ModelError(model, f"opset {found}; a guardrail needs {OLDEST_OPSET} or later: export it again")
     if ABSTAIN in {output.name for output in graph.output}:
         raise ModelError(model, f"has an output {ABSTAIN!r} already: it is guarded; put all rules into one guardrail of the model")
-    width = int(np.prod(shape))
     if width != schema.domain.columns:
         raise ModelError(model, f"takes {width} columns, the schema describes {schema.domain.columns}")
-    (kind,) = (i.type.tensor_type.elem_type for i in graph.input if i.name == name)
     rules = [*earlier(schema), *rules]
-    _add_abstain(graph, name, width, helper.tensor_dtype_to_np_dtype(kind), columns_of(rules, schema.domain))
+    _add_abstain(graph, name, width, kind, columns_of(rules, schema.domain))
     for output in graph.output:
         if output.type.tensor_type.elem_type in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16):
             _mask(model, graph, output)
+    for node in [node for node in graph.node if node.op_type == "ZipMap"]:  # probabilities by class: a graph's last nodes
+        graph.node.remove(node)
+        _mask_input(graph, node)
+        graph.node.append(node)
     graph.output.append(helper.make_tensor_value_info(ABSTAIN, TensorProto.BOOL, [None]))
     helper.set_model_props(
         stored.model,
@@ -110,6 +116,22 @@ def guard(model: str | Path | Network, rules: Sequence[Rule], schema: Schema) ->
     )
     onnx.checker.check_model(stored.model)
     return stored.model
+
+
+def _input(path: Path, model: onnx.ModelProto) -> tuple[str, int, npt.DTypeLike]:
+    """Name, width and type of the tensor of all columns: the only input, or one that is added, of several inputs of floats."""
+    feeds, _ = graph_inputs(path, model)
+    kinds = {feed.kind for feed in feeds}
+    if len(feeds) == 1 or len(kinds) > 1 or kinds - {"float32", "float64"}:
+        name, shape, _ = graph_input(path, model)
+        return name, int(np.prod(shape)), np.dtype(feeds[0].kind)
+    flat, parts, name = PREFIX + "flat_input", [PREFIX + "input/" + feed.name for feed in feeds], PREFIX + "inputs"
+    for feed, part in zip(feeds, parts, strict=True):
+        width = np.array([-1, len(feed.start)], dtype=np.int64)
+        model.graph.initializer.append(numpy_helper.from_array(width, f"{flat}/{feed.name}"))
+        model.graph.node.append(helper.make_node("Reshape", [feed.name, f"{flat}/{feed.name}"], [part], name=part))
+    model.graph.node.append(helper.make_node("Concat", parts, [name], name=name, axis=1))
+    return name, sum(len(feed.start) for feed in feeds), np.dtype(kinds.pop())
 
 
 def is_guarded(model: Path) -> bool:
@@ -169,6 +191,16 @@ def _mask(model: Path, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> N
     graph.initializer.append(numpy_helper.from_array(np.array([-1] + [1] * (rank - 1), dtype=np.int64), tag + "/shape"))
     graph.node.append(helper.make_node("Reshape", [ABSTAIN, tag + "/shape"], [tag + "/refused"], name=tag + "/reshape"))
     graph.node.append(helper.make_node("Where", [tag + "/refused", tag + "/nan", inner], [shown], name=tag + "/where"))
+
+
+def _mask_input(graph: onnx.GraphProto, node: onnx.NodeProto) -> None:
+    """The same for the probabilities (N, classes) that a node makes dictionaries of."""
+    tag = PREFIX + "mask/" + node.output[0]
+    graph.initializer.append(numpy_helper.from_array(np.array(np.nan, dtype=np.float32), tag + "/nan"))
+    graph.initializer.append(numpy_helper.from_array(np.array([-1, 1], dtype=np.int64), tag + "/shape"))
+    graph.node.append(helper.make_node("Reshape", [ABSTAIN, tag + "/shape"], [tag + "/refused"], name=tag + "/reshape"))
+    graph.node.append(helper.make_node("Where", [tag + "/refused", tag + "/nan", node.input[0]], [tag], name=tag + "/where"))
+    node.input[0] = tag
 
 
 def abstains(path: Path, model: onnx.ModelProto, x: Array) -> Booleans:

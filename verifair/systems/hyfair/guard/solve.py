@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from encoders.errors import ModelError
-from encoders.network import Array, Integers, Network, layered
+from encoders.network import Array, Integers, Model, layered
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
 from verifair.datasets import Dataset
@@ -55,9 +55,11 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
     schema, dataset, out = subject.schema, subject.table, settings.out
     if settings.retrain is not None and (dataset is None or schema.label not in dataset.frame.columns):
         raise QueryError("--retrain needs --data with the schema's label column, to train on")
+    if settings.retrain is not None:
+        retraining.weights_of(layered(subject.network, "guard --retrain"))  # before anything is written
     given = rules_file.NOTHING if settings.rules is None else rules_file.load(settings.rules, schema)
     rows, labels, dataset = _measured(dataset, settings.outside)
-    query = _query(given, schema, layered(subject.network, "guard"), settings.protected, settings.box)
+    query = _query(given, schema, subject.network, settings.protected, settings.box)
     rules_file.check_protected(settings.rules, given.rules, query.protected, schema)
     kept, tightened = snapped(given.rules, schema), None
     if settings.target is not None:
@@ -155,7 +157,7 @@ def _write(subject: Subject, out: Path, kept: Sequence[Rule], rows: Array | None
 
 
 def _query(
-    given: RuleFile, schema: Schema, network: Network, protected: Sequence[str], box: dict[str, Any]
+    given: RuleFile, schema: Schema, network: Model, protected: Sequence[str], box: dict[str, Any]
 ) -> KDiscrimination:
     """Return what the rules were found by, unless the command line says something else."""
     asked = {key: given.query[key] for key in ("buckets", "box", "values") if key in given.query} | ({"box": box} if box else {})

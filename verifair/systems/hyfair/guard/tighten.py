@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
 from encoders.network import Array
+from encoders.shares import logistic
 from solvers.outcome import Budget
 from verifair.engine.gap.maximise import MaximumGap, maximise
 from verifair.engine.queries import KDiscrimination, ProbabilityGap
@@ -97,7 +98,8 @@ def tighten(
 
 def _bound(query: KDiscrimination, rules: Sequence[Rule], seconds: float, target: float, seed: int) -> MaximumGap:
     gap = ProbabilityGap(
-        network=query.network, schema=outside(query, rules).schema, protected=query.protected, box=query.box, differ="any"
+        network=query.network, schema=outside(query, rules).schema, protected=query.protected, box=query.box, differ="any",
+        scale="probability" if logistic(query.network) else "logit",
     )
     return maximise(gap, budget=Budget(seconds=seconds, seed=seed), tolerance=max(1e-6, min(1e-3, target / 20)))
 

@@ -82,12 +82,12 @@ def _witness(subject: Subject, result: KmaxResult) -> WitnessRow:
     }
     changes = {name: (was, became) for name, (was, became) in ends.items() if was != became}
     before, after = float(result.outcomes["probability"].min()), float(result.outcomes["probability"].max())
-    classes = (int(best.logits[low] > 0), int(best.logits[high] > 0))
+    decisions = [subject.schema.class_names[int(best.logits[one] > 0)] for one in (low, high)]
     return WitnessRow(
         analysis="kmax",
         person={name: value_words(schema, name, value) for name, value in result.witness.items()}
         | {name: was for name, (was, became) in ends.items() if was == became},
-        changes=changes, before=before, after=after, flips=classes[0] != classes[1],
+        changes=changes, before=before, after=after, flips=decisions[0] != decisions[1],
         float32_agrees=None if best.runtime_k is None else best.runtime_k == best.k,
-        sentence=sentence(schema, "The same person", changes, (before, after), classes),
+        sentence=sentence(schema, "The same person", changes, (before, after), decisions),
     )

@@ -18,6 +18,7 @@ from encoders.exact.dyadic import exact
 from encoders.network import Array, Integers, Layer, affine
 from encoders.onnx.runtime import runtime_logits
 from encoders.probability import bucket
+from encoders.shares import log_odds, logistic, share_bucket
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Finding
 from verifair.systems.hyfair.search.space import Space, edges
@@ -140,13 +141,16 @@ def recount(space: Space, x: Array) -> Cluster:
     inputs = space.query.schema.encode(rows)
     weights = margin(network, 1, 0)
     values = affine(network.forward(exact(inputs)), Layer(weight=weights[None, :], bias=np.zeros(1), slope=np.ones(1)))
-    found = np.array([bucket(value, buckets) for value in values.to_fractions()[:, 0]])
+    of = bucket if logistic(network) else share_bucket
+    found = np.array([of(value, buckets) for value in values.to_fractions()[:, 0]])
+    shown = values.to_float()[:, 0]
     runtime_k = None
     if network.source is not None:
-        shown = runtime_logits(network, inputs) @ weights
-        runtime_k = len(np.unique(np.searchsorted(edges(buckets), shown, side="left")))
+        runtime = runtime_logits(network, inputs) @ weights
+        runtime_k = len(np.unique(np.searchsorted(edges(buckets), log_odds(network, runtime), side="left")))
     return Cluster(
-        x=rows[0], combinations=combinations, logits=values.to_float()[:, 0], bucket=found, buckets=buckets, runtime_k=runtime_k
+        x=rows[0], combinations=combinations, logits=log_odds(network, shown), bucket=found, buckets=buckets,
+        runtime_k=runtime_k,
     )
 
 

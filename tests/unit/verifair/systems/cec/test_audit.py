@@ -2,22 +2,28 @@
 
 import pickle
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.spatial.distance import cdist
+from scipy.special import expit
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import verifair as vf
-from encoders.network import Array, Layer, Link, Network
-from encoders.onnx.reader import read_onnx
+from encoders.errors import ModelError
+from encoders.network import Array, Layer, Link, Model, Network
+from encoders.onnx.reader import read_model, read_onnx
 from tests.builders import categorical, integer, network_of, one_hot, random_network, real, schema_of
+from tests.tree_models import random_tree, save
 from verifair import ExplanationConsistency, datasets
 from verifair.errors import DataError, QueryError, SchemaError
+from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import Audit, Explanations, audit, control, scored
+from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.explanations import cec_score, contributions, explanations, normalised, regimes
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
 from verifair.systems.cec.measures import (
@@ -252,7 +258,8 @@ def test_population_measures_add_up() -> None:
 def test_intervals_are_over_people() -> None:
     """Everybody has two counterparts with the same score: the interval is that of 40 values, not of 80."""
     values = np.random.default_rng(0).random(40)
-    people = People(x=np.zeros((40, 1)), labels=np.zeros(40, dtype=int), groups=np.zeros(40, dtype=int), names=("a", "b", "c"))
+    nobody = np.zeros(40, dtype=int)
+    people = People(x=np.zeros((40, 1)), labels=nobody, groups=nobody, names=("a", "b", "c"), features=np.arange(1))
 
     def of(repeats: int) -> Audit:
         rows = 40 * repeats
@@ -345,11 +352,6 @@ def test_other_mistakes() -> None:
         good.audit(frame.assign(race="w"), sensitive_features="race")
     with pytest.raises(QueryError, match="sensitive_features"):
         good.audit(frame, sensitive_features=None)
-    unnamed = SCHEMA.model_copy(update={"positive_label": None})
-    three = vf.ExplanationConsistency(random_network(np.random.default_rng(0), (6, 5, 3)), unnamed)
-    numbered = frame.assign(good=(frame["good"] == "yes").astype(int))
-    with pytest.raises(QueryError, match="3 classes"):
-        three.fit(numbered, sensitive_features="sex").audit(numbered, sensitive_features="sex")
     for steps in (0, True, "32"):
         none = vf.ExplanationConsistency(network, SCHEMA, steps=steps)  # type: ignore[arg-type]
         with pytest.raises(QueryError, match=rf"steps: expected exact, or a number .*, found {steps!r}"):
@@ -443,3 +445,68 @@ def test_whether_the_excess_holds_zero_does_not_hang_on_the_seed(network: Networ
         low = excess(found, inside, seed=seed).low
         assert low < 0
         assert low == pytest.approx(normal, abs=5e-4)
+
+
+# Trees, and attributions of somebody else's
+
+
+ONE_LOGIT = Schema.loads(SCHEMA.dumps().replace('"class = 1"', '"logit > 0"'))
+
+
+def some_trees(folder: Path, *, votes: bool = False) -> Model:
+    rng = np.random.default_rng(5)
+    trees = [random_tree(rng, 6, 4) for _ in range(4)]
+    if votes:
+        trees = [(k, "BRANCH_LEQ", 0.5, [0.1 * k], [0.2]) for k in range(4)]
+    return read_model(save(folder / "m.onnx", trees, 6, classes=2, transform="NONE" if votes else "LOGISTIC"))
+
+
+@pytest.mark.parametrize("votes", [False, True])
+def test_trees_are_explained_by_shapley_values_of_features(votes: bool, tmp_path: Path) -> None:
+    frame, model = table(), some_trees(tmp_path, votes=votes)
+    found = ExplanationConsistency(model, ONE_LOGIT).fit(frame, sensitive_features="sex").audit(frame, sensitive_features="sex")
+    assert "interventional Shapley values" in found.method
+    people = found.people
+    f = model.forward(people.x)[:, 0]
+    shown = np.clip(f + 0.5, 0, 1) if votes else expit(f)
+    np.testing.assert_allclose(found.probability, shown[found.individual])
+    for g, who in ((found.g, found.individual), (found.g_tilde, found.counterpart)):
+        base = [f[(people.labels == people.labels[i]) & (people.groups == people.groups[i])].mean() for i in found.individual]
+        np.testing.assert_allclose(g.sum(axis=1), f[who] - base, atol=1e-12)
+        assert not g[:, 2:4].any(), "the block of the job is one feature, and stands in its first column"
+    assert found.g[:, 1].any()
+
+
+def test_steps_and_proofs_are_of_networks_alone(tmp_path: Path) -> None:
+    frame, model = table(), some_trees(tmp_path)
+    asked = ExplanationConsistency(model, ONE_LOGIT, steps=32).fit(frame, sensitive_features="sex")
+    with pytest.raises(QueryError, match="piecewise constant"):
+        asked.audit(frame, sensitive_features="sex")
+    asked.set_params(steps=None)
+    with pytest.raises(ModelError, match="tree ensemble, which cec --certify"):
+        certify_consistency(
+            model, ONE_LOGIT, asked.audit(frame, sensitive_features="sex"), asked.reference_, asked.reference_.people, 1
+        )
+
+
+def test_any_attribution_explains(tmp_path: Path) -> None:
+    """It is given the people of the own group and label, and what it says counts; what is no attribution is refused."""
+    frame, seen = table(), []
+
+    def difference(x: Array, background: Array) -> Array:
+        seen.append((len(x), len(background)))
+        return np.asarray(x - background.mean(axis=0))
+
+    for model, schema in ((some_network(), SCHEMA), (some_trees(tmp_path), ONE_LOGIT)):
+        asked = ExplanationConsistency(model, schema, attribution=difference).fit(frame, sensitive_features="sex")
+        found = asked.audit(frame, sensitive_features="sex")
+        assert found.method == "attribution by difference"
+        mean = asked.reference_.baseline(found.people)
+        np.testing.assert_allclose(found.g, (found.people.x - mean)[found.individual])
+        np.testing.assert_allclose(asked.control(found).g, found.g)
+    assert sum(background for _, background in seen[:4]) == len(frame)
+    for wrong in (lambda x, b: x[:, :1], lambda x, b: x * np.nan, lambda x, b: x.astype(str)):
+        with pytest.raises(QueryError, match="attribution: gave"):
+            ExplanationConsistency(some_network(), SCHEMA, attribution=wrong).fit(frame, sensitive_features="sex").audit(
+                frame, sensitive_features="sex"
+            )

@@ -31,7 +31,10 @@ NAMES = ("sex = f", "sex = m")
 def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability: Array | None = None) -> Audit:
     """An audit of random explanations: everybody's counterpart is the next person; the first `unmatched` are too far."""
     rng = np.random.default_rng(seed)
-    everybody = People(x=rng.random((people, 6)), labels=np.arange(people) // 2 % 2, groups=np.arange(people) % 2, names=NAMES)
+    place = np.arange(people)
+    everybody = People(
+        x=rng.random((people, 6)), labels=place // 2 % 2, groups=place % 2, names=NAMES, features=np.arange(6)
+    )
     row = (np.arange(people) ^ 1).astype(np.int64)
     row[:unmatched] = -1
     matches = Matches(

@@ -16,6 +16,7 @@ import verifair as vf
 from encoders.network import Layer, Network
 from solvers.outcome import Budget
 from tests.builders import categorical, integer, network_of, real, schema_of
+from tests.tree_models import save
 from verifair import datasets
 from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.envelope import Trust
@@ -303,8 +304,6 @@ def test_models_that_are_not_linear_are_refused_with_the_remedy() -> None:
     refused("give positions in it", rows=[7])
     refused("named twice", rows=[1, 1])
     refused("changes nothing that the network takes", schema=UNRELATED, frame=FRAME.assign(x=1.0), network=ALONE)
-    three = Layer(weight=np.ones((3, 3)), bias=np.zeros(3), slope=np.ones(3))
-    refused("two classes", network=replace(ALONE, layers=(three,)), schema=SCHEMA.model_copy(update={"positive": "class = 1"}))
 
 
 UNRELATED = schema_of(real("x", 0, 2))
@@ -437,3 +436,16 @@ def test_the_check_verb_says_what_is_stated(flip_first: bool, code: int, word: s
 def test_evidence_is_boxes_alone() -> None:
     assert CERTIFICATE is not None
     assert all(isinstance(proof.evidence, Tree) for proof in CERTIFICATE.proofs)
+
+
+def test_trees_are_decided_as_the_network_that_asks_the_same(tmp_path: Path) -> None:
+    """One question, income <= 6, like NETWORK's threshold. Its proofs are none about one that asks income <= 7."""
+    six, seven = (vf.read(save(tmp_path / f"{at}.onnx", [(0, "BRANCH_LEQ", at, [-1.0], [1.0])], 3)) for at in (6.0, 7.0))
+    found = certify(network=six)
+    assert found.status.tolist() == ["stays", "depends", "flips", "stays"]
+    assert found.dependences[1].float32_agrees is True
+    assert certify(network=seven).status.tolist() == ["stays", "stays", "depends", "stays"]
+    assert found.certificate is not None
+    assert vf.check(found.certificate, network=six, schema=SCHEMA).accepted
+    forged = replace(found.certificate, network_sha256=seven.source_sha256)
+    assert not vf.check(forged, network=seven, schema=SCHEMA).accepted

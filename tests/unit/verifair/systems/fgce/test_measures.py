@@ -380,12 +380,12 @@ def test_a_difference_that_may_be_chance_is_called_so() -> None:
     found = summaries(fitted, pd.RangeIndex(len(fitted.graph_)))
     groups = list(fitted.groups_)
     first = fitted.groups_[groups[0]]
-    for name, cost in ((groups[0], np.linspace(1, 2, 12)), (groups[1], np.linspace(1.01, 2.01, 12))):
+    for name, cost in ((groups[0], np.linspace(1, 2, 40)), (groups[1], np.linspace(1.01, 2.01, 40))):
         fitted.groups_[name] = type(first)(**{**vars(fitted.groups_[name]), "cost": cost})
     lines = {line.measure: line for line in comparisons(fitted, found, None)}
     assert lines["mean cost"].worst == groups[1]
     assert not lines["mean cost"].clear
-    fitted.groups_[groups[1]] = type(first)(**{**vars(fitted.groups_[groups[1]]), "cost": np.linspace(3, 4, 12)})
+    fitted.groups_[groups[1]] = type(first)(**{**vars(fitted.groups_[groups[1]]), "cost": np.linspace(3, 4, 40)})
     line = {line.measure: line for line in comparisons(fitted, found, None)}["mean cost"]
     assert line.clear
     assert line.chance is not None

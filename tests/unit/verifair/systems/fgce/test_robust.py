@@ -11,11 +11,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from encoders.network import Array, Network
-from encoders.onnx.reader import read_onnx
+from encoders.onnx.reader import read_model, read_onnx
 from encoders.onnx.runtime import predictions
 from solvers.outcome import Budget
 from tests.brute_force import fractions
 from tests.builders import integer, schema_of
+from tests.tree_models import random_tree, save
 from verifair import datasets
 from verifair.checker.certificate import Certificate, Counterexample
 from verifair.checker.check import check
@@ -263,3 +264,20 @@ def test_an_undecided_row_has_a_reason(german: tuple[Network, Schema, pd.DataFra
     assert len(unknown)
     assert set(unknown["reason"]) == {"nodes"}
     assert set(table.loc[table["status"] != "unknown", "reason"]) == {""}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_trees_against_every_row_of_every_neighbourhood(seed: int, tmp_path: Path) -> None:
+    rng, schema = np.random.default_rng(seed), two_numbers()
+    trees = [random_tree(rng, 2, 4, grid=np.arange(0.0, 10.5, 0.5)) for _ in range(4)]
+    model = read_model(save(tmp_path / "m.onnx", trees, 2))
+    raw = np.array(list(itertools.product(range(11), repeat=2)), dtype=np.float64)
+    positive = np.array([row[0] > 0 for row in model.forward(fractions(raw))])
+    assert re_evaluated(model, schema, raw)["positive"].tolist() == positive.tolist()
+    found = certify_robust(model, schema, raw, delta=[1, 2])
+    table = found.table
+    for row, delta, status in zip(table["row"], table["delta"], table["status"], strict=True):
+        near = (np.abs(raw - raw[row]) <= delta * np.array([1, 2])).all(axis=1)
+        assert status == ("proved" if positive[near].all() else "violated")
+    assert (found.certificate is None) == (table["status"] == "violated").all()
+    assert found.certificate is None or check(found.certificate, network=model, schema=schema).accepted

@@ -11,9 +11,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from encoders.errors import ModelError
 from encoders.network import Array
-from encoders.onnx.reader import read_onnx
+from encoders.onnx.reader import read_model, read_onnx
 from tests.builders import categorical, integer, one_hot, real, schema_of
+from tests.tree_models import random_tree, save
 from verifair.errors import DataError, QueryError, SchemaError
+from verifair.models.columns import by_column as by_name
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.refusals import guarded_schema, snapped
 from verifair.systems.hyfair.explain.rules import Rule, refused
@@ -211,3 +213,29 @@ def test_only_columns_with_a_condition_are_compared(schema: Schema, rules: tuple
     assert used.columns.tolist() == [0, 2]
     job = columns_of(snapped([box(schema, job=(1, 3))], schema), schema.domain)
     assert job.columns.tolist() == [5, 9], "a block lies in categories 1 to 3 where the columns of 0 and 4 are empty"
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_trees_are_guarded_like_networks(schema: Schema, rules: tuple[Rule, ...], by_column: bool, tmp_path: Path) -> None:
+    """A model of the tree operators alone; of one input, or of one for each column; with probabilities by class behind it."""
+    rng, columns = np.random.default_rng(0), schema.domain.columns
+    stored = onnx.load(save(tmp_path / "m.onnx", [random_tree(rng, columns, 4) for _ in range(5)], columns, classes=2,
+                            transform="LOGISTIC"))
+    del stored.opset_import[1:]
+    stored.graph.node.append(helper.make_node("ZipMap", ["scores"], ["words"], domain="ai.onnx.ml", classlabels_int64s=[0, 1]))
+    word = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    stored.graph.output.append(helper.make_value_info("words", helper.make_sequence_type_proto(word)))
+    path = tmp_path / "m.onnx"
+    onnx.save(by_name(stored, [f"c{k}" for k in range(columns)]) if by_column else stored, path)
+    raw = np.concatenate([edge_rows(rules, schema, 40, np.random.default_rng(1)), random_rows(schema, 500)])
+    x = schema.encode(raw).astype(np.float32)
+    guarded = guard(read_model(path, output="scores"), rules, schema)
+    check_agreement(path, guarded, rules, schema, raw)
+    fed = {f"c{k}": x[:, [k]] for k in range(columns)} if by_column else {"X": x}
+    session = onnxruntime.InferenceSession(guarded.SerializeToString())
+    abstain, scores, words = session.run(["abstain", "scores", "words"], fed)
+    assert (abstain == refused(rules, raw)).all()
+    plain = onnxruntime.InferenceSession(path.read_bytes()).run(["scores"], fed)[0]
+    for shown in (scores, np.array([list(one.values()) for one in words])):
+        assert np.isnan(shown[abstain]).all()
+        assert np.array_equal(shown[~abstain], plain[~abstain])

@@ -2,17 +2,23 @@
 
 import json
 from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
+from onnxruntime import InferenceSession
 
 from encoders.domain import Forbidden
 from encoders.network import Array, Layer, Link
 from encoders.probability import bucket
+from encoders.shares import logistic, share_bucket
 from tests.brute_force import exact_forward, fractions
 from tests.builders import categorical, integer, lattice, network_of, one_hot, random_network, schema_of
-from verifair.engine.queries import KDiscrimination
+from tests.tree_models import random_tree, save
+from verifair.engine.queries import IndividualFairness, KDiscrimination
 from verifair.engine.verdict import Finding, Verdict
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
@@ -409,3 +415,38 @@ def test_the_solver_gives_rows_whose_decision_flips() -> None:
     assert space.legal(rows).all()
     assert sum(true_k(query, x) == 2 for x in rows) >= seeds.found
     assert search_clusters(query, reseed=seeds, iterations=10, schedule=FEW).k == 2
+
+
+@pytest.mark.parametrize("votes", [False, True])
+def test_trees_are_searched_by_their_probabilities(votes: bool, tmp_path: Path) -> None:
+    """The guide's log-odds and the exact counts against both probabilities of the runtime: logistic, and shares of votes."""
+    rng, trees = np.random.default_rng(int(votes)), 5
+
+    def leaf(node: Any) -> Any:
+        return [float(np.float32(rng.random() / trees))] if isinstance(node, list) else (*node[:3], leaf(node[3]), leaf(node[4]))
+
+    drawn = [random_tree(rng, 8, 4) for _ in range(trees)]
+    path = save(tmp_path / "m.onnx", [leaf(one) for one in drawn] if votes else drawn, 8, classes=2,
+                transform="NONE" if votes else "LOGISTIC")
+    query = KDiscrimination(network=path, schema=schema(), protected=["a", "z"], buckets=7)
+    space = Space.of(query)
+    assert logistic(query.network) is not votes
+    if votes:  # sigma(share) is not what anybody is shown
+        with pytest.raises(QueryError, match="shares of votes"):
+            IndividualFairness(network=query.network, schema=schema(), protected=["a"], epsilon=0.05)
+    x = space.random(rng, 40)
+    session = InferenceSession(path.read_bytes())
+    for row, guide, count in zip(x, scipy.special.expit(space.logits(x)), space.count(x), strict=True):
+        shown = session.run(["scores"], {"X": query.schema.encode(space.rows(row)).astype(np.float32)})[0][:, 1]
+        np.testing.assert_allclose(guide, shown, atol=1e-6)
+        found = clusters.recount(space, row)
+        assert found.runtime_k == found.k == len(np.unique(np.ceil(np.clip(shown, 1e-9, 1) * 7))) == count
+
+
+def test_shares_of_votes_are_counted_exactly_at_every_edge() -> None:
+    for buckets in (2, 7, 20):
+        for i in range(buckets + 1):
+            share, step = Fraction(i, buckets) - Fraction(1, 2), Fraction(1, 10**30)
+            assert [share_bucket(share + move, buckets) for move in (-step, 0, step)] == [
+                max(i - 1, 0), max(i - 1, 0), min(i, buckets - 1)
+            ]

@@ -1,0 +1,148 @@
+"""What a model's outputs become where the decision is more than "the logit is above 0": appended layers, or one more tree.
+
+    Threshold    g = v - t, or t - v, of the only output v:  v > t  iff  v - t > 0,  and  v >= t  iff not  t - v > 0
+    Favoured     for a group S of classes  g = max of f_c in S - max of f_c outside,  or with odds the log-odds of S under softmax,
+                 g = log sum of e^f_c in S - log sum of e^f_c outside:  sigma(g) is the probability of S
+
+Maxima are made of neurons, max(a, b) = b + relu(a - b), and so are log-sums, log(e^a + e^b) = b + softplus(a - b). Only numbers 1
+and -1, and t, are added to what the model holds, so nothing is rounded: g is the same function of the stored weights.
+
+argmax gives a tie to the lower class. So "class c or a higher one" is g > 0 for S = {c, c + 1, ...}, and "class c or a lower one"
+is not g > 0 for the classes above c, ties included. For any other S a tie of a class in S with one outside counts as outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from encoders.curves.layer import Curve, SmoothLayer
+from encoders.errors import ModelError
+from encoders.network import Array, Layer, Model, Network, Rounding
+from encoders.trees.ensemble import TreeEnsemble
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold:
+    """g = v - at, or at - v where `below`, of a model with one output v."""
+
+    at: float
+    below: bool
+
+    def of(self, outputs: Array) -> Array:
+        """Return g (B, 1) of outputs (B, 1) that a runtime computed; its sign is exact."""
+        difference = outputs - self.at
+        return np.asarray(-difference if self.below else difference)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Favoured:
+    """g of each group of classes against all others, of a model with several outputs.   odds: log-odds instead of maxima."""
+
+    groups: tuple[tuple[int, ...], ...]
+    odds: bool = False
+
+    def of(self, outputs: Array) -> Array:
+        """Return g (B, groups) of outputs (B, classes) that a runtime computed; signs of maxima are exact."""
+        found = []
+        for group in self.groups:
+            inside = np.isin(np.arange(outputs.shape[1]), group)
+            one, other = outputs[:, inside], outputs[:, ~inside]
+            found.append(_log_sum(one) - _log_sum(other) if self.odds else one.max(axis=1) - other.max(axis=1))
+        return np.stack(found, axis=1)
+
+
+Decision = Threshold | Favoured
+
+
+def decided(model: Model, decision: Decision) -> Model:
+    """Return the model whose outputs are g: one, or one for each group.
+
+    Requires: a model as it was read, with one output for a Threshold, else with every class of the groups and some beside them.
+    Raises ModelError for tree ensembles of several classes: no sum of leaves is a maximum.
+    """
+    whole = model.whole
+    if isinstance(whole, TreeEnsemble):
+        if isinstance(decision, Threshold):
+            return _tree_above(whole, decision)
+        problem = f"is a tree ensemble of {whole.outputs} classes, and its decisions between them are asked about"
+        remedy = "pba compares its classes in pairs, and of two classes all can be asked"
+        raise ModelError(whole.source or "model", f"{problem}; {remedy}")
+    if not isinstance(whole, Network):
+        raise TypeError(f"no decision of {type(whole).__name__}")
+    added = _above(decision) if isinstance(decision, Threshold) else _compared(whole.outputs, decision)
+    records = None if whole.rounding is None else (*whole.rounding, *map(_record, added))
+    return replace(whole, layers=(*whole.layers, *added), rounding=records, decision=decision, undecided=whole)
+
+
+def _log_sum(outputs: Array) -> Array:
+    """Return log sum of e^f (B,) of outputs (B, n)."""
+    most = outputs.max(axis=1)
+    return np.asarray(most + np.log(np.exp(outputs - most[:, None]).sum(axis=1)))
+
+
+def _record(layer: Layer) -> Rounding:
+    """Return what a float32 runtime may do to an appended layer: it compares outputs, or subtracts them first, and rounds that."""
+    size = np.abs(layer.bias)
+    reach = float((np.abs(layer.weight).sum(axis=1) + size).max())
+    return Rounding(size=None, bias_size=size, operations=layer.weight.shape[1] + 1, reach=reach)
+
+
+def _above(decision: Threshold) -> list[Layer]:
+    sign = -1.0 if decision.below else 1.0
+    return [Layer(weight=np.array([[sign]]), bias=np.array([-sign * decision.at]), slope=np.ones(1))]
+
+
+def _tree_above(model: TreeEnsemble, decision: Threshold) -> TreeEnsemble:
+    sign, last = -1.0 if decision.below else 1.0, len(model.column)
+    return replace(
+        model, root=np.append(model.root, last), column=np.append(model.column, -1), threshold=np.append(model.threshold, 0.0),
+        left=np.append(model.left, last), right=np.append(model.right, last), missing_left=np.append(model.missing_left, True),
+        value=np.concatenate([sign * model.value, [[-sign * decision.at]]]), base=sign * model.base,
+        terms=None if model.terms is None else model.terms + 1, decision=decision, undecided=model,
+    )
+
+
+def _compared(outputs: int, decision: Favoured) -> list[Layer]:
+    """Return the layers that compare groups: each halves the terms of all sides, the last one subtracts."""
+    unit = np.eye(outputs)
+    sides = []
+    for group in decision.groups:
+        inside = np.isin(np.arange(outputs), group)
+        if not 0 < inside.sum() < outputs or len(set(group)) != inside.sum():
+            raise ValueError(f"classes {group} of {outputs}: expected some of them, not all")
+        sides += [list(unit[inside]), list(unit[~inside])]
+    layers: list[Layer] = []
+    while any(len(terms) > 1 for terms in sides):
+        sides, layer = _halved(sides, decision.odds)
+        layers.append(layer)
+    differences = [one[0] - other[0] for one, other in zip(sides[::2], sides[1::2], strict=True)]
+    return [*layers, _affine(differences)]
+
+
+def _halved(sides: Iterable[Sequence[Array]], odds: bool) -> tuple[list[list[Array]], Layer]:
+    """Return the sides over the outputs of one more layer, two terms a, b of each made one, and that layer."""
+    rows: list[Array] = []
+    bent: list[bool] = []
+    places: list[list[tuple[int, ...]]] = []
+    for terms in sides:
+        mine = []
+        for k in range(0, len(terms), 2):
+            mine.append(tuple(range(len(rows), len(rows) + (2 if k + 1 < len(terms) else 1))))
+            rows += [terms[k]] if k + 1 == len(terms) else [terms[k + 1], terms[k] - terms[k + 1]]
+            bent += [False] if k + 1 == len(terms) else [False, True]
+        places.append(mine)
+    unit = np.eye(len(rows))
+    plain, curved = _affine(rows), np.array(bent)
+    if odds:
+        kinds = np.where(curved, Curve.SOFTPLUS, Curve.BENT).astype(np.int8)
+        made: Layer = SmoothLayer(weight=plain.weight, bias=plain.bias, bend=np.ones(len(rows)), curve=kinds)
+    else:
+        made = replace(plain, slope=np.where(curved, 0.0, 1.0))
+    return [[unit[list(place)].sum(axis=0) for place in mine] for mine in places], made
+
+
+def _affine(rows: Sequence[Array]) -> Layer:
+    return Layer(weight=np.array(rows), bias=np.zeros(len(rows)), slope=np.ones(len(rows)))

@@ -1,0 +1,35 @@
+"""Probabilities that models show: logistic functions of logits, or shares of votes, as forests give them.
+
+The logit of a forest of two classes is its share of votes less 1/2. Proofs of probability gaps are about logistic functions; here
+are the numbers that are shown, searched by and counted.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+from scipy.special import expit, logit
+
+from encoders.network import Array, Link, Model
+
+
+def logistic(model: Model) -> bool:
+    """Return whether the probability of a class is the logistic function of its logit (the softmax of several)."""
+    return model.link is not Link.SHARES
+
+
+def probabilities(model: Model, margins: Array) -> Array:
+    """Return the probabilities of the positive class for margins of any shape, in float64."""
+    return np.asarray(expit(margins) if logistic(model) else np.clip(np.asarray(margins) + 0.5, 0.0, 1.0))
+
+
+def log_odds(model: Model, margins: Array) -> Array:
+    """Return the logits of these probabilities: the margins themselves where they are logistic."""
+    return np.asarray(margins) if logistic(model) else np.asarray(logit(probabilities(model, margins)))
+
+
+def share_bucket(a: Fraction, buckets: int) -> int:
+    """Return which of the uniform buckets (k / K, (k + 1) / K] of [0, 1] holds a + 1/2, the first one closed."""
+    return min(max(ceil((a + Fraction(1, 2)) * buckets) - 1, 0), buckets - 1)

@@ -1,0 +1,73 @@
+"""Loops over trees, compiled by numba where it is installed (`pip install verifair[fast]`), and run by Python where it is not.
+
+The functions are the same. Compiled ones work on arrays; Python's own run several times faster on lists, so numbers are held in
+whichever suits: `held` for what comes in, `whole`, `real` and `room` for what the loops fill. All are flat, one axis each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+try:
+    import numba
+except ImportError:
+    numba = None
+
+COMPILED = numba is not None and not numba.config.DISABLE_JIT
+
+if COMPILED:
+
+    def compiled(function: F) -> F:
+        """Compile a function at its first call; what comes out is kept on disk for later processes."""
+        return numba.njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]
+
+    def held(values: Any) -> Any:
+        """Numbers (N,) as the loops take them: int64 or float64."""
+        array = np.ascontiguousarray(values).reshape(-1)
+        return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
+
+    @compiled
+    def whole(count: int) -> Any:
+        """Room for whole numbers."""
+        return np.zeros(count, dtype=np.int64)
+
+    @compiled
+    def real(count: int) -> Any:
+        """Room for float64 numbers."""
+        return np.zeros(count, dtype=np.float64)
+
+    @compiled
+    def room(values: Any, count: int) -> Any:
+        """These numbers, with room for `count` at least behind them."""
+        if count <= len(values):
+            return values
+        found = np.zeros(max(count, 2 * len(values)), dtype=values.dtype)
+        found[: len(values)] = values
+        return found
+
+else:
+
+    def compiled(function: F) -> F:
+        """Leave a function as it is: there is no numba."""
+        return function
+
+    def held(values: Any) -> Any:
+        """Numbers (N,) as the loops take them: a list."""
+        return np.asarray(values).reshape(-1).tolist()
+
+    def whole(count: int) -> Any:
+        """Room for whole numbers."""
+        return [0] * count
+
+    def real(count: int) -> Any:
+        """Room for float64 numbers."""
+        return [0.0] * count
+
+    def room(values: Any, count: int) -> Any:
+        """These numbers, with room for `count` at least behind them."""
+        return values if count <= len(values) else values + [0 * values[0]] * (max(count, 2 * len(values)) - len(values))

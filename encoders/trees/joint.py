@@ -1,0 +1,290 @@
+"""Both copies' trees at once: for given protected values z and z' each tree becomes one over the other variables.
+
+Its leaves hold the pair (T(x, z), T(x, z')): both copies take the same branch but where a protected variable is asked about.
+Questions that the way to them has answered are left out, so every leaf is met by some row.
+
+Of  p g + q g'  a pair of leaves adds  p a + q b, and what all rows have in common. Subtrees whose leaves add the same collapse to
+one leaf: those of a difference mostly do, and trees without a question about protected variables vanish from it.
+
+Rounding: what a leaf adds is rounded down to a multiple of a power of 2 so small that all sums are exact in float64, in any order.
+A pair of leaves that adds 0 adds exactly 0, so exact ties are bounded by exactly 0.
+Sound? yes.   Complete? of a box within one cell the bound is the value, but for that rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from encoders.network import Array, Booleans, Integers
+from encoders.trees.cells import TreeCells
+from encoders.trees.compiled import compiled, held, room, whole
+from encoders.trees.ensemble import TreeEnsemble
+
+BITS = 51
+"""Of the sums: two fewer than a float64 number has."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Preorder:
+    """Trees as flat lists (`compiled`), every node before what is below it, its left branch next to it.
+
+    variable: of each node, -1 for a leaf.   right: the right branch.   root: of each tree.
+    cut: the last cell that goes left; of a question about categories where its tables stand in `counts`; of a leaf its number.
+    counts: of every question about a variable of w categories, how many of the first 0 ... w go left, of those that ways to it
+    leave, and how many go right.   hot: (V,) 1 for variables of categories.   cells: (V,).
+    """
+
+    variable: Any
+    cut: Any
+    right: Any
+    root: Any
+    counts: Any
+    hot: Any
+    cells: Any
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JointTrees:
+    """All trees for one pair of protected values. leaf1, leaf2: (L,) the ensemble's nodes that each leaf stands for."""
+
+    ensemble: TreeEnsemble
+    trees: Preorder
+    leaf1: Integers
+    leaf2: Integers
+
+    @classmethod
+    def of(cls, ensemble: TreeEnsemble, cells: TreeCells, z: Booleans, z_prime: Booleans) -> JointTrees:
+        """z, z_prime: (K,) whether a node about a protected variable goes left at z and at z'; `cells.variable` is -2 there."""
+        hot = held(cells.domain.one_hot.astype(np.int64))
+        count = np.array([cells.count(v) for v in range(len(cells.cuts))])
+        variable, cut, right, root, counts, leaf1, leaf2 = _join(
+            held(ensemble.root), held(cells.variable), held(cells.last), held(cells.goes_left.view(np.int64)), held(ensemble.left),
+            held(ensemble.right), held(z.astype(np.int64)), held(z_prime.astype(np.int64)), hot, held(count),
+        )
+        trees = Preorder(variable=variable, cut=cut, right=right, root=root, counts=counts, hot=hot, cells=held(count))
+        return cls(ensemble=ensemble, trees=trees, leaf1=np.asarray(leaf1), leaf2=np.asarray(leaf2))
+
+    def worth(self, margin: Array) -> Worth:
+        """What the leaves add to the margin  margin . logits  of both copies."""
+        return Worth(self, margin)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LineTrees:
+    """Trees, and what their leaves add to S lines  p g + q g'.   adds: flat (L, S).   base: (S,) what every row gets."""
+
+    trees: Preorder
+    adds: Any
+    base: Any
+
+
+class Worth:
+    """What pairs of leaves add to a margin: one (L,), two (L,) of x and x', and how far these may be off."""
+
+    def __init__(self, joint: JointTrees, margin: Array) -> None:
+        self.joint = joint
+        ensemble = joint.ensemble
+        self.one, self.two = (_weighted(ensemble.value[at], margin) for at in (joint.leaf1, joint.leaf2))
+        self.base = _weighted(ensemble.base[None], margin)
+        self.same = joint.leaf1 == joint.leaf2
+        self.size = float(np.abs(margin) @ ensemble.largest)
+        self.step = 2.0 ** np.ceil(np.log2(max(2 * self.size, 1e-250)) - BITS)
+        self.terms = len(ensemble.root) + 1
+
+    @property
+    def noise(self) -> float:
+        """How far a sum of what leaves add may be off."""
+        return float(2 * self.terms * self.step + 2.0**-48 * self.size)
+
+    def rounded(self, p: float, q: float) -> tuple[Array, float]:
+        """What leaves (L,) add to p g + q g', rounded down, and what the base adds."""
+        leaves = _down(_row(p, q, self.one, self.two, self.same), self.step)
+        base = _down(_row(p, q, self.base, self.base, np.ones(1, dtype=bool)), self.step)
+        return leaves, float(base[0])
+
+    def lines(self, lines: Array) -> LineTrees:
+        """The trees of lines (S, 2), collapsed."""
+        every = [self.rounded(float(p), float(q)) for p, q in lines]
+        adds = held(np.stack([leaves for leaves, _ in every], axis=1))
+        trees = self.joint.trees
+        variable, cut, right, root = _collapsed(trees.variable, trees.cut, trees.right, trees.root, adds, len(lines))
+        collapsed = replace(trees, variable=variable, cut=cut, right=right, root=root)
+        return LineTrees(trees=collapsed, adds=adds, base=held(np.array([base for _, base in every])))
+
+
+@compiled
+def _follow(node: Any, variable: Any, last: Any, goes_left: Any, left: Any, right: Any, side: Any, hot: Any, low: Any, high: Any,
+            some: Any) -> Any:
+    """The first node from here on that the box leaves open, or a leaf."""
+    while True:
+        v = variable[node]
+        if v == -1:
+            return node
+        if v == -2:
+            to_left = side[node] == 1
+        elif hot[v] == 1:
+            to_left = some[v] & ~goes_left[node] == 0
+            if not to_left and some[v] & goes_left[node] != 0:
+                return node
+        else:
+            to_left = high[v] <= last[node]
+            if not to_left and low[v] <= last[node]:
+                return node
+        node = left[node] if to_left else right[node]
+
+
+@compiled
+def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right: Any, one: Any, two: Any, hot: Any,
+          cells: Any) -> Any:
+    """Follow both copies down every tree, depth first; a trail of what the ways have restricted is undone on the way back."""
+    count = len(hot)
+    low, high, some = whole(count), whole(count), whole(count)
+    for v in range(count):
+        high[v], some[v] = cells[v] - 1, (-1 if cells[v] >= 64 or hot[v] == 0 else (1 << cells[v]) - 1)
+    out_variable, out_cut, out_right, root = whole(1024), whole(1024), whole(1024), whole(len(roots))
+    leaf1, leaf2, counts, size, leaves, used = whole(1024), whole(1024), whole(1024), 0, 0, 0
+    # What waits: a pair of nodes, and how the way there restricts one variable.
+    wait = whole(8 * 64)
+    trail, undo = whole(4 * 64), 0
+    for tree in range(len(roots)):
+        root[tree] = size
+        n1, n2, waiting, patch, undo = roots[tree], roots[tree], 0, -1, 0
+        while True:
+            n1 = _follow(n1, variable, last, goes_left, left, right, one, hot, low, high, some)
+            n2 = _follow(n2, variable, last, goes_left, left, right, two, hot, low, high, some)
+            out_variable, out_cut = room(out_variable, size + 1), room(out_cut, size + 1)
+            out_right = room(out_right, size + 1)
+            if patch >= 0:
+                out_right[patch] = size
+            node = n2 if variable[n1] == -1 else n1
+            v = variable[node]
+            out_variable[size] = v
+            if v == -1:
+                leaf1, leaf2 = room(leaf1, leaves + 1), room(leaf2, leaves + 1)
+                leaf1[leaves], leaf2[leaves], out_cut[size] = n1, n2, leaves
+                leaves, size = leaves + 1, size + 1
+                if waiting == 0:
+                    break
+                waiting -= 1
+                at = 8 * waiting
+                while undo > wait[at + 2]:      # back to where the other branch began
+                    undo -= 1
+                    k = trail[4 * undo]
+                    low[k], high[k], some[k] = trail[4 * undo + 1], trail[4 * undo + 2], trail[4 * undo + 3]
+                n1, n2, patch = wait[at], wait[at + 1], wait[at + 3]
+                v, a, b, bits = wait[at + 4], wait[at + 5], wait[at + 6], wait[at + 7]
+            else:
+                a, b, bits, cut = low[v], high[v], some[v], last[node]
+                wait = room(wait, 8 * waiting + 8)
+                at = 8 * waiting
+                waiting += 1
+                wait[at], wait[at + 1], wait[at + 2], wait[at + 3], wait[at + 4] = n1, n2, undo, size, v
+                if hot[v] == 1:
+                    width = cells[v] + 1
+                    counts = room(counts, used + 2 * width)
+                    first, second = bits & goes_left[node], bits & ~goes_left[node]
+                    counts[used], counts[used + width] = 0, 0
+                    for c in range(width - 1):
+                        counts[used + c + 1] = counts[used + c] + ((first >> c) & 1)
+                        counts[used + width + c + 1] = counts[used + width + c] + ((second >> c) & 1)
+                    out_cut[size] = used
+                    used += 2 * width
+                    wait[at + 5], wait[at + 6], wait[at + 7] = a, b, second
+                    bits = first
+                else:
+                    out_cut[size] = cut
+                    wait[at + 5], wait[at + 6], wait[at + 7] = cut + 1, b, bits
+                    b = cut
+                patch = -1
+                size += 1
+            trail = room(trail, 4 * undo + 4)
+            trail[4 * undo], trail[4 * undo + 1], trail[4 * undo + 2], trail[4 * undo + 3] = v, low[v], high[v], some[v]
+            undo += 1
+            low[v], high[v], some[v] = a, b, bits
+        while undo > 0:
+            undo -= 1
+            k = trail[4 * undo]
+            low[k], high[k], some[k] = trail[4 * undo + 1], trail[4 * undo + 2], trail[4 * undo + 3]
+    return (out_variable[:size], out_cut[:size], out_right[:size], root, counts[: max(used, 1)], leaf1[:leaves], leaf2[:leaves])
+
+
+@compiled
+def _collapsed(variable: Any, cut: Any, right: Any, root: Any, adds: Any, lines: Any) -> Any:
+    """The trees with one leaf in place of every subtree whose leaves add the same."""
+    size = len(variable)
+    alike = whole(size)     # a leaf that stands for all below a node, -1: there is none
+    for j in range(size - 1, -1, -1):
+        if variable[j] == -1:
+            alike[j] = cut[j]
+            continue
+        a, b = alike[j + 1], alike[right[j]]
+        alike[j] = a
+        if a < 0 or b < 0:
+            alike[j] = -1
+        else:
+            for s in range(lines):
+                if adds[a * lines + s] != adds[b * lines + s]:
+                    alike[j] = -1
+    to_variable, to_cut, to_right, to_root = whole(size), whole(size), whole(size), whole(len(root))
+    waiting, top = whole(size + 1), 0
+    for tree in range(len(root)):
+        to_root[tree] = top
+        j, count, patch = root[tree], 0, -1
+        while True:
+            if patch >= 0:
+                to_right[patch] = top
+            patch = -1
+            if alike[j] >= 0:
+                to_variable[top], to_cut[top] = -1, alike[j]
+                top += 1
+                if count == 0:
+                    break
+                count -= 2
+                j, patch = waiting[count], waiting[count + 1]
+            else:
+                to_variable[top], to_cut[top] = variable[j], cut[j]
+                waiting[count], waiting[count + 1] = right[j], top
+                count += 2
+                j, top = j + 1, top + 1
+    return to_variable[:top], to_cut[:top], to_right[:top], to_root
+
+
+def _weighted(values: Array, margin: Array) -> tuple[Array, Array]:
+    """margin . values (N,) of values (N, m), and how far that may be off: 0 where it is exact."""
+    used = np.flatnonzero(margin)
+    total, error = np.zeros(len(values)), np.zeros(len(values))
+    for k in used.tolist():
+        term = margin[k] * values[:, k]
+        lost = np.zeros(len(values)) if _power(float(margin[k])) else 2.0**-52 * np.abs(term)
+        added = total + term
+        back = added - total
+        error = error + lost + np.abs((total - (added - back)) + (term - back)) * (1 + 2.0**-50)
+        total = added
+    return total, error
+
+
+def _row(p: float, q: float, one: tuple[Array, Array], two: tuple[Array, Array], same: Booleans) -> Array:
+    """Numbers at most p a + q b, the same where nothing was rounded; where a and b are one number, (p + q) a."""
+    (a, lost_a), (b, lost_b) = one, two
+    x, y = p * a, q * b
+    total = x + y
+    back = total - x
+    error = np.abs((x - (total - back)) + (y - back)) * (1 + 2.0**-50) + abs(p) * lost_a + abs(q) * lost_b
+    for factor, part in ((p, x), (q, y)):
+        if not _power(factor):
+            error = error + 2.0**-52 * np.abs(part)
+    if p + q == 0:
+        total, error = np.where(same, 0.0, total), np.where(same, 0.0, error)
+    return np.where(error > 0, np.nextafter(total - error * (1 + 2.0**-40), -np.inf), total)
+
+
+def _power(number: float) -> bool:
+    """Whether a number is 0 or a power of 2 with a sign: products with it are not rounded."""
+    return number == 0 or abs(np.frexp(number)[0]) == 0.5
+
+
+def _down(values: Array, step: float) -> Array:
+    return np.asarray(np.floor(values / step) * step)

@@ -1,0 +1,107 @@
+"""Joint and difference trees against the trees that they stand for, at every row; and the loops without numba."""
+
+import itertools
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoders.domain import Domain
+from encoders.onnx.reader import read_model
+from encoders.trees.cells import TreeCells
+from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.joint import JointTrees, Preorder
+from tests.builders import categorical, integer, one_hot, schema_of
+from tests.tree_models import random_tree, save
+
+
+def joint_of(rng: np.random.Generator, path: Path) -> tuple[TreeEnsemble, Domain, TreeCells, JointTrees, int]:
+    """Random trees, asked about one person as p = 0 and as p = 1."""
+    who = one_hot("p", "f", "m", "o") if rng.integers(2) else categorical("p", "f", "m", "o")
+    of = schema_of(integer("a", -2, 3), one_hot("c", "x", "y", "z", "w"), who, integer("b", -1, 2), positive="logit > 0")
+    domain, v = of.domain, of.index("p")
+    trees = [random_tree(rng, domain.columns, int(rng.integers(0, 6))) for _ in range(rng.integers(1, 8))]
+    ensemble = read_model(save(path, trees, domain.columns))
+    assert isinstance(ensemble, TreeEnsemble)
+    cells = TreeCells.of(ensemble, domain)
+    hidden = replace(cells, variable=np.where(cells.variable == v, -2, cells.variable))
+    both = np.stack([domain.lower, np.where(np.arange(domain.variables) == v, 1.0, domain.lower)])
+    goes = [(hidden.variable == -2) & (x[np.maximum(ensemble.column, 0)] <= ensemble.threshold) for x in domain.encode(both)]
+    return ensemble, domain, cells, JointTrees.of(ensemble, hidden, goes[0], goes[1]), v
+
+
+def leaf_of(trees: Preorder, tree: int, cell: np.ndarray) -> int:
+    """The leaf that a row of cells ends in."""
+    j = trees.root[tree]
+    while trees.variable[j] >= 0:
+        v, c = trees.variable[j], trees.cut[j]
+        left = trees.counts[c + cell[v] + 1] > trees.counts[c + cell[v]] if trees.hot[v] else cell[v] <= c
+        j = j + 1 if left else trees.right[j]
+    return int(trees.cut[j])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_leaves_hold_the_pair_of_every_row(seed: int, tmp_path: Path) -> None:
+    ensemble, domain, cells, joint, v = joint_of(np.random.default_rng(seed), tmp_path / "m.onnx")
+    values = [np.arange(domain.lower[k], domain.upper[k] + 1) if k != v else [0.0] for k in range(domain.variables)]
+    rows = np.array(list(itertools.product(*values)))
+    other = np.where(np.arange(domain.variables) == v, 1.0, rows)
+    pairs = [ensemble.leaves(domain.encode(x)) for x in (rows, other)]
+    cell, _ = cells.of_boxes(rows, rows)
+    worth = joint.worth(np.ones(1))
+    lines = worth.lines(np.array([[1.0, -1.0], [0.25, -0.75]]))
+    met = set()
+    for k in range(len(rows)):
+        totals = np.array(lines.base)
+        for tree in range(len(ensemble.root)):
+            leaf = leaf_of(joint.trees, tree, cell[k])
+            met.add(leaf)
+            assert (joint.leaf1[leaf], joint.leaf2[leaf]) == (pairs[0][k, tree], pairs[1][k, tree])
+            at = leaf_of(lines.trees, tree, cell[k])
+            totals += np.array(lines.adds[2 * at : 2 * at + 2])
+        one, two = (float(ensemble.forward(domain.encode(x[k : k + 1]))[0, 0]) for x in (rows, other))
+        assert totals == pytest.approx([one - two, 0.25 * one - 0.75 * two], abs=1e-12)
+        if (pairs[0][k] == pairs[1][k]).all():
+            assert totals[0] == 0
+    assert met == set(range(len(joint.leaf1)))      # no way that no row goes
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_trees_without_a_protected_question_vanish_from_differences(seed: int, tmp_path: Path) -> None:
+    ensemble, _, _, joint, _ = joint_of(np.random.default_rng(seed), tmp_path / "m.onnx")
+    lines = joint.worth(np.ones(1)).lines(np.array([[1.0, -1.0]]))
+    for tree in range(len(ensemble.root)):
+        end = joint.trees.root[tree + 1] if tree + 1 < len(ensemble.root) else len(joint.trees.variable)
+        nodes = range(joint.trees.root[tree], end)
+        leaves = np.array([joint.trees.cut[j] for j in nodes if joint.trees.variable[j] == -1])
+        if (joint.leaf1[leaves] == joint.leaf2[leaves]).all():
+            assert lines.trees.variable[lines.trees.root[tree]] == -1
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+import numpy as np
+import verifair as vf
+from encoders.trees.compiled import COMPILED
+from tests.soundness.test_trees import by_person, fair, model_of, schema
+assert not COMPILED
+for seed in range(6):
+    of = schema(seed)
+    model = model_of(np.random.default_rng(seed), of, Path(sys.argv[1]) / f"{seed}.onnx")
+    epsilon = None if seed % 2 else 0.3
+    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=epsilon))
+    assert (found.status is vf.Status.PROVED) == fair(by_person(model, of), epsilon), seed
+    assert found.certificate is None or vf.check(found.certificate, network=model, schema=of).accepted
+"""
+
+
+def test_the_same_loops_run_without_numba(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    run = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,124 @@
+"""What the model decides by group: rates, intervals, the four-fifths rule, and groups too small to be compared."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from tests.builders import categorical, integer, random_network, schema_of
+from verifair import datasets
+from verifair.auditing.audit import audit
+from verifair.auditing.decisions import Decisions, clear, decisions, described, fails, rates
+from verifair.systems.fgce.findings import _of_means
+from verifair.systems.findings import Tone
+from verifair.systems.groups import SMALL
+
+
+def decided(**groups: tuple[int, int]) -> Decisions:
+    """Groups of people, of whom so many are decided favourably: name = (people, favourable)."""
+    group = pd.Series([name for name, (people, _) in groups.items() for _ in range(people)])
+    favoured = np.array([n < good for people, good in groups.values() for n in range(people)])
+    found = rates("race", group, favoured, None)
+    return described(found, {}, people=len(group), favoured=int(favoured.sum()), favourable="credit")
+
+
+def test_a_failure_of_the_four_fifths_rule_is_a_headline_with_numbers_and_interval() -> None:
+    found = decided(junior=(190, 60), senior=(810, 649))
+    (said,) = found.statements
+    assert said.headline
+    assert said.tone is Tone.BAD
+    assert "junior 31.6% (n = 190)" in said.text
+    assert "senior 80.1% (n = 810)" in said.text
+    assert "fails the four-fifths rule" in said.text
+    (junior,) = (one for one in found.groups if one.group == "junior")
+    assert junior.ratio == pytest.approx(60 / 190 / (649 / 810))
+    assert junior.ratio_low is not None
+    assert junior.ratio_high is not None
+    # Katz: log ratio plus or minus 1.96 standard errors
+    error = 1.959964 * np.sqrt(1 / 60 - 1 / 190 + 1 / 649 - 1 / 810)
+    assert np.log([junior.ratio_low, junior.ratio_high]) == pytest.approx(np.log(junior.ratio) + np.array([-error, error]))
+
+
+@pytest.mark.parametrize(
+    ("good", "failing", "surely"),
+    [(100, True, True), (76, True, True), (140, True, False), (155, False, False), (200, False, True)],
+)
+def test_the_rule_asks_of_the_rates_and_the_interval_says_how_surely(good: int, failing: bool, surely: bool) -> None:
+    found = decided(low=(200, good), high=(1000, 950))
+    (low,) = (one for one in found.groups if one.group == "low")
+    assert low.ratio is not None
+    assert fails(low) == failing == (low.ratio < 0.8)
+    assert clear(low) == surely
+    (said,) = found.statements
+    assert said.tone is (Tone.BAD if failing and surely else Tone.WATCH if failing or not surely else Tone.PLAIN)
+
+
+def test_groups_of_few_people_are_shown_and_never_ranked() -> None:
+    found = decided(one=(1, 0), few=(SMALL - 1, 0), some=(SMALL, 20), many=(500, 400))
+    (said,) = found.statements
+    assert "some" in said.text
+    assert said.text.endswith("Groups of fewer than 30 people (2) are not compared.")
+    assert "n = 1)" not in said.text
+    table = found.table.frame.set_index("group")
+    assert table.loc["one", "people"] == 1
+    assert table.loc["one", "four-fifths"] == table.loc["few", "four-fifths"] == "not compared"
+    assert table.loc["some", "four-fifths"] == "passes, by chance perhaps"
+
+
+@pytest.mark.parametrize("groups", [{"one": (1, 1), "many": (500, 1)}, {"a": (100, 0), "b": (100, 0)}, {"all": (100, 50)}])
+def test_what_cannot_be_compared_is_no_finding(groups: dict[str, tuple[int, int]]) -> None:
+    (said,) = decided(**groups).statements
+    assert said.tone is Tone.PLAIN
+    assert "not compared" in said.text
+
+
+def test_a_group_that_nobody_of_is_favoured_fails() -> None:
+    found = decided(none=(100, 0), half=(100, 50))
+    (said,) = found.statements
+    assert said.tone is Tone.BAD
+    assert "none 0.0% (n = 100)" in said.text
+
+
+def test_rates_are_of_the_whole_table_and_accuracy_of_its_labels() -> None:
+    score = np.arange(200)
+    frame = pd.DataFrame({"sex": ["f", "m"] * 100, "score": score, "label": (score >= 120).astype(int)})
+    schema = schema_of(categorical("sex", "f", "m"), integer("score", 0, 199), label="label")
+    model = LogisticRegression().fit(frame[["sex", "score"]].assign(sex=0), score >= 100)
+    model.coef_, model.intercept_ = np.array([[0.0, 1.0]]), np.array([-99.5])
+    found = audit(model, frame, schema=schema, sensitive=["sex", "score"], analyses={"pba": {"rows": 5}})
+    shown = found.result.decisions
+    assert shown is not None
+    assert (shown.people, shown.favourable) == (200, 100)
+    women, men, low, high = shown.groups
+    assert (women.people, women.favourable, women.accuracy) == (100, 50, 0.9)
+    assert (men.people, men.favourable) == (100, 50)
+    assert shown.cuts == {"score": 99.5}
+    assert (low.group, low.favourable, high.group, high.favourable) == ("above 99.5", 100, "at most 99.5", 0)
+    assert found.result.content()["decisions"]["picture"].keys() == {"title", "alt"}
+    assert datasets.load("german").schema.label  # the shipped examples have accuracy on the first screen
+
+
+def test_a_mean_of_one_person_is_no_headline_of_recourse() -> None:
+    rng = np.random.default_rng(0)
+    line = _of_means("mean cost", {"one": np.array([9.0]), "few": rng.normal(2, 0.1, 40), "many": rng.normal(1, 0.1, 400)}, seed=0)
+    assert line.worst == "few"
+    assert line.clear
+    assert line.people == {"one": 1, "few": 40, "many": 400}
+    assert line.values["one"] == 9.0
+    alone = _of_means("mean cost", {"one": np.array([9.0]), "many": rng.normal(1, 0.1, 400)}, seed=0)
+    assert not alone.clear
+
+
+@pytest.mark.parametrize(("rule", "favoured"), [("class = 2", [2]), ("class in [0, 2]", [0, 2]), ("class <= 1", [0, 1])])
+def test_of_several_classes_all_favourable_ones_count(rule: str, favoured: list[int]) -> None:
+    network = random_network(np.random.default_rng(3), (2, 6, 3))
+    schema = schema_of(integer("age", -9, 9), categorical("sex", "a", "b", protected=True), positive=rule, label="y")
+    raw = np.array([[age, sex] for age in range(-9, 10) for sex in range(2)], dtype=float)
+    won = network.forward(raw).argmax(axis=1)
+    frame = pd.DataFrame({"age": raw[:, 0].astype(int), "sex": np.where(raw[:, 1] == 1, "b", "a"), "y": won})
+    found = decisions(SimpleNamespace(schema=schema, network=network, frame=frame, protected=("sex",), favourable="yes"))
+    assert found is not None
+    assert found.favourable == np.isin(won, favoured).sum()
+    assert 0 < found.favourable < len(frame)

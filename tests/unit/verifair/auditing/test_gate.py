@@ -1,0 +1,121 @@
+"""The gate: each threshold passes and fails, and what is not decided is neither."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.audit_sample import HOSTILE, audit, replace
+from verifair.auditing.audit_file import loads
+from verifair.auditing.gate import exit_code, gate, save_junit, save_sarif
+from verifair.auditing.page import page
+from verifair.auditing.result import AuditResult
+from verifair.auditing.settings import Gate
+from verifair.errors import SchemaError
+from verifair.systems.findings import Evidence
+
+PROOF = Evidence(file="p.files/gap-sex.json.gz", sha256="a" * 64, proves="", command="", checked="accepted")
+
+
+def found(part: str, answer: dict[str, Any], evidence: tuple[Evidence, ...] = (PROOF,), name: str = "sex") -> AuditResult:
+    """An audit in which `certify` answered so about one feature."""
+    whole = audit(witnesses=0, groups=True, name=name)
+    section = replace(whole.sections[0], answer={"by_feature": [{"protected": name, part: answer}]}, evidence=evidence)
+    return replace(whole, sections=(section,), protected=(name,))
+
+
+def outcome(result: AuditResult, **thresholds: Any) -> str:
+    (check,) = gate(Gate(**thresholds), result)
+    return check.outcome
+
+
+@pytest.mark.parametrize(("threshold", "expected"), [(0.62, "passed"), (0.63, "failed")])
+def test_the_lowest_rate_is_compared_with_the_highest(threshold: float, expected: str) -> None:
+    """50 % of women against 80 % of men; the group of one person does not count."""
+    assert outcome(found("exchanged", {}), four_fifths=threshold) == expected
+
+
+def test_groups_that_cannot_be_compared_are_not_decided() -> None:
+    whole = replace(found("exchanged", {}), decisions=None)
+    assert outcome(whole, four_fifths=0.1) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("asked", "threshold", "expected"),
+    [(100, 0.05, "passed"), (100, 0.049, "failed"), (90, 0.15, "passed"), (90, 0.149, "unknown"), (90, 0.04, "failed")],
+)
+def test_people_who_were_not_asked_may_be_decided_either_way(asked: int, threshold: float, expected: str) -> None:
+    result = found("exchanged", {"people": 100, "asked": asked, "decided_otherwise": 5})
+    assert outcome(result, flips_in_data=threshold) == expected
+
+
+@pytest.mark.parametrize(("threshold", "expected"), [(0.4, "passed"), (0.39, "unknown"), (0.3, "unknown"), (0.29, "failed")])
+def test_a_gap_passes_by_its_proof_and_fails_by_its_witness(threshold: float, expected: str) -> None:
+    answer = {"scale": "probability", "lower": 0.3, "upper": 0.4}
+    assert outcome(found("largest_gap", answer), certified_gap=threshold) == expected
+
+
+@pytest.mark.parametrize(("threshold", "expected"), [(0.7, "passed"), (0.71, "unknown"), (0.9, "unknown"), (0.91, "failed")])
+@pytest.mark.parametrize("checked", ["accepted", "not re-checked"])
+def test_a_share_passes_and_fails_by_what_is_proved(threshold: float, expected: str, checked: str) -> None:
+    proof = replace(PROOF, file="p.files/share-sex-ab12.json.gz", checked=checked)
+    result = found("share", {"fair": 0.7, "unfair": 0.1}, evidence=(proof,))
+    assert outcome(result, certified_share=threshold) == (expected if checked == "accepted" else "unknown")
+
+
+@pytest.mark.parametrize("checked", ["rejected", "not re-checked", "accepted in part"])
+def test_a_bound_that_the_checker_did_not_accept_proves_nothing(checked: str) -> None:
+    answer = {"scale": "probability", "lower": 0.3, "upper": 0.4}
+    result = found("largest_gap", answer, evidence=(replace(PROOF, checked=checked),))
+    checks = gate(Gate(certified_gap=0.5), result)
+    assert checks[0].outcome == "unknown"
+    assert [one.outcome for one in checks[1:]] == (["failed"] if checked == "rejected" else [])
+
+
+@pytest.mark.parametrize(("proved", "unknown", "threshold", "expected"), [
+    (30, 0, 0.3, "passed"), (31, 0, 0.3, "failed"), (20, 20, 0.3, "unknown"), (31, 60, 0.3, "failed"), (0, 100, 1.0, "passed"),
+])  # fmt: skip
+def test_persistent_bias_counts_both_directions(proved: int, unknown: int, threshold: float, expected: str) -> None:
+    line = {"metric": "PBA", "sensitive": "sex", "delta": 1.0, "rows": 100, "unknown": 0}
+    shares = [
+        {**line, "setting": "observed", "proved": proved, "unknown": unknown}, {**line, "setting": "flipped", "proved": 0},
+        {**line, "setting": "observed", "delta": 2.0, "proved": 0},
+    ]  # fmt: skip
+    whole = audit(witnesses=0)
+    section = replace(whole.sections[1], answer={"shares": shares}, evidence=())
+    assert outcome(replace(whole, sections=(section,), protected=("sex",)), pba_share=threshold) == expected
+
+
+def test_what_did_not_run_is_not_decided_and_fails_unless_the_gate_says_otherwise() -> None:
+    checks = gate(Gate(certified_share=0.1), found("exchanged", {}))
+    assert [one.outcome for one in checks] == ["unknown"]
+    assert exit_code(checks, "fail") == 20
+    assert exit_code(checks, "pass") == 0
+    assert exit_code(gate(Gate(four_fifths=0.9), found("exchanged", {})), "pass") == 10
+
+
+@pytest.mark.parametrize("unknown", ["fail", "pass"])
+def test_pipelines_get_every_check(unknown: str, tmp_path: Path) -> None:
+    result = found("exchanged", {"people": 100, "asked": 100, "decided_otherwise": 5}, name=HOSTILE + "\x1b[31m")
+    result = replace(result, gate=gate(Gate(four_fifths=0.6, flips_in_data=0.01, certified_gap=0.1), result))
+    save_junit(result, tmp_path / "junit.xml", unknown)
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()[0]
+    failing = {"fail": 2, "pass": 1}[unknown]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", str(failing), str(2 - failing))
+    assert [[child.tag for child in case] for case in suite] == [[], ["failure"], ["failure" if unknown == "fail" else "skipped"]]
+    save_sarif(result, tmp_path / "sarif.json", unknown, "models/credit.onnx")
+    (run,) = json.loads((tmp_path / "sarif.json").read_text())["runs"]
+    rules = [one["id"] for one in run["tool"]["driver"]["rules"]]
+    assert [rules[one["ruleIndex"]] for one in run["results"]] == [one["ruleId"] for one in run["results"]]
+    assert [one["level"] for one in run["results"]] == ["error", "error" if unknown == "fail" else "warning"]
+    assert "Gate failed" in page(result)
+    assert HOSTILE not in page(result)
+
+
+@pytest.mark.parametrize("line", ["four_fifths = 1.5", "four_fifth = 0.8", 'unknown = "maybe"', "certified_gap = nan"])
+def test_a_threshold_that_means_nothing_is_told(line: str, tmp_path: Path) -> None:
+    text = f'[model]\ndemo = "german"\n[gate]\n{line}\n[analyses.pba]\n'
+    with pytest.raises(SchemaError, match=rf"\[gate\]: {line.split()[0]}"):
+        loads(text, name="a.toml", folder=tmp_path)

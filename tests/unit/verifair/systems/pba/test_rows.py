@@ -1,0 +1,47 @@
+"""Rows that PBA asks about: who is decided how, as they are and with another group, and how often the network is asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from encoders.network import Array, Integers, Model
+from tests.builders import integer, random_network, schema_of
+from verifair.engine.questions import decisions
+from verifair.systems.pba import rows
+from verifair.systems.pba.rows import Table
+from verifair.systems.pba.scores import group_rates
+
+SCHEMA = schema_of(integer("group", 0, 2), integer("x", -3, 3), integer("y", -3, 3))
+NETWORK = random_network(np.random.default_rng(3), (3, 8, 1))
+
+
+def test_every_counterfactual_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    raw = rng.integers([0, -3, -3], [3, 4, 4], size=(60, 3)).astype(float)
+    asked: list[int] = []
+
+    def counted(network: Model, x: Array) -> Integers:
+        asked.append(len(x))
+        return decisions(network, x)
+
+    monkeypatch.setattr(rows, "decisions", counted)
+    own = decisions(NETWORK, SCHEMA.encode(raw))
+    table = Table(raw=raw, labels=rng.integers(0, 2, 60), predicted=own)
+    for _ in range(2):
+        for value in (0.0, 1.0, 2.0):
+            other = raw.copy()
+            other[:, 0] = value
+            np.testing.assert_array_equal(
+                table.flipped(NETWORK, SCHEMA, "group", value), decisions(NETWORK, SCHEMA.encode(other))
+            )
+    rates = group_rates(NETWORK, SCHEMA, table, "group")
+    assert sum(asked) == 2 * len(raw)  # each row with the two other values
+    for place, value in enumerate((0.0, 1.0, 2.0)):
+        same = []
+        for to in {0.0, 1.0, 2.0} - {value}:
+            other = raw[raw[:, 0] == value]
+            other[:, 0] = to
+            same += (decisions(NETWORK, SCHEMA.encode(other)) == own[raw[:, 0] == value]).tolist()
+        line = rates[rates["metric"] == "CFA"].iloc[place]
+        assert (line["value"], line["rows"]) == (pytest.approx(np.mean(same)), len(same))

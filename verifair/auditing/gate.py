@@ -1,0 +1,196 @@
+"""The gate: thresholds of an audit file that its results must meet, for pipelines that should fail when they do not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+from xml.etree import ElementTree as xml
+
+from verifair.auditing.result import AuditResult, GateCheck
+from verifair.auditing.settings import Gate
+from verifair.systems.files import save_text
+from verifair.systems.words import percent, rounded
+from verifair.systems.work import called
+
+WORDS = {
+    "four_fifths": "lowest rate of a group over the highest one, at least",
+    "flips_in_data": "share of the table's people whose decision changes with a sensitive value, at most",
+    "certified_gap": "largest gap of probabilities between people who differ in a sensitive value alone, at most",
+    "certified_share": "share of the domain that is proved fair, at least",
+    "pba_share": "share of people for whom persistent bias is proved, at most",
+}
+"""Threshold -> what it is about."""
+
+
+def gate(asked: Gate, result: AuditResult) -> list[GateCheck]:
+    """Return every threshold against what was found, feature by feature.
+
+    passed and failed only where that is known: by exact counts, a proved bound, or an exact counterexample.
+    """
+    checks = []
+    for name, ask in (
+        ("four_fifths", _four_fifths), ("flips_in_data", _flips), ("certified_gap", _gap), ("certified_share", _share),
+        ("pba_share", _bias),
+    ):  # fmt: skip
+        threshold = getattr(asked, name)
+        if threshold is None:
+            continue
+        found = {feature: (low, high, text) for feature, low, high, text in ask(result)}
+        for feature in result.protected:
+            low, high, text = found.get(feature, (None, None, "not asked, or it did not run"))
+            checks.append(_checked(name, feature, threshold, low, high, text))
+    rejected = [one.file for section in result.sections for one in section.evidence if one.checked == "rejected"]
+    if rejected:
+        text = f"the separate checker rejected {', '.join(rejected)}"
+        checks.append(GateCheck(name="proofs", feature=None, threshold=None, low=None, high=None, outcome="failed", text=text))
+    return checks
+
+
+def _checked(name: str, feature: str, threshold: float, low: float | None, high: float | None, text: str) -> GateCheck:
+    """Return one threshold against the interval in which the quantity surely lies; None: nothing is known of that side."""
+    at_least = name in ("four_fifths", "certified_share")
+    if low is None or high is None:
+        outcome: Literal["passed", "failed", "unknown"] = "unknown"
+    elif at_least:
+        outcome = "passed" if low >= threshold else "failed" if high < threshold else "unknown"
+    else:
+        outcome = "passed" if high <= threshold else "failed" if low > threshold else "unknown"
+    said = f"{feature}: {WORDS[name]} {threshold:g}: {text}"
+    return GateCheck(name=name, feature=feature, threshold=threshold, low=low, high=high, outcome=outcome, text=said)
+
+
+Found = Iterator[tuple[str, float | None, float | None, str]]
+"""Feature, the least and the most that the quantity can be, and what was found in words."""
+
+
+def _four_fifths(result: AuditResult) -> Found:
+    if result.decisions is None:
+        return
+    for feature in result.protected:
+        groups = [one for one in result.decisions.of(feature) if one.ratio is not None]
+        if not groups:
+            yield feature, None, None, "no two groups have enough people to be compared"
+            continue
+        worst = min(groups, key=lambda one: one.ratio or 0.0)
+        yield feature, worst.ratio, worst.ratio, f"{worst.ratio:.3f} ({worst.group}, n = {worst.people:,})"
+
+
+def _by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What `certify` answers of each feature, where it has that part."""
+    for section in result.sections:
+        if section.key == "certify":
+            for one in section.answer.get("by_feature", ()):
+                if one.get(part) is not None:
+                    yield one["protected"], one[part]
+
+
+def _flips(result: AuditResult) -> Found:
+    for feature, found in _by_feature(result, "exchanged"):
+        people, asked, flips = found["people"], found["asked"], found["decided_otherwise"]
+        if people:
+            # Of those not asked, none or all may be decided otherwise.
+            text = f"{flips:,} of {people:,}" + (f" ({people - asked:,} not asked)" if asked < people else "")
+            yield feature, flips / people, (flips + people - asked) / people, text
+
+
+def _accepted(result: AuditResult) -> set[str]:
+    """Names of the files of proofs that the separate checker accepted as a whole, in this run."""
+    proofs = [one for section in result.sections for one in section.evidence]
+    return {Path(one.file).name for one in proofs if one.checked == "accepted"}
+
+
+def _gap(result: AuditResult) -> Found:
+    accepted = _accepted(result)
+    for feature, found in _by_feature(result, "largest_gap"):
+        if found["scale"] != "probability":
+            yield feature, None, None, f"it was bounded in {found['scale']}s, not in probabilities"
+            continue
+        low, high = found["lower"], found["upper"] if f"gap-{called(feature)}.json.gz" in accepted else 1.0
+        ruled = f"more than {rounded(high, up=True, digits=4)} is ruled out" if high < 1 else "no bound is proved"
+        yield feature, low, high, f"{rounded(low, up=False, digits=4)} is reached, {ruled}"
+
+
+def _share(result: AuditResult) -> Found:
+    accepted = _accepted(result)
+    for feature, found in _by_feature(result, "share"):
+        proved = any(name.startswith(f"share-{called(feature)}-") for name in accepted)
+        fair, unfair = (found["fair"], found["unfair"]) if proved else (0.0, 0.0)
+        yield feature, fair, 1.0 - unfair, f"{percent(fair)} proved to be treated alike, {percent(unfair)} not"
+
+
+def _bias(result: AuditResult) -> Found:
+    for section in result.sections:
+        if section.key != "pba":
+            continue
+        shares = [one for one in section.answer.get("shares", ()) if one["metric"] == "PBA"]
+        for feature in dict.fromkeys(one["sensitive"] for one in shares):
+            own = [one for one in shares if one["sensitive"] == feature]
+            first = [one for one in own if one["delta"] == min(each["delta"] for each in own)]
+            rows = sum(one["rows"] for one in first if one["setting"] == "observed")
+            proved, late = (sum(one[what] for one in first) for what in ("proved", "unknown"))
+            if rows:
+                text = f"{proved:,} of {rows:,} proved, {late:,} questions not decided (delta {first[0]['delta']:g})"
+                yield feature, proved / rows, min(1.0, (proved + late) / rows), text
+
+
+def exit_code(checks: list[GateCheck], unknown: str) -> int:
+    """Return 10 where a threshold is failed, 20 where one is not decided and that is to fail, else 0."""
+    outcomes = {one.outcome for one in checks}
+    return 10 if "failed" in outcomes else 20 if "unknown" in outcomes and unknown == "fail" else 0
+
+
+# Files for pipelines
+
+
+def save_junit(result: AuditResult, path: Path, unknown: str) -> None:
+    """Write the checks as JUnit XML: one test case a threshold and feature; an undecided one fails, or is skipped."""
+    cases = result.gate or []
+    failing = sum(_fails(one, unknown) for one in cases)
+    skipped = sum(one.outcome == "unknown" for one in cases) if unknown == "pass" else 0
+    counts = {"tests": str(len(cases)), "failures": str(failing), "errors": "0", "skipped": str(skipped)}
+    counts |= {"timestamp": result.started.partition("+")[0], "time": "0"}
+    suite = xml.Element("testsuite", counts | {"name": "verifair audit"})
+    for one in cases:
+        name = _clean(one.feature or one.name)
+        case = xml.SubElement(suite, "testcase", classname=f"verifair.gate.{one.name}", name=name, time="0")
+        if _fails(one, unknown):
+            xml.SubElement(case, "failure", message=_clean(one.text), type=one.outcome).text = _clean(one.text)
+        elif one.outcome == "unknown":
+            xml.SubElement(case, "skipped", message=_clean(one.text))
+    root = xml.Element("testsuites")
+    root.append(suite)
+    xml.indent(root)
+    save_text(path, '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n")
+
+
+def save_sarif(result: AuditResult, path: Path, unknown: str, model: str) -> None:
+    """Write what is not passed as SARIF 2.1.0: one rule a threshold, results at the model's file."""
+    checks = result.gate or []
+    names = list(dict.fromkeys(one.name for one in checks))
+    proofs = "every proof is accepted by the separate checker"
+    rules = [{"id": name, "shortDescription": {"text": WORDS.get(name, proofs)}} for name in names]
+    results = [
+        {
+            "ruleId": one.name, "ruleIndex": names.index(one.name), "level": "error" if _fails(one, unknown) else "warning",
+            "message": {"text": _clean(one.text)},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": Path(model).name}}}],
+        }
+        for one in checks if one.outcome != "passed"
+    ]  # fmt: skip
+    driver = {"name": "verifair", "version": result.versions.get("verifair", ""), "rules": rules}
+    content = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }  # fmt: skip
+    save_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def _fails(one: GateCheck, unknown: str) -> bool:
+    return one.outcome == "failed" or (one.outcome == "unknown" and unknown == "fail")
+
+
+def _clean(text: str) -> str:
+    """Return text that XML can hold: names of categories may have control characters."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text)

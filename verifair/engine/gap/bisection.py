@@ -1,0 +1,149 @@
+"""The largest gap of smooth networks, which the search of `gap.search` does not bound: by questions "is it more than epsilon?".
+
+The log-odds of several classes are smooth, too (`encoders.decision`). Each question is decided as
+`verify` decides it; a counterexample is a gap met, a proof is a bound. The next epsilon lies halfway between the two.
+Sound? yes: the gap met is enclosed by balls and rounded down, and the bound is that of the last proof.   Complete? within the
+budget, as far as each question is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from encoders.evaluate import pair
+from encoders.exact.balls import Balls, ball, precision, sigmoid
+from encoders.network import Array
+from encoders.probability import SMALLEST
+from encoders.problem import Goal, TwinBatch, TwinProblem
+from solvers.outcome import Budget
+from verifair.engine.answer import GoalAnswer
+from verifair.engine.cascade import solve
+from verifair.engine.queries import ProbabilityGap
+from verifair.engine.questions import no_gap, twin_problem
+from verifair.engine.verdict import Reason, Status
+
+BITS = 192
+SAMPLES = 4096
+"""Points that the search looks at first."""
+SHARE = 0.25
+"""Of the time that is left, for one question."""
+SMOOTHEST = 1e6
+"""Log-odds further apart than this are not asked about."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Bracket:
+    """lower: the gap at `point`, rounded down, 0 without one.   point: (question, raw x (V,)).   margins: g(x), g(x') there.
+
+    upper: what `answers` [question][direction] prove, infinity without them.   reason: why the two are no closer.
+    """
+
+    lower: float
+    point: tuple[int, Array] | None
+    margins: tuple[float, float]
+    upper: float
+    answers: list[list[GoalAnswer]] | None
+    reason: Reason | None
+    nodes: int
+
+
+def bracket(
+    query: ProbabilityGap, batch: TwinBatch, *, tolerance: float, budget: Budget,
+    progress: Callable[[float, float], None] | None = None,
+) -> Bracket:
+    """Return the largest gap of the query's questions, bracketed to the tolerance or as far as the budget goes."""
+    logit, deadline = query.scale == "logit", time.monotonic() + budget.seconds
+    problem = twin_problem(query, batch, _goals(1.0 if logit else 0.5, logit))
+    met = _Met(problem, logit)
+    met.sample(np.random.default_rng(budget.seed))
+    answers, upper, least, nodes, reason = None, np.inf if logit else 1.0, met.value, 0, None
+    try:
+        while upper - least > tolerance and reason is None:
+            epsilon = max(2 * least, 1.0) if np.isinf(upper) else (least + upper) / 2
+            left = deadline - time.monotonic()
+            if left <= 0 or (budget.nodes is not None and nodes >= budget.nodes):
+                reason = Reason.TIME if left <= 0 else Reason.NODES
+                break
+            if epsilon > SMOOTHEST or not (logit or SMALLEST <= epsilon <= 1 - SMALLEST):
+                reason = Reason.NUMERICAL
+                break
+            given = Budget(
+                seconds=max(SHARE * left, 0.05), nodes=None if budget.nodes is None else budget.nodes - nodes,
+                memory_mb=budget.memory_mb, threads=budget.threads, seed=budget.seed,
+            )
+            one = twin_problem(query, batch, _goals(epsilon, logit))
+            found = solve(one, method="auto", solver=None, budget=given, group=np.zeros(len(batch), dtype=np.int64))
+            flat = [answer for row in found for answer in row]
+            nodes += sum(answer.nodes for answer in flat)
+            for q, row in enumerate(found):
+                for answer in row:
+                    if answer.witness is not None:
+                        met.look(q, answer.witness)
+            if all(answer.status is Status.PROVED for answer in flat):
+                answers, upper = found, epsilon
+            else:
+                least = max(epsilon, met.value)
+            if progress is not None:
+                progress(met.value, upper)
+    except KeyboardInterrupt:
+        reason = Reason.INTERRUPTED
+    if upper - met.value > tolerance and reason is None:
+        reason = Reason.TIME  # questions in between stayed open
+    return Bracket(
+        lower=met.value, point=met.point, margins=met.margins, upper=upper, answers=answers, reason=reason, nodes=nodes
+    )
+
+
+def _goals(epsilon: float, logit: bool) -> tuple[Goal, Goal]:
+    """The gap does not fall, nor rise, by more than epsilon from x to x'."""
+    if not logit:
+        return no_gap(epsilon)
+    fall, rise = (Goal(rows=np.array([row]), strict=False, constant=np.array([epsilon])) for row in ((-1.0, 1.0), (1.0, -1.0)))
+    return fall, rise
+
+
+class _Met:
+    """The largest gap that was met, and where."""
+
+    def __init__(self, problem: TwinProblem, logit: bool) -> None:
+        self.problem, self.logit = problem, logit
+        self.value = 0.0
+        self.point: tuple[int, Array] | None = None
+        self.margins = (0.0, 0.0)
+
+    def sample(self, rng: np.random.Generator) -> None:
+        """Look at random points of all questions."""
+        batch, domain = self.problem.batch, self.problem.domain
+        question = np.resize(np.arange(len(batch)), max(SAMPLES, len(batch)))
+        low, high = batch.lower[question], batch.upper[question]
+        raw = low + rng.random(low.shape) * (high - low)
+        raw = np.where(domain.integer, np.floor(low + rng.random(low.shape) * (high - low + 1 - 1e-9)), raw)
+        legal = domain.legal(raw) & domain.legal(batch.take(question).second(raw))
+        question, raw = question[legal], raw[legal]
+        if not len(raw):
+            return
+        g, g_prime = (self.problem.network.forward(one) @ self.problem.margin for one in pair(self.problem, question, raw))
+        gaps = np.abs(g - g_prime) if self.logit else np.abs(expit(g) - expit(g_prime))
+        best = int(np.nanargmax(gaps)) if np.isfinite(gaps).any() else 0
+        self.look(int(question[best]), raw[best])
+
+    def look(self, question: int, raw: Array) -> None:
+        """Take a point whose rows are legal where its gap is the largest so far."""
+        x, x_prime = pair(self.problem, np.array([question]), raw[None])
+        found, margins = self._gap(np.concatenate([x, x_prime]))
+        if found > self.value:
+            self.value, self.point, self.margins = found, (question, raw), margins
+
+    def _gap(self, both: Array) -> tuple[float, tuple[float, float]]:
+        """Return the gap between two network inputs (2, n), rounded down, and their margins for display."""
+        network, weights = self.problem.network, self.problem.margin.tolist()
+        with precision(BITS):
+            logits = network.forward(Balls.of(both)).rows()
+            g, g_prime = (sum((ball(w) * v for w, v in zip(weights, row, strict=True)), ball(0.0)) for row in logits)
+            gap = abs(g - g_prime) if self.logit else abs(sigmoid(g) - sigmoid(g_prime))
+            return max(float(np.nextafter(float(gap.lower()), -np.inf)), 0.0), (float(g.mid()), float(g_prime.mid()))

@@ -1,0 +1,403 @@
+"""The inner loop of the search for tree ensembles: one goal over boxes of cells, depth first, in loops over flat lists.
+
+Of every open box its trees are kept, without what the box cannot meet; halves are pruned from them, and bounded as they are: a line
+p g + q g'  by the sum of what every tree's least leaf adds. A box is cut after the cell on which most of the bound depends, the sum
+over the questions there of | least of the left branch - least of the right one |. Before a box is cut, points of it are tried:
+counterexamples that are known, moved into the box, and then one value after the other changed for the better.
+
+Rows are closed by combinations of lines, as `encoders.trees.twin.RowBounds` has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from encoders.trees.compiled import compiled, real, room, whole
+
+INFINITE = float("inf")
+TRIES, SWEEPS, VALUES = 12, 2, 5
+"""Random points of a box that are tried, times that every variable of the best one is changed, and values that are tried of it."""
+
+
+@compiled
+def _pruned(
+    j: Any, variable: Any, cut: Any, right: Any, to_variable: Any, to_cut: Any, to_right: Any, top: Any, first: Any, last: Any,
+    at: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any, least: Any, waiting: Any,
+) -> Any:
+    """Copy the tree at node j, without what the box at `at` cannot meet, to `top`; returns where it ends.   least: (S,) of its
+    leaves, filled."""
+    for s in range(lines):
+        least[s] = INFINITE
+    count, patch = 0, -1
+    while True:
+        v = variable[j]
+        while v >= 0:
+            a, b, c = first[at + v], last[at + v], cut[j]
+            if hot[v] == 1:
+                w = cells[v] + 1
+                some_left, some_right = counts[c + b + 1] > counts[c + a], counts[c + w + b + 1] > counts[c + w + a]
+            else:
+                some_left, some_right = a <= c, b > c
+            if some_left and some_right:
+                break
+            j = j + 1 if some_left else right[j]
+            v = variable[j]
+        if patch >= 0:
+            to_right[patch] = top
+            patch = -1
+        to_variable[top], to_cut[top] = v, cut[j]
+        if v >= 0:
+            waiting[count], waiting[count + 1] = right[j], top
+            count += 2
+            j, top = j + 1, top + 1
+        else:
+            k = cut[j] * lines
+            for s in range(lines):
+                if adds[k + s] < least[s]:
+                    least[s] = adds[k + s]
+            top += 1
+            if count == 0:
+                return top
+            count -= 2
+            j, patch = waiting[count], waiting[count + 1]
+
+
+@compiled
+def _at_point(
+    begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
+    base: Any, base_at: Any, point: Any, value: Any,
+) -> None:
+    """The lines (S,) at one point of cells."""
+    for s in range(lines):
+        value[s] = base[base_at + s]
+    for t in range(begin, end):
+        j = trees[2 * t]
+        v = variable[j]
+        while v >= 0:
+            c, x = cut[j], point[v]
+            to_left = counts[c + x + 1] > counts[c + x] if hot[v] == 1 else x <= c
+            j = j + 1 if to_left else right[j]
+            v = variable[j]
+        k = cut[j] * lines
+        for s in range(lines):
+            value[s] += adds[k + s]
+
+
+@compiled
+def _best_row(value: Any, lines: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any) -> Any:
+    """The row with the largest value for its size, of lines (S,), its value, and whether it is met: at 0 a strict one is not."""
+    best, found, most = 0, -INFINITE, -INFINITE
+    for r in range(rows):
+        total = constants[r] - charges[r]
+        for s in range(lines):
+            if shares[r * lines + s] != 0:
+                total += shares[r * lines + s] * value[s]
+        relative = total / sizes[r]
+        if relative > most or (relative == most and strict[r] < strict[best]):
+            best, found, most = r, total, relative
+    return best, found, found > 0 or (found == 0 and strict[best] == 0)
+
+
+@compiled
+def _tried(
+    begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
+    base: Any, base_at: Any, first: Any, last: Any, at: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any,
+    strict: Any, known: Any, hints: Any, seed: Any, point: Any, best: Any, value: Any,
+) -> Any:
+    """Try points of a box: those known, moved into it, random ones, and what changing single values makes of the best one. Returns
+    whether one was met at which no row is, left in `best`, and the random state."""
+    count = len(hot)
+    score = INFINITE
+    for k in range(hints + TRIES):
+        for v in range(count):
+            a, b = first[at + v], last[at + v]
+            if k < hints:
+                x = known[k * count + v]
+                point[v] = a if x < a else b if x > b else x
+            else:
+                seed = (seed * 1103515245 + 12345) % 2147483648
+                point[v] = a + (seed >> 8) % (b - a + 1)
+        _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
+        _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict)
+        if found < score or not met:
+            score = found
+            for v in range(count):
+                best[v] = point[v]
+            if not met:
+                return True, seed
+    for v in range(count):
+        point[v] = best[v]
+    for _ in range(SWEEPS):
+        before = score
+        for v in range(count):
+            a, b = first[at + v], last[at + v]
+            if a == b:
+                continue
+            few = b - a < VALUES
+            for k in range(b - a + 1 if few else VALUES):
+                if few:
+                    x = a + k
+                else:
+                    seed = (seed * 1103515245 + 12345) % 2147483648
+                    x = a + (seed >> 8) % (b - a + 1)
+                if x == best[v]:
+                    continue
+                point[v] = x
+                _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
+                _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict)
+                if found < score or not met:
+                    score, best[v] = found, x
+                    if not met:
+                        return True, seed
+            point[v] = best[v]
+        if score >= before:
+            break
+    return False, seed
+
+
+@compiled
+def explore(
+    variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
+    rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, enough: Any,
+    boxes: Any, first: Any, last: Any, wanted: Any, extra: Any, limit: Any, owner: Any, owners: Any, stop: Any, budget: Any,
+    known: Any, learnt: Any, seed: Any,
+) -> Any:
+    """Look for a proof of one goal, or a point against it, in N boxes, one after the other.
+
+    variable ... cells: `Preorder`.   adds, lines, base: `LineTrees`.   rows: R, of shares (R, S) of the lines, constants, charges
+    and sizes (R,).   strict: (R,) 1 where a row has to be positive.   enough: (R,) what it has to exceed to hold in float32.
+    first, last: (N, V) cells.   limit: (N,) boxes that each may take, `budget`: all.   stop: 1 where any point will do.
+    wanted: (N,) 1 where leaves that do not hold in float32 are cut up to `extra` (N,) times more, 2 where they have to hold.
+    owner: (N,) of `owners`: when there is a point for one, its other boxes are left.
+    known: (K, V) points to begin with, a ring; learnt: how many were put into it so far.
+
+    Returns cuts (box, node, variable, cell; the halves of a box's k-th cut are its nodes 2 k + 1 and 2 k + 2), closed leaves (box,
+    node, row, 1 if float32) with their bounds, open leaves (box, node, 1 if no tree tells its points apart) with their cells,
+    points (box) with their cells, how many boxes each took, bounds of the whole boxes, and `learnt` and `seed` as left.
+    """
+    count, trees = len(hot), len(root)
+    most = 0
+    start = whole(count + 1)
+    for v in range(count):
+        start[v + 1] = start[v] + cells[v]
+    score, seen, touched = real(start[count]), whole(start[count]), whole(start[count])
+    size = len(variable)
+    a_variable, a_cut, a_right, least_at = whole(2 * size), whole(2 * size), whole(2 * size), real(2 * size)
+    waiting, least, value = whole(2 * size + 2), real(lines), real(lines)
+    point, best = whole(count), whole(count)
+    tree_at = whole(8 * trees + 2)      # where pruned trees begin and end, of all boxes that wait
+    item, bounds, low, high = whole(8 * 64), real(lines * 64), whole(count * 64), whole(count * 64)
+    worst = real(64)
+    cuts, splits = whole(4 * 64), 0
+    closed, closed_bound, leaves = whole(4 * 64), real(64), 0
+    left, left_low, left_high, opens = whole(3 * 64), whole(count * 64), whole(count * 64), 0
+    points, points_cell, found_points = whole(64), whole(count * 64), 0
+    looked, whole_bound, done = whole(boxes), real(boxes), whole(owners)
+    spent, stamp = 0, 0
+    half_low, half_high = whole(count), whole(count)
+    side_trees, side_end, side_row = whole(3), whole(3), whole(3)
+    side_bound, side_value = real(2 * lines), real(2)
+    for k in range(boxes):
+        waits, number = 0, 0
+        give_up = spent >= budget or done[owner[k]] == 1
+        whole_bound[k] = -INFINITE
+        if not give_up:
+            top, used = 0, 0
+            for s in range(lines):
+                bounds[s], side_bound[s] = base[s], base[s]
+            for v in range(count):
+                low[v], high[v] = first[k * count + v], last[k * count + v]
+            for t in range(trees):
+                end = _pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, low, high, 0, hot, cells, counts,
+                              adds, lines, least, waiting)
+                for s in range(lines):
+                    side_bound[s] += least[s]
+                if end == top + 1:
+                    for s in range(lines):
+                        bounds[s] += least[s]
+                else:
+                    tree_at[2 * used], tree_at[2 * used + 1] = top, end
+                    used, top = used + 1, end
+            item[0], item[1], item[2], item[3], item[4] = 0, used, top, used, 0
+            row, found, proved = _best_row(side_bound, lines, rows, shares, constants, charges, sizes, strict)
+            item[5], worst[0], waits = row, found, 1
+            whole_bound[k] = found
+            looked[k] += 1
+            spent += 1
+            surely = found > enough[row]
+            if proved and (surely or wanted[k] == 0 or (wanted[k] == 1 and (extra[k] <= 0 or found <= 0))):
+                closed, closed_bound = room(closed, 4 * leaves + 4), room(closed_bound, leaves + 1)
+                closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2] = k, 0, row
+                closed[4 * leaves + 3], closed_bound[leaves] = 1 if surely else 0, found
+                leaves, waits = leaves + 1, 0
+            elif proved and wanted[k] == 1:
+                extra[k] -= 1
+            elif stop == 1:
+                hints = learnt if learnt < len(known) // count else len(known) // count
+                fails, seed = _tried(0, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, bounds, 0, low,
+                                     high, 0, rows, shares, constants, charges, sizes, strict, known, hints, seed, point, best,
+                                     value)
+                if fails:
+                    points, points_cell = room(points, found_points + 1), room(points_cell, (found_points + 1) * count)
+                    points[found_points] = k
+                    place = learnt % (len(known) // count)
+                    for v in range(count):
+                        points_cell[found_points * count + v], known[place * count + v] = best[v], best[v]
+                    found_points, learnt = found_points + 1, learnt + 1
+                    give_up, done[owner[k]] = True, 1
+        while waits > 0 and not give_up:
+            if spent >= budget or looked[k] >= limit[k]:
+                give_up = True
+                break
+            waits -= 1
+            at = 8 * waits
+            begin, some, top, used, node, row = item[at], item[at + 1], item[at + 2], item[at + 3], item[at + 4], item[at + 5]
+            box, sums = waits * count, waits * lines
+            # The cut: by the line that counts most in the row that is nearest to closing the box.
+            line, share = 0, -1.0
+            for s in range(lines):
+                if abs(shares[row * lines + s]) > share:
+                    line, share = s, abs(shares[row * lines + s])
+            stamp += 1
+            keys = 0
+            for t in range(begin, begin + some):
+                for j in range(tree_at[2 * t + 1] - 1, tree_at[2 * t] - 1, -1):
+                    v = a_variable[j]
+                    if v == -1:
+                        least_at[j] = adds[a_cut[j] * lines + line]
+                        continue
+                    one, two = least_at[j + 1], least_at[a_right[j]]
+                    apart = one - two
+                    least_at[j] = one
+                    if apart > 0:
+                        least_at[j] = two
+                    else:
+                        apart = -apart
+                    if hot[v] == 0:
+                        key = start[v] + a_cut[j]
+                        if seen[key] != stamp:
+                            seen[key], score[key], touched[keys] = stamp, 0.0, key
+                            keys += 1
+                        score[key] += apart
+                    else:
+                        c = a_cut[j]
+                        for x in range(low[box + v], high[box + v]):
+                            if counts[c + x + 1] - counts[c + x] != counts[c + x + 2] - counts[c + x + 1]:
+                                key = start[v] + x
+                                if seen[key] != stamp:
+                                    seen[key], score[key], touched[keys] = stamp, 0.0, key
+                                    keys += 1
+                                score[key] += apart
+            if keys == 0 and wanted[k] != 2 and (worst[waits] > 0 or (worst[waits] == 0 and strict[row] == 0)):
+                closed, closed_bound = room(closed, 4 * leaves + 4), room(closed_bound, leaves + 1)
+                closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2], closed[4 * leaves + 3] = k, node, row, 0
+                closed_bound[leaves] = worst[waits]
+                leaves += 1
+                continue
+            if keys == 0:       # no tree tells the points of the box apart
+                left = room(left, 3 * opens + 3)
+                left_low, left_high = room(left_low, (opens + 1) * count), room(left_high, (opens + 1) * count)
+                left[3 * opens], left[3 * opens + 1], left[3 * opens + 2] = k, node, 1
+                for v in range(count):
+                    left_low[opens * count + v], left_high[opens * count + v] = low[box + v], high[box + v]
+                opens += 1
+                points, points_cell = room(points, found_points + 1), room(points_cell, (found_points + 1) * count)
+                points[found_points] = k
+                for v in range(count):
+                    points_cell[found_points * count + v] = low[box + v]
+                found_points += 1
+                if stop == 1:
+                    give_up, done[owner[k]] = True, 1
+                continue
+            chosen = touched[0]
+            for i in range(1, keys):
+                if score[touched[i]] > score[chosen]:
+                    chosen = touched[i]
+            v = 0
+            while start[v + 1] <= chosen:
+                v += 1
+            cell = chosen - start[v]
+            cuts = room(cuts, 4 * splits + 4)
+            cuts[4 * splits], cuts[4 * splits + 1], cuts[4 * splits + 2], cuts[4 * splits + 3] = k, node, v, cell
+            splits += 1
+            # Both halves, pruned from the trees of the box, which stay where they are until both are done with.
+            for u in range(count):
+                half_low[u], half_high[u] = low[box + u], high[box + u]
+            side_trees[0], side_end[0] = used, top
+            for side in range(2):
+                if side == 0:
+                    half_high[v] = cell
+                else:
+                    half_low[v], half_high[v] = cell + 1, high[box + v]
+                mine = side * lines
+                for s in range(lines):
+                    side_bound[mine + s], value[s] = bounds[sums + s], bounds[sums + s]
+                for t in range(begin, begin + some):
+                    end = top + tree_at[2 * t + 1] - tree_at[2 * t]
+                    a_variable, a_cut, a_right = room(a_variable, end), room(a_cut, end), room(a_right, end)
+                    least_at = room(least_at, end)
+                    tree_at = room(tree_at, 2 * used + 2)
+                    end = _pruned(tree_at[2 * t], a_variable, a_cut, a_right, a_variable, a_cut, a_right, top, half_low, half_high,
+                                  0, hot, cells, counts, adds, lines, least, waiting)
+                    for s in range(lines):
+                        value[s] += least[s]
+                    if end == top + 1:
+                        for s in range(lines):
+                            side_bound[mine + s] += least[s]
+                    else:
+                        tree_at[2 * used], tree_at[2 * used + 1] = top, end
+                        used, top = used + 1, end
+                row, found, proved = _best_row(value, lines, rows, shares, constants, charges, sizes, strict)
+                side_row[side], side_value[side] = row, found
+                looked[k] += 1
+                spent += 1
+                surely = found > enough[row]
+                if proved and (surely or wanted[k] == 0 or (wanted[k] == 1 and (extra[k] <= 0 or found <= 0))):
+                    closed, closed_bound = room(closed, 4 * leaves + 4), room(closed_bound, leaves + 1)
+                    closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2] = k, 2 * number + 1 + side, row
+                    closed[4 * leaves + 3], closed_bound[leaves] = 1 if surely else 0, found
+                    leaves += 1
+                    side_row[side] = -1
+                    used, top = side_trees[side], side_end[side]
+                elif proved and wanted[k] == 1:
+                    extra[k] -= 1
+                side_trees[side + 1], side_end[side + 1] = used, top
+            item, worst, bounds = room(item, 8 * waits + 16), room(worst, waits + 2), room(bounds, (waits + 2) * lines)
+            low, high = room(low, (waits + 2) * count), room(high, (waits + 2) * count)
+            old_high = high[box + v]
+            for u in range(count):
+                half_low[u], half_high[u] = low[box + u], high[box + u]
+            later = 0 if side_value[0] > side_value[1] else 1       # the half that is farther from closing comes first
+            for turn in range(2):
+                side = later if turn == 0 else 1 - later
+                if side_row[side] < 0:
+                    continue
+                at = 8 * waits
+                item[at], item[at + 1] = side_trees[side], side_trees[side + 1] - side_trees[side]
+                item[at + 2], item[at + 3], item[at + 4] = top, used, 2 * number + 1 + side
+                item[at + 5], worst[waits] = side_row[side], side_value[side]
+                for u in range(count):
+                    low[waits * count + u], high[waits * count + u] = half_low[u], half_high[u]
+                if side == 0:
+                    high[waits * count + v] = cell
+                else:
+                    low[waits * count + v], high[waits * count + v] = cell + 1, old_high
+                for s in range(lines):
+                    bounds[waits * lines + s] = side_bound[side * lines + s]
+                waits += 1
+            number += 1
+        if give_up:
+            most = waits if looked[k] > 0 else 1
+            for i in range(most):
+                left = room(left, 3 * opens + 3)
+                left_low, left_high = room(left_low, (opens + 1) * count), room(left_high, (opens + 1) * count)
+                left[3 * opens], left[3 * opens + 1], left[3 * opens + 2] = k, (item[8 * i + 4] if looked[k] > 0 else 0), 0
+                for v in range(count):
+                    if looked[k] > 0:
+                        left_low[opens * count + v], left_high[opens * count + v] = low[i * count + v], high[i * count + v]
+                    else:
+                        left_low[opens * count + v], left_high[opens * count + v] = first[k * count + v], last[k * count + v]
+                opens += 1
+    return (cuts[: 4 * splits], closed[: 4 * leaves], closed_bound[:leaves], left[: 3 * opens], left_low[: opens * count],
+            left_high[: opens * count], points[:found_points], points_cell[: found_points * count], looked, whole_bound,
+            learnt, seed)

@@ -1,0 +1,48 @@
+"""A counterexample of a fairness query in the schema's words: two rows, how each is decided, and what the model gives."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit
+
+from encoders.network import Array, Model
+from encoders.shares import probabilities
+from verifair.engine.questions import decisions, margin
+from verifair.engine.verdict import Witness
+from verifair.schema.schema import Schema
+
+
+def witness_at(
+    schema: Schema, network: Model, rows: Array, margins: tuple[float, float], *, margin: float, agrees: bool | None,
+    any_two: bool = False,
+) -> Witness:
+    """Return the witness of raw rows x, x' (2, V).   network: that of the margins g(x), g(x').   margin: what had to be positive.
+
+    Decisions are exact, and of the outcome also where the margins are log-odds.   any_two: between any two of several classes.
+    """
+    first, second = margins
+    whole = network.whole
+    valued = schema.outcome.of == "value"
+    if not valued and schema.outcome.judged(whole, odds=False) is None:
+        decided = [int(first > 0), int(second > 0)]
+        one, two = probabilities(whole, np.array(margins)).tolist()
+        shown = (one, two)
+    else:
+        encoded = schema.encode(rows)
+        decided = decisions(whole if any_two else schema.judges(whole), encoded).tolist()
+        low, high = _shown(schema, whole, encoded)
+        shown = (low, high)
+    known = schema.class_names if not any_two else schema.classes or [f"class {k}" for k in range(whole.outputs)]
+    first_word, second_word = (known[k] for k in decided)
+    return Witness(
+        x=schema.decode(rows[0]), x_prime=schema.decode(rows[1]), outputs=margins, decisions=(first_word, second_word),
+        probabilities=None if valued else shown, values=shown if valued else None, margin=margin, float32_agrees=agrees,
+    )
+
+
+def _shown(schema: Schema, whole: Model, encoded: Array) -> list[float]:
+    """Return what a model gives for network inputs (B, n): its values, or the probabilities of decision 1."""
+    if schema.outcome.of == "value":
+        return list(map(float, whole.forward(encoded)[:, 0]))
+    odds = schema.judges(whole, odds=True)
+    return list(map(float, expit(odds.forward(encoded) @ margin(odds, 1, 0))))

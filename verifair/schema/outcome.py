@@ -1,0 +1,174 @@
+"""The favourable decision, as a schema's `positive` says it.
+
+    logit > t, logit >= t, logit < t, logit <= t     of a network with one logit
+    value > t, ...                                   of a model that gives a value: a score, a price
+    class = approved, class = 1                      a class by its name or its number, the first one being 0
+    class >= 2, class > low, class <= 1, class < 1   ordered classes from one on, or up to one
+    class in [1, 2], class in [low, middle]          several classes
+
+t is a number of 64 bits. A whole number is a class's place among the model's outputs, also where a class is called by another one;
+names are those of the schema's `classes`, or else those that the stored classifier gives its classes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoders.decision import Decision, Favoured, Threshold
+from encoders.network import Booleans, Integers, Link, Model
+from verifair.errors import SchemaError
+
+COMPARED = re.compile(r"(logit|value)\s*(>=|<=|>|<)\s*([^\s<>=]+)")
+CLASS = re.compile(r"class\s*(>=|<=|>|<|=)\s*([^<>=].*)")
+LISTED = re.compile(r"class\s+in\s*\[(.+)\]")
+COMPARISONS = {">": np.greater, ">=": np.greater_equal, "<": np.less, "<=": np.less_equal}
+EXPECTED = (
+    'expected "logit > 0" or another threshold, "value >= 600" of a model that gives values, "class = 1" or "class = NAME", '
+    '"class >= 2" of ordered classes, or "class in [1, 2]"'
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """of: "logit", "value" or "class".   operator: a comparison, or "in".   at: the threshold.   named: classes, as written."""
+
+    of: str
+    operator: str
+    at: float = 0.0
+    named: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Outcome:
+        """Raises SchemaError."""
+        given = text.strip()
+        if (found := COMPARED.fullmatch(given)) is not None:
+            try:
+                at = float(found[3])
+            except ValueError:
+                at = np.nan
+            if not np.isfinite(at):
+                raise SchemaError(f"positive = {text!r}: {found[3]} is no number; {EXPECTED}")
+            return cls(of=found[1], operator=found[2], at=at + 0.0)  # no negative zero
+        if (found := LISTED.fullmatch(given)) is not None:
+            named = tuple(one.strip() for one in found[1].split(","))
+            if len(set(named)) < len(named) or "" in named:
+                raise SchemaError(f"positive = {text!r}: a class is missing, or named twice; {EXPECTED}")
+            return cls(of="class", operator="in", named=named)
+        if (found := CLASS.fullmatch(given)) is not None:
+            return cls(of="class", operator=found[1], named=(found[2].strip(),))
+        raise SchemaError(f"positive = {text!r}: {EXPECTED}")
+
+    def __str__(self) -> str:
+        """As `parse` reads it, the same for equal outcomes."""
+        if self.of != "class":
+            return f"{self.of} {self.operator} {self.number}"
+        return f"class in [{', '.join(self.named)}]" if self.operator == "in" else f"class {self.operator} {self.named[0]}"
+
+    @property
+    def number(self) -> str:
+        """The threshold with all its digits."""
+        return f"{int(self.at)}" if self.at.is_integer() and abs(self.at) < 1e15 else repr(self.at)
+
+    @property
+    def good(self) -> int:
+        """Which of the two decisions is the favourable one: 1 where it is a margin above 0, 0 where it is none above 0.
+
+        The lower class wins ties, so that thresholds which include their end, and classes up to one, are what is not above. Names
+        must be numbers by now (`numbered`).
+        """
+        if self.of != "class":
+            return int(self.operator in (">", "<"))
+        lowest = sorted(map(int, self.named)) == list(range(len(self.named)))
+        return int(self.operator in (">", ">=") or (self.operator in ("=", "in") and not lowest))
+
+    @property
+    def unnumbered(self) -> bool:
+        """Whether a class is called by its name."""
+        return not all(name.isdecimal() for name in self.named)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the model's logits already are the decision: class 0 or 1 of two, or one logit above 0."""
+        return self.of == "logit" and self.at == 0 and self.operator in (">", "<=")
+
+    def numbered(self, names: Sequence[str]) -> Outcome:
+        """Return the same with the classes' numbers for their names. Raises SchemaError for a name that is unknown."""
+        numbers = []
+        for name in self.named:
+            if name.isdecimal():
+                numbers.append(int(name))
+            elif name in names:
+                numbers.append(list(names).index(name))
+            elif names:
+                raise SchemaError(f'positive = "{self}": there is no class {name!r}; known are {", ".join(names)}')
+            else:
+                raise SchemaError(
+                    f'positive = "{self}": the model does not name its classes; write the names into the [model] section of the '
+                    'schema, in the order of the outputs, classes = ["...", "..."], or give the number, positive = "class = 0"'
+                )
+        if self.operator == "in":
+            numbers.sort()
+        return Outcome(of=self.of, operator=self.operator, at=self.at, named=tuple(map(str, numbers)))
+
+    def favoured(self, classes: int) -> tuple[int, ...]:
+        """Return the favourable ones of so many classes; names must be numbers by now. Raises SchemaError for none, or all."""
+        numbers = [int(name) for name in self.named]
+        ends = {"=": (numbers[0], numbers[0] + 1), ">=": (numbers[0], classes), ">": (numbers[0] + 1, classes),
+                "<=": (0, numbers[0] + 1), "<": (0, numbers[0])}  # fmt: skip
+        found = tuple(sorted(set(numbers))) if self.operator == "in" else tuple(range(*ends[self.operator]))
+        if max(numbers) >= classes or not 0 < len(found) < classes:
+            raise SchemaError(f'positive = "{self}": expected some of the model\'s classes 0 to {classes - 1}, and not all')
+        return found
+
+    def favourable(self, classes: Integers) -> Booleans:
+        """Return which of classes (N,) of the model as it was read are favourable."""
+        if self.of != "class":
+            return np.asarray(classes == self.good)
+        numbers, compared = list(map(int, self.named)), COMPARISONS.get(self.operator)
+        return np.asarray(np.isin(classes, numbers) if compared is None else compared(classes, numbers[0]))
+
+    def reached(self, values: np.ndarray) -> Booleans:
+        """Return which of true values (N,) are favourable by the threshold."""
+        return np.asarray(COMPARISONS[self.operator](values, self.at))
+
+    def read(self, model: Model) -> Decision | None:
+        """Return what makes the decision of the model's only output; None where its logits are that. Raises SchemaError."""
+        if self.of == "class" or self.plain:
+            return None
+        whole = model.whole
+        if whole.outputs > 1:
+            raise SchemaError(f'positive = "{self}" needs a model with one output, this one has {whole.outputs}; write "class = 1"')
+        if self.of == "value" and whole.link is not Link.IDENTITY:
+            raise SchemaError(
+                f'positive = "{self}": the model gives probabilities, {whole.link.value} of a logit, and decisions are about the '
+                f'logit; write positive = "logit {self.operator} T" with the log-odds T of the probability'
+            )
+        return Threshold(at=self.at, below=self.operator in ("<", ">="))
+
+    @staticmethod
+    def compared(model: Model) -> Decision | None:
+        """Return what makes the margins of "class k or a higher one", k = 1, 2, ..., of several classes; None of two."""
+        count = model.whole.outputs
+        return Favoured(groups=tuple(tuple(range(k, count)) for k in range(1, count))) if count > 2 else None
+
+    def judged(self, model: Model, *, odds: bool) -> Decision | None:
+        """Return what makes one margin of several classes, above 0 for decision 1; None where there is nothing to make.
+
+        odds: the log-odds of decision 1, whose probability is asked about.   Raises SchemaError.
+        """
+        whole = model.whole
+        if self.of == "class" and whole.outputs > 2:
+            chosen = self.favoured(whole.outputs)
+            group = chosen if self.good else tuple(k for k in range(whole.outputs) if k not in chosen)
+            return Favoured(groups=(group,), odds=odds)
+        if odds and self.of == "value":
+            raise SchemaError(
+                f'positive = "{self}": the model gives values, which have no probabilities; ask how far the value itself moves '
+                "(certify --maximise --logit), or whether decisions flip"
+            )
+        return None if odds else self.read(model)
+

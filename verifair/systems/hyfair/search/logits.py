@@ -1,0 +1,114 @@
+"""The positive class's logits of rows with each of K protected combinations, fast: in float32 where the model has layers.
+
+Only the protected columns differ between the variants of a row. Of a network the first layer is computed once a row, W x + b, and
+shifted by W z_k, computed once a query; the other layers take N K rows in one product. Of trees every variant is looked up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from encoders.network import Array, Floats, Integers, Model, Network
+from encoders.shares import log_odds
+from verifair.engine.questions import margin
+
+CELLS = 1 << 17
+"""Numbers in one block of hidden values: half a megabyte, so that it stays in the cache from one operation to the next."""
+ROWS = 1 << 14
+"""Variants looked up at once."""
+
+
+class Logits(Protocol):
+    """Log-odds (N, K) of model inputs (N, n), whatever stands in the protected columns, with each combination."""
+
+    def __call__(self, x: Array) -> Floats: ...
+
+
+def logits_of(model: Model, columns: Integers, combinations: Array) -> Logits:
+    """columns: (C,) the protected ones.   combinations: (K, C) their values. Raises CurveError for smooth networks."""
+    if not model.piecewise_linear:
+        model.require_piecewise_linear("the search for clusters")
+    if isinstance(model, Network):
+        return LayerLogits.of(model, columns, combinations)
+    return RowLogits(model=model, columns=columns, combinations=combinations)
+
+
+class _Layer(NamedTuple):
+    """`encoders.network.Layer` in float32."""
+
+    weight: Floats
+    bias: Floats
+    slope: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LayerLogits:
+    """first: weight and bias of the first layer, 0 in the protected columns.   shift: (K, h) what each combination adds to it."""
+
+    layers: tuple[_Layer, ...]
+    columns: Integers
+    shift: Floats
+
+    @classmethod
+    def of(cls, network: Network, columns: Integers, combinations: Array) -> LayerLogits:
+        """The layers in float32, the margin of the positive class folded into the last."""
+        *hidden, last = network.layers
+        weights = margin(network, 1, 0)[None, :]
+        with np.errstate(over="ignore", invalid="ignore"):
+            folded = _Layer(_rounded(weights @ last.weight), _rounded(weights @ last.bias), np.ones(1, dtype=np.float32))
+            layers = (*(_Layer(_rounded(k.weight), _rounded(k.bias), _rounded(k.slope)) for k in hidden), folded)
+            shift = combinations.astype(np.float32) @ layers[0].weight[:, columns].T
+        return cls(layers=layers, columns=columns, shift=shift)
+
+    def __call__(self, x: Array) -> Floats:
+        inputs = x.astype(np.float32)
+        inputs[:, self.columns] = 0
+        with np.errstate(over="ignore", invalid="ignore"):  # values beyond float32 saturate: this is a guide
+            base = inputs @ self.layers[0].weight.T + self.layers[0].bias
+            widest = max(self.shift.shape[1], *(layer.weight.shape[0] for layer in self.layers))
+            step = max(1, CELLS // (widest * len(self.shift)))
+            out = np.empty((len(x), len(self.shift)), dtype=np.float32)
+            for start in range(0, len(x), step):
+                hidden = (base[start : start + step, None, :] + self.shift).reshape(-1, self.shift.shape[1])
+                for below, layer in zip(self.layers, self.layers[1:], strict=False):
+                    hidden = _activated(hidden, below) @ layer.weight.T
+                    hidden += layer.bias
+                out[start : start + step] = hidden.reshape(-1, len(self.shift))
+        return out
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowLogits:
+    """Every variant of a row by the model itself: logits, or the log-odds of its share of votes."""
+
+    model: Model
+    columns: Integers
+    combinations: Array
+
+    def __call__(self, x: Array) -> Floats:
+        weights, out = margin(self.model, 1, 0), np.empty((len(x), len(self.combinations)))
+        step = max(1, ROWS // len(self.combinations))
+        for start in range(0, len(x), step):
+            part = x[start : start + step]
+            variants = np.repeat(part, len(self.combinations), axis=0)
+            variants[:, self.columns] = np.tile(self.combinations, (len(part), 1))
+            out[start : start + step] = (self.model.forward(variants) @ weights).reshape(len(part), -1)
+        return log_odds(self.model, out).astype(np.float32)
+
+
+def _rounded(values: Array) -> Floats:
+    """The nearest float32 numbers, finite ones: folded weights may be larger than any."""
+    largest = np.finfo(np.float32).max
+    return np.clip(values, -largest, largest).astype(np.float32)
+
+
+def _activated(a: Floats, layer: _Layer) -> Floats:
+    """The activation of `Network.forward`, in place where it is a ReLU."""
+    if (layer.slope == 1).all():
+        return a
+    if not layer.slope.any():
+        return np.maximum(a, 0, out=a)
+    return np.asarray(np.where(a > 0, a, layer.slope * a))
