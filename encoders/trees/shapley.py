@@ -50,13 +50,13 @@ def shapley_values(model: TreeEnsemble, margin: Array, owner: Integers, x: Array
     players = int(owner.max(initial=-1)) + 1
     phi = np.zeros((players, len(x)))
     if len(x):
-        walk = _Walk(model, model.value @ margin, owner, np.concatenate([x, background]).T.copy(), phi)
+        walk = _LeafSums(model, model.value @ margin, owner, np.concatenate([x, background]).T.copy(), phi)
         for root in model.root.tolist():
             walk.tree(root)
     return phi.T.copy()
 
 
-class _Walk:
+class _LeafSums:
     """All rows on their way through the trees: columns (n, B + R), those of x first; phi (P, B) grows."""
 
     def __init__(self, model: TreeEnsemble, value: Array, owner: Integers, columns: Array, phi: Array) -> None:

@@ -32,7 +32,7 @@ from verifair.auditing.settings import (
     SECTIONS,
     Analysis,
     Data,
-    Gate,
+    GateSection,
     Head,
     ModelSection,
     SchemaOf,
@@ -59,7 +59,7 @@ class AuditFile:
     schema: SchemaOf | None
     data: Data | None
     sensitive: Sensitive | None
-    gate: Gate | None
+    gate: GateSection | None
     analyses: Mapping[str, Analysis]
     sha256: str = field(repr=False)
 

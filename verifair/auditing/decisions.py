@@ -30,7 +30,7 @@ ROWS = 10_000
 """Decided at once."""
 
 
-class GroupRate(Shape):
+class GroupDecisions(Shape):
     """One group of one sensitive feature."""
 
     feature: str
@@ -56,14 +56,14 @@ class Decisions(Shape):
 
     people: Count
     favourable: Count
-    groups: tuple[GroupRate, ...]
+    groups: tuple[GroupDecisions, ...]
     """By feature, the largest groups first."""
     cuts: dict[str, float]
     """Features of many values -> the median at which they are cut in two groups."""
     statements: tuple[Statement, ...]
     picture: Picture
 
-    def of(self, feature: str) -> tuple[GroupRate, ...]:
+    def of(self, feature: str) -> tuple[GroupDecisions, ...]:
         return tuple(one for one in self.groups if one.feature == feature)
 
     @property
@@ -99,7 +99,7 @@ def decisions(subject: AuditSubject) -> Decisions | None:
     parts = [decided(subject.network, schema.encode(raw[start : start + ROWS])) for start in range(0, len(raw), ROWS)]
     favoured = schema.outcome.favourable(np.concatenate(parts))
     right = _right(subject, frame, favoured)
-    groups: list[GroupRate] = []
+    groups: list[GroupDecisions] = []
     cuts: dict[str, float] = {}
     for name in subject.protected:
         cut = _median(subject, frame, name)
@@ -110,10 +110,10 @@ def decisions(subject: AuditSubject) -> Decisions | None:
 
 
 def described(
-    groups: Sequence[GroupRate], cuts: Mapping[str, float], *, people: int, favoured: int, favourable: str
+    groups: Sequence[GroupDecisions], cuts: Mapping[str, float], *, people: int, favoured: int, favourable: str
 ) -> Decisions:
     """Return groups with a sentence a feature and their picture.   people, favoured: of the table.   favourable: a name."""
-    by: dict[str, list[GroupRate]] = {}
+    by: dict[str, list[GroupDecisions]] = {}
     for one in groups:
         by.setdefault(one.feature, []).append(one)
     return Decisions(
@@ -148,7 +148,7 @@ def _median(subject: AuditSubject, frame: pd.DataFrame, name: str) -> float | No
     return float(np.median(values)) if len(np.unique(values)) > MANY else None
 
 
-def rates(feature: str, group: pd.Series, favoured: Booleans, right: Booleans | None) -> list[GroupRate]:
+def rates(feature: str, group: pd.Series, favoured: Booleans, right: Booleans | None) -> list[GroupDecisions]:
     """Return the groups of one feature, largest first.
 
     group, favoured, right: (N,) of each row its group, whether it is decided favourably, and rightly (None: not known).
@@ -163,7 +163,7 @@ def rates(feature: str, group: pd.Series, favoured: Booleans, right: Booleans | 
     for n in sorted(range(len(names)), key=lambda n: (-people[n], names[n])):
         chance = binomtest(int(good[n]), int(people[n])).proportion_ci(method="wilson")
         ratio, low, high = (None, None, None) if best is None or n not in ranked else _against(n, best, good, people)
-        found.append(GroupRate(
+        found.append(GroupDecisions(
             feature=feature, group=str(names[n]), people=int(people[n]), favourable=int(good[n]),
             rate=Interval(mean=float(good[n] / people[n]), low=float(chance.low), high=float(chance.high)),
             ranked=n in ranked, ratio=ratio, ratio_low=low, ratio_high=high,
@@ -184,29 +184,29 @@ def _against(n: int, best: int, good: Integers, people: Integers) -> tuple[float
     return float(found.relative_risk), *ends
 
 
-def fails(one: GroupRate) -> bool:
+def fails(one: GroupDecisions) -> bool:
     """Return whether a group fails the four-fifths rule, which asks of the rates as they are."""
     return one.ratio is not None and one.ratio < FOUR_FIFTHS
 
 
-def clear(one: GroupRate) -> bool:
+def clear(one: GroupDecisions) -> bool:
     """Return whether the interval of the ratio lies on one side of four fifths; a group without a ratio is clear."""
     return one.ratio_low is None or one.ratio_high is None or one.ratio_high < FOUR_FIFTHS or one.ratio_low >= FOUR_FIFTHS
 
 
-def _passes(one: GroupRate) -> str:
+def _passes(one: GroupDecisions) -> str:
     if one.ratio is None:
         return "not compared"
     return ("fails" if fails(one) else "passes") + ("" if clear(one) else ", by chance perhaps")
 
 
-def _ratio(one: GroupRate) -> str:
+def _ratio(one: GroupDecisions) -> str:
     if one.ratio is None:
         return "-"
     return f"{one.ratio:.2f}" + ("" if one.ratio_low is None else f" ({one.ratio_low:.2f} to {one.ratio_high:.2f})")
 
 
-def _statement(feature: str, groups: Sequence[GroupRate], favourable: str) -> Statement:
+def _statement(feature: str, groups: Sequence[GroupDecisions], favourable: str) -> Statement:
     """Return the sentence of one feature: its lowest group against its highest, or why groups are not compared."""
     ranked = [one for one in groups if one.ratio is not None]
     if not ranked:
@@ -232,7 +232,7 @@ SHOWN = 24
 """Groups on the picture, the largest; the table has all."""
 
 
-def plot(groups: Sequence[GroupRate], favourable: str, path: Path) -> None:
+def plot(groups: Sequence[GroupDecisions], favourable: str, path: Path) -> None:
     """A line a group: its rate with the 95 % interval; groups too small to be compared are grey."""
     shown = sorted(groups, key=lambda one: -one.people)[:SHOWN]
     shown = [one for one in groups if one in shown]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from xml.etree import ElementTree as xml
 
 from verifair.auditing.result import AuditResult, GateCheck
-from verifair.auditing.settings import Gate
+from verifair.auditing.settings import GateSection
 from verifair.systems.files import save_text
 from verifair.systems.words import percent, rounded
 from verifair.systems.work import called
@@ -24,7 +24,7 @@ WORDS = {
 """Threshold -> what it is about."""
 
 
-def gate(asked: Gate, result: AuditResult) -> list[GateCheck]:
+def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
     """Return every threshold against what was found, feature by feature.
 
     passed and failed only where that is known: by exact counts, a proved bound, or an exact counterexample.

@@ -86,7 +86,7 @@ class Sensitive(TomlSection):
 Part = Field(default=None, ge=0, le=1, allow_inf_nan=False)
 
 
-class Gate(TomlSection):
+class GateSection(TomlSection):
     """[gate]   Every threshold is asked of each sensitive feature.   unknown: what becomes of a threshold that is not decided."""
 
     four_fifths: float | None = Part
@@ -143,7 +143,7 @@ def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
 
 
 SECTIONS: dict[str, type[TomlSection]] = {
-    "model": ModelSection, "schema": SchemaOf, "data": Data, "sensitive": Sensitive, "gate": Gate,
+    "model": ModelSection, "schema": SchemaOf, "data": Data, "sensitive": Sensitive, "gate": GateSection,
 }  # fmt: skip
 
 

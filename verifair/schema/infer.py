@@ -15,7 +15,7 @@ from verifair.errors import DataError, SchemaError
 from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
 from verifair.schema.network import other_class
-from verifair.schema.outcome import Outcome
+from verifair.schema.outcome import PositiveRule
 from verifair.schema.rows import label_values
 
 MANY = 50
@@ -89,12 +89,12 @@ def inferred(
     return {"features": features, "positive": said, "label": target, "positive_label": chosen, "outcomes": outcomes}
 
 
-def rule_of(positive: Any, values: Sequence[str] = ()) -> Outcome | None:
+def rule_of(positive: Any, values: Sequence[str] = ()) -> PositiveRule | None:
     """Return the outcome that `positive` says by a rule, such as "value >= 600"; None where it is a label, or nothing."""
     if not isinstance(positive, str) or text(positive) in values:
         return None
     try:
-        return Outcome.parse(positive)
+        return PositiveRule.parse(positive)
     except SchemaError:
         return None
 
@@ -106,7 +106,7 @@ def _propose_merit(features: list[dict[str, Any]], frame: pd.DataFrame, label: B
 
 
 def _valued(
-    frame: pd.DataFrame, target: str, rule: Outcome, protected: Sequence[str], network: Model | None
+    frame: pd.DataFrame, target: str, rule: PositiveRule, protected: Sequence[str], network: Model | None
 ) -> dict[str, Any]:
     """The draft for a model that gives values, which a threshold compares, as it does the label's."""
     label = rule.reached(label_values(frame, target))
@@ -118,7 +118,7 @@ def _valued(
 
 
 def _several(
-    frame: pd.DataFrame, target: str, values: list[str], positive: Any, rule: Outcome | None, protected: Sequence[str],
+    frame: pd.DataFrame, target: str, values: list[str], positive: Any, rule: PositiveRule | None, protected: Sequence[str],
     network: Model,
 ) -> dict[str, Any]:
     """The draft for a model of more than two classes: the label names or numbers them."""
@@ -138,7 +138,7 @@ def _several(
         if chosen not in known and chosen not in values:
             raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
         number = known.index(chosen) if chosen in known else int(chosen)
-        rule = Outcome(of="class", operator="=", named=(str(number) if known[number].isdecimal() else known[number],))
+        rule = PositiveRule(of="class", operator="=", named=(str(number) if known[number].isdecimal() else known[number],))
     numbered = rule.numbered(known)
     favoured = numbered.favoured(network.outputs)
     said = {known[k] for k in favoured} | {str(k) for k in favoured if str(k) not in known}
@@ -153,7 +153,7 @@ def _several(
 
 
 def _features(
-    frame: pd.DataFrame, target: str, protected: Sequence[str], network: Model | None, rule: Outcome, label: Booleans
+    frame: pd.DataFrame, target: str, protected: Sequence[str], network: Model | None, rule: PositiveRule, label: Booleans
 ) -> list[dict[str, Any]]:
     """Return the features of a table, or those that a model takes. label: (N,) whose true class is favourable."""
     if network is None:

@@ -10,14 +10,14 @@ from encoders.onnx.feed import WHOLE
 from verifair.errors import SchemaError
 from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
-from verifair.schema.outcome import Outcome
+from verifair.schema.outcome import PositiveRule
 
 WHOLE_IN_FLOAT32 = 2**24
 """Up to here every whole number of either sign is a float32."""
 
 
 def check(
-    features: Sequence[Feature], domain: Domain, outcome: Outcome, positive_label: str | None, network: Model
+    features: Sequence[Feature], domain: Domain, outcome: PositiveRule, positive_label: str | None, network: Model
 ) -> None:
     """Raise SchemaError unless the features' columns and the outcome fit the network."""
     problems = _of_table(features, domain, network.feeds)

@@ -33,7 +33,7 @@ EXPECTED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class PositiveRule:
     """of: "logit", "value" or "class".   operator: a comparison, or "in".   at: the threshold.   named: classes, as written."""
 
     of: str
@@ -42,7 +42,7 @@ class Outcome:
     named: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> Outcome:
+    def parse(cls, text: str) -> PositiveRule:
         """Raises SchemaError."""
         given = text.strip()
         if (found := COMPARED.fullmatch(given)) is not None:
@@ -95,7 +95,7 @@ class Outcome:
         """Whether the model's logits already are the decision: class 0 or 1 of two, or one logit above 0."""
         return self.of == "logit" and self.at == 0 and self.operator in (">", "<=")
 
-    def numbered(self, names: Sequence[str]) -> Outcome:
+    def numbered(self, names: Sequence[str]) -> PositiveRule:
         """Return the same with the classes' numbers for their names. Raises SchemaError for a name that is unknown."""
         numbers = []
         for name in self.named:
@@ -112,7 +112,7 @@ class Outcome:
                 )
         if self.operator == "in":
             numbers.sort()
-        return Outcome(of=self.of, operator=self.operator, at=self.at, named=tuple(map(str, numbers)))
+        return PositiveRule(of=self.of, operator=self.operator, at=self.at, named=tuple(map(str, numbers)))
 
     def favoured(self, classes: int) -> tuple[int, ...]:
         """Return the favourable ones of so many classes; names must be numbers by now. Raises SchemaError for none, or all."""

@@ -67,7 +67,7 @@ class Schema(InputSpace):
 
     @property
     def good(self) -> int:
-        """Return which of the two decisions is the favourable one (`Outcome.good`); of two classes, its number."""
+        """Return which of the two decisions is the favourable one (`PositiveRule.good`); of two classes, its number."""
         return self.outcome.good
 
     @property

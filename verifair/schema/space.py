@@ -24,13 +24,13 @@ from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema.constraint import Constraint, forbidden, nothing_left
 from verifair.schema.feature import Feature, repeated, text
-from verifair.schema.outcome import Outcome
+from verifair.schema.outcome import PositiveRule
 from verifair.schema.spelling import nearest
 
 FEATURES = BeforeValidator(lambda value: schema_file.sections(value, Feature, "feature"))
 CONSTRAINTS = BeforeValidator(lambda value: schema_file.sections(value, Constraint, "constraint"))
 LABEL = BeforeValidator(lambda value: None if value is None else text(value))
-POSITIVE = AfterValidator(lambda value: str(Outcome.parse(value)))
+POSITIVE = AfterValidator(lambda value: str(PositiveRule.parse(value)))
 CLASSES = BeforeValidator(lambda value: tuple(map(text, value)) if isinstance(value, (list, tuple)) else value)
 
 
@@ -65,7 +65,7 @@ class InputSpace(schema_file.SchemaPart):
             if again or len(self.classes) < 2:
                 return f"classes = {list(self.classes)}: expected each of the model's classes once, in the order of its outputs"
             try:
-                Outcome.parse(self.positive).numbered(self.classes)
+                PositiveRule.parse(self.positive).numbered(self.classes)
             except SchemaError as error:
                 return str(error)
         try:
@@ -102,14 +102,14 @@ class InputSpace(schema_file.SchemaPart):
     # The decision
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> PositiveRule:
         """The favourable decision. Raises SchemaError where it is called by a name that only the model knows: see `named`."""
-        return Outcome.parse(self.positive).numbered(self.classes)
+        return PositiveRule.parse(self.positive).numbered(self.classes)
 
     def named(self, model: Model) -> Self:
         """Return the schema with the model's names for its classes where it lists none and needs them: `positive` uses one, or
         there are more than two."""
-        needed = Outcome.parse(self.positive).unnumbered or model.whole.outputs > 2
+        needed = PositiveRule.parse(self.positive).unnumbered or model.whole.outputs > 2
         if self.classes or not needed or not model.classes:
             return self
         return self.changed(classes=model.classes)

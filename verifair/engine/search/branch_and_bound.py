@@ -38,7 +38,7 @@ from verifair.engine.search.boxes import (
 )
 from verifair.engine.search.descent import Descent
 from verifair.engine.search.open_goals import OPEN, OUT_OF_NODES, BatchDecision, BestRows, ChosenRows
-from verifair.engine.search.standard import Frames, Progress, StandardRelaxation
+from verifair.engine.search.standard import FrameBounds, Progress, StandardRelaxation
 from verifair.engine.search.subdivision import subdivide
 from verifair.engine.search.trees import ProofTrees
 
@@ -135,7 +135,7 @@ class LayeredSearch(BoxSearch):
         self._held: list[Nodes] = []  # boxes of questions that ran out of boxes
         self.network, self.twin = network, twin.with_room()
         self.standard, self.progress = StandardRelaxation(self.twin), Progress(self.twin, len(problem.batch))
-        self.frames = Frames()
+        self.frames = FrameBounds()
 
     def go_on(self, wanted: Booleans, max_nodes: int | None) -> None:
         """Go on with goals (Q, G) of questions that ran out of boxes, until they have looked at `max_nodes`; the others' are

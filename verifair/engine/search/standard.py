@@ -117,7 +117,7 @@ HELD = 1 << 24
 """Coefficients of lines that are kept; the boxes below the oldest frames become frames themselves."""
 
 
-class Frames:
+class FrameBounds:
     """Boxes bounded by backward substitution in all hidden layers, whose lines then bound the boxes cut from them."""
 
     def __init__(self) -> None:

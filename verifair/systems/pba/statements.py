@@ -10,7 +10,7 @@ import pandas as pd
 from verifair.checker.envelope import semantics
 from verifair.checker.words import counted, float32_words
 from verifair.engine.queries import PersistentBias, Robustness
-from verifair.schema.outcome import Outcome
+from verifair.schema.outcome import PositiveRule
 from verifair.systems.figures import picture
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.systems.pba.evidence import certificate_of
@@ -122,7 +122,7 @@ def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
         yield Statement(text=text, standing=at, tone=tone, headline=place == top)
 
 
-def _by_pair(verdicts: pd.DataFrame, outcome: Outcome) -> pd.DataFrame:
+def _by_pair(verdicts: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:
     """How many people are favoured by the higher value of each pair: delta, low, high, people, raises, lowers, neither, unknown.
 
     A row with the favourable label that is proved *observed*, or another proved *flipped*, is favoured by its own value. With more

@@ -12,7 +12,7 @@ from verifair.auditing.audit_file import loads
 from verifair.auditing.gate import exit_code, gate, save_junit, save_sarif
 from verifair.auditing.page import page
 from verifair.auditing.result import AuditResult
-from verifair.auditing.settings import Gate
+from verifair.auditing.settings import GateSection
 from verifair.errors import SchemaError
 from verifair.systems.findings import Evidence
 
@@ -27,7 +27,7 @@ def found(part: str, answer: dict[str, Any], evidence: tuple[Evidence, ...] = (P
 
 
 def outcome(result: AuditResult, **thresholds: Any) -> str:
-    (check,) = gate(Gate(**thresholds), result)
+    (check,) = gate(GateSection(**thresholds), result)
     return check.outcome
 
 
@@ -69,7 +69,7 @@ def test_a_share_passes_and_fails_by_what_is_proved(threshold: float, expected: 
 def test_a_bound_that_the_checker_did_not_accept_proves_nothing(checked: str) -> None:
     answer = {"scale": "probability", "lower": 0.3, "upper": 0.4}
     result = found("largest_gap", answer, evidence=(replace(PROOF, checked=checked),))
-    checks = gate(Gate(certified_gap=0.5), result)
+    checks = gate(GateSection(certified_gap=0.5), result)
     assert checks[0].outcome == "unknown"
     assert [one.outcome for one in checks[1:]] == (["failed"] if checked == "rejected" else [])
 
@@ -89,17 +89,17 @@ def test_persistent_bias_counts_both_directions(proved: int, unknown: int, thres
 
 
 def test_what_did_not_run_is_not_decided_and_fails_unless_the_gate_says_otherwise() -> None:
-    checks = gate(Gate(certified_share=0.1), found("exchanged", {}))
+    checks = gate(GateSection(certified_share=0.1), found("exchanged", {}))
     assert [one.outcome for one in checks] == ["unknown"]
     assert exit_code(checks, "fail") == 20
     assert exit_code(checks, "pass") == 0
-    assert exit_code(gate(Gate(four_fifths=0.9), found("exchanged", {})), "pass") == 10
+    assert exit_code(gate(GateSection(four_fifths=0.9), found("exchanged", {})), "pass") == 10
 
 
 @pytest.mark.parametrize("unknown", ["fail", "pass"])
 def test_pipelines_get_every_check(unknown: str, tmp_path: Path) -> None:
     result = found("exchanged", {"people": 100, "asked": 100, "decided_otherwise": 5}, name=HOSTILE + "\x1b[31m")
-    result = replace(result, gate=gate(Gate(four_fifths=0.6, flips_in_data=0.01, certified_gap=0.1), result))
+    result = replace(result, gate=gate(GateSection(four_fifths=0.6, flips_in_data=0.01, certified_gap=0.1), result))
     save_junit(result, tmp_path / "junit.xml", unknown)
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()[0]
     failing = {"fail": 2, "pass": 1}[unknown]
