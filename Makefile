@@ -22,7 +22,8 @@ bench: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.run
 
 docs: $(VENV)/.docs
-	$(BIN)/python -m pdoc -o docs/api verifair encoders solvers
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo "See docs/_build/html/README.html"
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -43,4 +44,4 @@ $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) demo build dist docs/api *.egg-info
+	rm -rf $(VENV) demo build dist docs/_build *.egg-info
