@@ -34,7 +34,6 @@ from verifair.engine.buckets.kmax import kmax
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.queries import KDiscrimination, PersistentBias, ProbabilityGap
 from verifair.errors import Disagreement
-from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import audit
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.matching import Reference
@@ -92,7 +91,7 @@ def _line(case: Case, method: str, network: Network, seconds: float, fold: int) 
     verdicts = verify_rows(pba, case.data.frame.iloc[test].reset_index(drop=True), budget=Budget(seconds=10 * seconds))
     if not complementary(verdicts):
         raise Disagreement(f"{case.name}, {method}: a row is proved in both directions")
-    biased = _pba_shares(verdicts, schema)
+    biased = _pba_shares(verdicts, pba)
     gap = maximise(ProbabilityGap(network=network, schema=schema, protected=[sensitive]), budget=budget)
     most = kmax(KDiscrimination(network=network, schema=schema, protected=schema.protected_names, buckets=20), budget=budget)
     return {
@@ -105,9 +104,9 @@ def _line(case: Case, method: str, network: Network, seconds: float, fold: int) 
     }
 
 
-def _pba_shares(verdicts: pd.DataFrame, schema: Schema) -> dict[str, float]:
+def _pba_shares(verdicts: pd.DataFrame, pba: PersistentBias) -> dict[str, float]:
     """PBA of each group, observed: share of its eligible rows whose margin beats the counterfactual's in the neighbourhood."""
-    lines = proved_shares(verdicts, schema)
+    lines = proved_shares(verdicts, [pba.exchange])
     lines = lines[(lines["metric"] == "PBA") & (lines["setting"] == "observed")]
     counts = lines.groupby("group")[["proved", "rows"]].sum()
     return {f"PBA {group}": float(line.proved / line.rows) for group, line in counts.iterrows()}

@@ -48,6 +48,25 @@ def test_pba_decides_everything_and_writes_its_evidence(audit: Path) -> None:
     assert answer["versions"]["verifair"]
 
 
+def test_pba_of_several_features_says_what_their_intersections_are(tmp_path: Path) -> None:
+    done = answered(
+        "pba", "--demo", "german", "--limit", 60, "--protected", "age", "--protected", "sex", "--delta", 1, "--intersections",
+        "--out", tmp_path, "--json", tmp_path / "answer.json",
+    )
+    said = " ".join(done.stdout.split())
+    assert "Fairness by age & sex" in said
+    assert "groups of fewer than 30 people not compared" in said
+    answer = json.loads((tmp_path / "answer.json").read_text())
+    both = [one for one in answer["verdicts"] if one["sensitive"] == "age & sex"]
+    assert {one["group"] for one in both} <= {f"{age}, {sex}" for age in ("Junior", "Senior") for sex in ("Female", "Male")}
+    biased = [one for one in both if one["goal"] in ("observed", "flipped")]
+    assert all(not set(one["group"].split(", ")) & set(one["to"].split(", ")) for one in biased)
+    assert {one["label"] for one in both} <= {"good credit", "bad credit"}
+    assert {one["sensitive"] for one in answer["gaps"]} == {"age", "sex", "age & sex"}
+    accepted = answered("check", tmp_path / "certificate-age-sex.json.gz", "--demo", "german")
+    assert "persistent-bias by age and sex" in accepted.stdout
+
+
 def test_check_accepts_what_was_proved_and_rejects_what_was_touched(german: Path, audit: Path, tmp_path: Path) -> None:
     where = ("--model", german / "german.onnx", "--schema", german / "german.toml")
     accepted = answered("check", audit / "certificate.json.gz", *where)

@@ -13,6 +13,7 @@ import pytest
 import verifair as vf
 from encoders.network import Array, Network
 from tests.builders import categorical, integer, schema_of
+from verifair.engine.exchange import Exchange
 from verifair.systems.cst.deciders import NetworkDecider
 from verifair.systems.fgce.decider import positive
 from verifair.systems.fgce.robust import certify_robust, re_evaluated
@@ -64,7 +65,7 @@ def test_decisions_and_proofs_are_those_of_the_favourable_class(seed: int, outpu
     assert np.array_equal(told["float32"].astype(bool), expected)  # onnxruntime decides ties so too
     table = Table.of(network, described, frame)
     assert np.array_equal(table.labels, table.predicted)
-    rates = group_rates(network, described, table, "sex").set_index(["metric", "group"])["value"]
+    rates = group_rates(network, table, Exchange.of(described, "sex")).set_index(["metric", "group"])["value"]
     for name in ("F", "M"):
         assert rates["SP", name] == pytest.approx(expected[(frame["sex"] == name).to_numpy()].mean())
     # Every row within one unit, the protected feature held still.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Any, Literal, get_args
 
@@ -16,13 +17,12 @@ from encoders.network import Array, Model
 from encoders.probability import SMALLEST
 from encoders.shares import logistic
 from verifair.checker.statement import Signs
+from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.errors import QueryError
 from verifair.models.field import NETWORK, NetworkField
 from verifair.schema.schema import Schema
 
 Arithmetic = Literal["real", "float32"]
-MAX_COMBINATIONS = 1000
-"""Of protected values in one query: half a million pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,41 +33,53 @@ class PersistentBias:
 
     x' is x with `sensitive` set to another value, everything else, perturbation included, the same. *observed* asks it of x
     against x', *flipped* with the roles swapped. delta counts units of each feature (the schema's `unit`).
+    sensitive: a feature, or several whose values are all exchanged at once (their intersection).
     arithmetic: "real", or "float32" for proofs of every float32 evaluation of the network as well (see docs/float32.md).
     """
 
     network: NetworkField = NETWORK
     schema: Schema
-    sensitive: str
+    sensitive: str | Sequence[str]
     delta: Sequence[float]
     arithmetic: Arithmetic = "real"
 
     def __post_init__(self) -> None:
         _settle(self)
         _check_arithmetic(self.network, self.arithmetic)
-        _check(self.schema, [self.sensitive])
+        _check_sensitive(self.schema, self.sensitive)
         _check_delta(self.delta)
+
+    @cached_property
+    def exchange(self) -> Exchange:
+        """The values that counterfactuals may have."""
+        return Exchange.of(self.schema, self.sensitive)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Robustness:
     """Does the decision on x survive every perturbation of the same neighbourhood?  (robustness bias RB, Nanda et al. 2021)
 
-    With `sensitive`, it is also asked of every counterfactual of x (*flipped*), and the sensitive feature itself never moves.
+    With `sensitive`, it is also asked of every counterfactual of x (*flipped*), and the sensitive features never move.
     arithmetic: as in `PersistentBias`.
     """
 
     network: NetworkField = NETWORK
     schema: Schema
     delta: Sequence[float]
-    sensitive: str | None = None
+    sensitive: str | Sequence[str] | None = None
     arithmetic: Arithmetic = "real"
 
     def __post_init__(self) -> None:
         _settle(self)
         _check_arithmetic(self.network, self.arithmetic)
-        _check(self.schema, [self.sensitive] if self.sensitive else [])
+        if self.sensitive is not None:
+            _check_sensitive(self.schema, self.sensitive)
         _check_delta(self.delta)
+
+    @cached_property
+    def exchange(self) -> Exchange | None:
+        """The values that counterfactuals may have."""
+        return None if self.sensitive is None else Exchange.of(self.schema, self.sensitive)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,6 +252,13 @@ def _settle(query: Any, *, judged: bool = False, odds: bool = False) -> None:
     network, schema = query.schema.settled(query.network)
     object.__setattr__(query, "network", schema.judges(network, odds=odds) if judged else network)
     object.__setattr__(query, "schema", schema)
+
+
+def _check_sensitive(schema: Schema, sensitive: str | Sequence[str]) -> None:
+    names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    if not names or len(set(names)) < len(names):
+        raise QueryError(f"sensitive = {sensitive!r}: expected a feature, or several, each named once")
+    _check(schema, names)
 
 
 def _check(schema: Schema, protected: Sequence[str]) -> None:

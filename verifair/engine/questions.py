@@ -19,7 +19,8 @@ from encoders.network import Array, Integers, Model, layered
 from encoders.probability import GapGoal, gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
-from verifair.engine.queries import MAX_COMBINATIONS, IndividualFairness, PairQuestion
+from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
+from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 
@@ -117,30 +118,30 @@ def neighbourhood(schema: Schema, raw: Array, delta: float, still: Sequence[str]
 
 
 def bias_problem(
-    network: Model, schema: Schema, raw: Array, sensitive: str, to: Array, delta: float, classes: tuple[int, int]
+    network: Model, schema: Schema, raw: Array, sensitive: str | Sequence[str], to: Array, delta: float, classes: tuple[int, int]
 ) -> TwinProblem:
     """PBA of rows raw (B, V) against the counterfactuals with `sensitive` set to `to` (B,): goals observed, flipped.
 
-    classes: of the rows themselves, and the other one.
+    to: raw values of one feature, or numbers of combinations (`Exchange`).   classes: of the rows themselves, and the other one.
     """
-    v = schema.index(sensitive)
-    lower, upper = neighbourhood(schema, raw, delta, [sensitive])
-    prime = raw.copy()
-    prime[:, v] = to
-    batch = TwinBatch(lower=lower, upper=upper, prime=prime, protected=np.arange(raw.shape[1]) == v)
+    exchange = Exchange.of(schema, sensitive)
+    lower, upper = neighbourhood(schema, raw, delta, exchange.names)
+    protected = np.isin(np.arange(raw.shape[1]), exchange.index)
+    batch = TwinBatch(lower=lower, upper=upper, prime=exchange.put(raw, to), protected=protected)
     return TwinProblem(
         network=network, domain=schema.domain, batch=batch, margin=margin(network, *classes), goals=(OBSERVED, FLIPPED)
     )
 
 
 def robustness_problem(
-    network: Model, schema: Schema, raw: Array, delta: float, sensitive: str | None, classes: tuple[int, int]
+    network: Model, schema: Schema, raw: Array, delta: float, sensitive: str | Sequence[str] | None, classes: tuple[int, int]
 ) -> TwinProblem:
     """Robustness of the decision classes[0] over classes[1] around rows raw (B, V). Both copies are the same here.
 
     A tie goes to the smaller class index, so class i beats j > i when f_i - f_j >= 0 and j < i only when it is positive.
     """
-    lower, upper = neighbourhood(schema, raw, delta, [sensitive] if sensitive else [])
+    still = [] if sensitive is None else Exchange.of(schema, sensitive).names
+    lower, upper = neighbourhood(schema, raw, delta, still)
     return decided_problem(network, schema, lower, upper, classes)
 
 

@@ -38,6 +38,7 @@ from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.groups import check_k, check_sizes, groups_under, least_group, left_out, told
 from verifair.systems.cst.neighbours import NeighbourPool, nearest, negatives
 from verifair.systems.cst.settings import DEFAULTS, Correction, Distance, Interval, Small, Ties
+from verifair.systems.proportions import critical, newcombe
 
 Method = Literal["ST", "CST w/o", "CST", "CF"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -50,24 +51,6 @@ ROUNDING = 1e-12
 """Differences of shares that are smaller are none."""
 
 
-def critical(level: float, sides: int) -> float:
-    """The normal quantile z of a level, such as 1.96 for 0.95 and two sides, 1.645 for one. Raises QueryError."""
-    if not 0 < level < 1:
-        raise QueryError(f"level = {level:g}: expected a probability between 0 and 1, such as 0.95")
-    if sides not in (1, 2):
-        raise QueryError(f"sides = {sides}: expected 1 or 2")
-    return float(norm.ppf(1 - (1 - level) / sides))
-
-
-def wilson(p: Array, n: Array | float, z: Array | float) -> tuple[Array, Array]:
-    """Wilson's score interval of proportions p of n (Wilson 1927)."""
-    square = np.square(z)
-    middle = p + square / (2 * n)
-    half = z * np.sqrt(p * (1 - p) / n + square / (4 * np.square(n)))
-    scale = 1 + square / n
-    return np.clip((middle - half) / scale, 0, p), np.clip((middle + half) / scale, p, 1)
-
-
 def interval(
     kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Array | float, z: Array | float
 ) -> tuple[Array, Array]:
@@ -77,8 +60,7 @@ def interval(
         half = z * np.sqrt(p_c * (1 - p_c) / n_c + p_t * (1 - p_t) / n_t)
         return delta - half, delta + half
     if kind == "newcombe":
-        (low_c, high_c), (low_t, high_t) = wilson(p_c, n_c, z), wilson(p_t, n_t, z)
-        return delta - np.hypot(p_c - low_c, high_t - p_t), delta + np.hypot(high_c - p_c, p_t - low_t)
+        return newcombe(p_c, n_c, p_t, n_t, z)
     raise QueryError(f"interval {kind!r}: there is no such interval; known are {', '.join(INTERVALS)}")
 
 

@@ -27,7 +27,7 @@ def certificate_of(query: PersistentBias | Robustness, table: Table, verdicts: p
         semantics=semantics(query.network),
         query=RowsQuery(
             kind="persistent-bias" if isinstance(query, PersistentBias) else "robustness",
-            protected=(query.sensitive,) if query.sensitive else (),
+            protected=query.exchange.names if query.exchange else (),
             delta=tuple(float(d) for d in query.delta),
         ),
         features=tuple(feature.name for feature in query.schema.features),
@@ -37,16 +37,16 @@ def certificate_of(query: PersistentBias | Robustness, table: Table, verdicts: p
 
 def _decided(query: PersistentBias | Robustness, table: Table, line: Any) -> Proof | RowStatement:
     """Return what decides the statement of a verdict, or the statement alone where nothing does."""
-    row = table.raw[line.row].copy()
+    row, exchange = table.raw[line.row], query.exchange
     bias = line.goal in ("observed", "flipped")
-    if line.goal == "robust-flipped":
-        row[query.schema.index(line.sensitive)] = line.to
+    if line.goal == "robust-flipped" and exchange is not None:
+        row = exchange.put(row[None], np.array([line.to]))[0]
     statement = RowStatement(
         goal=line.goal if bias else "robust",
         row=tuple(float(v) for v in row),
         delta=float(line.delta),
         classes=(int(line.label), int(line.against)),
-        prime={line.sensitive: float(line.to)} if bias else {},
+        prime=exchange.values(line.to) if bias and exchange is not None else {},
     )
     match line.status:
         case Status.PROVED.value:
@@ -70,19 +70,17 @@ def in_words(query: PersistentBias | Robustness, verdicts: pd.DataFrame) -> pd.D
     and against."""
     known = dict(enumerate(classes_of(query)))
     told = {name: verdicts[name].map(known) for name in ("label", "against")}
-    if query.sensitive is not None:
-        feature = query.schema[query.sensitive]
-        told |= {name: verdicts[name].map(feature.word) for name in ("group", "to")}
+    if query.exchange is not None:
+        told |= {name: verdicts[name].map(query.exchange.word) for name in ("group", "to")}
     return verdicts.assign(**told)
 
 
 def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
     """The counterexample behind one VIOLATED line of `verify_rows`."""
     schema = query.schema
-    x = json.loads(line.witness)
-    x_prime = list(x)
-    if line.goal in ("observed", "flipped"):
-        x_prime[schema.index(line.sensitive)] = line.to
+    x = x_prime = json.loads(line.witness)
+    if line.goal in ("observed", "flipped") and query.exchange is not None:
+        x_prime = query.exchange.put(np.array([x]), np.array([line.to]))[0].tolist()
     first, second = json.loads(line.margins)
     shown = probabilities(query.network, np.array([first, second]))
     value = {"observed": first - second, "flipped": second - first}.get(line.goal, first)

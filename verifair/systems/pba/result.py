@@ -26,11 +26,34 @@ class Rate(Shape):
     """A companion of PBA, measured on the rows."""
 
     sensitive: str
+    """A feature, or several: "sex & race" are the groups of both together."""
     metric: Literal["SP", "TPR", "FPR", "CFA"]
     group: str
     value: Share | None
     """Null: the group has no such rows."""
     rows: Count
+    low: float | None
+    """Wilson's 95 % interval; null for CFA, whose pairs share rows."""
+    high: float | None
+    ranked: bool
+    """Whether gaps compare the group: it has rows enough."""
+
+
+class RateGap(Shape):
+    """How far the highest and the lowest of the groups lie apart that have rows enough; null where fewer than two have."""
+
+    sensitive: str
+    metric: Literal["SP", "TPR", "FPR"]
+    lowest: str | None
+    highest: str | None
+    gap: float | None
+    low: float | None
+    """Of Newcombe's 95 % interval, for all pairs of groups at once (Bonferroni)."""
+    high: float | None
+    groups: Count
+    """Compared."""
+    small: Count
+    """Groups that are too small."""
 
 
 class BiasShare(Shape):
@@ -60,13 +83,14 @@ class BiasVerdict(Shape):
     delta: float
     row: Count
     """Position in the table."""
-    to: float | None
-    """The counterfactual's raw value; the row's own where none is involved."""
-    against: Count
+    to: str | int | float | None
+    """The counterfactual's value in the schema's words; the row's own where none is involved."""
+    against: str
     """The other class."""
-    group: float | None
-    """The row's own raw value."""
-    label: int
+    group: str | int | float | None
+    """The row's own value."""
+    label: str
+    """Its true class."""
     status: Status
     reason: Reason | Literal[""]
     lower: float | None
@@ -93,7 +117,7 @@ class Asked:
 
     @property
     def sensitive(self) -> str:
-        return str(self.query.sensitive)
+        return self.query.exchange.name if self.query.exchange else ""
 
     @property
     def is_bias(self) -> bool:
@@ -106,6 +130,7 @@ class PbaResult(Result):
     query: Literal["pba"] = "pba"
     counts: StatusCounts
     rates: Annotated[pd.DataFrame, RowsOf(Rate)]
+    gaps: Annotated[pd.DataFrame, RowsOf(RateGap)]
     shares: Annotated[pd.DataFrame, RowsOf(BiasShare)]
     verdicts: Annotated[pd.DataFrame, RowsOf(BiasVerdict)]
     network: InstanceOf[Model] = Field(exclude=True)
@@ -121,7 +146,7 @@ class PbaResult(Result):
 
     def suffix(self, name: str) -> str:
         """Return what tells the files of several protected features apart."""
-        return f"-{name}" if len(self.protected) > 1 else ""
+        return f"-{name.replace(' & ', '-')}" if len(self.protected) > 1 else ""
 
 
 ANSWERS = {"pba": PbaResult}

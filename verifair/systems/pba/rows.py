@@ -26,6 +26,7 @@ from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import METHODS, solve
+from verifair.engine.exchange import Exchange
 from verifair.engine.parallel import Deadline, Shared, as_done
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.questions import bias_problem, classes, decisions, robustness_problem
@@ -54,16 +55,18 @@ class Table:
         labels = schema.labels(frame)
         return cls(raw=raw, labels=labels, predicted=decisions(network, schema.encode(raw)))
 
-    def flipped(self, network: Model, schema: Schema, sensitive: str, value: float) -> Integers:
-        """Return the network's decisions (N,) with this value of a feature in place of each row's own; decided once."""
-        if (sensitive, value) not in self._flipped:
-            v, found = schema.index(sensitive), self.predicted.copy()
-            others = np.flatnonzero(self.raw[:, v] != value)
-            raw = self.raw[others].copy()
-            raw[:, v] = value
-            found[others] = decisions(network, schema.encode(raw))
-            self._flipped[sensitive, value] = found
-        return self._flipped[sensitive, value]
+    def flipped(self, network: Model, exchange: Exchange, number: float) -> Integers:
+        """Return the network's decisions (N,) with these values in place of those of each row that differs in all; decided once.
+
+        The other rows have their own decision.
+        """
+        if (exchange.name, number) not in self._flipped:
+            found = self.predicted.copy()
+            others = np.flatnonzero(exchange.apart(self.raw, number))
+            raw = exchange.put(self.raw[others], np.full(len(others), number))
+            found[others] = decisions(network, exchange.schema.encode(raw))
+            self._flipped[exchange.name, number] = found
+        return self._flipped[exchange.name, number]
 
     @property
     def doubt(self) -> str | None:
@@ -166,8 +169,7 @@ def verify_rows(
 
 def plan(query: PersistentBias | Robustness, table: Table) -> Iterator[Batch]:
     """All questions of a query, in batches. Raises DataError when no row is eligible."""
-    kinds = ["bias"] if isinstance(query, PersistentBias) else ["robust", "robust-flipped"] if query.sensitive else ["robust"]
-    nothing = True
+    kinds, nothing = _kinds(query), True
     for kind in kinds:
         rows, to = _eligible(query, table, kind)
         nothing = nothing and not len(rows)
@@ -178,8 +180,8 @@ def plan(query: PersistentBias | Robustness, table: Table) -> Iterator[Batch]:
                     for start in range(0, int(mine.sum()), BATCH):
                         part = slice(start, start + BATCH)
                         yield Batch(
-                            kind=kind, sensitive=query.sensitive or "", delta=float(delta), winner=winner, loser=loser,
-                            rows=rows[mine][part], to=to[mine][part],
+                            kind=kind, sensitive=query.exchange.name if query.exchange else "", delta=float(delta),
+                            winner=winner, loser=loser, rows=rows[mine][part], to=to[mine][part],
                         )  # fmt: skip
     if nothing:
         raise DataError(
@@ -189,20 +191,28 @@ def plan(query: PersistentBias | Robustness, table: Table) -> Iterator[Batch]:
         )
 
 
+def anyone(query: PersistentBias | Robustness, table: Table) -> bool:
+    """Return whether there is any row to ask about."""
+    return any(len(_eligible(query, table, kind)[0]) for kind in _kinds(query))
+
+
+def _kinds(query: PersistentBias | Robustness) -> list[str]:
+    if isinstance(query, PersistentBias):
+        return ["bias"]
+    return ["robust", "robust-flipped"] if query.sensitive else ["robust"]
+
+
 def _eligible(query: PersistentBias | Robustness, table: Table, kind: str) -> tuple[Integers, Array]:
-    """Rows to ask about and the sensitive value of each one's counterfactual (its own value where none is involved)."""
-    right = table.predicted == table.labels
-    if query.sensitive is None or kind == "robust":
+    """Rows to ask about and the number of each one's counterfactual in the exchange (its own where none is involved)."""
+    right, exchange = table.predicted == table.labels, query.exchange
+    if exchange is None or kind == "robust":
         rows = np.flatnonzero(right)
-        own = table.raw[rows, query.schema.index(query.sensitive)] if query.sensitive else np.zeros(len(rows))
-        return rows, own
-    v = query.schema.index(query.sensitive)
+        return rows, exchange.of_rows(table.raw[rows]) if exchange else np.zeros(len(rows))
     found_rows, found_to = [], []
-    for value in query.schema.values(query.sensitive):
-        rows = np.flatnonzero(table.raw[:, v] != value)
-        flipped = table.raw[rows].copy()
-        flipped[:, v] = value
-        still_right = table.flipped(query.network, query.schema, query.sensitive, value)[rows] == table.labels[rows]
+    for value in exchange.numbers:
+        rows = np.flatnonzero(exchange.apart(table.raw, value))
+        flipped = exchange.put(table.raw[rows], np.full(len(rows), value))
+        still_right = table.flipped(query.network, exchange, value)[rows] == table.labels[rows]
         still_right &= query.schema.inside(flipped)  # a counterfactual that the schema's constraints forbid is no person
         rows = rows[still_right & right[rows]] if kind == "bias" else rows[still_right]
         found_rows.append(rows)
@@ -220,7 +230,7 @@ def describe(query: PersistentBias | Robustness, table: Table, method: str, solv
     """What a run is about, for the store and for certificates."""
     return {
         "query": "persistent-bias" if isinstance(query, PersistentBias) else "robustness",
-        "sensitive": query.sensitive,
+        "sensitive": query.sensitive if query.sensitive is None or isinstance(query.sensitive, str) else list(query.sensitive),
         "delta": [float(d) for d in query.delta],
         "arithmetic": query.arithmetic,
         "method": method,
@@ -257,17 +267,17 @@ def _solve_batch(common: Shared[_Run], batch: Batch, raw: Array, deadline: Deadl
     run = common.value
     query, budget = run.query, run.budget
     limited = replace(budget, seconds=max(deadline.left(), 1e-3))
-    own = raw[:, query.schema.index(query.sensitive)] if query.sensitive else np.zeros(len(raw))
+    own = query.exchange.of_rows(raw) if query.exchange else np.zeros(len(raw))
     if run.replay is not None:
         run.replay.open()
     classes = (batch.winner, batch.loser)
     with threadpool_limits(limits=budget.threads):
-        if batch.kind == "bias":
-            problem = bias_problem(query.network, query.schema, raw, batch.sensitive, batch.to, batch.delta, classes)
+        if isinstance(query, PersistentBias):
+            names = query.exchange.names
+            problem = bias_problem(query.network, query.schema, raw, names, batch.to, batch.delta, classes)
         else:
-            if batch.kind == "robust-flipped":
-                raw = raw.copy()
-                raw[:, query.schema.index(batch.sensitive)] = batch.to
+            if batch.kind == "robust-flipped" and query.exchange is not None:
+                raw = query.exchange.put(raw, batch.to)
             problem = robustness_problem(query.network, query.schema, raw, batch.delta, query.sensitive, classes)
         problem = replace(problem, float32=query.arithmetic == "float32")
         answers = solve(problem, method=run.method, solver=run.solver, budget=limited)
@@ -275,7 +285,7 @@ def _solve_batch(common: Shared[_Run], batch: Batch, raw: Array, deadline: Deadl
 
 
 def _records(batch: Batch, own: Array, answers: Sequence[Sequence[GoalAnswer]]) -> Iterator[VerdictRecord]:
-    """own: (B,) the sensitive value of each row."""
+    """own: (B,) the number of each row in the exchange."""
     for row, to, group, of_row in zip(batch.rows, batch.to, own, answers, strict=True):
         for goal, answer in zip(batch.goals, of_row, strict=True):
             proved = answer.status is Status.PROVED

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
 from encoders.network import Model
-from verifair.schema.schema import Schema
+from verifair.engine.exchange import Exchange
+from verifair.systems.groups import SMALL
 from verifair.systems.pba.rows import Table
+from verifair.systems.proportions import critical, newcombe, wilson
 
 METRIC_OF_GOAL = {
     "observed": ("PBA", "observed"),
@@ -17,8 +21,13 @@ METRIC_OF_GOAL = {
 }
 
 
-def proved_shares(verdicts: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+Z = critical(0.95, 2)
+
+
+def proved_shares(verdicts: pd.DataFrame, exchanges: Sequence[Exchange]) -> pd.DataFrame:
     """PBA and RB scores: the share of eligible rows that is proved, one line for each feature, goal, delta, ordered pair and label.
+
+    exchanges: what `sensitive` of the verdicts names; "" is none.
 
     Columns: sensitive, metric, setting, delta, group (the row's own value), shown (the value the row is shown with: its own when
     observed, the counterfactual's when flipped; the paper's columns), label, rows, proved, violated, unknown (counts).
@@ -37,38 +46,66 @@ def proved_shares(verdicts: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     named = [METRIC_OF_GOAL[goal] for goal in counts["goal"]]
     counts.insert(1, "metric", [metric for metric, _ in named])
     counts.insert(2, "setting", [setting for _, setting in named])
+    known = {exchange.name: exchange for exchange in exchanges}
     for column in ("group", "to", "shown"):
         counts[column] = [
-            schema.format(name, value) if name else "all" for name, value in zip(counts["sensitive"], counts[column], strict=True)
+            known[name].format(value) if name else "all" for name, value in zip(counts["sensitive"], counts[column], strict=True)
         ]
     return counts.drop(columns="goal")
 
 
-def group_rates(network: Model, schema: Schema, table: Table, sensitive: str) -> pd.DataFrame:
-    """SP, TPR, FPR and CFA of every group of `sensitive`: columns sensitive, metric, group, value, rows.
+def group_rates(network: Model, table: Table, exchange: Exchange) -> pd.DataFrame:
+    """SP, TPR, FPR and CFA of every group: columns sensitive, metric, group, value, rows, low, high, ranked.
 
     SP: share predicted positive.  TPR, FPR: the same among rows whose label is, or is not, positive (EO).  CFA: share of
     (row, counterfactual) pairs with the same prediction. A group without rows for a rate has value NaN, never 0.
+    low, high: Wilson's 95 % interval; NaN for CFA, whose pairs share rows.   ranked: whether it has SMALL rows for the rate.
     """
-    v = schema.index(sensitive)
-    own = table.raw[:, v]
-    positive, truly = (schema.outcome.favourable(classes) for classes in (table.predicted, table.labels))
+    own = exchange.of_rows(table.raw)
+    positive, truly = (exchange.schema.outcome.favourable(classes) for classes in (table.predicted, table.labels))
     lines: list[dict[str, object]] = []
-    for value in schema.values(sensitive):
-        mine = own == value
-        chosen = {"SP": mine, "TPR": mine & truly, "FPR": mine & ~truly}
-        for metric, rows in chosen.items():
-            share = float(positive[rows].mean()) if rows.any() else float("nan")
-            lines.append({"metric": metric, "group": value, "value": share, "rows": int(rows.sum())})
-        others = [other for other in schema.values(sensitive) if other != value and mine.any()]
-        same = [table.flipped(network, schema, sensitive, other)[mine] == table.predicted[mine] for other in others]
-        agree = np.concatenate(same) if same else np.empty(0)
-        share = float(agree.mean()) if len(agree) else float("nan")
-        lines.append({"metric": "CFA", "group": value, "value": share, "rows": len(agree)})
+    for number in exchange.numbers:
+        mine = own == number
+        found = {"SP": positive[mine], "TPR": positive[mine & truly], "FPR": positive[mine & ~truly]}
+        alike = [np.empty(0)]
+        if mine.any():
+            first = table.raw[mine][:1]  # all of the group have the same partners
+            others = [other for other in exchange.numbers if exchange.apart(first, other)[0]]
+            alike += [table.flipped(network, exchange, other)[mine] == table.predicted[mine] for other in others]
+        for metric, held in (*found.items(), ("CFA", np.concatenate(alike))):
+            share = float(held.mean()) if len(held) else np.nan
+            low, high = (np.nan, np.nan) if metric == "CFA" or not len(held) else wilson(np.array(share), len(held), Z)
+            lines.append({
+                "metric": metric, "group": exchange.format(number), "value": share, "rows": len(held), "low": float(low),
+                "high": float(high), "ranked": metric != "CFA" and len(held) >= SMALL,
+            })  # fmt: skip
     rates = pd.DataFrame(lines)
-    rates["group"] = [schema.format(sensitive, value) for value in rates["group"]]
-    rates.insert(0, "sensitive", sensitive)
+    rates.insert(0, "sensitive", exchange.name)
     return rates
+
+
+GAPS = ("sensitive", "metric", "lowest", "highest", "gap", "low", "high", "groups", "small")
+
+
+def group_gaps(rates: pd.DataFrame) -> pd.DataFrame:
+    """The gap between the highest and the lowest group of SP, TPR and FPR: a line for each feature and rate, columns GAPS.
+
+    Groups of fewer than SMALL rows are not compared: `small` of them. low, high: Newcombe's interval at a level that holds for all
+    pairs of the `groups` compared at once (Bonferroni), for these two were picked as the furthest apart.
+    """
+    lines: list[tuple[object, ...]] = []
+    for (name, metric), of in rates[rates["metric"] != "CFA"].groupby(["sensitive", "metric"], sort=False):
+        ranked = of[of["ranked"]]
+        count, small = len(ranked), int(((of["rows"] > 0) & ~of["ranked"]).sum())
+        if count < 2:
+            lines.append((name, metric, None, None, np.nan, np.nan, np.nan, count, small))
+            continue
+        top, bottom = (ranked.loc[place] for place in (ranked["value"].idxmax(), ranked["value"].idxmin()))
+        z = critical(1 - 0.05 / (count * (count - 1) / 2), 2)
+        ends = newcombe(np.array(top["value"]), top["rows"], np.array(bottom["value"]), bottom["rows"], z)
+        found = [float(end) for end in (top["value"] - bottom["value"], *ends)]
+        lines.append((name, metric, bottom["group"], top["group"], *found, count, small))
+    return pd.DataFrame(lines, columns=list(GAPS))
 
 
 def complementary(verdicts: pd.DataFrame) -> bool:

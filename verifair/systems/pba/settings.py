@@ -11,12 +11,14 @@ from verifair.systems.system import About, System
 
 
 class PbaSettings(Settings):
-    """Persistent bias and robustness bias of every row, for each protected feature alone."""
+    """Persistent bias and robustness bias of every row, for each protected feature, and for several at once."""
 
     protected: Protected = ()
-    """Sensitive feature; repeat for several."""
+    """Sensitive feature; repeat for several, and the rates of their intersections are shown too."""
     delta: Annotated[tuple[Units, ...], Field(min_length=1)] = (1.0, 2.0, 3.0)
     """Neighbourhood in units; repeat for several."""
+    intersections: bool = False
+    """Also exchange the values of several sensitive features at once, and decide PBA and RB of that."""
     robustness: bool = True
     """Prove robustness bias (RB) as well."""
     arithmetic: Arithmetic = "real"
@@ -59,5 +61,5 @@ Example: verifair pba german.onnx --schema german.toml --data german.csv --prote
         source="Uncovering Locally-Persistent Bias via Ceteris Paribus Fairness (PBA)",
     ),
     audit_defaults={"delta": (1.0,)},
-    keys=("protected", "delta", "robustness", "rows"),
+    keys=("protected", "delta", "intersections", "robustness", "rows"),
 )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import pandas as pd
 
 from verifair.engine import parallel
+from verifair.engine.exchange import Exchange
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import count
 from verifair.errors import DataError, Disagreement, QueryError
 from verifair.schema.schema import Schema
 from verifair.systems import subject
+from verifair.systems.pba.evidence import in_words
 from verifair.systems.pba.result import Asked, PbaResult, StatusCounts
-from verifair.systems.pba.rows import Table, verify_rows
-from verifair.systems.pba.scores import complementary, group_rates, proved_shares
+from verifair.systems.pba.rows import Table, anyone, verify_rows
+from verifair.systems.pba.scores import complementary, group_gaps, group_rates, proved_shares
 from verifair.systems.pba.settings import PbaSettings
 from verifair.systems.settings import Inputs
 from verifair.systems.subject import Subject
@@ -48,16 +51,20 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     for name in names:
         _check_groups(schema, table, name)
         work.say(_moves(schema, name))
+    several = [Exchange.of(schema, one) for size in range(2, len(names) + 1) for one in combinations(names, size)]
+    exchanges = [*(Exchange.of(schema, name) for name in names), *several]
     kinds = (PersistentBias, Robustness) if settings.robustness else (PersistentBias,)
     queries = [
         kind(network=network, schema=schema, sensitive=name, delta=list(settings.delta), arithmetic=settings.arithmetic)
-        for name in names for kind in kinds
+        for name in [*names, *(one.names for one in several if settings.intersections)] for kind in kinds
     ]
+    queries = [query for query in queries if isinstance(query.sensitive, str) or anyone(query, table)]
     method = "auto" if settings.method == "exact" else settings.method
-    rates, asked = [group_rates(network, schema, table, name) for name in names], []
+    rates, asked = [group_rates(network, table, exchange) for exchange in exchanges], []
     with parallel.cluster(work.cluster):
         for number, query in enumerate(queries):
-            label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {query.sensitive}"
+            name = query.exchange.name if query.exchange else ""
+            label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {name}"
             try:
                 with work.bar(label) as progress:
                     found = verify_rows(
@@ -71,10 +78,13 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     verdicts = pd.concat([one.verdicts for one in asked], ignore_index=True)
     if not complementary(verdicts):
         raise Disagreement("PBA: a row was proved in both directions; please report it with the command or the audit file")
+    told = pd.concat([in_words(one.query, one.verdicts) for one in asked], ignore_index=True)
+    measured = pd.concat(rates, ignore_index=True)
     return PbaResult(
         model_sha256=network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, seed=work.seed,
-        counts=StatusCounts(**count(verdicts)), rates=pd.concat(rates, ignore_index=True), shares=proved_shares(verdicts, schema),
-        verdicts=verdicts.drop(columns=["tree"]), network=network, described=schema, table=table, asked=tuple(asked), rows=words,
+        counts=StatusCounts(**count(verdicts)), rates=measured, gaps=group_gaps(measured),
+        shares=proved_shares(verdicts, exchanges), verdicts=told.drop(columns=["tree"]),
+        network=network, described=schema, table=table, asked=tuple(asked), rows=words,
     )
 
 

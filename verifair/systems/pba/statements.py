@@ -9,10 +9,12 @@ import pandas as pd
 
 from verifair.checker.envelope import semantics
 from verifair.checker.words import counted, float32_words
+from verifair.engine.exchange import Exchange
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.schema.outcome import PositiveRule
 from verifair.systems.figures import picture
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.groups import SMALL
 from verifair.systems.pba.evidence import certificate_of
 from verifair.systems.pba.plots import outcome_plot
 from verifair.systems.pba.result import Asked, PbaResult
@@ -32,6 +34,12 @@ class _Proved:
     evidence: Evidence | None
 
     @property
+    def exchange(self) -> Exchange:
+        found = self.query.exchange
+        assert found is not None
+        return found
+
+    @property
     def standing(self) -> Standing:
         return Standing.PROVED if self.evidence is None else standing(self.evidence)
 
@@ -44,22 +52,23 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
     if doubt is not None:
         statements.append(Statement(text=doubt, standing=Standing.MEASURED, tone=Tone.BAD, headline=True))
     for name in result.protected:
-        for one in (one for one in proved if one.query.sensitive == name):
+        for one in (one for one in proved if one.exchange.name == name):
             statements += _biased(subject, one) if isinstance(one.query, PersistentBias) else _robust(subject, one)
     return Section(
         **SYSTEM.heading,
         method=(
             f"Asked of {result.rows} whom the model decides rightly, as they are and with the sensitive value exchanged, and of "
-            f"everybody near them: one unit moves {moves(subject.schema, result.protected)}; categories stay. Bounds and "
+            f"everybody near them: one unit moves {moves(subject.schema, settings.protected)}; categories stay. Bounds and "
             "branch-and-bound; sound, and complete within the time. Every proof is in a certificate, everything refuted has an "
             "exact point."
         ),
         semantics=semantics(subject.network), statements=tuple(statements),
         pictures=tuple(_picture(subject, name, result.shares) for name in result.protected),
-        tables=(_shares_table(result.shares, subject), _rates_table(result.rates)),
+        tables=(_shares_table(result.shares, subject), _rates_table(result.rates), _gaps_table(result.gaps)),
         evidence=tuple(one.evidence for one in proved if one.evidence is not None),
         settings={
-            "protected": result.protected, "delta": list(settings.delta), "rows": result.rows, "robustness": settings.robustness,
+            "protected": list(settings.protected), "delta": list(settings.delta), "intersections": settings.intersections,
+            "rows": result.rows, "robustness": settings.robustness,
             "seed": work.seed,
         },
         answer=result.model_dump(exclude={"verdicts", "seconds", "seed", "versions"}),
@@ -100,9 +109,9 @@ def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
     smallest = min(one.query.delta)
     first = counted[counted["delta"] == smallest]
     top = first.index[(first["raises"] + first["lowers"]).to_numpy().argmax()]
-    name = str(one.query.sensitive)
+    exchange = one.exchange
     for place, line in counted.iterrows():
-        low, high = (subject.schema.format(name, line[end]) for end in ("low", "high"))
+        low, high = (exchange.format(line[end]) for end in ("low", "high"))
         biased, people = int(line["raises"] + line["lowers"]), int(line["people"])
         pair, raises, lowers = f"{high} instead of {low}", int(line["raises"]), int(line["lowers"])
         near = f", also for everybody within {units(line['delta'])} of them" if line["delta"] else ""
@@ -154,7 +163,7 @@ def _robust(subject: Subject, one: _Proved) -> Iterator[Statement]:
         status = part.groupby("row")["status"].agg(lambda found: "violated" if "violated" in set(found) else max(found, key=_open))
         count = status.value_counts()
         proved, refuted, unknown = (int(count.get(which, 0)) for which in ("proved", "violated", "unknown"))
-        held = f"within {units(delta)}, {one.query.sensitive} held still"
+        held = f"within {units(delta)}, {one.exchange.name} held still"
         if proved:
             text = f"{firmly(one.standing)} {held}: the decision stays the same for everybody near {of(proved, len(status))} "
             text += f"rightly decided people{f'; near {refuted:,} it changes' if refuted else ''}."
@@ -173,7 +182,7 @@ def _open(status: str) -> int:
 
 def _picture(subject: Subject, name: str, shares: pd.DataFrame) -> Picture:
     return picture(
-        f"pba-{subject.schema.index(name)}", f"Proved persistent bias by {name}",
+        f"pba-{called(name)}", f"Proved persistent bias by {name}",
         f"Share of people proved to be treated with more confidence as they are (left) or with {name} exchanged (right), by "
         "outcome and group; the table below has the numbers.",
         lambda path: outcome_plot(name, shares, path, subject.schema.class_names),
@@ -200,4 +209,12 @@ def _rates_table(rates: pd.DataFrame) -> DataTable:
         title="Rates by group", rows=rates.rename(columns={"sensitive": "feature", "rows": "people"}).reset_index(drop=True),
         note="SP: share given the favourable outcome. TPR, FPR: the same among those who truly are, or are not, of that outcome. "
         "CFA: share whose decision survives another value of the feature. Measured on the table.",
+    )
+
+
+def _gaps_table(gaps: pd.DataFrame) -> DataTable:
+    return DataTable(
+        title="Gaps between groups", rows=gaps.rename(columns={"sensitive": "feature"}).reset_index(drop=True),
+        note=f"The highest group's rate less the lowest one's, with its 95 % interval for all pairs of groups at once. Groups of "
+        f"fewer than {SMALL} people are not compared: small is their number. Measured on the table.",
     )

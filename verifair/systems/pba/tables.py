@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -9,9 +10,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from verifair.checker.envelope import semantics
-from verifair.checker.words import float32_words
+from verifair.checker.words import counted, float32_words
 from verifair.engine.store import to_jsonl
-from verifair.systems.pba.evidence import certificate_of
+from verifair.systems.groups import SMALL
+from verifair.systems.pba.evidence import certificate_of, in_words
 from verifair.systems.pba.result import PbaResult
 from verifair.systems.words import cell
 
@@ -21,10 +23,16 @@ RATES = ("SP", "TPR", "FPR", "CFA")
 def show(result: PbaResult, console: Console) -> None:
     """Print one table a protected feature, then how many questions were decided, and what the proofs are about."""
     schema, verdicts, counts = result.described, result.verdicts, result.counts
-    for name in result.protected:
-        console.print(screen_table(name, result.rates, result.shares))
-        if len(schema.values(name)) > 2:
+    names = [feature.name for feature in schema.features]
+    for name in result.rates["sensitive"].drop_duplicates():
+        single = name in names
+        console.print((screen_table if single else group_table)(name, result.rates, result.shares))
+        for line in gap_words(result.gaps[result.gaps["sensitive"] == name], result.rates):
+            console.print(line, soft_wrap=True)
+        if single and len(schema.values(name)) > 2:
             console.print(pair_table(name, result.shares))
+    if len(result.rates["sensitive"].drop_duplicates()) > len(result.protected):
+        console.print("What exchanging several features at once changes was not asked: pass --intersections.", soft_wrap=True)
     claimed = int((verdicts["trust"] == "claimed").sum())
     console.print(
         f"{len(verdicts):,} questions in {result.seconds:.1f} s: {counts.proved:,} proved, {counts.violated:,} refuted by an exact "
@@ -43,12 +51,13 @@ def show(result: PbaResult, console: Console) -> None:
 
 def tables(result: PbaResult) -> dict[str, pd.DataFrame]:
     """Return file name -> table."""
-    return {"rates.csv": result.rates, "shares.csv": result.shares}
+    return {"rates.csv": result.rates, "gaps.csv": result.gaps, "shares.csv": result.shares}
 
 
 def write(result: PbaResult, folder: Path) -> None:
     """Write the verdicts as Parquet and JSON lines, and one certificate a query."""
-    verdicts = pd.concat([one.verdicts for one in result.asked], ignore_index=True)
+    verdicts = pd.concat([in_words(one.query, one.verdicts) for one in result.asked], ignore_index=True)
+    verdicts = verdicts.astype({"group": str, "to": str})  # one type a column, whatever the features are
     verdicts.to_parquet(folder / "verdicts.parquet", index=False)
     to_jsonl(verdicts, folder / "verdicts.jsonl")
     for one in result.asked:
@@ -78,6 +87,46 @@ def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> G
                 at = mine[mine["delta"] == delta].groupby("shown")[["rows", "proved", "unknown"]].sum()
                 grid.add_row(metric, setting, f"{delta:g}", *[_share(at, g) for g in groups])
     return grid
+
+
+def group_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> Grid:
+    """One line a group of several features together: its rates, and PBA observed and flipped for each delta."""
+    rates, shares = rates[rates["sensitive"] == sensitive], shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
+    grid = Grid(title=f"Fairness by {sensitive}", title_justify="left")
+    deltas = sorted(shares["delta"].unique())
+    grid.add_column("group")
+    for column in ("people", "SP", "EO (TPR)", "EO (FPR)", "CFA"):
+        grid.add_column(column, justify="right")
+    for delta in deltas:
+        grid.add_column(f"PBA {delta:g}\nobserved", justify="right")
+        grid.add_column("\nflipped", justify="right")
+    by = rates.set_index(["metric", "group"])
+    counts = shares.groupby(["setting", "delta", "shown"])[["rows", "proved", "unknown"]].sum()
+    for group in rates["group"].drop_duplicates():
+        people = int(by.loc[("SP", group), "rows"])
+        if people:
+            cells = [cell(float(by.loc[(metric, group), "value"]), ".1%") for metric in RATES]
+            keys = [(setting, delta, group) for delta in deltas for setting in ("observed", "flipped")]
+            proved = [_cell(counts.loc[key]) if key in counts.index else "-" for key in keys]
+            grid.add_row(str(group), f"{people:,}", *cells, *proved)
+    return grid
+
+
+def gap_words(gaps: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
+    """Yield a line for each rate's gap between the highest and the lowest group."""
+    by = rates.set_index(["sensitive", "metric", "group"])
+    for line in gaps.itertuples(index=False):
+        small = f" {counted(line.small, 'group', 'groups')} of fewer than {SMALL} people not compared." if line.small else ""
+        if line.groups < 2:
+            yield f"{line.metric}: no gap, for fewer than two groups have {SMALL} people.{small}"
+            continue
+        ends = [by.loc[(line.sensitive, line.metric, group), ["value", "rows"]] for group in (line.highest, line.lowest)]
+        (high, many), (low, few) = ends
+        at_once = "" if line.groups == 2 else f", for all pairs of {line.groups} groups at once"
+        yield (
+            f"{line.metric}: {line.highest} {high:.1%} (n = {many:,.0f}), {line.lowest} {low:.1%} (n = {few:,.0f}); gap "
+            f"{100 * line.gap:.1f} points (95 % interval {100 * line.low:.1f} to {100 * line.high:.1f}{at_once}).{small}"
+        )
 
 
 def pair_table(sensitive: str, shares: pd.DataFrame) -> Grid:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from verifair.engine.buckets.kmax import kmax
-from verifair.engine.queries import MAX_COMBINATIONS, KDiscrimination
+from verifair.engine.exchange import MAX_COMBINATIONS
+from verifair.engine.queries import KDiscrimination
 from verifair.engine.verdict import Reason
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, false_discovery_control
 
 from verifair.errors import DataError, QueryError
-from verifair.systems.cst.testing import Situations, Terms, critical, interval, p_value, situation_test, wilson
+from verifair.systems.cst.testing import Situations, Terms, interval, p_value, situation_test
+from verifair.systems.proportions import critical, wilson
 
 
 def people(seed: int, rows: int = 80) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import pytest
 
 from encoders.network import Array, Integers, Model
 from tests.builders import integer, random_network, schema_of
+from verifair.engine.exchange import Exchange
 from verifair.engine.questions import decisions
 from verifair.systems.pba import rows
 from verifair.systems.pba.rows import Table
@@ -33,9 +34,9 @@ def test_every_counterfactual_is_decided_once(monkeypatch: pytest.MonkeyPatch) -
             other = raw.copy()
             other[:, 0] = value
             np.testing.assert_array_equal(
-                table.flipped(NETWORK, SCHEMA, "group", value), decisions(NETWORK, SCHEMA.encode(other))
+                table.flipped(NETWORK, Exchange.of(SCHEMA, "group"), value), decisions(NETWORK, SCHEMA.encode(other))
             )
-    rates = group_rates(NETWORK, SCHEMA, table, "group")
+    rates = group_rates(NETWORK, table, Exchange.of(SCHEMA, "group"))
     assert sum(asked) == 2 * len(raw)  # each row with the two other values
     for place, value in enumerate((0.0, 1.0, 2.0)):
         same = []

@@ -1,0 +1,86 @@
+"""What a counterfactual exchanges: the value of one sensitive feature, or the values of several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from encoders.network import Array, Booleans
+from verifair.errors import QueryError
+from verifair.schema.schema import Schema
+
+MAX_COMBINATIONS = 1000
+"""Of protected values in one query: half a million pairs."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Exchange:
+    """The values of one feature, or the combinations of those of several (their intersection), each with a number.
+
+    index: of the features.   numbers: (K,) what `to` and `group` of a verdict hold: raw values of one feature, of several the
+    positions of the combinations.   combined: (K, p) the raw values.
+    """
+
+    schema: Schema
+    names: tuple[str, ...]
+    index: list[int]
+    numbers: Array
+    combined: Array
+
+    @classmethod
+    def of(cls, schema: Schema, sensitive: str | Sequence[str]) -> Exchange:
+        """Raises QueryError for too many combinations, SchemaError for unknown features and real ones."""
+        names = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
+        values = [schema.values(name) for name in names]
+        if len(names) > 1 and (count := int(np.prod([float(len(one)) for one in values]))) > MAX_COMBINATIONS:
+            raise QueryError(
+                f"{' and '.join(names)} have {count} combinations, at most {MAX_COMBINATIONS} can be compared; group the values"
+            )
+        combined = np.array(list(product(*values)), dtype=np.float64)
+        numbers = combined[:, 0] if len(names) == 1 else np.arange(len(combined), dtype=np.float64)
+        return cls(schema=schema, names=names, index=[schema.index(name) for name in names], numbers=numbers, combined=combined)
+
+    @property
+    def name(self) -> str:
+        """What results call it: "sex", "sex & race"."""
+        return " & ".join(self.names)
+
+    def of_rows(self, raw: Array) -> Array:
+        """Return the numbers (N,) of raw rows (N, V) that lie within the schema's ranges."""
+        own = raw[:, self.index]
+        if len(self.names) == 1:
+            return np.asarray(own[:, 0])
+        sizes = [len(self.schema.values(name)) for name in self.names]
+        places = (own - self.combined[0]).astype(np.int64)
+        return np.asarray(np.ravel_multi_index(tuple(places.T), sizes), dtype=np.float64)
+
+    def values(self, number: float) -> dict[str, float]:
+        """Return feature -> raw value of one number."""
+        return dict(zip(self.names, self.combined[self._place(number)].tolist(), strict=True))
+
+    def put(self, raw: Array, numbers: Array) -> Array:
+        """Return raw rows (B, V) with the values of numbers (B,) in place of their own."""
+        out = raw.copy()
+        out[:, self.index] = self.combined[self._place(numbers)]
+        return out
+
+    def apart(self, raw: Array, number: float) -> Booleans:
+        """Return (B,) which raw rows (B, V) have another value of every one of the features."""
+        return np.asarray((raw[:, self.index] != self.combined[self._place(number)]).all(axis=1))
+
+    def word(self, number: float) -> str | int | float:
+        """Return the value in the schema's words; of several "Female, Black"."""
+        if len(self.names) == 1:
+            return self.schema[self.names[0]].word(number)
+        return ", ".join(self.schema.format(name, value) for name, value in self.values(number).items())
+
+    def format(self, number: float) -> str:
+        """As `word`, always as text."""
+        return self.schema.format(self.names[0], number) if len(self.names) == 1 else str(self.word(number))
+
+    def _place(self, number: float | Array) -> Any:
+        return np.searchsorted(self.numbers, number)
