@@ -12,7 +12,7 @@ float32 is monotone, hence an interval of raw values maps into the interval of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -58,6 +58,10 @@ class Forbidden:
             v = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
             found |= ((lower[:, v] >= low[v]) & (upper[:, v] <= high[v])).all(axis=1)
         return found
+
+    def common(self, lower: Array, upper: Array) -> Iterator[Array]:
+        """(B, V) how wide is what raw boxes [lower, upper] have in common with each forbidden one; negative where nothing is."""
+        return (np.minimum(upper, high) - np.maximum(lower, low) for low, high in zip(self.lower, self.upper, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -49,25 +49,27 @@ def signs_at(network: Network, schema: Schema, raw: Any) -> Any:
 
 
 def truth(query: vf.IndividualFairness) -> Fraction:
-    """The share of points without protected features where no compared pair flips, point by point."""
+    """The share of points without protected features where no compared pair of legal rows flips, of those that have one."""
     schema, names = query.schema, [one.name for one in query.schema.features]
     protected = [names.index(name) for name in query.protected]
     values = [schema.values(name) if names.index(name) in protected else schema.values(name)[:1] for name in names]
     everyone = [schema.values(name) if names.index(name) not in protected else schema.values(name)[:1] for name in names]
     combinations = [np.array(one)[protected] for one in product(*values)]
     points = np.array(list(product(*everyone)), dtype=float)
-    copies = []
+    copies, legal = [], []
     for combination in combinations:
         rows = points.copy()
         rows[:, protected] = combination
         copies.append(signs_at(query.network, schema, rows))
+        legal.append(schema.domain.legal(rows))
     every = all if query.differ == "all" else any
-    flips = np.zeros(len(points), dtype=bool)
-    for one, first in zip(combinations, copies, strict=True):
-        for two, second in zip(combinations, copies, strict=True):
+    flips, counted = np.zeros((2, len(points)), dtype=bool)
+    for one, first, here in zip(combinations, copies, legal, strict=True):
+        for two, second, there in zip(combinations, copies, legal, strict=True):
             if every(one != two):
-                flips |= (first > 0) & ((second < 0) if query.signs == "strict" else (second <= 0))
-    return Fraction(int((~flips).sum()), len(points))
+                flips |= here & there & (first > 0) & ((second < 0) if query.signs == "strict" else (second <= 0))
+                counted |= here & there
+    return Fraction(int((counted & ~flips).sum()), int(counted.sum()))
 
 
 def accepted(found: CertifiedShare | ShareCertificate, query: vf.IndividualFairness) -> str:

@@ -2,6 +2,7 @@
 
 A point x of the box without the protected features is *fair* where no decision flips between any two compared combinations of the
 protected values, *unfair* otherwise. Cells are boxes of such points. Whole features weigh by their values, real ones by width.
+Combinations that the schema forbids are compared with nothing; points without any that are compared are not counted.
 
 Every copy lies over one plane and under another one, value + slope . (x - middle). With a, the mean of the lower planes' slopes
 over the columns of whole numbers, the copies lie over  a . (x - middle) + least_k,  and likewise under  b . (x - middle) + most_k.
@@ -63,7 +64,8 @@ class Planes(Batched):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counted(Batched):
-    """Points of B cells: exact numbers (B,), weighed by the widths of real features. whole: cells that are decided as such."""
+    """Points of B cells: exact numbers (B,), weighed by the widths of real features. volume: 0 where none is compared.
+    whole: cells that are decided as such."""
 
     fair: Numbers
     unfair: Numbers
@@ -104,7 +106,7 @@ class ShareQuestion:
 
     @classmethod
     def of(cls, domain: Domain, lower: Array, upper: Array, index: Sequence[int], *, differ: str, strict: bool) -> ShareQuestion:
-        """Return the question about a box of a domain without forbidden rows."""
+        """Return the question about a box."""
         values = np.array(list(product(*(np.arange(lower[v], upper[v] + 1) for v in index))), dtype=np.float64)
         apart = values[:, None] != values[None]
         low, high = lower.copy(), upper.copy()
@@ -118,10 +120,6 @@ class ShareQuestion:
         width, start = self.domain.width, self.domain.start
         column = np.arange(self.domain.columns)[:, None]
         return ((column >= start) & (column < start + width)).astype(np.float64)
-
-    @cached_property
-    def total(self) -> Fraction:
-        return Fraction(self.volumes(self.lower[None], self.upper[None])[0])
 
     def rows(self, raw: Array) -> Array:
         """Return all copies' rows (B K, V) of raw points (B, V)."""
@@ -141,12 +139,21 @@ class ShareQuestion:
             found = found * [Fraction(b) - Fraction(a) for a, b in zip(lower[:, v].tolist(), upper[:, v].tolist(), strict=True)]
         return found
 
-    def decided(self, network: Network, raw: Array) -> Booleans:
+    def asked(self, lower: Array, upper: Array) -> tuple[Booleans, Booleans]:
+        """Return (B, K, K) which copies are compared in cells (B, V), and (B,) where they may be at some points only."""
+        low, high = self.rows(lower), self.rows(upper)
+        legal = ~self.domain.impossible(low, high).reshape(len(lower), -1)
+        met = np.zeros_like(legal)
+        for common in () if self.domain.forbidden is None else self.domain.forbidden.common(low, high):
+            met |= ((common > 0) | ((common == 0) & (self.domain.integer | (low == high)))).all(axis=1).reshape(met.shape)
+        return self.compared & legal[:, :, None] & legal[:, None], np.asarray((met & legal).any(axis=1))
+
+    def decided(self, network: Network, raw: Array, pairs: Booleans) -> Booleans:
         """Return (B,) whether raw points (B, V) are fair, in exact arithmetic. Raises OverflowError for absurd weights."""
         logits = network.forward(exact(self.domain.encode(self.rows(raw))))
         margin = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
         sign = margin.sign.reshape(len(raw), -1)
-        flips = (sign > 0)[:, :, None] & (sign < 0 if self.strict else sign <= 0)[:, None] & self.compared
+        flips = (sign > 0)[:, :, None] & (sign < 0 if self.strict else sign <= 0)[:, None] & pairs
         return np.asarray(~flips.any(axis=(1, 2)))
 
     def counted(
@@ -154,63 +161,64 @@ class ShareQuestion:
     ) -> Counted:
         """Return what is shown of cells (B, V) by planes under and over their copies: slopes (B K, n_0) and values (B K,)."""
         shape = len(lower), len(self.values)
-        below, above = (Planes(slope=slope.reshape(*shape, -1), value=value.reshape(shape)) for slope, value in (under, over))
-        fair, unfair = self._throughout(lower, upper, below, above)
+        planes = [Planes(slope=slope.reshape(*shape, -1), value=value.reshape(shape)) for slope, value in (under, over)]
+        pairs, mixed = self.asked(lower, upper)
+        outside = ~pairs.any(axis=(1, 2))
+        fair, unfair = (one & ~mixed & ~outside for one in self._throughout(lower, upper, planes, pairs))
         low, high = self.domain.box(lower, upper)
-        point = np.flatnonzero((low == high).all(axis=1) & ~fair & ~unfair)
+        point = np.flatnonzero((low == high).all(axis=1) & ~fair & ~unfair & ~mixed & ~outside)
         if len(point):
-            settled = self.decided(network, lower[point])
+            settled = self.decided(network, lower[point], pairs[point])
             fair[point], unfair[point] = settled, ~settled
-        volume = self.volumes(lower, upper)
-        count = [np.where(fair, volume, 0), np.where(unfair, volume, 0)]
-        rest = np.flatnonzero(~fair & ~unfair)
-        partly = self._partly(lower[rest], upper[rest], below.take(rest), above.take(rest), volume[rest])
-        for one, points in zip(count, partly, strict=True):
-            one[rest] = points
-        return Counted(fair=count[0], unfair=count[1], volume=volume, whole=fair | unfair)
+        volume, whole = np.where(outside, 0, self.volumes(lower, upper)), fair | unfair | outside
+        count, rest = np.where([fair, unfair], volume, 0), np.flatnonzero(~whole & ~mixed)
+        count[:, rest] = self._partly(lower[rest], upper[rest], [one.take(rest) for one in planes], volume[rest], pairs[rest])
+        return Counted(fair=count[0], unfair=count[1], volume=volume, whole=whole)
 
-    def _throughout(self, lower: Array, upper: Array, below: Planes, above: Planes) -> tuple[Booleans, Booleans]:
+    def _throughout(self, lower: Array, upper: Array, planes: list[Planes], pairs: Booleans) -> tuple[Booleans, Booleans]:
         """Return which cells (B,) are fair throughout, and which are unfair throughout."""
         low, high = self.domain.box(lower, upper)
         ends = []
-        for side, planes in enumerate((below, above)):
-            slack = self.slack * ((np.abs(planes.slope) @ (high - low)[:, :, None])[:, :, 0] + np.abs(planes.value))
-            ends.append(planes.value + swing(self.domain, planes.slope, low, high)[side] + (2 * side - 1) * slack)
+        for side, one in enumerate(planes):
+            slack = self.slack * ((np.abs(one.slope) @ (high - low)[:, :, None])[:, :, 0] + np.abs(one.value))
+            ends.append(one.value + swing(self.domain, one.slope, low, high)[side] + (2 * side - 1) * slack)
         least, most = ends
-        fair = np.asarray((least > 0).all(axis=1) | (most <= 0).all(axis=1))
+        alone = ~pairs.any(axis=2)
+        fair = np.asarray((alone | (least > 0)).all(axis=1) | (alone | (most <= 0)).all(axis=1))
         negative = most < 0 if self.strict else most <= 0
-        return fair, np.asarray(((least > 0)[:, :, None] & negative[:, None] & self.compared).any(axis=(1, 2)))
+        return fair, np.asarray(((least > 0)[:, :, None] & negative[:, None] & pairs).any(axis=(1, 2)))
 
-    def _partly(self, lower: Array, upper: Array, below: Planes, above: Planes, volume: Numbers) -> tuple[Numbers, Numbers]:
-        """Return (B,) how many points of cells are shown to be fair, and unfair."""
+    def _partly(self, lower: Array, upper: Array, planes: list[Planes], volume: Numbers, pairs: Booleans) -> Numbers:
+        """Return (2, B) how many points of cells are shown to be fair, and unfair."""
         low, high = self.domain.box(lower, upper)
         middle, radius = (low + high) / 2, (high - low) / 2
         many = np.where(self.domain.integer & (upper - lower < MOST), upper - lower + 1, 1)
         counts = (many > 1) @ self.owner.T > 0
         size = np.zeros(len(lower))
         directions, ends, far = [], [], []
-        for side, planes in enumerate((below, above)):
-            reach = (np.abs(planes.slope).max(axis=1) * (radius + np.abs(middle))).sum(axis=1)
-            size = np.maximum(size, reach + np.abs(planes.value).max(axis=1))
-            mean = np.where(counts & (size < LARGEST)[:, None], planes.slope.mean(axis=1), 0.0)
+        for side, one in enumerate(planes):
+            reach = (np.abs(one.slope).max(axis=1) * (radius + np.abs(middle))).sum(axis=1)
+            size = np.maximum(size, reach + np.abs(one.value).max(axis=1))
+            mean = np.where(counts & (size < LARGEST)[:, None], one.slope.mean(axis=1), 0.0)
             direction = mean.astype(np.float32).astype(np.float64)  # so that whoever rounds the slopes otherwise has the same one
             directions.append(direction)
-            ends.append(planes.value + swing(self.domain, planes.slope - direction[:, None], low, high)[side])
+            ends.append(one.value + swing(self.domain, one.slope - direction[:, None], low, high)[side])
             far.append(FAR * np.sqrt(((direction * radius) ** 2).sum(axis=1)))
         least, most = ends
         sure = (size > 1 / LARGEST) & (size < LARGEST)
-        pairs = np.where(self.compared, least[:, :, None] - most[:, None], -np.inf).reshape(len(lower), len(self.values) ** 2)
-        (i, j), at = np.divmod(pairs.argmax(axis=1), len(self.values)), np.arange(len(lower))
-        apart = sure & (pairs.max(axis=1) > 0)
+        room = np.where(pairs, least[:, :, None] - most[:, None], -np.inf).reshape(len(lower), len(self.values) ** 2)
+        (i, j), at = np.divmod(room.argmax(axis=1), len(self.values)), np.arange(len(lower))
+        apart, both = sure & (room.max(axis=1) > 0), pairs.any(axis=2)
+        lowest, highest = np.where(both, least, np.inf).min(axis=1), np.where(both, most, -np.inf).max(axis=1)
         gap = (most - least).max(axis=1)
         every = _products(np.ones_like(many), many)
         found = np.stack([np.zeros((len(lower), 2), dtype=object), np.repeat(every[:, None], 2, axis=1)], axis=1)
-        asked = np.stack([least.min(axis=1), least[at, i], most.max(axis=1), most[at, j]], axis=1).reshape(-1, 2, 2)
+        asked = np.stack([lowest, least[at, i], highest, most[at, j]], axis=1).reshape(-1, 2, 2)
         strips = _Strips(
             cell=np.arange(len(lower)), lower=lower, many=many.astype(np.int64), direction=directions[0], middle=middle, ends=asked,
             gap=gap, size=size,
         )
-        under, over = (sure & (worth | apart) for worth in (least.min(axis=1) + far[0] > 0, most.max(axis=1) - far[1] < 0))
+        under, over = (sure & (worth | apart) for worth in (lowest + far[0] > 0, highest - far[1] < 0))
         same = (directions[0] == directions[1]).all(axis=1)
         long = np.where(many.max(axis=1, initial=1) > MEET, many.max(axis=1, initial=1), 0)
         jobs = (same & (under | over), 0, (0, 1)), (~same & under, 0, (0,)), (~same & over, 1, (1,))
@@ -225,15 +233,15 @@ class ShareQuestion:
         fair = found[:, 0, 0] + every - found[:, 1, 0]
         unfair = np.where(apart, np.maximum(found[:, 0, 1] - found[:, 1, 1], 0), 0)
         weight = np.array([1 if a == b else Fraction(a) / b for a, b in zip(volume, every, strict=True)], dtype=object)
-        return fair * weight, unfair * weight
+        return np.array([fair * weight, unfair * weight])
 
     def _above(self, strips: _Strips, sides: tuple[int, ...]) -> Numbers:
         """Return (B, sides, 2) at how many points  direction . (x - middle) + ends > 0: surely on side 0, perhaps on side 1."""
         sums = _Sums.of(self, strips)
         slack = self.slack * (strips.size + sums.span)
         away = sums.least - slack, sums.most + slack
-        found = [[_exactly(sums.above(strips.ends[:, side, k] + away[side]).sum(axis=1)) for k in (0, 1)] for side in sides]
-        return np.array(found, dtype=object).transpose(2, 0, 1)
+        found = [[sums.above(strips.ends[:, side, k] + away[side]).sum(axis=1) for k in (0, 1)] for side in sides]
+        return np.asarray(np.frompyfunc(int, 1, 1)(np.array(found))).transpose(2, 0, 1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -328,10 +336,8 @@ class _Sums:
             span=_added(cell, span, count),
         )
 
-    def above(self, limit: Array | None = None) -> npt.NDArray[Any]:
-        """Return how many points (B, M) there are with  listed + t units + limit > 0  (None: all)."""
-        if limit is None:
-            return np.where(self.inside, self.behind[0][:, None], 0)
+    def above(self, limit: Array) -> npt.NDArray[Any]:
+        """Return how many points (B, M) there are with  listed + t units + limit > 0."""
         t = np.floor(-(self.listed + limit[:, None]) / self.unit[:, None]) + 1
         t = np.clip(t, 0, len(self.behind) - 1).astype(np.int64)
         return np.where(self.inside, self.behind[t, np.arange(len(limit))[:, None]], 0)
@@ -374,7 +380,3 @@ def _products(lower: npt.NDArray[Any], upper: npt.NDArray[Any]) -> Numbers:
     for k in np.flatnonzero(found >= 2**53).tolist():
         exactly[k] = prod(int(b) - int(a) + 1 for a, b in zip(lower[k].tolist(), upper[k].tolist(), strict=True))
     return exactly
-
-
-def _exactly(counts: npt.NDArray[Any]) -> Numbers:
-    return counts if counts.dtype == object else counts.astype(np.int64).astype(object)

@@ -2,7 +2,7 @@
 
 Method: every cell is bounded by two planes for each copy (`encoders.bounds.copies`). Cells where these show one answer
 throughout are done; of the others the points on both sides of an undecided strip are counted. Those with the most open volume are
-cut first, where the bands of their neurons come from.
+cut first: where what the schema forbids begins or ends, then where the bands of their neurons come from.
 Sound? yes: the certificate holds the tree, and `check` bounds and counts it again.
 Complete? to the tolerance, within the budget: cells end as single network inputs, which exact arithmetic decides.
 References: the share is that of FairQuant (Kim et al., ICSE 2025), whose cells are decided as wholes.
@@ -38,6 +38,8 @@ from verifair.errors import CertificateError, DataError, QueryError
 
 AT_ONCE, PART = 256, 32
 """Leaves cut at a time, or that part of all where they are many; never more than a quarter."""
+POINTS = "fair", "unfair", "outside", "open"
+"""What of a cell is counted, and passes to its halves when it is cut."""
 COPIES = 4096
 """Copies bounded at a time when a tree is read again."""
 SPARE = Fraction(1, 10**6)
@@ -70,7 +72,8 @@ def certify_share(
 ) -> CertifiedShare:
     """Bracket the share of the query's box where no decision flips, to `tolerance` or as far as the budget goes.
 
-    Requires: a piecewise-linear network with one or two logits, a schema without constraints, no epsilon and nothing relaxed.
+    Of a schema with constraints it is the share of those points where two compared rows at least are legal.
+    Requires: a piecewise-linear network with one or two logits, no epsilon and nothing relaxed.
     Returns: the bracket and its certificate, which is written to `store` where one is named; `resume` goes on with the tree there.
     progress is called with estimates of the fair share and of that which is not unfair. Ctrl-C ends it with what is known by then.
     Sound? yes, see the certificate.   Complete? to the tolerance, within the budget (seconds, nodes: cells).
@@ -83,6 +86,8 @@ def certify_share(
     search = _ShareSearch(query, question, tolerance, budget, before)
     reason = search.run(progress)
     certificate = search.certificate()
+    if not search.total:
+        raise QueryError("the schema's constraints leave no two compared rows in the box: widen it, or protect other features")
     if store is not None:
         path = Path(store)
         half = path.with_name(f"part-{path.name}")
@@ -97,14 +102,20 @@ def certify_share(
 
 
 def row_shares(query: IndividualFairness, raw: Array) -> tuple[int, int, int]:
-    """Return how many rows (N, V) of a table are fair, how many are not, both decided exactly, and how many lie outside the box."""
+    """Return how many rows (N, V) of a table are fair, how many are not, both decided exactly, and how many are not counted:
+    outside the box, but for protected values, or without legal rows to compare."""
     question = share_question(query)
     lower, upper = box_of(query.schema, query.box)
-    raw = np.where(np.isin(np.arange(raw.shape[1]), question.index), lower, raw)
-    inside = raw[query.schema.inside(raw) & ((raw >= lower) & (raw <= upper)).all(axis=1)]
-    parts = [question.decided(query.network, inside[i : i + COPIES]) for i in range(0, len(inside), COPIES)]
-    fair = int(sum(int(part.sum()) for part in parts))
-    return fair, len(inside) - fair, len(raw) - len(inside)
+    others = np.where(np.isin(np.arange(raw.shape[1]), question.index), lower, raw)
+    inside = others[query.schema.domain.within(others) & ((others >= lower) & (others <= upper)).all(axis=1)]
+    fair = unfair = 0
+    for i in range(0, len(inside), COPIES):
+        part = inside[i : i + COPIES]
+        pairs, _ = question.asked(part, part)
+        counted = pairs.any(axis=(1, 2))
+        found = question.decided(query.network, part[counted], pairs[counted])
+        fair, unfair = fair + int(found.sum()), unfair + int((~found).sum())
+    return fair, unfair, len(raw) - fair - unfair
 
 
 def share_question(query: IndividualFairness) -> ShareQuestion:
@@ -126,8 +137,6 @@ def _check(query: IndividualFairness, tolerance: float) -> None:
         raise QueryError("the certified share counts people by what both copies have in common: drop relax")
     if query.arithmetic != "real":
         raise QueryError("the certified share is about the real-valued function only: drop arithmetic = 'float32'")
-    if query.schema.domain.forbidden is not None:
-        raise QueryError("the schema's constraints forbid some rows, and the certified share counts all: drop them, or --partition")
 
 
 def _rounded(share: Fraction) -> float:
@@ -160,16 +169,19 @@ def _stored(query: IndividualFairness, store: str | Path) -> ShareCertificate:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Cells(Batched):
-    """B cells.   lower, upper: (B, V).   fair, unfair: exact numbers of points.   strip: that are counted, as no whole cell is.
-    open: share of the box that is left.   variable: where it would be cut, -1 where it cannot be."""
+    """B cells.   lower, upper: (B, V).   fair, unfair, outside: exact numbers of points, the last of those that are not counted.
+    strip: that are counted, as no whole cell is.   open: share of the box that is left.   variable, cut: where it would be cut, -1
+    where it cannot be."""
 
     lower: Array
     upper: Array
     fair: Numbers
     unfair: Numbers
+    outside: Numbers
     strip: Booleans
     open: Array
     variable: Integers
+    cut: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -187,6 +199,7 @@ class _ShareSearch:
     ) -> None:
         self.query, self.question, self.tolerance, self.budget = query, question, tolerance, budget
         self.domain = domain = question.domain
+        self.volume = Fraction(question.volumes(question.lower[None], question.upper[None])[0])
         self.copies = CopyForms(query.network, margin(query.network, 1, 0), domain, partial(swing, domain))
         self.started = time.monotonic()
         self.deadline = self.started + (np.inf if budget.seconds is None else budget.seconds)
@@ -205,6 +218,11 @@ class _ShareSearch:
         return (self.trees.size + 1) // 2
 
     @property
+    def total(self) -> Fraction:
+        """How many points may be counted."""
+        return self.volume if self.domain.forbidden is None else self.volume - self._known("outside").sum()
+
+    @property
     def seconds(self) -> float:
         return self.earlier + time.monotonic() - self.started
 
@@ -221,7 +239,7 @@ class _ShareSearch:
                 told = time.monotonic()
                 if progress is not None:
                     progress(float(fair), float(1 - unfair))
-            if self._known("open").sum() <= 0.98 * self.tolerance:
+            if self._known("open").sum() <= 0.98 * self.tolerance * float(self.total / self.volume):
                 return True
             if now > self.deadline:
                 reason = Reason.TIME
@@ -246,10 +264,9 @@ class _ShareSearch:
 
     def _step(self, taken: _Taken) -> None:
         nodes = taken.node
-        variable, lower, upper = self._known("variable")[nodes], *self._boxes(nodes)
-        at = self.domain.middle(lower, upper)[np.arange(len(nodes)), variable]
+        variable, at, (lower, upper) = self._known("variable")[nodes], self._known("cut")[nodes], self._boxes(nodes)
         found = self._looked_at(*self.domain.halves(lower, upper, variable, at))
-        for name in ("fair", "unfair", "open"):  # halves inherit it: an interrupt here leaves less than is shown, and never more
+        for name in POINTS:  # halves inherit it: an interrupt here leaves less than is shown, and never more
             self._known(name)[nodes] = 0
         first = self.trees.split(nodes, variable, at)
         self._note(np.concatenate([first, first + 1]), found)
@@ -269,7 +286,7 @@ class _ShareSearch:
         found = leaf_regions(tree.feature, tree.cut, Regions.whole(self.question.lower, self.question.upper), self.domain)
         if isinstance(found, str) or np.isin(tree.feature, self.question.index).any():
             raise DataError("the store's tree is none over the query's box; name another file with --store")
-        for name in ("fair", "unfair", "open"):
+        for name in POINTS:
             self._known(name)[:] = 0
         number, (leaves, regions) = self.trees.grow(tree), found
         self._note(number[leaves], self._looked_at(regions.lower, regions.upper))
@@ -284,11 +301,33 @@ class _ShareSearch:
         planes = self.copies.planes(*question.boxes(lower, upper))
         counted = question.counted(self.query.network, lower, upper, (planes.under, planes.least), (planes.over, planes.most))
         volume, decided = (one.astype(np.float64) for one in (counted.volume, counted.fair + counted.unfair))
-        left = np.where(counted.whole, 0.0, np.maximum(volume - decided, float(SPARE) * volume)) / float(question.total)
+        left = np.where(counted.whole, 0.0, np.maximum(volume - decided, float(SPARE) * volume)) / float(self.volume)
+        outside = np.where(counted.volume == 0, question.volumes(lower, upper), 0)
+        variable, cut = self._faces(lower, upper, self._variable(planes, lower, upper))
         return _Cells(
-            lower=lower, upper=upper, fair=counted.fair, unfair=counted.unfair, strip=~counted.whole, open=left,
-            variable=self._variable(planes, lower, upper),
+            lower=lower, upper=upper, fair=counted.fair, unfair=counted.unfair, outside=outside, strip=~counted.whole, open=left,
+            variable=variable, cut=cut,
         )
+
+    def _faces(self, lower: Array, upper: Array, variable: Integers) -> tuple[Integers, Array]:
+        """Return along which feature (B,) cells are cut, and where (B,): in the middle of the given one, or at an end of a
+        forbidden box that some copies' points lie in, and others' of the same protected values not."""
+        domain, question, at = self.domain, self.question, np.arange(len(lower))
+        cut = domain.middle(lower, upper)[at, variable]
+        forbidden = domain.forbidden
+        if forbidden is None:
+            return variable, cut
+        variable, mixed = variable.copy(), question.asked(lower, upper)[1]
+        low, high = question.rows(lower), question.rows(upper)
+        for least, most, common in zip(forbidden.lower, forbidden.upper, forbidden.common(low, high), strict=True):
+            met = (common >= 0).all(axis=1).reshape(len(lower), -1).any(axis=1)
+            first, last = np.where(domain.integer, np.ceil(least) - 1, least), np.where(domain.integer, np.floor(most), most)
+            for end in (first, last):
+                inside = (end + domain.integer > lower) & (end < upper)
+                here = np.flatnonzero(mixed & met & inside.any(axis=1))
+                variable[here] = inside[here].argmax(axis=1)
+                cut[here] = end[variable[here]]
+        return variable, cut
 
     def _variable(self, planes: CopyPlanes, lower: Array, upper: Array) -> Integers:
         """Return (B,) along which feature the errors of cells' forms come from most."""
@@ -308,7 +347,7 @@ class _ShareSearch:
         """Return what all cells show, and remember when that was."""
         strip = self._known("strip")
         points = [(self._known(name)[~strip].sum(), self._known(name)[strip].sum()) for name in ("fair", "unfair")]
-        fair, unfair = ((whole + (1 - SPARE) * counted) / self.question.total for whole, counted in points)
+        fair, unfair = ((whole + (1 - SPARE) * counted) / (self.total or 1) for whole, counted in points)
         self.history.append((self.seconds, float(fair), float(unfair)))
         return fair, unfair
 

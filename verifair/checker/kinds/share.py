@@ -2,8 +2,7 @@
 
 The tree must cover the box of points without the protected features, and no split may be along one of those. Every leaf is bounded
 once, by the planes of `kernel.forms` for every copy; a single network input is decided by exact arithmetic. What they show is
-counted as `verifair.checker.shares` defines it, added up exactly, and compared with the stated shares. Nothing is cut, and nothing
-is chosen.
+counted as `verifair.checker.shares` defines it, added up exactly, and compared with the stated shares. Nothing is cut or chosen.
 """
 
 from __future__ import annotations
@@ -36,65 +35,59 @@ def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, 
     """
     network = schema.judges(network).require_piecewise_linear("check of a certified share")
     started, count = time.perf_counter(), 0
-    reason = next(given.misfits(network, schema, None), None)
-    if reason is None:
-        question = question_of(given, schema)
-        leaves = question if isinstance(question, str) else _leaves_of(given, question)
-        if isinstance(question, str) or isinstance(leaves, str):
-            reason = str(leaves)
-        else:
-            count = len(leaves)
-            try:
-                reason = _confirm(given, question, leaves, network, progress)
-            except OverflowError:
-                reason = "its numbers are beyond the reach of exact arithmetic"
+    claim = next(given.misfits(network, schema, None), None) or _claim_of(given, schema)
+    if isinstance(claim, str):
+        reason: str | None = claim
+    else:
+        count = len(claim[1])
+        try:
+            reason = _confirm(given, *claim, network, progress)
+        except OverflowError:
+            reason = "its numbers are beyond the reach of exact arithmetic"
     rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
     return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=given.extent, unit="brackets")
 
 
-def question_of(given: ShareCertificate, schema: InputSpace) -> ShareQuestion | str:
-    """Return what a certificate is about, or why it means nothing."""
-    query, domain = given.query, schema.domain
+def _claim_of(given: ShareCertificate, schema: InputSpace) -> tuple[ShareQuestion, Regions] | str:
+    """Return what a certificate is about, and its leaves, or why it means nothing."""
+    query, domain, tree = given.query, schema.domain, given.tree
     names = [feature.name for feature in schema.features]
     if set(query.box) != set(names) or not set(query.protected) <= set(names) or len(set(query.protected)) < len(query.protected):
         return "the query must name every feature of the schema in its box, and each protected one once"
     lower, upper = np.array([query.box[name] for name in names], dtype=np.float64).T
     if not (domain.within(np.stack([lower, upper])).all() and (lower <= upper).all()):
         return "the query's box is empty or leaves the declared domain"
-    if domain.forbidden is not None:
-        return "the schema forbids some rows, and a share counts all of a box"
     index = [names.index(name) for name in query.protected]
     if not domain.integer[index].all() or np.prod(upper[index] - lower[index] + 1) > MAX_COMBINATIONS:
         return f"the protected features are real-valued, or have more than {MAX_COMBINATIONS} combinations"
     question = ShareQuestion.of(domain, lower, upper, index, differ=query.differ, strict=query.signs == "strict")
-    return question if question.compared.any() else "the query's box leaves its protected features no two values: it claims nothing"
-
-
-def _leaves_of(given: ShareCertificate, question: ShareQuestion) -> Regions | str:
-    tree = given.tree
+    if not question.compared.any():
+        return "the query's box leaves its protected features no two values: it claims nothing"
     if np.isin(tree.feature, question.index).any():
         return "the tree splits a protected feature"
     found = leaf_regions(tree.feature, tree.cut, Regions.whole(question.lower, question.upper), question.domain)
-    return found if isinstance(found, str) else found[1]
+    return found if isinstance(found, str) else (question, found[1])
 
 
 def _confirm(
     given: ShareCertificate, question: ShareQuestion, leaves: Regions, network: Network, progress: Progress | None
 ) -> str | None:
     """Return why the stated shares are more than what the leaves show."""
-    fair, unfair = Fraction(0), Fraction(0)
+    fair, unfair, whole = Fraction(0), Fraction(0), Fraction(0)
     step = max(1, COPIES // len(question.values))
     margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
     for start in range(0, len(leaves), step):
         lower, upper = leaves.lower[start : start + step], leaves.upper[start : start + step]
         boxes = question.boxes(lower, upper)
         found = question.counted(network, lower, upper, *copy_planes(network, margin, question.domain, *boxes))
-        fair, unfair = fair + found.fair.sum(), unfair + found.unfair.sum()
+        fair, unfair, whole = fair + found.fair.sum(), unfair + found.unfair.sum(), whole + found.volume.sum()
         if progress is not None:
             progress(min(start + step, len(leaves)), len(leaves))
-    for name, stated, shown in (("fair", given.fair, fair), ("unfair", given.unfair, unfair)):
-        if stated > shown / question.total:
-            return f"it states that {float(stated):.9%} are {name}, but its leaves show {float(shown / question.total):.9%}"
+    if not whole:
+        return "the schema forbids all that the query compares: it claims nothing"
+    for name, stated, shown in (("fair", given.fair, fair / whole), ("unfair", given.unfair, unfair / whole)):
+        if stated > shown:
+            return f"it states that {float(stated):.9%} are {name}, but its leaves show {float(shown):.9%}"
     if given.fair + given.unfair > 1:
         return "it states more than the whole: fair and unfair points are different ones"
     return None
@@ -107,9 +100,10 @@ def _statement(given: ShareCertificate, schema: InputSpace, network: Model) -> s
     changes = f"{who} changes" if len(query.protected) == 1 else f"{query.differ} of {who} change"
     rest = 1 - given.fair - given.unfair
     rule = decided(query.signs, network.outputs, schema)
+    points = "points" if schema.domain.forbidden is None else "points of which the schema allows rows to compare"
     return (
-        f"It states: when {changes}, no decision flips for at least {float(given.fair):.6%} of all points, some decision flips for "
-        f"at least {float(given.unfair):.6%}, and nothing is stated of {float(rest):.6%}{rule}; "
+        f"It states: when {changes}, no decision flips for at least {float(given.fair):.6%} of all {points}, some decision flips "
+        f"for at least {float(given.unfair):.6%}, and nothing is stated of {float(rest):.6%}{rule}; "
         f"{where(query.box, schema)}."
     )
 

@@ -283,8 +283,9 @@ def _share(result: ShareResult, console: Console) -> None:
     shares = {"fair": f"at least {below(result.fair)}", "not fair": f"at least {below(result.unfair)}"}
     for name, said in (shares | {"open": above(result.open)} | ({"outside": ""} if counts else {})).items():
         grid.add_row(name, said, *([f"{counts[name]:,}" if name in counts else ""] if rows else []))
+    points = "points" if result.question.schema.domain.forbidden is None else "points of which the schema allows rows to compare"
     console.print(
-        f"{headline(result.question)}: for at least {below(result.fair)} and at most {above(1 - result.unfair)} of all points.",
+        f"{headline(result.question)}: for at least {below(result.fair)} and at most {above(1 - result.unfair)} of all {points}.",
         soft_wrap=True,
     )
     console.print(grid)
