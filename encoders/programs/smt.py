@@ -32,7 +32,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from encoders.network import Array, Booleans, Integers, Layer, layered
-from encoders.problem import Goal
+from encoders.problem import Goal, TwinBatch
 from encoders.programs.rows import ProgramBuilder, RowBlock
 from encoders.programs.trees import TreeProgram
 from encoders.programs.twin import Encoding
@@ -115,11 +115,19 @@ def _input_columns(box: TwinBox, inputs: InputColumns, builder: ProgramBuilder) 
     x[moving] = builder.columns(inputs.lower, inputs.upper, inputs.integer)
     x[fixed] = builder.columns(low[fixed], low[fixed])
     x_prime = x.copy()
-    own = fixed & (low != prime)
+    # A category or scaled number that x' has shifted is one value in each copy, though other questions of the batch leave it open.
+    pinned = np.isin(np.arange(len(low)), problem.domain.columns_of(np.flatnonzero(_pinned(box, batch))))
+    own = (fixed & (low != prime)) | pinned
     x_prime[own] = builder.columns(prime[own], prime[own])
     if batch.offset is not None:
-        _shift(inputs, moving, batch.offset[0], x_prime, builder)
+        _shift(inputs, moving, np.where(_pinned(box, batch), 0.0, batch.offset[0]), x_prime, builder)
     return x, x_prime
+
+
+def _pinned(box: TwinBox, batch: TwinBatch) -> Booleans:
+    """(V,) variables with one value in x, and a shifted one in x'."""
+    offset = np.zeros(len(box.lower)) if batch.offset is None else batch.offset[0]
+    return np.asarray((box.lower == box.upper) & (offset != 0) & ~batch.protected)
 
 
 def _shift(inputs: InputColumns, moving: Integers, offset: Array, x_prime: Integers, builder: ProgramBuilder) -> None:

@@ -13,6 +13,13 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
+def near(relax: Mapping[str, int], schema: InputSpace) -> str:
+    """Return by how much relaxed features may differ as well: "age by up to 5, housing to any category"."""
+    sizes = {feature.name: len(feature.categories or ()) for feature in schema.features}
+    any_of = {name for name, width in relax.items() if 0 < sizes.get(name, 0) <= width + 1}
+    return ", ".join(f"{name} to any category" if name in any_of else f"{name} by up to {width}" for name, width in relax.items())
+
+
 def decided(signs: Signs | None, outputs: int, schema: InputSpace, any_two: bool = False) -> str:
     """Return the rule by which a statement about flips calls decisions positive, in brackets; nothing for one about probabilities.
 

@@ -77,6 +77,7 @@ def certify_partition(
     Raises QueryError for a size below 2, DataError for a store of another question.
     """
     query.require_favourable("a partition")
+    query.require_shifts("a partition")
     if size < 2:
         raise QueryError(f"partition size = {size}: expected at least 2 values a block")
     budget = budget or Budget()

@@ -18,10 +18,9 @@ from encoders.probability import SMALLEST
 from encoders.shares import logistic
 from verifair.checker.statement import Signs
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
-from verifair.engine.search.ready import ready
 from verifair.errors import QueryError
 from verifair.models.field import NETWORK, NetworkField
-from verifair.schema.schema import Schema
+from verifair.schema.schema import Feature, Schema
 
 Arithmetic = Literal["real", "float32"]
 
@@ -89,7 +88,8 @@ class PairQuestion:
 
     protected: attributes that differ between the two copies; with several, all of them differ (Fairify) unless `differ` is "any".
     box: feature -> value or (low, high), raw units or category names; every other feature ranges over its whole domain.
-    relax: feature -> width: these integer features may differ by up to so many units (Fairify's relaxed variant).
+    relax: feature -> width: these features may differ as well (Fairify's relaxed variant): integer ones by up to so many of their
+    own units, ordered categories by so many steps, and categories to "any" other; the width of "any" is then the last one's place.
     """
 
     network: NetworkField = NETWORK
@@ -97,7 +97,19 @@ class PairQuestion:
     protected: Sequence[str]
     box: Mapping[str, Any] = field(default_factory=dict)
     differ: str = "all"
-    relax: Mapping[str, int] = field(default_factory=dict)
+    relax: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def pinned(self) -> list[int]:
+        """The relaxed variables whose two values are asked about one by one: those whose columns no shift moves by a constant."""
+        index = [self.schema.index(name) for name in self.relax]
+        return [v for v in index if not _unscaled(self.schema.features[v])]
+
+    def require_shifts(self, what: str) -> None:
+        """Raise QueryError where categories or scaled features are relaxed, which `what` does not ask about."""
+        if self.pinned:
+            names = " and ".join(self.schema.features[v].name for v in self.pinned)
+            raise QueryError(f"{what} relaxes unscaled integer features alone, not {names}; drop it, or ask certify of a --box")
 
     @property
     def odds(self) -> bool:
@@ -112,7 +124,7 @@ class PairQuestion:
     def __post_init__(self) -> None:
         _settle(self, judged=True, odds=self.odds)
         _check_pairs(self.schema, self.protected, self.differ)
-        _check_relaxed(self.schema, self.protected, self.relax)
+        object.__setattr__(self, "relax", _relaxed(self.schema, self.protected, self.relax))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +262,6 @@ Query = PersistentBias | Robustness | IndividualFairness | ProbabilityGap | KDis
 
 def _settle(query: Any, *, judged: bool = False, odds: bool = False) -> None:
     """Give a query the model that its schema's outcome makes of its own, and the schema with the names of that model's classes."""
-    ready(query.network)
     network, schema = query.schema.settled(query.network)
     object.__setattr__(query, "network", schema.judges(network, odds=odds) if judged else network)
     object.__setattr__(query, "schema", schema)
@@ -300,21 +311,32 @@ def _check_pairs(schema: Schema, protected: Sequence[str], differ: str) -> None:
         raise QueryError(f"differ = {differ!r}, expected 'all' or 'any'")
 
 
-def _check_relaxed(schema: Schema, protected: Sequence[str], relax: Mapping[str, int]) -> None:
+def _unscaled(feature: Feature) -> bool:
+    """Return whether the network takes the feature's whole numbers, or codes, as they are."""
+    return feature.kind in ("integer", "categorical") and feature.affine == (0.0, 1.0)
+
+
+def _relaxed(schema: Schema, protected: Sequence[str], relax: Mapping[str, Any]) -> dict[str, int]:
+    """Return relaxed features with their widths as numbers. Raises QueryError."""
+    found = {}
     for name, width in relax.items():
-        feature, affine = schema[name], schema[name].affine
+        feature = schema[name]
         if name in protected:
             raise QueryError(f"feature {name!r} is protected, so it differs anyway; drop it from relax")
-        if feature.kind != "integer" or affine != (0.0, 1.0):
-            raise QueryError(
-                f"feature {name!r} cannot be relaxed: only integer features that the network takes unscaled can "
-                f"(found kind = {feature.kind!r}, offset and scale {affine}), so that shifted copies stay exact"
-            )
-        if not (float(width).is_integer() and 1 <= width <= 100):
+        if feature.kind == "real":
+            raise QueryError(f"feature {name!r} cannot be relaxed: its values are no whole numbers, which are tried one by one")
+        last = len(feature.categories or ()) - 1
+        if feature.categories is not None and not feature.ordered and width != "any" and not int(width) >= last:
+            raise QueryError(f"relax {name!r} by {width}: its categories have no order; say any, or ordered = true in the schema")
+        if width == "any" and feature.categories is None:
+            raise QueryError(f"relax {name!r} by any: that is said of categories; expected a number of units from 1 to 100")
+        found[name] = width = max(last, 1) if width == "any" else width
+        if isinstance(width, str) or not (float(width).is_integer() and 1 <= width <= 100):
             raise QueryError(f"relax {name!r} by {width}: expected a whole number of units from 1 to 100")
         low, high = feature.range or (0.0, 0.0)
-        if max(-low, high) + width > 2**24:
+        if _unscaled(feature) and max(-low, high) + width > 2**24:
             raise QueryError(f"feature {name!r} cannot be relaxed: beyond 2**24 float32 has no room for single units; rescale it")
+    return found
 
 
 def _check_delta(delta: Sequence[float]) -> None:

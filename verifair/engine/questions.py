@@ -166,9 +166,11 @@ class Pairs:
     """All pairs of copies that a fairness query compares: P pairs of protected values z < z', with every shift of what is relaxed.
 
     index: protected variables.   z, z_prime: (P, p) values.   shift: (P, V) whole numbers x' is shifted by.
+    pinned: variables whose columns a shift moves by no constant, categories and scaled numbers: there x has one value a question.
     """
 
     index: list[int]
+    pinned: list[int]
     z: Array
     z_prime: Array
     shift: Array
@@ -195,17 +197,21 @@ class Pairs:
             )
         relaxed = [(schema.index(name), int(width)) for name, width in query.relax.items()]
         reach = [range(-most, most + 1) for most in (min(width, int(upper[v] - lower[v])) for v, width in relaxed)]
-        if len(pairs) * np.prod([len(one) for one in reach], initial=1.0) > MAX_QUESTIONS:
+        counts = [
+            len(one) if v not in query.pinned else 1 + sum(int(upper[v] - lower[v]) + 1 - abs(step) for step in one if step)
+            for (v, _), one in zip(relaxed, reach, strict=True)
+        ]
+        if len(pairs) * np.prod(counts, initial=1.0) > MAX_QUESTIONS:
             raise QueryError(
                 f"{len(pairs)} pairs, each with every shift of {', '.join(query.relax)}, are more than {MAX_QUESTIONS} questions; "
-                "relax fewer features, or by less"
+                "relax fewer features, or by less, or narrow the box"
             )
         steps = list(product(*reach))
         shifts = np.array(steps, dtype=np.float64).reshape(len(steps), len(relaxed))
         shift = np.zeros((len(shifts), schema.domain.variables))
         shift[:, [v for v, _ in relaxed]] = shifts
         z, z_prime = (np.repeat(np.array(one), len(shifts), axis=0) for one in zip(*pairs, strict=True))
-        return cls(index=index, z=z, z_prime=z_prime, shift=np.tile(shift, (len(pairs), 1)))
+        return cls(index=index, pinned=query.pinned, z=z, z_prime=z_prime, shift=np.tile(shift, (len(pairs), 1)))
 
     def batch(
         self, domain: Domain, lower: Array, upper: Array, within: tuple[Array, Array]
@@ -219,6 +225,14 @@ class Pairs:
         shift = self.shift[pair]
         low, high = np.maximum(lower[box], within[0] - shift), np.minimum(upper[box], within[1] - shift)
         low[:, self.index] = high[:, self.index] = self.z[pair]
+        for v in self.pinned:
+            values = np.where(shift[:, v] != 0, np.maximum(high[:, v] - low[:, v] + 1, 1), 1).astype(np.int64)
+            many = np.repeat(np.arange(len(low)), values)
+            low, high, shift, box, pair = (one[many] for one in (low, high, shift, box, pair))
+            step = np.arange(len(many)) - np.repeat(np.cumsum(values) - values, values)
+            one_value = (shift[:, v] != 0) & (low[:, v] <= high[:, v])
+            low[:, v] += np.where(one_value, step, 0)
+            high[:, v] = np.where(one_value, low[:, v], high[:, v])
         prime = low.copy()
         prime[:, self.index] = self.z_prime[pair]
         room = (low <= high).all(axis=1)

@@ -101,6 +101,7 @@ def pieces_of(query: IndividualFairness, *, enumerated: Sequence[str], relaxed: 
     """
     schema = query.schema
     query.require_favourable("an export")
+    query.require_shifts("an export")
     box, batch = questions_of(query)
     problem = twin_problem(query, batch, goals_of(query))
     free = (box[0] < box[1]) & ~batch.protected

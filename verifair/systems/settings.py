@@ -148,13 +148,13 @@ def assignments(texts: Sequence[str], *, expected: str, once: str = "give each f
     return out
 
 
-def widths(texts: Sequence[str]) -> dict[str, int]:
-    """Return feature -> whole number of texts "feature=units"."""
-    expected = "expected feature=units with a whole number, e.g. age=5"
+def widths(texts: Sequence[str]) -> dict[str, int | str]:
+    """Return feature -> whole number, or "any", of texts "feature=units"."""
+    expected = "expected feature=units with a whole number, e.g. age=5, or feature=any of categories"
     found = assignments(texts, expected=expected)
-    if wrong := next((f"{name}={width}" for name, width in found.items() if not width.isdecimal()), None):
+    if wrong := next((f"{name}={width}" for name, width in found.items() if not (width.isdecimal() or width == "any")), None):
         raise ValueError(f"{wrong}: {expected}")
-    return {name: int(width) for name, width in found.items()}
+    return {name: int(width) if width.isdecimal() else width for name, width in found.items()}
 
 
 def typed(parse: Callable[[Sequence[str]], Any]) -> BeforeValidator:

@@ -99,8 +99,8 @@ class Tasks:
     def flaws(self, domain: Domain) -> dict[int, str]:
         """Return why some tasks, by number, cannot be proved by any tree."""
         finite = np.isfinite(np.hstack([self.lower, self.upper, self.prime, self.offset, self.margin])).all(axis=1)
-        # x' - x must be constant on the box also after rounding to float32: whole numbers below 2^24, fed as they are.
-        moved = (self.offset != 0) & ~self.differs
+        # x' - x must be constant on the box also after rounding to float32: one value, or whole numbers below 2^24 as they are.
+        moved = (self.offset != 0) & ~self.differs & (self.lower != self.upper)
         size = np.maximum(np.abs(self.lower), np.abs(self.upper)) + np.abs(self.offset) + np.abs(domain.offset)
         plain = domain.integer & ~domain.one_hot & (domain.scale == 1) & (domain.offset == np.floor(domain.offset))
         plain = plain & (size < 2.0**24) & (self.offset == np.floor(self.offset))

@@ -207,12 +207,11 @@ def _understood(path: str | Path, about: dict[str, Any], network: Model, schema:
         return "the query's box is empty or leaves the declared domain"
     if not index or len(set(index)) < len(index) or not domain.integer[index].all() or set(index) & set(relax):
         return "the query's protected features are none, repeated, real-valued, or relaxed"
-    if not all(1 <= width <= 100 for width in relax.values()):
-        return "the query relaxes a feature by no sensible width"
     unscaled = domain.integer & ~domain.one_hot & (domain.offset == 0) & (domain.scale == 1)
     unscaled &= (np.maximum(np.abs(lower), np.abs(upper)) < 2**24)
-    if not unscaled[list(relax)].all() or not 2 <= size < 2**31 or differ not in ("all", "any"):
-        return "the query relaxes a feature that the network does not take as it is, or its size or differ make no sense"
+    sensible = all(1 <= width <= 100 for width in relax.values())
+    if not (sensible and unscaled[list(relax)].all()) or not 2 <= size < 2**31 or differ not in ("all", "any"):
+        return "the query relaxes a feature that the network does not take as it is, or its relax, size or differ make no sense"
     if (signs is None) != (epsilon is not None):
         return "the query has to name either the signs by which decisions flip, or an epsilon"
     if epsilon is not None and not SMALLEST <= epsilon <= 1 - SMALLEST:

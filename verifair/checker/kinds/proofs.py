@@ -34,7 +34,7 @@ from verifair.checker.kinds.statements import judged, pairs_missing, task_of
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Query, RowsQuery, Statement
 from verifair.checker.tree import Tree
-from verifair.checker.words import counted, decided, exactly, where
+from verifair.checker.words import counted, decided, exactly, near, where
 from verifair.schema.space import InputSpace
 
 NODES_HELD = 4096
@@ -177,15 +177,15 @@ def _statement(given: Certificate, schema: InputSpace, network: Model) -> str:
         rest = "".join(f", {count:,} {what}" for count, what in counts if count)
         said = f"{proved} of {found.total:,} statements asked{rest}"
         return f"It states: {said}, of {of} within {sizes}; nothing about other rows."
-    near = "".join(f", and {name} by up to {width}" for name, width in query.relax.items())
+    nearby = f", and {near(query.relax, schema)}" if query.relax else ""
     differ = f"when {who} changes" if len(query.protected) == 1 else f"when {query.differ} of {who} change"
     if query.epsilon is None:
-        what = f"no decision flips {differ}{near}{decided(query.signs, network.outputs, schema, query.classes == 'any')}"
+        what = f"no decision flips {differ}{nearby}{decided(query.signs, network.outputs, schema, query.classes == 'any')}"
     else:
         logit = "share of votes moves" if network.link is Link.SHARES else "log-odds move"
         value = "value moves" if schema.outcome.of == "value" else logit
         moves = value if query.scale == "logit" else "probability moves"
-        what = f"no {moves} by more than {query.epsilon} {differ}{near}"
+        what = f"no {moves} by more than {query.epsilon} {differ}{nearby}"
     return f"It states: {what}; {where(query.box, schema)}."
 
 

@@ -10,7 +10,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from encoders.network import Array, Booleans, Model
+from encoders.network import Array, Model
 from encoders.probability import SMALLEST, GapGoal
 from verifair.checker.certificate import Proof
 from verifair.checker.kernel.tasks import StatedGoal, Task, asked_of, classes_of
@@ -52,7 +52,7 @@ def task_of(
     if network.ordered and abs(i - j) > 1:
         return f"classes {i} and {j} are no neighbours, between which a threshold of ordered classes lies"
     differs = np.array([name in statement.prime for name in names])
-    box = _row_box(statement, query, schema) if isinstance(statement, RowStatement) else _given_box(statement, differs, schema)
+    box = _row_box(statement, query, schema) if isinstance(statement, RowStatement) else _given_box(statement, schema)
     if isinstance(box, str):
         return box
     lower, upper = box
@@ -63,8 +63,7 @@ def task_of(
         if set(statement.offset) - set(query.relax):
             return "the statement shifts a feature that the query does not relax"
         offset = np.array([float(statement.offset.get(name, 0)) for name in names])
-        logit = query.scale == "logit"
-        gap = None if query.epsilon is None or logit else GapGoal(epsilon=query.epsilon, rise=False)
+        gap = None if query.epsilon is None or query.scale == "logit" else GapGoal(epsilon=query.epsilon, rise=False)
     ends = np.stack([lower, upper, np.where(differs, prime, lower + offset), np.where(differs, prime, upper + offset)])
     if not domain.within(ends).all():
         return "the statement lies outside the declared domain"
@@ -96,14 +95,10 @@ def _row_box(statement: RowStatement, query: RowsQuery | BoxQuery, schema: Input
     return lower, upper
 
 
-def _given_box(statement: BoxStatement, differs: Booleans, schema: InputSpace) -> tuple[Array, Array] | str:
+def _given_box(statement: BoxStatement, schema: InputSpace) -> tuple[Array, Array] | str:
     lower, upper = np.array(statement.lower), np.array(statement.upper)
     if not len(lower) == len(upper) == schema.domain.variables:
         return f"the box has {len(lower)} and {len(upper)} ends, the schema {schema.domain.variables} features"
-    if (lower > upper).any():
-        return "the box is empty: a lower end lies above its upper end"
-    if (differs & (lower != upper)).any():
-        return "a protected feature is not fixed in the box"
     return lower, upper
 
 
@@ -128,27 +123,22 @@ def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, sc
     protected = [names.index(name) for name in query.protected]
     if not domain.integer[protected].all():
         return "a protected feature is real-valued: its pairs cannot be counted"
-    classes = classes_of(network)
-    if (lower > upper).any():
-        return "the query's box is empty"
-    stray = [name for name in query.relax if name not in names or name in query.protected]
-    if stray:
-        return f"the query relaxes {stray}: unknown or protected"
-    relaxed = [names.index(name) for name in query.relax]
-    if not (domain.integer & ~domain.one_hot & (domain.scale == 1) & (domain.offset == 0))[relaxed].all():
-        return "the query relaxes a feature that the network does not take as it is, in whole numbers"
+    relaxed = [names.index(name) for name in query.relax if name in names]
+    if len(relaxed) < len(query.relax) or set(relaxed) & set(protected) or not domain.integer[relaxed].all():
+        return f"the query relaxes features that are unknown, protected or real-valued: {list(query.relax)}"
+    pinned = [v for v in relaxed if domain.one_hot[v] or domain.scale[v] != 1 or domain.offset[v] != 0]
     if query.epsilon is not None and network.outputs > 2:
         return "gaps are between two classes, the network has more"
     reach = [min(width, int(upper[names.index(name)] - lower[names.index(name)])) for name, width in query.relax.items()]
     sizes = upper[protected] - lower[protected] + 1
     count = float(np.prod(sizes))
     partners = float(np.prod(sizes - 1)) if query.differ == "all" else count - 1
-    neighbours = [(i, j) for i, j in combinations(range(classes - 1, -1, -1), 2) if i - j == 1 or not network.ordered]
+    neighbours = [(i, j) for i, j in combinations(range(classes_of(network) - 1, -1, -1), 2) if i - j == 1 or not network.ordered]
     needed = count * partners * len(neighbours) * float(np.prod([2 * most + 1 for most in reach]))
+    if needed == 0 or (lower > upper).any():
+        return "the query's box is empty, or leaves its protected features no two values: it claims nothing"
     if needed > len(proofs):
         return f"{len(proofs)} proofs cannot cover the {needed:.0f} pairs and directions of the query"
-    if needed == 0:
-        return "the query's box is empty, or leaves its protected features no two values: it claims nothing"
     values = [np.arange(lower[v], upper[v] + 1) for v in protected]
     shared = np.array([v for v in range(len(names)) if v not in protected], dtype=np.int64)
     covered: dict[Direction, list[tuple[Array, Array]]] = {}
@@ -168,8 +158,12 @@ def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, sc
         for name, step in zip(query.relax, shift, strict=True):  # both x and x' stay inside the query's box
             v = names.index(name)
             need_lower[v], need_upper[v] = max(lower[v], lower[v] - step), min(upper[v], upper[v] - step)
-        for i, j in neighbours:
-            boxes = covered.get((z, other, shift, i, j), [])
+        at = [v for v in pinned if shift[relaxed.index(v)]]  # one value a statement: every one needs its own
+        if (need_upper[at] - need_lower[at] + 1).prod() > len(proofs):
+            return f"{len(proofs)} proofs cannot cover every value that shifts {shift} leave"
+        for *held, (i, j) in product(*(np.arange(need_lower[v], need_upper[v] + 1) for v in at), neighbours):
+            need_lower[at] = need_upper[at] = held
+            boxes = [(lo, hi) for lo, hi in covered.get((z, other, shift, i, j), []) if (lo[at] == hi[at]).all()]
             if not any((lo[shared] <= need_lower[shared]).all() and (hi[shared] >= need_upper[shared]).all() for lo, hi in boxes):
                 pair = f"{dict(zip(query.protected, z, strict=True))} against {dict(zip(query.protected, other, strict=True))}"
                 return f"no proof covers {pair}, shifts {shift}, class {i} to {j}, on the query's box"

@@ -42,8 +42,8 @@ class FairnessSettings(PairSettings):
     """deployed: positive means logit > 0; strict: Fairify's, a tie counts on neither side."""
     classes: Literal["favourable", "any"] = "favourable"
     """favourable: favourable decisions become others; any: any of several classes becomes another."""
-    relax: Annotated[dict[str, int], typed(widths), Option(type=list[str])] = Field(default_factory=dict)
-    """feature=units: the two may differ by so much here as well; repeat."""
+    relax: Annotated[dict[str, int | Literal["any"]], typed(widths), Option(type=list[str])] = Field(default_factory=dict)
+    """feature=units: the two may differ by so much here as well (steps of ordered categories; any: of all); repeat."""
     differ: Literal["all", "any"] = "all"
     """all: every protected feature differs; any: at least one."""
 

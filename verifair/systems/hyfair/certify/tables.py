@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from verifair.checker.words import counted, decided, float32_words
+from verifair.checker.words import counted, decided, float32_words, near
 from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.engine.verdict import Reason, Status
 from verifair.schema.schema import Schema
@@ -92,10 +92,10 @@ def _line(query: PairQuestion, witness: WitnessShape) -> dict[str, Any]:
 def holds(query: IndividualFairness) -> str:
     """Return what a proof of the query says, in words."""
     who = " and ".join(query.protected)
-    near = f" and up to {_reach(query)}" if query.relax else ""
+    nearby = f", and {near(query.relax, query.schema)}" if query.relax else ""
     if query.epsilon is None:
-        return f"no decision flips with {who}{near}{_rule(query)}"
-    return f"no probability moves by more than {query.epsilon:g} with {who}{near}"
+        return f"no decision flips with {who}{nearby}{_rule(query)}"
+    return f"no probability moves by more than {query.epsilon:g} with {who}{nearby}"
 
 
 def headline(query: IndividualFairness) -> str:
@@ -105,10 +105,6 @@ def headline(query: IndividualFairness) -> str:
 
 def _rule(query: IndividualFairness) -> str:
     return decided(query.rule, query.network.whole.outputs, query.schema, query.classes == "any")
-
-
-def _reach(query: IndividualFairness) -> str:
-    return ", ".join(f"{width} in {name}" for name, width in query.relax.items())
 
 
 def _verdict(result: VerdictResult, console: Console) -> None:
@@ -152,7 +148,7 @@ def _further(reason: Reason) -> str:
 
 
 def _violated(query: IndividualFairness, witness: WitnessShape) -> str:
-    same = f"the same person but for {_reach(query)}" if query.relax else "the same person"
+    same = f"the same person but for {near(query.relax, query.schema)}" if query.relax else "the same person"
     who = " and ".join(query.protected)
     if query.epsilon is None:
         return f"{same}, another {who}, another decision{_rule(query)}"
