@@ -23,8 +23,9 @@ from verifair.checker.certificate import Certificate
 from verifair.checker.partition import PartitionStore
 from verifair.checker.tree import Tree
 from verifair.engine.cascade import solve
+from verifair.engine.gap import trees as gap_of_trees
 from verifair.engine.gap.maximise import maximise
-from verifair.engine.questions import FLIPPED, OBSERVED, decisions
+from verifair.engine.questions import FLIPPED, NO_FALL, OBSERVED, decisions, questions_of, twin_problem
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED, VIOLATED
 
@@ -247,3 +248,25 @@ def test_what_is_not_supported_yet_is_refused_in_one_line(ask: object, tmp_path:
     with pytest.raises(ModelError, match="is a tree ensemble") as error:
         ask(vf.IndividualFairness(network=model, schema=of, protected=["p"]))  # type: ignore[operator]
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("scale", ["logit", "probability"])
+def test_bounds_fall_where_the_last_question_takes_too_long(scale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a first bound too, as log-odds have none: the epsilons asked about close in on what can be proved."""
+    of, asked = schema(1), list[float]()
+    model = read_model(save(tmp_path / "m.onnx", [(4, "BRANCH_LEQ", 0.5, [0.0], [0.125])], of.domain.columns))
+    query = vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale=scale)
+    problem = twin_problem(query, questions_of(query)[1], (NO_FALL,))
+
+    def ask(_: TwinProblem, known: gap_of_trees._Bracket, epsilon: float, *__: object) -> bool | None:
+        asked.append(epsilon)
+        if epsilon < 0.5:
+            return None
+        known.upper = epsilon
+        return True
+
+    monkeypatch.setattr(gap_of_trees, "_ask", ask)
+    found = gap_of_trees.largest_gap_of_trees(problem, logit=scale == "logit", tolerance=0.01, budget=vf.Budget(seconds=60))
+    assert asked[0] < 0.2
+    assert np.isfinite(asked).all()
+    assert 0.5 <= found.upper <= 0.52

@@ -2,7 +2,8 @@
 
 A counterexample has a larger gap than epsilon; changing it value by value finds larger ones near it. Where every gap is proved
 to be at most epsilon, that is a bound, and its proof the certificate. Epsilon lies a tolerance above the best gap while that grows;
-where this takes too long it lies between both ends, and nearer to the upper one after every question that took too long.
+where this takes too long it falls from the upper end, by a share of what lies between: every question takes several times as long
+as the one before it, so that most of the time goes to the last ones. It rises again after a question that took too long.
 Over a box the bounds D of g - g', U of g and V of g', and two lines between them, leave a polygon of pairs (g, g'): no gap there
 exceeds epsilon where a tangent of the curve cuts off its corners (`encoders.probability`).
 Sound? yes: every bound has a proof, every gap a point.   Complete? to the tolerance, given time.
@@ -28,8 +29,9 @@ from verifair.engine.questions import no_gap
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED
 
-FIRST, SLICE, SHORTEST = 0.4, 0.2, 0.2
-"""Shares of the seconds left for the question that would close the search, and for others; and seconds of a question at least."""
+FIRST, SLICE, SHORTEST, FALL = 0.15, 0.6, 0.2, 0.4
+"""Shares of the seconds left for the question that would close the search, and for others; seconds of a question at least; and the
+share of what is between both ends that an epsilon falls by."""
 STARTS, ROUNDS, VALUES = 64, 6, 24
 """Random points that the search begins at, times that every variable of a point is changed, and values tried of it."""
 
@@ -76,9 +78,12 @@ def largest_gap_of_trees(
                 out_of = "interrupted" if interrupted() else "nodes" if known.nodes >= most else "time"
                 break
             hard = max(hard, known.least)
-            epsilon = known.least + tolerance if near else (hard + known.upper) / 2
-            if np.isinf(epsilon):
+            if near:
+                epsilon = known.least + tolerance
+            elif np.isinf(known.upper):
                 epsilon = 2 * hard + tolerance
+            else:
+                epsilon = known.upper - FALL * (known.upper - hard)
             epsilon = epsilon if logit else max(epsilon, 2 * SMALLEST)
             if epsilon >= min(known.upper, np.inf if logit else 1 - SMALLEST):
                 break
