@@ -398,7 +398,7 @@ def test_the_share_of_people_is_bracketed_resumed_drawn_and_checked(tiny: list[o
     assert strict(tmp_path / "s.json")["reason"] == "nodes"
     code, _, err = verifair(*command)
     assert (code, "is there already" in err) == (2, True)
-    code, out, _ = verifair(*command, "--resume", "--data", tmp_path / "rows.csv", "--plot", tmp_path / "s.png")
+    code, out, _ = verifair(*command, "--resume", "--jobs", 2, "--data", tmp_path / "rows.csv", "--plot", tmp_path / "s.png")
     answer, true, old = strict(tmp_path / "s.json"), flips(ROWS).mean(), frame["age"].to_numpy() > 20
     assert (code, answer["reason"]) == (0, None)
     assert (answer["fair"], answer["unfair"]) == (pytest.approx(1 - true, abs=1e-12), pytest.approx(true, abs=1e-12))

@@ -22,6 +22,7 @@ from verifair.checker.share_certificate import ShareCertificate
 from verifair.checker.shares import ShareQuestion, swing
 from verifair.checker.tree import Tree, leaf_regions
 from verifair.engine import share
+from verifair.engine.parallel import as_done
 from verifair.engine.share import CertifiedShare, certify_share, row_shares
 from verifair.engine.verdict import Reason
 from verifair.errors import DataError, QueryError
@@ -254,7 +255,7 @@ def test_interrupt_and_time_keep_what_is_done(monkeypatch: pytest.MonkeyPatch) -
     assert late.reason is Reason.TIME
     assert not accepted(late, QUERY)
     calls = 0
-    look = share._ShareSearch._look
+    look = share._Looks.cells
 
     def interrupted(self: Any, *given: Any) -> Any:
         nonlocal calls
@@ -263,7 +264,7 @@ def test_interrupt_and_time_keep_what_is_done(monkeypatch: pytest.MonkeyPatch) -
             raise KeyboardInterrupt
         return look(self, *given)
 
-    monkeypatch.setattr(share._ShareSearch, "_look", interrupted)
+    monkeypatch.setattr(share._Looks, "cells", interrupted)
     found = certify_share(QUERY, tolerance=0, budget=BUDGET)
     assert found.reason is Reason.INTERRUPTED
     assert found.certificate.fair <= FOUND.certificate.fair <= 1 - found.certificate.unfair
@@ -367,3 +368,26 @@ def test_planes_of_search_and_checker_hold_at_every_point(seed: int) -> None:
     for mine, theirs in (((found.under, found.least), checker[0]), ((found.over, found.most), checker[1])):
         assert np.allclose(mine[0], theirs[0], rtol=1e-6, atol=1e-9 * np.abs(theirs[0]).max())
         assert np.allclose(mine[1], theirs[1], rtol=1e-6, atol=1e-9 * np.abs(theirs[1]).max())
+
+
+def test_two_processes_end_where_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a run that one process began, and two go on with."""
+    sent = 0
+
+    def counted(tasks: Any, jobs: int) -> Any:
+        nonlocal sent
+        found = list(as_done(tasks, jobs))
+        sent += len(found)
+        return found
+
+    monkeypatch.setattr(share, "as_done", counted)
+    monkeypatch.setattr(share, "EACH", 2)
+    path = tmp_path / "share.json"
+    certify_share(QUERY, tolerance=0, budget=vf.Budget(seconds=60, nodes=20), store=path)
+    assert not sent
+    for store in (None, path):
+        sent = 0
+        found = certify_share(QUERY, tolerance=0, budget=BUDGET, jobs=2, store=store, resume=store is not None)
+        assert sent > 2
+        assert (found.certificate.fair, found.certificate.unfair) == (FOUND.certificate.fair, FOUND.certificate.unfair)
+        assert not accepted(found, QUERY)

@@ -18,17 +18,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import numpy.typing as npt
 
 from encoders.bounds.copies import CopyForms, CopyPlanes
 from encoders.domain import Batched, Regions
-from encoders.network import Array, Booleans, Integers
+from encoders.network import Array, Booleans, Integers, Network
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
 from verifair.checker.share_certificate import ShareCertificate, ShareQuery
 from verifair.checker.shares import MOST, SLACK, Numbers, ShareQuestion, swing
 from verifair.checker.tree import Tree, leaf_regions
+from verifair.engine.parallel import Shared, as_done
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, margin
 from verifair.engine.search.subdivision import subdivide
@@ -42,6 +44,8 @@ POINTS = "fair", "unfair", "outside", "open"
 """What of a cell is counted, and passes to its halves when it is cut."""
 COPIES = 4096
 """Copies bounded at a time when a tree is read again."""
+EACH = 64
+"""Cells that a process gets at least: fewer are looked at sooner than sent."""
 SPARE = Fraction(1, 10**6)
 """Share of what is counted in cells of both kinds that is not stated: the checker's directions are rounded in another order."""
 
@@ -68,13 +72,14 @@ class CertifiedShare:
 
 def certify_share(
     query: IndividualFairness, *, tolerance: float = 1e-3, budget: Budget | None = None, store: str | Path | None = None,
-    resume: bool = False, progress: Callable[[float, float], None] | None = None,
+    resume: bool = False, jobs: int = 1, progress: Callable[[float, float], None] | None = None,
 ) -> CertifiedShare:
     """Bracket the share of the query's box where no decision flips, to `tolerance` or as far as the budget goes.
 
     Of a schema with constraints it is the share of those points where two compared rows at least are legal.
     Requires: a piecewise-linear network with one or two logits, no epsilon and nothing relaxed.
     Returns: the bracket and its certificate, which is written to `store` where one is named; `resume` goes on with the tree there.
+    jobs: processes that share the cells of every step; the tree is the same. seconds count on the clock, whatever their number.
     progress is called with estimates of the fair share and of that which is not unfair. Ctrl-C ends it with what is known by then.
     Sound? yes, see the certificate.   Complete? to the tolerance, within the budget (seconds, nodes: cells).
     Raises QueryError for other questions, DataError for a store of another one.
@@ -83,7 +88,7 @@ def certify_share(
     budget = budget or Budget()
     question = share_question(query)
     before = _stored(query, store) if resume and store is not None else None
-    search = _ShareSearch(query, question, tolerance, budget, before)
+    search = _ShareSearch(query, question, tolerance, budget, before, jobs)
     reason = search.run(progress)
     certificate = search.certificate()
     if not search.total:
@@ -191,16 +196,91 @@ class _Taken(Batched):
     node: Integers
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Looks:
+    """What every process needs to bound and to count cells. volume: of the box."""
+
+    network: Network
+    question: ShareQuestion
+    copies: CopyForms
+    volume: Fraction
+
+    @classmethod
+    def of(cls, network: Network, question: ShareQuestion) -> _Looks:
+        domain = question.domain
+        copies = CopyForms(network, margin(network, 1, 0), domain, partial(swing, domain))
+        volume = Fraction(question.volumes(question.lower[None], question.upper[None])[0])
+        return cls(network=network, question=question, copies=copies, volume=volume)
+
+    def cells(self, lower: Array, upper: Array) -> _Cells:
+        """Bound and count cells (B, V), and choose where they would be cut."""
+        step = max(1, COPIES // len(self.question.values))
+        return _Cells.join([self._look(lower[i : i + step], upper[i : i + step]) for i in range(0, len(lower), step)])
+
+    def _look(self, lower: Array, upper: Array) -> _Cells:
+        question = self.question
+        planes = self.copies.planes(*question.boxes(lower, upper))
+        counted = question.counted(self.network, lower, upper, (planes.under, planes.least), (planes.over, planes.most))
+        volume, decided = (one.astype(np.float64) for one in (counted.volume, counted.fair + counted.unfair))
+        left = np.where(counted.whole, 0.0, np.maximum(volume - decided, float(SPARE) * volume)) / float(self.volume)
+        outside = np.where(counted.volume == 0, question.volumes(lower, upper), 0)
+        variable, cut = self._faces(lower, upper, self._variable(planes, lower, upper))
+        return _Cells(
+            lower=lower, upper=upper, fair=counted.fair, unfair=counted.unfair, outside=outside, strip=~counted.whole, open=left,
+            variable=variable, cut=cut,
+        )
+
+    def _faces(self, lower: Array, upper: Array, variable: Integers) -> tuple[Integers, Array]:
+        """Return along which feature (B,) cells are cut, and where (B,): in the middle of the given one, or at an end of a
+        forbidden box that some copies' points lie in, and others' of the same protected values not."""
+        domain, question, at = self.question.domain, self.question, np.arange(len(lower))
+        cut = domain.middle(lower, upper)[at, variable]
+        forbidden = domain.forbidden
+        if forbidden is None:
+            return variable, cut
+        variable, mixed = variable.copy(), question.asked(lower, upper)[1]
+        low, high = question.rows(lower), question.rows(upper)
+        for least, most, common in zip(forbidden.lower, forbidden.upper, forbidden.common(low, high), strict=True):
+            met = (common >= 0).all(axis=1).reshape(len(lower), -1).any(axis=1)
+            first, last = np.where(domain.integer, np.ceil(least) - 1, least), np.where(domain.integer, np.floor(most), most)
+            for end in (first, last):
+                inside = (end + domain.integer > lower) & (end < upper)
+                here = np.flatnonzero(mixed & met & inside.any(axis=1))
+                variable[here] = inside[here].argmax(axis=1)
+                cut[here] = end[variable[here]]
+        return variable, cut
+
+    def _variable(self, planes: CopyPlanes, lower: Array, upper: Array) -> Integers:
+        """Return (B,) along which feature the errors of cells' forms come from most."""
+        question, domain = self.question, self.question.domain
+        shape = len(lower), len(question.values), -1
+        slope, score = (planes.under + planes.over).reshape(shape) / 2, planes.score.reshape(shape)
+        low, high = domain.box(lower, upper)
+        counted = (domain.integer & (upper - lower < MOST)) @ question.owner.T > 0
+        apart = np.abs(slope - np.where(counted, slope.mean(axis=1), 0.0)[:, None]).sum(axis=1) + 1e-6 * np.abs(slope).sum(axis=1)
+        blame = (score.sum(axis=1) + apart * (high - low) / 2) @ question.owner
+        can = domain.divisible(lower, upper)
+        wide = (upper - lower) / np.maximum(question.upper - question.lower, np.finfo(float).tiny)
+        blame = np.where(can, blame + 1e-9 * wide * blame.max(axis=1, keepdims=True) + 1e-300 * wide, -1.0)
+        return np.where(can.any(axis=1), blame.argmax(axis=1), -1)
+
+
+def _looked(k: int, common: Shared[_Looks], lower: Array, upper: Array) -> tuple[int, _Cells]:
+    """Return the cells of the k-th part of a batch."""
+    return k, common.value.cells(lower, upper)
+
+
 class _ShareSearch:
     """The tree under way; of every node is known what `_Cells` holds, without points where it is cut."""
 
     def __init__(
-        self, query: IndividualFairness, question: ShareQuestion, tolerance: float, budget: Budget, before: ShareCertificate | None
+        self, query: IndividualFairness, question: ShareQuestion, tolerance: float, budget: Budget, before: ShareCertificate | None,
+        jobs: int,
     ) -> None:
-        self.query, self.question, self.tolerance, self.budget = query, question, tolerance, budget
+        self.query, self.question, self.tolerance, self.budget, self.jobs = query, question, tolerance, budget, jobs
         self.domain = domain = question.domain
-        self.volume = Fraction(question.volumes(question.lower[None], question.upper[None])[0])
-        self.copies = CopyForms(query.network, margin(query.network, 1, 0), domain, partial(swing, domain))
+        self.looks = _Looks.of(query.network, question)
+        self.volume, self.common = self.looks.volume, Shared(value=self.looks)
         self.started = time.monotonic()
         self.deadline = self.started + (np.inf if budget.seconds is None else budget.seconds)
         self.earlier = before.history[-1][0] if before is not None and before.history else 0.0
@@ -292,56 +372,13 @@ class _ShareSearch:
         self._note(number[leaves], self._looked_at(regions.lower, regions.upper))
 
     def _looked_at(self, lower: Array, upper: Array) -> _Cells:
-        """Bound and count cells (B, V), and choose where they would be cut."""
-        step = max(1, COPIES // len(self.question.values))
-        return _Cells.join([self._look(lower[i : i + step], upper[i : i + step]) for i in range(0, len(lower), step)])
-
-    def _look(self, lower: Array, upper: Array) -> _Cells:
-        question = self.question
-        planes = self.copies.planes(*question.boxes(lower, upper))
-        counted = question.counted(self.query.network, lower, upper, (planes.under, planes.least), (planes.over, planes.most))
-        volume, decided = (one.astype(np.float64) for one in (counted.volume, counted.fair + counted.unfair))
-        left = np.where(counted.whole, 0.0, np.maximum(volume - decided, float(SPARE) * volume)) / float(self.volume)
-        outside = np.where(counted.volume == 0, question.volumes(lower, upper), 0)
-        variable, cut = self._faces(lower, upper, self._variable(planes, lower, upper))
-        return _Cells(
-            lower=lower, upper=upper, fair=counted.fair, unfair=counted.unfair, outside=outside, strip=~counted.whole, open=left,
-            variable=variable, cut=cut,
-        )
-
-    def _faces(self, lower: Array, upper: Array, variable: Integers) -> tuple[Integers, Array]:
-        """Return along which feature (B,) cells are cut, and where (B,): in the middle of the given one, or at an end of a
-        forbidden box that some copies' points lie in, and others' of the same protected values not."""
-        domain, question, at = self.domain, self.question, np.arange(len(lower))
-        cut = domain.middle(lower, upper)[at, variable]
-        forbidden = domain.forbidden
-        if forbidden is None:
-            return variable, cut
-        variable, mixed = variable.copy(), question.asked(lower, upper)[1]
-        low, high = question.rows(lower), question.rows(upper)
-        for least, most, common in zip(forbidden.lower, forbidden.upper, forbidden.common(low, high), strict=True):
-            met = (common >= 0).all(axis=1).reshape(len(lower), -1).any(axis=1)
-            first, last = np.where(domain.integer, np.ceil(least) - 1, least), np.where(domain.integer, np.floor(most), most)
-            for end in (first, last):
-                inside = (end + domain.integer > lower) & (end < upper)
-                here = np.flatnonzero(mixed & met & inside.any(axis=1))
-                variable[here] = inside[here].argmax(axis=1)
-                cut[here] = end[variable[here]]
-        return variable, cut
-
-    def _variable(self, planes: CopyPlanes, lower: Array, upper: Array) -> Integers:
-        """Return (B,) along which feature the errors of cells' forms come from most."""
-        question, domain = self.question, self.domain
-        shape = len(lower), len(question.values), -1
-        slope, score = (planes.under + planes.over).reshape(shape) / 2, planes.score.reshape(shape)
-        low, high = domain.box(lower, upper)
-        counted = (domain.integer & (upper - lower < MOST)) @ question.owner.T > 0
-        apart = np.abs(slope - np.where(counted, slope.mean(axis=1), 0.0)[:, None]).sum(axis=1) + 1e-6 * np.abs(slope).sum(axis=1)
-        blame = (score.sum(axis=1) + apart * (high - low) / 2) @ question.owner
-        can = domain.divisible(lower, upper)
-        wide = (upper - lower) / np.maximum(question.upper - question.lower, np.finfo(float).tiny)
-        blame = np.where(can, blame + 1e-9 * wide * blame.max(axis=1, keepdims=True) + 1e-300 * wide, -1.0)
-        return np.where(can.any(axis=1), blame.argmax(axis=1), -1)
+        """Bound and count cells (B, V), and choose where they would be cut, by all processes."""
+        jobs = min(self.jobs, len(lower) // EACH)
+        if jobs < 2:
+            return self.looks.cells(lower, upper)
+        parts = zip(np.array_split(lower, jobs), np.array_split(upper, jobs), strict=True)
+        tasks = (joblib.delayed(_looked)(k, self.common, *part) for k, part in enumerate(parts))
+        return _Cells.join([cells for _, cells in sorted(as_done(tasks, jobs), key=lambda one: one[0])])
 
     def _shares(self) -> tuple[Fraction, Fraction]:
         """Return what all cells show, and remember when that was."""

@@ -211,7 +211,7 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
     store.parent.mkdir(parents=True, exist_ok=True)
     with work.bar(f"fair share with {' and '.join(query.protected)}, from below and above, in 1/10,000") as progress:
         found = certify_share(
-            query, tolerance=tolerance, budget=work.budget(), store=store, resume=work.resume,
+            query, tolerance=tolerance, budget=work.budget(), store=store, resume=work.resume, jobs=work.jobs,
             progress=lambda low, high: progress(int(10_000 * low), int(10_000 * high) + 1),
         )
     counts = None if rows is None else ShareRows(**dict(zip(("fair", "unfair", "outside"), row_shares(query, rows), strict=True)))
