@@ -1,13 +1,16 @@
 """Favourable decisions by thresholds and by several classes, against brute force in exact arithmetic, with ties in plenty."""
 
+import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import softmax
+from typer.testing import CliRunner
 
 import verifair as vf
 from encoders.decision import Favoured, Threshold, decided
@@ -16,9 +19,11 @@ from encoders.network import Array, Model, Network
 from encoders.onnx.reader import read_model
 from tests.builders import categorical, integer, random_network, schema_of
 from tests.tree_models import random_tree, save
+from verifair.cli.main import app
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.questions import decisions
 from verifair.errors import QueryError, SchemaError
+from verifair.systems.cec.audit import probability
 from verifair.training.onnx_writer import onnx_model
 
 FEATURES: tuple[dict[str, Any], ...] = (
@@ -234,3 +239,43 @@ def test_what_any_two_classes_cannot_be_asked() -> None:
         vf.IndividualFairness(network=network, schema=described, protected=["sex"], classes="any", epsilon=0.1)
     two = vf.IndividualFairness(network=made(0, 1), schema=schema_of(*FEATURES), protected=["sex"], classes="any")
     assert two.thresholds == [(1, 0)]  # of two classes it is the same question
+
+
+def test_classes_that_a_model_only_numbers_may_be_named() -> None:
+    network = replace(made(0, 3), classes=("0", "1", "2"))
+    for names, fits in ((["low", "middle", "high"], True), (["low", "high"], False)):
+        described = schema_of(*FEATURES, positive="class >= 1", classes=names)
+        if fits:
+            query = vf.IndividualFairness(network=network, schema=described, protected=["sex"])
+            assert query.schema.classes == tuple(names)
+        else:
+            with pytest.raises(SchemaError, match="classes names 2, the model has 3"):
+                described.check_network(network)
+    with pytest.raises(SchemaError, match="but the model calls its classes a, b, c"):
+        schema_of(*FEATURES, positive="class >= 1", classes=["low", "middle", "high"]).check_network(
+            replace(network, classes=("a", "b", "c"))
+        )
+
+
+def test_cec_shows_the_probability_of_the_favourable_classes() -> None:
+    network, described = made(1, 3), schema_of(*FEATURES, positive="class >= 1")
+    logits = np.array(outputs_of(network, ROWS), dtype=float)
+    for rule, favoured in (("class >= 1", [1, 2]), ("class = 2", [2])):
+        model = described.changed(positive=rule).judges(network)
+        assert np.allclose(probability(model, ROWS), softmax(logits, axis=1)[:, favoured].sum(axis=1))
+
+
+def test_cec_of_a_model_that_gives_values_shows_no_probabilities(tmp_path: Path) -> None:
+    described, network = schema_of({**FEATURES[0], "merit": True}, *FEATURES[1:], positive="value >= 1", label="y"), made(3, 1)
+    frame = pd.DataFrame([described.decode(row) for row in ROWS]).assign(y=network.forward(ROWS)[:, 0])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    described.save(tmp_path / "s.toml")
+    vf.save_onnx(network, tmp_path / "m.onnx")
+    about = ["cec", tmp_path / "m.onnx", "--schema", tmp_path / "s.toml", "--data", tmp_path / "t.csv", "--protected", "sex"]
+    done = CliRunner().invoke(app, [*map(str, about), "--json", str(tmp_path / "a.json")])
+    assert done.exception is None, done.output
+    assert "probability" not in done.output
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert found["model_decides"]["variance"] is None
+    assert found["model_decides"]["positive"] == pytest.approx((frame["y"] >= 1).mean())
+    assert {one["probability"] for one in (*found["pairs"], *found["review"])} == {None}

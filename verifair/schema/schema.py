@@ -132,7 +132,8 @@ class Schema(InputSpace):
             raise SchemaError(
                 f"classes names {len(self.classes)}, the model has {max(2, network.outputs)}; name all, in the order of its outputs"
             )
-        if self.classes and network.classes and self.classes != network.classes:
+        numbers = tuple(map(str, range(len(network.classes))))  # no names: the schema may give them
+        if self.classes and network.classes not in ((), numbers, self.classes):
             raise SchemaError(
                 f"classes = {list(self.classes)}, but the model calls its classes {', '.join(network.classes)}, in this order; "
                 "correct the schema, or leave classes out"

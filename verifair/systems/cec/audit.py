@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from encoders.decision import Favoured
 from encoders.network import Array, Booleans, Integers, Model
 from encoders.shares import probabilities
 from verifair.engine.questions import decisions
@@ -143,5 +144,7 @@ def scored(
 
 
 def probability(network: Model, x: Array) -> Array:
-    """(B,) probability of class 1: the logistic function of f, or its share of votes."""
+    """(B,) probability of class 1: the logistic function of f, or its share of votes; of several classes by softmax."""
+    if isinstance(network.decision, Favoured):
+        return probabilities(network, replace(network.decision, odds=True).of(network.whole.forward(x))[:, 0])
     return probabilities(network, network.forward(x) @ positive_margin(network))

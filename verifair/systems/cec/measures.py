@@ -131,12 +131,12 @@ def to_review(audit: Audit, schema: Schema, top: int = 20) -> pd.DataFrame:
 class Triviality(Shape):
     """Whether a low score is that of a model that hardly decides: a constant one explains everybody alike."""
 
-    variance: float
-    """Of the probability of class 1."""
+    variance: Measured
+    """Of the probability of class 1; null of a model that gives values."""
     positive: Share
     """Decided positively."""
     auc: Measured
-    """Of the probability against the true label; null with one label only."""
+    """Of the probability against the true label; null with one label only, and of a model that gives values."""
     silent: Share
     """People whose attributions are all below 1e-6: their score says nothing."""
 
@@ -155,13 +155,16 @@ class Triviality(Shape):
         return None
 
 
-def triviality(audit: Audit, good: int = 1) -> Triviality:
-    """Over the matched people, each once.   good: the class that is the favourable decision."""
+def triviality(audit: Audit, good: int = 1, *, valued: bool = False) -> Triviality:
+    """Over the matched people, each once.
+
+    good: the class that is the favourable decision.   valued: the model gives values, and no probabilities.
+    """
     who, first = np.unique(audit.individual, return_index=True)
     labels, probability = audit.people.labels[who], audit.probability[first]
     return Triviality(
-        variance=float(probability.var()),
+        variance=float("nan") if valued else float(probability.var()),
         positive=float((audit.decision[first] == good).mean()),
-        auc=float(roc_auc_score(labels, probability)) if len(np.unique(labels)) == 2 else float("nan"),
+        auc=float(roc_auc_score(labels, probability)) if len(np.unique(labels)) == 2 and not valued else float("nan"),
         silent=float((np.abs(audit.g[first]).max(axis=1) < 1e-6).mean()),
     )

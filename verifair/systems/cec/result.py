@@ -174,8 +174,9 @@ class Review(Shape):
     regime: Regime
     decision: str
     its_decision: Annotated[str, Field(alias="its decision")]
-    probability: Probability
-    its_probability: Annotated[Probability, Field(alias="its probability")]
+    probability: Probability | None
+    """Null of a model that gives values."""
+    its_probability: Annotated[Probability | None, Field(alias="its probability")]
     distance: float
     ties: Count
     most_different: Annotated[str, Field(alias="most different")]
@@ -301,6 +302,9 @@ class CecResult(Result):
         belongs = measured.people.groups[measured.matches.individual]
         names = [(k, name) for k, name in enumerate(measured.people.names) if (belongs == k).any()]
         everybody = _findings(measured, inner, EVERYBODY, np.ones(len(belongs), dtype=bool), seed)
+        if asked.schema.outcome.of == "value":  # what is no probability is not shown as one
+            nothing = np.full(len(measured.probability), np.nan)
+            measured = replace(measured, probability=nothing, probability_tilde=nothing)
         pairs = _pairs(measured, inner, asked)
         return cls(
             query=CecQuery(
@@ -310,7 +314,8 @@ class CecResult(Result):
             groups=(everybody, *(_findings(measured, inner, name, belongs == k, seed) for k, name in names)),
             between_groups=by_group(measured), features=feature_parts(measured, asked.schema), thresholds=sensitivity(measured),
             review=_review(measured, asked, max(top, REVIEWED)), unmatched=_unmatched(pairs, measured),
-            model_decides=triviality(measured, asked.schema.good), pairs=pairs, measured=measured, asked=asked, top=top, seed=seed,
+            model_decides=triviality(measured, asked.schema.good, valued=asked.schema.outcome.of == "value"), pairs=pairs,
+            measured=measured, asked=asked, top=top, seed=seed,
             score_follows_distance=_rank_correlation(measured.score, measured.matches.distance[measured.pair]), **more,
         )
 

@@ -264,10 +264,8 @@ def model_line(found: CecResult) -> str:
     """Whether the model decides anything, since a constant one explains everybody alike."""
     model = found.model_decides
     auc = "" if model.auc != model.auc else f", AUC {model.auc:.3f}"
-    line = (
-        f"The model: decides {cell(model.positive, '.1%')} of the matched people positively, variance of the probability "
-        f"{cell(model.variance)}{auc}."
-    )
+    variance = "" if model.variance != model.variance else f", variance of the probability {cell(model.variance)}"
+    line = f"The model: decides {cell(model.positive, '.1%')} of the matched people positively{variance}{auc}."
     why = model.hardly_decides
     return line if why is None else f"{line} Beware: {why}, so a low CEC says little."
 

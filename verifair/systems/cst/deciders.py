@@ -147,7 +147,11 @@ class NetworkDecider:
 
     @property
     def words(self) -> str:
-        return model_words(self.network.whole) + ("" if self.good else ", class 0 is positive")
+        outcome = self.schema.outcome
+        rule = "" if self.good else ", class 0 is positive"
+        if self.network.whole.outputs > 2 or not (outcome.of == "class" or outcome.plain):
+            rule = f", {self.schema.positive} is positive"
+        return model_words(self.network.whole) + rule
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
