@@ -23,8 +23,11 @@ COMPILED = numba is not None and not numba.config.DISABLE_JIT
 if COMPILED:
 
     def compiled(function: F) -> F:
-        """Compile a function at its first call; what comes out is kept on disk for later processes."""
-        return numba.njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]
+        """Compile a function at its first call; what comes out is kept for later processes, where a folder can be written."""
+        try:
+            return numba.njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]
+        except (RuntimeError, OSError):     # an installation that is read-only, for somebody who has no folder for caches
+            return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]
 
     def held(values: Any) -> Any:
         """Numbers (N,) as the loops take them: int64 or float64."""

@@ -32,6 +32,7 @@ from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import Analysis, known_analyses
 from verifair.auditing.subject import AuditSubject
 from verifair.checker.envelope import semantics
+from verifair.engine.search.ready import ready
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError
 from verifair.systems.files import plain, save_json, save_text, versions
 from verifair.systems.findings import Section, Source, Standing, Statement, Tone
@@ -87,6 +88,7 @@ def run(
     one is.   done: told of every finished section.
     Ctrl-C and a kill leave an older page as it was, and finished sections for `resume`. Raises Disagreement, QueryError.
     """
+    ready(subject.network)
     started, now = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     wanted = {key: settings for key, settings in file.analyses.items() if not only or key in only}
     sources = _sources(wanted, subject)

@@ -155,11 +155,13 @@ def _option(system: System, name: str) -> str:
 def run_system(system: System, given: dict[str, Any]) -> None:
     """Check the options, read, solve, write the files, then show: whoever pipes the screen into `head` still gets the files."""
     from verifair.cli import output
+    from verifair.engine.search.ready import ready
     from verifair.systems.subject import read
 
     started = time.monotonic()
     inputs, settings, run = asked(system, given)
     own_read = system.optional("solve", "read")
     subject = own_read(inputs, settings) if own_read else read(inputs)
+    started += ready(getattr(subject, "network", None))
     result = system.part("solve", "solve")(settings, subject, output.work(run, subject, started))
     output.finish(system, run, result)

@@ -18,6 +18,7 @@ from encoders.probability import SMALLEST
 from encoders.shares import logistic
 from verifair.checker.statement import Signs
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
+from verifair.engine.search.ready import ready
 from verifair.errors import QueryError
 from verifair.models.field import NETWORK, NetworkField
 from verifair.schema.schema import Feature, Schema
@@ -262,6 +263,7 @@ Query = PersistentBias | Robustness | IndividualFairness | ProbabilityGap | KDis
 
 def _settle(query: Any, *, judged: bool = False, odds: bool = False) -> None:
     """Give a query the model that its schema's outcome makes of its own, and the schema with the names of that model's classes."""
+    ready(query.network)
     network, schema = query.schema.settled(query.network)
     object.__setattr__(query, "network", schema.judges(network, odds=odds) if judged else network)
     object.__setattr__(query, "schema", schema)

@@ -69,6 +69,8 @@ def largest_gap_of_trees(
     out_of: OutOf = "float"
     with deferred_interrupt() as interrupted:
         for question in rng.permutation(len(batch))[:STARTS].tolist():
+            if time.monotonic() > end - SHORTEST:
+                break
             start = _anywhere(problem.domain, batch.lower[question], batch.upper[question], rng)
             _climb(problem, known, question, start, logit, rng)
         near, hard = True, 0.0      # whether the next question is about the best gap; the largest one that took too long

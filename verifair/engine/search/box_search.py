@@ -53,13 +53,16 @@ class BoxSearch(ABC):
         """Look at random points, and open the whole boxes of all questions that are left."""
         everything = roots(self.copies)
         # Random points are cheap, and half of all questions about a whole domain end here; of those about a neighbourhood few do.
-        guesses = GUESSES if time.monotonic() < self.deadline and not self.goal_rows.single.any() else 0
-        order = np.tile(np.arange(len(everything)), guesses)
-        for start in range(0, len(order), STEP_BOXES):
-            part = self.goals.still_open(everything.take(order[start : start + STEP_BOXES]))
+        self.guess(everything, GUESSES, STEP_BOXES, rng)
+        self.open.add(self.goals.still_open(everything))
+
+    def guess(self, nodes: Nodes, points: int, at_once: int, rng: np.random.Generator) -> None:
+        """Try so many random points of each box, where goals have several rows."""
+        order = np.tile(np.arange(len(nodes)), 0 if self.goal_rows.single.any() else points)
+        for start in range(0, len(order), at_once):
+            part = self.goals.still_open(nodes.take(order[start : start + at_once]))
             if len(part) and time.monotonic() < self.deadline:
                 self.goals.look_at(part, anywhere(self.copies, part, rng))
-        self.open.add(self.goals.still_open(everything))
 
     def late(self) -> bool:
         """Tell whether time is up; every question with open boxes is then given up."""

@@ -38,6 +38,7 @@ from verifair.engine.search.boxes import (
 )
 from verifair.engine.search.descent import Descent
 from verifair.engine.search.open_goals import OPEN, OUT_OF_NODES, BatchDecision, BestRows, ChosenRows
+from verifair.engine.search.ready import ready
 from verifair.engine.search.standard import FrameBounds, Progress, StandardRelaxation
 from verifair.engine.search.subdivision import subdivide
 from verifair.engine.search.trees import ProofTrees
@@ -62,6 +63,7 @@ def decide(
     progress: called with the number of newly finished questions.
     group: (Q,) questions of one number stand together: once one of them is violated the others are moot and left open.
     """
+    ready(problem.network)
     search = search_of(problem, Limits(deadline=time.monotonic() + seconds, max_nodes=max_nodes, group=group))
     run(search, seed, progress)
     return search.goals

@@ -15,8 +15,9 @@ from typing import Any
 from encoders.trees.compiled import compiled, real, room, whole
 
 INFINITE = float("inf")
-TRIES, SWEEPS, VALUES = 12, 2, 5
-"""Random points of a box that are tried, times that every variable of the best one is changed, and values that are tried of it."""
+TRIES, SWEEPS, VALUES, WAY = 12, 2, 5, 6
+"""Random points of a box that are tried, times that every variable of the best one is changed, and values that are tried of it;
+nodes on the way of a point to a leaf, about."""
 
 
 @compiled
@@ -173,7 +174,8 @@ def explore(
 
     Returns cuts (box, node, variable, cell; the halves of a box's k-th cut are its nodes 2 k + 1 and 2 k + 2), closed leaves (box,
     node, row, 1 if float32) with their bounds, open leaves (box, node, 1 if no tree tells its points apart) with their cells,
-    points (box) with their cells, how many boxes each took, bounds of the whole boxes, and `learnt` and `seed` as left.
+    points (box) with their cells, how many boxes each took, bounds of the whole boxes, `learnt` and `seed` as left, and the nodes
+    looked at.
     """
     count, trees = len(hot), len(root)
     most = 0
@@ -223,7 +225,7 @@ def explore(
             item[5], worst[0], waits = row, found, 1
             whole_bound[k] = found
             looked[k] += 1
-            spent += 1
+            spent += trees + top
             surely = found > enough[row]
             if proved and (surely or wanted[k] == 0 or (wanted[k] == 1 and (extra[k] <= 0 or found <= 0))):
                 closed, closed_bound = room(closed, 4 * leaves + 4), room(closed_bound, leaves + 1)
@@ -234,6 +236,7 @@ def explore(
                 extra[k] -= 1
             elif stop == 1:
                 hints = learnt if learnt < len(known) // count else len(known) // count
+                spent += used * WAY * (hints + TRIES + SWEEPS * VALUES * count)
                 fails, seed = _tried(0, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, bounds, 0, low,
                                      high, 0, rows, shares, constants, charges, sizes, strict, known, hints, seed, point, best,
                                      value)
@@ -320,6 +323,7 @@ def explore(
             cuts = room(cuts, 4 * splits + 4)
             cuts[4 * splits], cuts[4 * splits + 1], cuts[4 * splits + 2], cuts[4 * splits + 3] = k, node, v, cell
             splits += 1
+            spent += 3 * (top - tree_at[2 * begin])     # they were read for the cut, and are for both halves
             # Both halves, pruned from the trees of the box, which stay where they are until both are done with.
             for u in range(count):
                 half_low[u], half_high[u] = low[box + u], high[box + u]
@@ -350,7 +354,6 @@ def explore(
                 row, found, proved = _best_row(value, lines, rows, shares, constants, charges, sizes, strict)
                 side_row[side], side_value[side] = row, found
                 looked[k] += 1
-                spent += 1
                 surely = found > enough[row]
                 if proved and (surely or wanted[k] == 0 or (wanted[k] == 1 and (extra[k] <= 0 or found <= 0))):
                     closed, closed_bound = room(closed, 4 * leaves + 4), room(closed_bound, leaves + 1)
@@ -400,4 +403,4 @@ def explore(
                 opens += 1
     return (cuts[: 4 * splits], closed[: 4 * leaves], closed_bound[:leaves], left[: 3 * opens], left_low[: opens * count],
             left_high[: opens * count], points[:found_points], points_cell[: found_points * count], looked, whole_bound,
-            learnt, seed)
+            learnt, seed, spent)

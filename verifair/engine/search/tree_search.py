@@ -34,10 +34,13 @@ MIXED = np.array([[0.25, 0.75, 0.0], [0.75, 0.25, 0.0]])
 """Mixtures of a flip's first two rows that are bounded as well; its third row is the one in the middle."""
 FIRST, MORE = 256, 4
 """Boxes that a question may take on its first visit, and how many times what it has had on later ones."""
-SECONDS, RATE = 0.5, 50_000.0 if COMPILED else 500.0
-"""Of a visit, about; and boxes a second, before the first visit tells."""
+SECONDS, RATE = 0.5, 1e7 if COMPILED else 1e5
+"""Of a visit, about; and nodes of trees looked at in a second, before the first visit tells: rather too few."""
 HINTS = 16
 """Counterexamples of other questions that are tried, the newest ones."""
+WORTH, GUESSES, GUESSED = 6, 128, 32
+"""Random points are tried first: as many as ask so many questions for each node of the ensemble, at most so many for each problem's
+question, and so many at once."""
 ELSEWHERE = 32
 """Random points of a box that are tried where the one that was found is no legal row."""
 
@@ -89,9 +92,12 @@ class TreeSearch(BoxSearch):
         return Closing(lines=bounds.lines, lists=lists)
 
     def start(self, rng: np.random.Generator) -> None:
-        """Open the whole boxes of all questions, once for every goal."""
+        """Try random points, where that takes less than joining trees does; open the whole boxes of all questions, once for every
+        goal."""
         self.rng, self.seed = rng, int(rng.integers(1 << 31))
-        every, goals = roots(self.twin), len(self.problem.goals)
+        every, goals, ensemble = roots(self.twin), len(self.problem.goals), self.twin.ensemble
+        points = WORTH * len(ensemble.column) // (len(ensemble.root) * max(ensemble.depth, 1) * len(every))
+        self.guess(every, min(points, GUESSES), GUESSED, rng)
         for g in range(goals - 1, -1, -1):
             mine = np.arange(goals) == np.full((len(every), 1), g)
             self.open.add(replace(every, ids=every.ids + g * len(every), open=mine))
@@ -137,11 +143,11 @@ class TreeSearch(BoxSearch):
             lines.base, *closing.lists, len(nodes), held(first), held(last), held(wanted), extra, held(limit), held(owner),
             len(owners), 0 if careful else 1, budget, self.known[goal], self.learnt[goal], self.seed,
         )
-        cuts, closed, bounds, opened, low, high, points, cells, looked, whole, self.learnt[goal], self.seed = found
+        cuts, closed, bounds, opened, low, high, points, cells, looked, whole, self.learnt[goal], self.seed, spent = found
         looked, cuts, closed, points, opened = (np.asarray(one, dtype=np.int64) for one in (looked, cuts, closed, points, opened))
         cells, low, high = (np.asarray(one, dtype=np.int64).reshape(-1, len(trees.hot)) for one in (cells, low, high))
-        if time.monotonic() - started > SECONDS / 10:
-            self.rate = 0.5 * self.rate + 0.5 * float(looked.sum()) / (time.monotonic() - started)
+        if spent >= budget // 10:
+            self.rate = 0.5 * self.rate + 0.5 * float(spent) / (time.monotonic() - started)
         np.add.at(self.goals.nodes, question, looked)
         np.add.at(self.goals.extra_cuts[:, goal], question, before - np.asarray(extra))
         seen = np.flatnonzero(looked > 0)

@@ -38,6 +38,7 @@ from verifair.checker.tree import Tree
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
 from verifair.engine.questions import decided_problem
+from verifair.engine.search.ready import ready
 from verifair.engine.search.subdivision import Objects, Open, subdivide
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
@@ -139,7 +140,9 @@ def certify_counterfactuals(
     Raises QueryError, DataError, SchemaError for arguments, tables and models that do not fit.
     Sound? yes.  Complete? no.
     """
-    started, network = time.monotonic(), read(network)
+    network = read(network)
+    ready(network)
+    started = time.monotonic()
     model = causal_model if causal_model.fitted else causal_model.fit(frame)
     do = model.check(frame, do)
     positions = np.flatnonzero(groups_under(frame, do)[1] >= 0) if rows is None else _positions(rows, len(frame))

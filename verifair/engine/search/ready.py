@@ -1,0 +1,50 @@
+"""What is done before a clock starts: the loops that search tree ensembles are compiled, or loaded as they were kept."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+
+import numpy as np
+
+from encoders.domain import Domain
+from encoders.network import Link
+from encoders.problem import Goal, TwinBatch, TwinProblem
+from encoders.trees.ensemble import TreeEnsemble
+
+
+def ready(model: object) -> float:
+    """Make everything ready that searching this model needs. Returns the seconds that took: no limit of time should count them."""
+    started = time.monotonic()
+    if isinstance(model, TreeEnsemble):
+        _loops()
+    return time.monotonic() - started
+
+
+@cache
+def _loops() -> None:
+    """Search an ensemble of one question: numba compiles what it calls, once for all processes that share a folder for it."""
+    from encoders.trees.compiled import COMPILED
+
+    if not COMPILED:
+        return
+    from verifair.engine.search.box_search import Limits
+    from verifair.engine.search.tree_search import TreeSearch  # numba is loaded for trees alone
+
+    leaf, of = np.array([False, True, True]), np.arange(2)
+    ensemble = TreeEnsemble(
+        root=np.array([0]), column=np.where(leaf, -1, 1), threshold=np.zeros(3), left=np.array([1, 1, 2]),
+        right=np.array([2, 1, 2]), missing_left=~leaf, value=np.array([[0.0], [-1.0], [1.0]]), base=np.zeros(1), columns=2,
+        link=Link.IDENTITY, source_sha256="",
+    )
+    domain = Domain(
+        integer=of >= 0, lower=np.zeros(2), upper=np.ones(2), offset=np.zeros(2), scale=np.ones(2), start=of, one_hot=of < 0,
+        width=np.ones(2, dtype=np.int64),
+    )
+    batch = TwinBatch(lower=np.zeros((1, 2)), upper=np.array([[0.0, 1.0]]), prime=np.ones((1, 2)), protected=of == 0)
+    goal = Goal(rows=np.array([[1.0, -1.0], [0.0, 1.0]]), strict=True)
+    problem = TwinProblem(network=ensemble, domain=domain, batch=batch, margin=np.ones(1), goals=(goal,))
+    search = TreeSearch(problem, ensemble, Limits(deadline=np.inf, max_nodes=None, group=None))
+    search.start(np.random.default_rng(0))
+    while (nodes := search.open.take(1)) is not None:
+        search.step(nodes)
