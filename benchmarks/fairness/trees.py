@@ -1,5 +1,6 @@
 """Tree ensembles trained on the encoded Adult table: PBA of rows, a flip on the whole domain, parts of the partition of size 10,
-the largest gap, and one difference decided by MILP as well.
+the largest gap, one difference decided by MILP as well, and rows by MILP (on trees of differences, and as two copies that share
+thresholds alone) and Z3.
 
 XGBoost, LightGBM and HistGradientBoosting of 100 trees and a forest of 100 trees of depth 10, as their converters write them. CPU
 seconds; loading is a column of its own. Parts: a sample, up to `nodes` boxes a question, so `open` says what that leaves.
@@ -14,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,10 @@ from benchmarks.fairness.networks import fairify_schema
 from benchmarks.shared import Skipped, data_folder, measured
 from encoders.network import Model
 from encoders.problem import Goal
+from encoders.programs.trees import TreeProgram
+from encoders.shares import logistic
+from encoders.trees.twin import TreeTwin
+from solvers import registry
 from solvers.outcome import Budget
 from verifair.engine.cascade import solve
 from verifair.engine.gap.maximise import maximise
@@ -30,6 +35,9 @@ from verifair.engine.partition import partition_of
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.questions import Pairs, bias_problem, box_of, goals_of, questions_of, twin_problem
 from verifair.engine.search.branch_and_bound import decide
+from verifair.engine.search.open_goals import PROVED, VIOLATED
+from verifair.engine.solver import copies_of
+from verifair.engine.verdict import Status
 from verifair.models.read import read
 from verifair.schema.schema import Schema
 
@@ -39,16 +47,16 @@ LABEL = "income-per-year"
 
 def run(
     folder: Path, *, models: Sequence[str] = EVERY, rows: int = 2000, delta: float = 1.0, parts: int = 400, nodes: int = 2000,
-    seconds: float = 60.0, solver: str = "highs",
+    seconds: float = 60.0, solver: str = "highs", asked: int = 10,
 ) -> pd.DataFrame:
     """rows: of the table, for PBA within delta units, both questions.   parts: of 16,000.   nodes: boxes a question may take.
 
-    seconds: for a largest gap, and for the solver.
+    seconds: for a largest gap, and for the solver.   asked: rows whose questions within 3 units are put to solvers too.
     """
     data = data_folder()
     table = pd.read_csv(data / "encoded" / "adult.csv.gz")
     schema = fairify_schema(data, "adult")
-    lines = (_line(name, table, schema, rows, delta, parts, nodes, seconds, solver) for name in models)
+    lines = (_line(name, table, schema, rows, delta, parts, nodes, seconds, solver, asked) for name in models)
     return measured(f"Tree ensembles on Adult: {rows} rows, {parts} parts", lines, folder)
 
 
@@ -73,7 +81,8 @@ def fitted(name: str, x: np.ndarray, y: np.ndarray) -> Any:
 
 
 def _line(
-    name: str, table: pd.DataFrame, schema: Schema, rows: int, delta: float, parts: int, nodes: int, seconds: float, solver: str
+    name: str, table: pd.DataFrame, schema: Schema, rows: int, delta: float, parts: int, nodes: int, seconds: float, solver: str,
+    asked: int,
 ) -> dict[str, Any]:
     x, y = table.drop(columns=LABEL).to_numpy(dtype=np.float32), table[LABEL].to_numpy()
     model = fitted(name, x, y)
@@ -82,7 +91,7 @@ def _line(
     found: dict[str, Any] = {"model": name, "load s": time.process_time() - started}
     raw = x[:rows].astype(float)
     for part in (_rows(read_in, schema, raw, delta), _whole(read_in, schema), _parts(read_in, schema, parts, nodes),
-                 _gap(read_in, schema, seconds, solver)):
+                 _gap(read_in, schema, seconds, solver), _beside(read_in, schema, raw[:asked], seconds, solver)):
         found |= dict(part)
     return found
 
@@ -120,7 +129,8 @@ def _parts(model: Model, schema: Schema, parts: int, nodes: int) -> Iterator[tup
 
 def _gap(model: Model, schema: Schema, seconds: float, solver: str) -> Iterator[tuple[str, Any]]:
     started = time.process_time()
-    query = ProbabilityGap(network=model, schema=schema, protected=["sex"])
+    scale: Literal["probability", "logit"] = "probability" if logistic(model) else "logit"
+    query = ProbabilityGap(network=model, schema=schema, protected=["sex"], scale=scale)
     found = maximise(query, budget=Budget(seconds=seconds), tolerance=1e-3)
     yield "gap s", time.process_time() - started
     yield "gap from", found.lower
@@ -133,3 +143,35 @@ def _gap(model: Model, schema: Schema, seconds: float, solver: str) -> Iterator[
         ((answer,),) = solve(twin_problem(query, batch, (goal,)), method=method, solver=asked, budget=Budget(seconds=seconds))
         yield f"difference by {method} s", time.process_time() - started
         yield f"by {method}", answer.status.value
+
+
+def _beside(model: Model, schema: Schema, raw: np.ndarray, seconds: float, solver: str) -> Iterator[tuple[str, Any]]:
+    """Both questions about some rows, one after the other: CPU milliseconds a question, and how many are decided."""
+    raw = raw[schema.domain.within(raw)]
+    problem = bias_problem(model, schema, raw, "sex", 1 - raw[:, schema.index("sex")], 3.0, (1, 0))
+    count, limit = 2 * len(raw), Budget(seconds=seconds / 10)
+    started = time.process_time()
+    known = decide(problem, seconds=seconds)
+    yield "ms a question", 1e3 * (time.process_time() - started) / count
+    for method, by in (("milp", solver), ("smt", "z3")):
+        started, decided = time.process_time(), 0
+        for q in range(len(raw)):
+            one = replace(problem, batch=problem.batch.take([q]))
+            (answers,) = solve(one, method=method, solver=by, budget=replace(limit, seconds=2 * limit.seconds))
+            decided += sum(answer.status is not Status.UNKNOWN for answer in answers)
+        yield f"by {by}", 1e3 * (time.process_time() - started) / count
+        yield f"decided by {by}", decided
+    twin, started, decided = copies_of(problem), time.process_time(), 0
+    assert isinstance(twin, TreeTwin)
+    stops = replace(limit, stop_below=-1e-6, stop_above=1e-6)
+    for q in range(len(raw)):
+        for g, goal in enumerate(problem.goals):
+            outcome = registry.get(solver).solve(TreeProgram.of(twin, q, goal, apart=True).worst(goal), budget=stops)
+            bounds = outcome.dual_bound, outcome.primal_bound
+            proved, refuted = bounds[0] is not None and bounds[0] > 0, bounds[1] is not None and bounds[1] <= 0
+            against = known.status[q, g] == (VIOLATED if proved else PROVED if refuted else None)
+            if against and abs(bounds[0 if proved else 1] or 0.0) > 1e-4:      # far beyond a solver's tolerance
+                raise AssertionError(f"row {q}, goal {g}: {solver} says {bounds}, branch-and-bound {known.status[q, g]}")
+            decided += proved or refuted
+    yield f"two copies by {solver}", 1e3 * (time.process_time() - started) / count
+    yield "two copies decided", decided

@@ -44,29 +44,41 @@ class TreeProgram:
     columns: dict[int, tuple[Integers, Integers]]
 
     @classmethod
-    def of(cls, twin: TreeTwin, question: int, goal: Goal) -> TreeProgram:
-        """The program of one question, made for one goal."""
+    def of(cls, twin: TreeTwin, question: int, goal: Goal, *, apart: bool = False) -> TreeProgram:
+        """The program of one question, made for one goal. apart: with trees of each copy by itself, which share thresholds alone:
+        how it is written where nothing is known of what the copies have in common, to compare with."""
         batch, index = twin.problem.batch, np.array([question])
         worth = twin.worth(int(twin.which[question]))
         first, last = twin.boxes(index, batch.lower[index][:, twin.variables], batch.upper[index][:, twin.variables])
-        difference = len(goal.rows) == 1 and goal.gap is None and goal.rows[0, 0] == -goal.rows[0, 1]
+        difference = not apart and len(goal.rows) == 1 and goal.gap is None and goal.rows[0, 0] == -goal.rows[0, 1]
         lines = worth.lines(np.array([[1.0, -1.0]])) if difference else None
-        trees = worth.joint.trees if lines is None else lines.trees
-        one = worth.one[0] if lines is None else np.asarray(lines.adds)
-        two = worth.two[0] if lines is None else np.zeros(len(one))
+        if lines is not None:
+            adds = np.asarray(lines.adds)
+            parts = [(lines.trees, np.stack([adds, np.zeros(len(adds))]))]
+        elif apart:
+            first_copy, second_copy = twin.alone(int(twin.which[question]))
+            one, two = first_copy.one[0], second_copy.two[0]
+            parts = [(first_copy.joint.trees, np.stack([one, np.zeros(len(one))])),
+                     (second_copy.joint.trees, np.stack([np.zeros(len(two)), two]))]
+        else:
+            parts = [(worth.joint.trees, np.stack([worth.one[0], worth.two[0]]))]
         base = np.array([float(worth.base[0][0])] * 2) if lines is None else np.zeros(2)
-        build = _Build(trees, first[0].tolist(), last[0].tolist())
+        build = _Build(worth.joint.trees, first[0].tolist(), last[0].tolist())
         least, most = base.copy(), base.copy()
-        for root in np.asarray(trees.root).tolist():
-            leaves = np.array([leaf for leaf, _ in build.tree(root)])
-            values = np.stack([one[leaves], two[leaves]])
-            least, most = least + values.min(axis=1), most + values.max(axis=1)
+        shares, added = list[int](), list[Array]()
+        for trees, adds in parts:
+            build.trees = trees
+            for root in np.asarray(trees.root).tolist():
+                leaves = build.tree(root)
+                values = adds[:, [leaf for leaf, _ in leaves]]
+                least, most = least + values.min(axis=1), most + values.max(axis=1)
+                shares += [column for _, column in leaves]
+                added.append(values)
         build.cells()
         fixed = build.builder.columns(np.ones(1), np.ones(1))
         width = build.builder.width
         margins = np.zeros((2, width))
-        leaf, column = (np.array(one, dtype=np.int64) for one in (build.leaf, build.share))
-        margins[0, column], margins[1, column] = one[leaf], two[leaf]
+        margins[:, shares] = np.concatenate(added, axis=1)
         margins[:, fixed[0]] = base
         block, lower, upper = matrix(build.builder.rows, width)
         program = Program(
@@ -96,15 +108,13 @@ class TreeProgram:
 
 
 class _Build:
-    """Columns and rows so far. first, last: the cells of the box, by variable."""
+    """Columns and rows so far. trees: those that are added now.   first, last: the cells of the box, by variable."""
 
     def __init__(self, trees: Preorder, first: list[int], last: list[int]) -> None:
         self.trees, self.first, self.last = trees, first, last
         self.builder = ProgramBuilder()
         self.binary: dict[tuple[int, int], int] = {}
         self.columns: dict[int, tuple[Integers, Integers]] = {}
-        self.leaf: list[int] = []
-        self.share: list[int] = []
         self.hot = np.asarray(trees.hot).tolist()
 
     def tree(self, node: int) -> list[tuple[int, int]]:
@@ -112,8 +122,6 @@ class _Build:
         leaves = self._below(node)
         columns = np.array([column for _, column in leaves])
         self.builder.add(RowBlock.single(columns, np.ones(len(columns)), 1.0, 1.0))
-        self.leaf += [leaf for leaf, _ in leaves]
-        self.share += columns.tolist()
         return leaves
 
     def _below(self, node: int) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from encoders.domain import Domain
 from encoders.errors import ModelError
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 from encoders.problem import TwinProblem
 from encoders.trees.cells import TreeCells
 from encoders.trees.ensemble import TreeEnsemble
@@ -64,12 +64,23 @@ class TreeTwin:
     def worth(self, pair: int) -> Worth:
         """The trees of both copies for a pair of protected values, with what their leaves add to the margins."""
         if pair not in self._worth:
-            batch, ensemble = self.problem.batch, self.ensemble
-            k, at = self.pairs[pair], self.cells.variable == -2
-            both = np.stack([batch.lower[k], np.where(batch.protected, batch.prime[k], batch.lower[k])])
-            goes = [at & (x[np.maximum(ensemble.column, 0)] <= ensemble.threshold) for x in self.problem.domain.encode(both)]
-            self._worth[pair] = JointTrees.of(ensemble, self.cells, goes[0], goes[1]).worth(self.problem.margin)
+            self._worth[pair] = self._joined(*self._sides(pair))
         return self._worth[pair]
+
+    def alone(self, pair: int) -> tuple[Worth, Worth]:
+        """The trees of each copy by itself, for a pair of protected values, with what their leaves add to its margin."""
+        first, second = self._sides(pair)
+        return self._joined(first, first), self._joined(second, second)
+
+    def _joined(self, first: Booleans, second: Booleans) -> Worth:
+        return JointTrees.of(self.ensemble, self.cells, first, second).worth(self.problem.margin)
+
+    def _sides(self, pair: int) -> list[Booleans]:
+        """Which nodes about protected variables (K,) go left, in both copies."""
+        batch, ensemble = self.problem.batch, self.ensemble
+        k, at = self.pairs[pair], self.cells.variable == -2
+        both = np.stack([batch.lower[k], np.where(batch.protected, batch.prime[k], batch.lower[k])])
+        return [at & (x[np.maximum(ensemble.column, 0)] <= ensemble.threshold) for x in self.problem.domain.encode(both)]
 
     @property
     def noise(self) -> Array:

@@ -16,6 +16,9 @@ from encoders.network import Model
 from encoders.onnx.reader import read_model
 from encoders.probability import exceeds, gap_bounds
 from encoders.problem import TwinBatch, TwinProblem
+from encoders.programs.trees import TreeProgram
+from encoders.trees.twin import TreeTwin
+from solvers import registry
 from tests.builders import categorical, integer, one_hot, real, schema_of
 from tests.tree_models import random_tree, save
 from verifair.checker import partition
@@ -28,6 +31,7 @@ from verifair.engine.gap.maximise import maximise
 from verifair.engine.questions import FLIPPED, NO_FALL, OBSERVED, decisions, questions_of, twin_problem
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED, VIOLATED
+from verifair.engine.solver import copies_of
 
 GRID = np.array([-1, 0, 0.5, 1, 2], dtype=np.float32)
 REAL = np.unique(np.concatenate(
@@ -227,6 +231,18 @@ def test_solvers_decide_differences(seed: int, tmp_path: Path) -> None:
         for answer, holds in zip((first, second), truth, strict=True):
             assert answer.status in (vf.Status.PROVED if holds else vf.Status.VIOLATED, vf.Status.UNKNOWN)
             assert method == "milp" or answer.status is not vf.Status.UNKNOWN
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_copies_have_the_same_least_difference(seed: int, tmp_path: Path) -> None:
+    """As trees of the difference, and as trees of each copy that share thresholds alone."""
+    problem, _ = observed(seed, tmp_path)
+    twin, highs = copies_of(problem), registry.get("highs")
+    assert isinstance(twin, TreeTwin)
+    for goal in problem.goals:
+        programs = [TreeProgram.of(twin, 0, goal, apart=apart).worst(goal) for apart in (False, True)]
+        least = [highs.solve(program, budget=vf.Budget(seconds=30)).primal_bound for program in programs]
+        assert least[0] == pytest.approx(least[1], abs=1e-6)
 
 
 def test_classes_of_three_are_the_largest_score(tmp_path: Path) -> None:
