@@ -13,6 +13,7 @@ import pytest
 
 import verifair as vf
 from encoders.onnx.reader import read_model
+from encoders.trees import joint
 from encoders.trees.ensemble import TreeEnsemble
 from tests.builders import integer, schema_of
 from tests.tree_models import random_tree, save
@@ -89,3 +90,13 @@ def test_a_visit_ends_by_the_nodes_that_it_reads(trees: int, tmp_path: Path, mon
         search.step(nodes)
     size = len(search.lines[0, 0].trees.variable)
     assert all(0 < spent <= 4e5 + 4 * size for _, spent in found)
+
+
+def test_all_loops_run_before_the_clock_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = list[str]()
+    for place, name in ((tree_search, "explore"), (joint, "_join"), (joint, "_collapsed")):
+        loop = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *given, loop=loop, name=name: (ran.append(name), loop(*given))[1])
+    monkeypatch.setattr("encoders.trees.compiled.COMPILED", True)
+    module._loops.__wrapped__()
+    assert ran == ["_join", "_collapsed", "explore"]
