@@ -59,6 +59,10 @@ class AuditSettings(Settings):
     """Write the thresholds of [gate] as JUnit XML."""
     sarif: Path | None = None
     """Write what does not meet [gate] as SARIF."""
+    summary: Path | None = None
+    """Write a summary for a pull request (Markdown)."""
+    model_card: Path | None = None
+    """Write a model card (Markdown with the front matter of Hugging Face)."""
     only: str | None = None
     """Some of the analyses, with commas: pba,kmax."""
     timeout: float | None = None
@@ -100,7 +104,9 @@ def run(system: System, given: dict[str, Any]) -> None:
     budget(timeout, files.nodes, seed)
     chosen = _only(settings.only, list(file.analyses))
     places.check()
-    check_outputs({"--junit": settings.junit, "--sarif": settings.sarif})
+    check_outputs({
+        "--junit": settings.junit, "--sarif": settings.sarif, "--summary": settings.summary, "--model-card": settings.model_card,
+    })  # fmt: skip
     subject, screen = read(file), console()
     kept = keeping("finished analyses are kept; run the same command with --resume to go on")
     with kept, alone(places.lock, _in_use(places)), parallel.cluster(files.cluster), _bars() as shown:
@@ -111,6 +117,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     with keeping(f"the audit is finished, and {places.page} is written"):
         _close(result, places, screen)
         _gate(file, result, settings, screen)
+        _markdown(result, settings)
     if file.gate is not None:
         from verifair.auditing.gate import exit_code
 
@@ -257,6 +264,15 @@ def _gate(file: AuditFile, result: AuditResult, settings: AuditSettings, console
         save_junit(result, settings.junit, file.gate.unknown)
     if settings.sarif is not None:
         save_sarif(result, settings.sarif, file.gate.unknown, file.model.file or f"{file.model.demo}.onnx")
+
+
+def _markdown(result: AuditResult, settings: AuditSettings) -> None:
+    from verifair.auditing.markdown import save_model_card, save_summary
+
+    if settings.summary is not None:
+        save_summary(result, settings.summary)
+    if settings.model_card is not None:
+        save_model_card(result, settings.model_card)
 
 
 def _close(result: AuditResult, places: Places, console: Console) -> None:

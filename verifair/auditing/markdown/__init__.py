@@ -1,0 +1,60 @@
+"""The audit as Markdown: a summary for a pull request, and a model card."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from verifair.auditing.page.contents import commands, duration, evidence_counts, outcomes, semantics, when
+from verifair.auditing.result import AuditResult
+from verifair.systems.files import save_text
+
+SHOWN = 8
+"""Findings of a summary, and counterexamples of a card."""
+
+
+def save_summary(result: AuditResult, path: Path) -> None:
+    """Write what a reviewer of a change must know: the gate, the findings of the first screen, the decisions by group."""
+    save_text(path, _render("summary.md", result))
+
+
+def save_model_card(result: AuditResult, path: Path) -> None:
+    """Write a model card whose front matter Hugging Face reads. Licence and intended use are the owner's to add."""
+    facts = {
+        "library_name": "onnx", "pipeline_tag": "tabular-classification", "tags": ["fairness", "verifair"],
+        "model_name": result.title,
+    }  # fmt: skip
+    front = "".join(f"{name}: {json.dumps(fact)}\n" for name, fact in facts.items())  # JSON is YAML
+    save_text(path, f"---\n{front}---\n\n{_render('model_card.md', result)}")
+
+
+def _render(template: str, result: AuditResult) -> str:
+    environment = Environment(
+        loader=PackageLoader("verifair.auditing", "markdown"), undefined=StrictUndefined, trim_blocks=True,
+        finalize=plain, autoescape=False, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters.update(when=when, duration=duration)
+    witnesses = [one for section in result.sections for one in section.witnesses]
+    return environment.get_template(template).render(
+        result=result, findings=[one for one in result.statements if one.headline], outcomes=outcomes(result), shown=SHOWN,
+        witnesses=sorted(witnesses, key=lambda one: -abs(one.after - one.before)),
+        commands=[Markup(_visible(line)) for line in commands(result).splitlines()],  # in a block of code nothing is markup
+        semantics=semantics(result), checked=evidence_counts(result),
+    )  # fmt: skip
+
+
+def plain(value: Any) -> str:
+    """Return a value as text that is no markup: names come from the user's files. Control characters become visible."""
+    if isinstance(value, Markup):
+        return value
+    text = _visible(str(value))
+    return re.sub(r"[\\`*\[\]<>|&~@#!$]|(?<!\w)_|_(?!\w)", lambda found: f"&#{ord(found[0])};", text)
+
+
+def _visible(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
