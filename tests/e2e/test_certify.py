@@ -559,7 +559,6 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
     (["--share", "--certificate", "x.json"], "drop --certificate"),
     (["--share", "--resume", "--store", "no.json"], "no.json is not there"),
     (["--share", "--tolerance", "1"], "--tolerance 1: expected a number of at least 0 and below 1"),
-    (["--share", "--jobs", "1"], "--jobs belongs to --partition"),
     (["--jobs", "1"], "--jobs belongs to --partition"),
     (["--logit"], "--logit belongs to --maximise"),
     (["--plot", "x.png"], "--plot belongs to --partition"),
