@@ -8,14 +8,35 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit
 
+from encoders.curves.layer import Curve, SmoothLayer
+from encoders.network import Array, Link, Model, Network
+from encoders.onnx.reader import read_model
+from encoders.onnx.runtime import runtime_logits
 from tests.audit_sample import HOSTILE, audit, replace
 from tests.browser import Watched, chromium, opened
+from tests.builders import layer, network_of, schema_of
+from tests.soundness.test_outcomes import FEATURES as RULE_FEATURES
+from tests.soundness.test_outcomes import ROWS as RULE_ROWS
+from tests.soundness.test_outcomes import RULES, outputs_of
+from tests.soundness.test_outcomes import made as rule_network
+from tests.tree_models import random_tree, save
+from verifair.auditing.audit_file import loads
+from verifair.auditing.decisions import decisions
 from verifair.auditing.page import page
 from verifair.auditing.page.contents import PRINTED, WORDS
+from verifair.auditing.result import AuditResult
+from verifair.auditing.subject import AuditSubject
+from verifair.auditing.subject import read as read_subject
+from verifair.auditing.what_if import embedded, what_if
+from verifair.engine.questions import decisions as decided
+from verifair.engine.witness import _shown
 from verifair.systems.findings import DataTable, Standing, Statement, Tone
+from verifair.systems.subject import Subject
 
 CONTRAST = """() => {
   const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
@@ -381,3 +402,231 @@ def test_five_hundred_counterexamples_are_quick(browser: Any, tmp_path: Path) ->
                        document.body.offsetHeight; return performance.now() - start; }"""
         )
         assert took < 3000
+
+
+def lively(demo: str, **changes: Any) -> tuple[AuditSubject, AuditResult]:
+    """A shipped example, and a page whose *What if* is about it; its first counterexample is the table's first person."""
+    text = f'[model]\ndemo = "{demo}"\n[data]\ndemo = "{demo}"\n[analyses.kmax]\n'
+    subject = read_subject(loads(text, name="a.toml", folder=Path.cwd()))
+    whole = audit(witnesses=2)
+    x = subject.schema.decode(subject.schema.raw(subject.rows())[0])
+    found = (replace(whole.sections[0].witnesses[0], x=x), *whole.sections[0].witnesses[1:])
+    sections = (replace(whole.sections[0], witnesses=found, settings={"box": {}}, answer={"by_feature": []}), *whole.sections[1:])
+    made = replace(
+        whole, sections=sections, protected=list(subject.protected), what_if=what_if(subject, sections),
+        decisions=decisions(subject),
+    )
+    return subject, replace(made, **changes)
+
+
+def computing(made: AuditResult, model: Model) -> AuditResult:
+    """The page with another model in it."""
+    assert made.what_if is not None
+    return replace(made, what_if=replace(made.what_if, content={**made.what_if.content, "model": embedded(model)}))
+
+
+def outputs(browser: Any, path: Path, made: AuditResult, x: Array) -> Array:
+    """What the page's script makes of network columns x (B, n); NaN is missing."""
+    path.write_text(page(made), encoding="utf-8")
+    with opened(browser, path) as watched:
+        rows = [[None if np.isnan(v) else v for v in row] for row in x.tolist()]
+        found = watched.page.evaluate("rows => document.getElementById('what-if').outputs(rows)", rows)
+        assert watched.said == []
+    return np.array(found)
+
+
+@pytest.mark.parametrize("demo", ["german", "adult"])
+def test_the_page_computes_what_the_runtime_computes_and_decides_as_the_engine(browser: Any, tmp_path: Path, demo: str) -> None:
+    subject, made = lively(demo)
+    domain, random = subject.schema.domain, np.random.default_rng(0)
+    raw = domain.lower + random.random((1000, domain.variables)) * (domain.upper - domain.lower)
+    raw[:500] = subject.schema.raw(subject.rows())[:500]
+    raw[900:] += random.integers(-1, 2, size=raw[900:].shape)  # some of them are nobody
+    raw = np.where(domain.integer, np.round(raw), raw)
+    (tmp_path / "page.html").write_text(page(made), encoding="utf-8")
+    with opened(browser, tmp_path / "page.html") as watched:
+        found = watched.page.evaluate("rows => document.getElementById('what-if').answers(rows)", raw.tolist())
+        assert watched.said == []
+    legal = np.array([one["illegal"] is None for one in found])
+    assert (legal == subject.schema.inside(raw)).all()
+    assert 500 < legal.sum() < 1000
+    found, x = [one for one in found if one["illegal"] is None], subject.schema.encode(raw[legal])
+    logits = runtime_logits(subject.network, x.astype(np.float32)).astype(np.float64)
+    probability = expit(logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0])
+    assert np.abs([one["shown"] for one in found] - probability).max() < 1e-6
+    favoured = subject.schema.outcome.favourable(decided(subject.network, x))
+    sure = np.array([not one["close"] for one in found])
+    assert sure.sum() > 0.99 * len(sure)
+    assert (np.array([one["good"] for one in found]) == favoured)[sure].all()
+
+
+def test_the_page_computes_trees_and_takes_the_branch_of_what_is_missing(browser: Any, tmp_path: Path) -> None:
+    _, made = lively("german")
+    random = np.random.default_rng(1)
+    trees = [random_tree(random, 5, 4, scores=2) for _ in range(30)]
+    model = read_model(save(tmp_path / "m.onnx", trees, 5, base=[0.25, -0.5], missing=True))
+    x = random.choice(np.array([-1, 0, 0.5, 1, 2]), size=(1000, 5)).astype(np.float32)
+    x = np.nextafter(x, x + random.integers(-1, 2, size=x.shape).astype(np.float32))
+    x[random.random(x.shape) < 0.2] = np.nan
+    found = outputs(browser, tmp_path / "page.html", computing(made, model), x.astype(np.float64))
+    expected = runtime_logits(model, x)
+    assert np.abs(found - expected).max() < 1e-6 * max(1.0, np.abs(expected).max())
+    assert len(np.unique(found)) > 100
+
+
+MORE_RULES = {"logit > 0.5": (1, lambda row: row[0] > 0.5), "logit < -0.5": (1, lambda row: row[0] < -0.5)}
+
+
+@pytest.mark.parametrize("rule", [*RULES, *MORE_RULES])
+def test_the_page_decides_by_every_rule_as_the_schema_does(browser: Any, tmp_path: Path, rule: str) -> None:
+    """Ties and thresholds that are met exactly are told as too close, and decided by the page all the same."""
+    outputs, favourable = {**RULES, **MORE_RULES}[rule]
+    network, schema = rule_network(5, outputs), schema_of(*RULE_FEATURES, positive=rule)
+    _, made = lively("german")
+    content = what_if(Subject(network=network, schema=schema, frame=None, protected=("sex",), model=Path("m.onnx")), []).content
+    assert made.what_if is not None
+    content = made.what_if.content | {name: content[name] for name in ("features", "forbidden", "protected", "model", "output")}
+    made = replace(made, what_if=replace(made.what_if, content=content))
+    (tmp_path / "page.html").write_text(page(made), encoding="utf-8")
+    with opened(browser, tmp_path / "page.html") as watched:
+        found = watched.page.evaluate("rows => document.getElementById('what-if').answers(rows)", RULE_ROWS.tolist())
+    x = schema.encode(RULE_ROWS)
+    good, close = (np.array([one[name] for one in found]) for name in ("good", "close"))
+    sure = ~close if outputs > 1 else np.ones(len(x), dtype=bool)
+    assert (good == [favourable(row) for row in outputs_of(network, RULE_ROWS)])[sure].all()
+    assert sure.any()
+    if schema.outcome.of != "logit" or schema.outcome.plain:
+        assert np.abs(np.array([one["shown"] for one in found]) - _shown(schema, network.whole, x)).max() < 1e-6
+
+
+def test_the_page_computes_every_curve_and_every_slope(browser: Any, tmp_path: Path) -> None:
+    _, made = lively("german")
+    count = len(Curve)
+    bent = network_of(([[1.0]], [0.0])).layers[0]
+    smooth = SmoothLayer(
+        weight=np.ones((count, 1)), bias=np.zeros(count), bend=np.where(np.arange(count) == 0, 0.25, 1.0),
+        curve=np.arange(count, dtype=np.int8),
+    )
+    model = Network(layers=(bent, smooth, layer(np.eye(count))), link=Link.IDENTITY, source_sha256="0" * 64)
+    x = np.concatenate([np.linspace(-12, 12, 991), [-60, -39.9, -1e-3, 0, 1e-3, 39.9, 60, 3, -3]]).astype(np.float32)[:, None]
+    found = outputs(browser, tmp_path / "page.html", computing(made, model), x.astype(np.float64))
+    expected = model.forward(x.astype(np.float64))
+    assert (np.abs(found - expected) <= 1e-6 * (1 + np.abs(expected))).all()
+
+
+@pytest.fixture(scope="module")
+def living(tmp_path_factory: pytest.TempPathFactory) -> tuple[AuditResult, Path]:
+    _, made = lively("german")
+    path = tmp_path_factory.mktemp("living") / "page.html"
+    path.write_text(page(made), encoding="utf-8")
+    return made, path
+
+
+def test_a_person_is_typed_taken_over_and_told_when_nobody_can_be_so(browser: Any, living: tuple[AuditResult, Path]) -> None:
+    made, path = living
+    with opened(browser, path) as watched:
+        said, seen = watched.page.locator("#person-said"), watched.page.locator("#person-table tbody tr:visible")
+        first = said.inner_text()
+        assert first.startswith("Probability of ")
+        assert seen.count() > len(made.protected)
+        assert watched.page.locator(".try").count() == 1
+        watched.page.locator(".try").focus()
+        watched.page.keyboard.press("Enter")
+        assert watched.page.evaluate("document.activeElement.id") == "what-if"
+        assert made.what_if is not None
+        row = made.what_if.people[0]
+        assert row is not None
+        values = watched.page.locator("#person [id^=wi-]:not([type=range])").evaluate_all("all => all.map((e) => Number(e.value))")
+        assert values == row
+        months = watched.page.get_by_label("duration (months)")
+        months.fill("1")
+        assert "Not a legal person: duration must be" in said.inner_text()
+        assert seen.count() == 0
+        months.fill("")
+        assert "duration has no value" in said.inner_text()
+        months.fill("30.5")
+        assert "whole number" in said.inner_text()
+        months.fill("30")
+        slider = watched.page.get_by_label("duration, slider")
+        assert slider.input_value() == "30"
+        slider.focus()
+        watched.page.keyboard.press("ArrowRight")
+        assert months.input_value() == "31"
+        watched.page.get_by_role("button", name="The typical person").click()
+        assert said.inner_text() == first
+        assert watched.said == []
+
+
+def test_the_threshold_moves_the_rates_and_starts_at_the_decisions(browser: Any, living: tuple[AuditResult, Path]) -> None:
+    made, path = living
+    assert made.decisions is not None
+    assert made.decisions.scores is not None
+    with opened(browser, path) as watched:
+        count = "edge => document.getElementById('what-if').counted(edge)"
+        own = watched.page.evaluate(count, made.decisions.scores.own)
+        expected = {(one.feature, one.group): (one.people, one.favourable) for one in made.decisions.groups}
+        assert {(one["feature"], one["group"]): (one["n"], one["k"]) for one in own} == expected
+        table = watched.page.locator("#threshold-table tbody")
+        shown = table.inner_text()
+        rates = [f"{100 * one.rate.low:.1f}% to {100 * one.rate.high:.1f}%" for one in made.decisions.groups]
+        assert [rate for rate in rates if rate not in shown] == []
+        watched.page.locator("#threshold").focus()
+        watched.page.keyboard.press("ArrowRight")
+        more = watched.page.evaluate(count, made.decisions.scores.own + 40)
+        assert sum(one["k"] for one in more) < sum(one["k"] for one in own)
+        watched.page.keyboard.press("End")
+        assert set(table.locator("td:nth-child(4)").all_inner_texts()) == {"0.0%"}
+        assert set(table.locator("td:nth-child(7)").all_inner_texts()) == {"not compared"}
+        watched.page.get_by_role("button", name="The model's own").click()
+        assert table.inner_text() == shown
+        assert watched.said == []
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("dark", 1280), ("light", 390)])
+def test_what_if_can_be_read_by_everybody(browser: Any, living: tuple[AuditResult, Path], scheme: Any, width: int) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
+    with opened(browser, living[1], width=width, color_scheme=scheme) as watched:
+        assert watched.page.evaluate("document.documentElement.scrollWidth") == width
+        assert [line for line in watched.page.evaluate(CONTRAST) if line[0] < 4.5] == []
+        found = axe.Axe().run(watched.page, context="#what-if").response
+        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found["violations"]] == []
+
+
+def test_what_if_says_what_it_lacks(browser: Any, living: tuple[AuditResult, Path], tmp_path: Path) -> None:
+    made, path = living
+    with opened(browser, path, java_script_enabled=False) as watched:
+        assert "needs JavaScript" in watched.page.locator(".needs-script:visible").inner_text()
+        assert watched.page.locator("#what-if button:visible, #what-if input:visible").count() == 0
+    assert made.what_if is not None
+    large = replace(made.what_if, problem="The model is too large to embed.", content={**made.what_if.content, "model": None})
+    (tmp_path / "large.html").write_text(page(replace(made, what_if=large)), encoding="utf-8")
+    with opened(browser, tmp_path / "large.html") as watched:
+        assert "too large to embed" in watched.page.locator("#what-if").inner_text()
+        assert watched.page.locator("#threshold-tool").is_visible()
+        assert watched.said == []
+
+
+def test_what_is_proved_of_everybody_is_shown_of_the_person(browser: Any, tmp_path: Path) -> None:
+    subject, made = lively("german")
+    kept = {"protected": "sex", "largest_gap": {"upper": 0.25, "scale": "probability"}}
+    section = replace(made.sections[0], settings={"box": {"duration": (4, 40)}}, answer={"by_feature": [kept]})
+    texts = []
+    files = (("gap-sex.json.gz", "accepted"), ("gap-age.json.gz", "accepted in part"), ("certify-sex.json.gz", "rejected"))
+    for name, checked in files:
+        proof = replace(section.evidence[0], file=f"page.files/{name}", proves=f"{name} holds.", checked=checked)
+        texts.append(proof)
+    sections = (replace(section, evidence=tuple(texts)), *made.sections[1:])
+    made = replace(made, sections=sections, what_if=what_if(subject, sections))
+    (tmp_path / "page.html").write_text(page(made), encoding="utf-8")
+    with opened(browser, tmp_path / "page.html") as watched:
+        months = watched.page.get_by_label("duration (months)")
+        months.fill("40")
+        told = watched.page.locator("#person-held p").all_inner_texts()
+        shown = float(watched.page.locator("#person-table tr.own td.n").first.inner_text())
+        assert len(told) == 1
+        assert told[0].startswith("Proved, and accepted by the separate checker in the audit: gap-sex.json.gz holds.")
+        low, high = map(float, re.findall(r"\d\.\d{4}", told[0]))
+        assert low <= shown - 0.25 + 0.001 or low == 0
+        assert high >= shown + 0.25 - 0.001 or high == 1
+        months.fill("41")
+        assert watched.page.locator("#person-held p").count() == 0

@@ -13,7 +13,8 @@ import pandas as pd
 from scipy.stats import binomtest
 from scipy.stats.contingency import relative_risk
 
-from encoders.network import Booleans, Integers
+from encoders.network import Array, Booleans, Integers
+from encoders.shares import probabilities
 from verifair.auditing.subject import AuditSubject
 from verifair.datasets.groups import MANY, group_of
 from verifair.engine.questions import decisions as decided
@@ -51,6 +52,30 @@ class GroupDecisions(Shape):
     """Share of decisions that equal the label; null: the table has no label."""
 
 
+class ScoreHistogram(Shape):
+    """How many people of a group have which score: `bins` that are not empty, and the people in each."""
+
+    feature: str
+    group: str
+    bins: tuple[int, ...]
+    people: tuple[int, ...]
+
+
+class ScoreScale(Shape):
+    """The edges that scores are counted between. Bin k holds scores above k of them; the decision follows the one at `own`.
+
+    The people of the table lie on the side of that edge on which they are decided.
+    """
+
+    quantity: str
+    edges: tuple[float, ...]
+    """Rising."""
+    own: Count
+    above: bool
+    """Scores above an edge are decided favourably; else those below it."""
+    histograms: tuple[ScoreHistogram, ...]
+
+
 class Decisions(Shape):
     """The decisions on all rows of the table, by group. It is measured: true of these rows."""
 
@@ -62,6 +87,8 @@ class Decisions(Shape):
     """Features of many values -> the median at which they are cut in two groups."""
     statements: tuple[Statement, ...]
     picture: Picture
+    scores: ScoreScale | None = None
+    """What other thresholds would decide; null: the decision has none (three classes and more)."""
 
     def of(self, feature: str) -> tuple[GroupDecisions, ...]:
         return tuple(one for one in self.groups if one.feature == feature)
@@ -101,12 +128,61 @@ def decisions(subject: AuditSubject) -> Decisions | None:
     right = _right(subject, frame, favoured)
     groups: list[GroupDecisions] = []
     cuts: dict[str, float] = {}
+    histograms: list[ScoreHistogram] = []
+    scale, place = _placed(subject, raw, favoured)
     for name in subject.protected:
         cut = _median(subject, frame, name)
         if cut is not None:
             cuts[name] = cut
-        groups += rates(name, group_of(schema, frame, name, None if cut is None else [cut]), favoured, right)
-    return described(groups, cuts, people=len(frame), favoured=int(favoured.sum()), favourable=subject.favourable)
+        group = group_of(schema, frame, name, None if cut is None else [cut])
+        groups += rates(name, group, favoured, right)
+        histograms += [] if place is None else _counted(name, group, place)
+    found = described(groups, cuts, people=len(frame), favoured=int(favoured.sum()), favourable=subject.favourable)
+    return found.model_copy(update={"scores": scale and scale.model_copy(update={"histograms": tuple(histograms)})})
+
+
+BINS = 1_000
+"""Of scores, about."""
+
+
+def _placed(subject: AuditSubject, raw: Array, favoured: Booleans) -> tuple[ScoreScale | None, Integers | None]:
+    """Return the edges, and how many of them each row's score (N,) lies above; None where no threshold decides.
+
+    The model's own threshold is an edge, and there the exact decisions `favoured` (N,) count, not the scores in float64.
+    """
+    model, rule = subject.network.whole, subject.schema.outcome
+    if model.outputs > 2:
+        return None, None
+    parts = [model.forward(subject.schema.encode(raw[start : start + ROWS])) for start in range(0, len(raw), ROWS)]
+    logits = np.concatenate(parts)
+    margins = logits[:, 0] if model.outputs == 1 else logits[:, 1] - logits[:, 0]
+    if rule.of == "value":
+        scores, at = margins, rule.at
+        low, high = min(float(scores.min()), at), max(float(scores.max()), at)
+    else:
+        scores, at = probabilities(model, margins), float(probabilities(model, np.array(rule.at)))
+        low, high = 0.0, 1.0
+    step = (high - low) / BINS
+    below, above = (math.floor(room / step) if step else 0 for room in (at - low, high - at))
+    edges = np.unique(at + step * np.arange(-below, above + 1))
+    own = int(np.searchsorted(edges, at))
+    inside = rule.operator in (">=", "<") and rule.of != "class"  # a score at an edge lies above it
+    place = np.searchsorted(edges, scores, side="right" if inside else "left")
+    upwards = rule.operator in (">", ">=") if rule.of != "class" else bool(subject.schema.good)
+    place = np.where(favoured == upwards, np.maximum(place, own + 1), np.minimum(place, own))
+    quantity = "model's probability" if rule.of == "logit" and not rule.plain else subject.schema.quantity
+    scale = ScoreScale(quantity=quantity, edges=tuple(edges.tolist()), own=own, above=upwards, histograms=())
+    return scale, np.asarray(place, dtype=np.int64)
+
+
+def _counted(feature: str, group: pd.Series, place: Integers) -> list[ScoreHistogram]:
+    """Return how many rows of each group lie in which bin."""
+    names = group.to_numpy(dtype=object).astype(str)
+    found = []
+    for name in np.unique(names):
+        bins, people = np.unique(place[names == name], return_counts=True)
+        found.append(ScoreHistogram(feature=feature, group=str(name), bins=tuple(bins.tolist()), people=tuple(people.tolist())))
+    return found
 
 
 def described(

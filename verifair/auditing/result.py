@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic.json_schema import SkipJsonSchema
+
 from verifair.auditing.decisions import Decisions
+from verifair.auditing.what_if import WhatIf
 from verifair.systems.findings import Section, Source, Statement
 from verifair.systems.result import Count, Seconds, Seed, Shape
 
-WITHOUT_DRAWINGS: dict[str, Any] = {"decisions": {"picture": {"svg"}}, "sections": {"__all__": {"pictures": {"__all__": {"svg"}}}}}
+PAGE_ONLY: dict[str, Any] = {
+    "what_if": True, "decisions": {"picture": {"svg"}}, "sections": {"__all__": {"pictures": {"__all__": {"svg"}}}},
+}  # fmt: skip
 """What the JSON leaves out."""
 
 
@@ -53,6 +58,8 @@ class AuditResult(Shape):
     """In the order asked for."""
     gate: list[GateCheck] | None
     """Each threshold of the gate; null: the audit file has none."""
+    what_if: SkipJsonSchema[WhatIf | None] = None
+    """The model for the page's script. It is not in the audit's JSON."""
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -61,4 +68,4 @@ class AuditResult(Shape):
 
     def content(self) -> dict[str, Any]:
         """Return what the JSON holds."""
-        return self.model_dump(exclude=WITHOUT_DRAWINGS)
+        return self.model_dump(exclude=PAGE_ONLY)

@@ -31,6 +31,7 @@ from verifair.auditing.page import page
 from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import Analysis, known_analyses
 from verifair.auditing.subject import AuditSubject
+from verifair.auditing.what_if import what_if
 from verifair.checker.envelope import semantics
 from verifair.engine.search.ready import ready
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError
@@ -118,6 +119,7 @@ def run(
         protected=list(subject.protected), favourable=subject.favourable, unfavourable=subject.unfavourable,
         network=_network(subject),
         started=now, seconds=time.monotonic() - started, seed=how.seed, versions=versions(), gate=None,
+        what_if=what_if(subject, [sections[key] for key in wanted]),
     )  # fmt: skip
     if file.gate is not None:
         result = result.model_copy(update={"gate": gate(file.gate, result)})

@@ -109,6 +109,8 @@ class WitnessRow(Shape):
     """Whether onnxruntime shows the same; null: not asked."""
     sentence: str
     """All of it in one readable line."""
+    x: dict[str, Any] = Field(default_factory=dict)
+    """The person as they were, all features: categories by name, numbers with all digits. Empty: not known."""
 
 
 class Evidence(Shape):

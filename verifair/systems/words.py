@@ -66,7 +66,7 @@ def witness_row(analysis: str, schema: Schema, witness: Witness | WitnessShape, 
     return WitnessRow(
         analysis=analysis, person=shared, changes=changes, before=witness.shown[0], after=witness.shown[1],
         flips=first != second, float32_agrees=witness.float32_agrees,
-        sentence=sentence(schema, person, changes, witness.shown, (first, second)),
+        sentence=sentence(schema, person, changes, witness.shown, (first, second)), x=dict(witness.x),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from verifair.auditing.page.cells import Grid, grid
 from verifair.auditing.result import AuditResult
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
+from verifair.systems.groups import SMALL
 
 MOST_WITNESSES = 2_000
 MOST_ROWS = 500
@@ -140,6 +141,19 @@ def witnesses(result: AuditResult) -> tuple[list[Row], int]:
 
 def changed(witness: WitnessRow) -> str:
     return ", ".join(f"{feature}: {was} → {became}" for feature, (was, became) in witness.changes.items())
+
+
+def what_if(result: AuditResult) -> dict[str, Any] | None:
+    """What the script of *What if* reads; None where there is nothing that it can do."""
+    if result.what_if is None:
+        return None
+    scores = None if result.decisions is None or result.decisions.scores is None else result.decisions.scores.model_dump()
+    return {**result.what_if.content, "people": result.what_if.people[:MOST_WITNESSES], "scores": scores, "small": SMALL}
+
+
+def plain(value: float) -> str:
+    """A number as an input field takes it."""
+    return str(int(value)) if value.is_integer() else repr(value)
 
 
 def grids(tables: Sequence[DataTable]) -> list[tuple[str, str, Grid]]:

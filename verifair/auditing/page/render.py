@@ -27,14 +27,15 @@ def page(result: AuditResult) -> str:
     The same audit gives the same text.   Everything that comes from the user (names, titles, files) is escaped.
     """
     folder = files("verifair.auditing.page") / "parts"
-    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, *scripts = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js", "what_if.js"))
+    script = "".join(scripts[: 1 if result.what_if is None else 2])
     environment = Environment(
         loader=PackageLoader("verifair.auditing.page", "parts"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters.update(
         tone=contents.tone, changed=contents.changed, picture=contents.picture, link=contents.link, number=number,
-        when=contents.when, duration=contents.duration, setting=contents.setting, grids=contents.grids,
+        when=contents.when, duration=contents.duration, setting=contents.setting, grids=contents.grids, plain=contents.plain,
     )  # fmt: skip
     shown = contents.groups(result)
     rows, left_out = contents.witnesses(result)
@@ -44,7 +45,7 @@ def page(result: AuditResult) -> str:
         rows=rows, left_out=left_out, standings=contents.standings(result), outcomes=contents.outcomes(result),
         decided=contents.DECISIONS, small=SMALL, commands=contents.commands(result),
         semantics=contents.semantics(result), examples=contents.EXAMPLES, tall=contents.TALL, printed=contents.PRINTED,
-        dense=contents.dense(shown),
+        dense=contents.dense(shown), what_if=contents.what_if(result),
         style=style, script=script, policy=_policy(style, script),
     )  # fmt: skip
     return html.translate(UNSEEN).encode("utf-8", "replace").decode()

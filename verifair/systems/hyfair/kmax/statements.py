@@ -90,4 +90,5 @@ def _witness(subject: Subject, result: KmaxResult) -> WitnessRow:
         changes=changes, before=before, after=after, flips=decisions[0] != decisions[1],
         float32_agrees=None if best.runtime_k is None else best.runtime_k == best.k,
         sentence=sentence(schema, "The same person", changes, (before, after), decisions),
+        x=result.witness | {name: schema[name].word(best.combinations[low, n]) for n, name in enumerate(result.query.protected)},
     )

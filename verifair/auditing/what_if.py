@@ -1,0 +1,174 @@
+"""What the page's *What if* computes with: the model's numbers, the schema's ranges and constraints, and people to begin with."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.curves.layer import SmoothLayer
+from encoders.network import Array, Link, Model, layered
+from encoders.trees.ensemble import TreeEnsemble
+from verifair.auditing.subject import AuditSubject
+from verifair.engine.questions import box_of
+from verifair.errors import VerifairError
+from verifair.schema.constraint import boxes_of, labelled
+from verifair.schema.schema import Schema
+from verifair.systems.findings import Section, WitnessRow
+from verifair.systems.result import Shape
+from verifair.systems.work import called
+
+LARGEST = 2_000_000
+"""Bytes of a model on the page."""
+
+
+class WhatIf(Shape):
+    """problem: why the page cannot compute; None: it can.   content: what its script computes with.
+
+    people: of each counterexample, in the order of the sections, its raw row; None where it is not known.
+    """
+
+    problem: str | None
+    content: dict[str, Any]
+    people: list[list[float] | None]
+
+
+def what_if(subject: AuditSubject, sections: Sequence[Section]) -> WhatIf:
+    """Return the model and the schema as the page's script takes them, with what was proved of possible people."""
+    model, schema = subject.network.whole, subject.schema
+    stored = embedded(model)
+    size = sum(len(one) for one in stored["numbers"].values())
+    problem = None
+    if size > LARGEST:
+        problem = f"The model is too large to embed: {size / 1e6:.1f} MB, at most {LARGEST / 1e6:.0f} MB are put on a page."
+    content = {
+        "features": [_feature(schema, v) for v in range(len(schema.features))], "forbidden": _forbidden(schema),
+        "protected": [schema.index(name) for name in subject.protected], "favourable": subject.favourable,
+        "unfavourable": subject.unfavourable, "model": None if problem else stored, "output": _output(schema, model),
+        "start": _start(subject), "held": _held(schema, subject.protected, sections),
+    }  # fmt: skip
+    return WhatIf(problem=problem, content=content, people=[_row(schema, one) for part in sections for one in part.witnesses])
+
+
+def embedded(model: Model) -> dict[str, Any]:
+    """Return a network or an ensemble with its arrays in base64, little-endian.
+
+    Numbers are float32 where all of an array are float32 numbers, as they are stored; float64 where the reader folded constants.
+    """
+    if isinstance(model, TreeEnsemble):
+        whole = {name: getattr(model, name).astype("<i4") for name in ("root", "column", "left", "right", "missing_left")}
+        real = {name: _narrow(getattr(model, name)) for name in ("threshold", "value", "base")}
+        return {"kind": "trees", "outputs": model.outputs, "numbers": {name: _text(one) for name, one in (whole | real).items()}}
+    numbers, layers = dict[str, str](), []
+    for number, layer in enumerate(layered(model, "What if").layers):
+        smooth = isinstance(layer, SmoothLayer)
+        slope = layer.bend if isinstance(layer, SmoothLayer) else layer.slope
+        for name, values in (("weight", layer.weight), ("bias", layer.bias), ("slope", slope)):
+            numbers[f"{name}{number}"] = _text(_narrow(values))
+        if isinstance(layer, SmoothLayer):
+            numbers[f"curve{number}"] = _text(layer.curve.astype("<i4"))
+        layers.append({"inputs": layer.weight.shape[1], "outputs": layer.weight.shape[0], "smooth": smooth})
+    return {"kind": "network", "outputs": model.outputs, "layers": layers, "numbers": numbers}
+
+
+def _narrow(values: Array) -> npt.NDArray[Any]:
+    with np.errstate(over="ignore"):
+        narrow = values.astype("<f4")
+    return narrow if np.array_equal(narrow.astype(np.float64), values) else values.astype("<f8")
+
+
+def _text(values: npt.NDArray[Any]) -> str:
+    """Return the kind of the numbers (i4, f4 or f8), and their bytes in base64."""
+    return f"{values.dtype.str[1:]}:{base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()}"
+
+
+def _output(schema: Schema, model: Model) -> dict[str, Any]:
+    """Return what becomes of the model's outputs: the quantity that is shown, and the decision."""
+    rule = schema.outcome
+    classes = max(2, model.outputs)
+    chosen = list(rule.favoured(classes)) if rule.of == "class" else []
+    group = chosen if schema.good else [k for k in range(classes) if k not in chosen]
+    own = rule.of == "logit" and not rule.plain  # the probability of the model's own class 1, whatever the threshold calls it
+    return {
+        "quantity": "the model's probability" if own else schema.quantity, "value": rule.of == "value",
+        "shares": model.link is Link.SHARES, "group": group, "classes": chosen,
+        "operator": rule.operator if rule.of != "class" else None, "at": rule.at,
+    }  # fmt: skip
+
+
+def _feature(schema: Schema, v: int) -> dict[str, Any]:
+    feature, domain = schema.features[v], schema.domain
+    return {
+        "name": feature.name, "unit": feature.unit_name, "categories": feature.categories, "integer": bool(domain.integer[v]),
+        "low": float(domain.lower[v]), "high": float(domain.upper[v]), "offset": float(domain.offset[v]),
+        "scale": float(domain.scale[v]), "start": int(domain.start[v]), "width": int(domain.width[v]),
+        "one_hot": bool(domain.one_hot[v]),
+    }  # fmt: skip
+
+
+def _forbidden(schema: Schema) -> list[dict[str, Any]]:
+    """Return the boxes of illegal rows, each with its constraint: feature -> [low, high], null where there is no end."""
+    found = []
+    for label, constraint in labelled(schema.constraints):
+        boxes = boxes_of(constraint, schema.features)
+        for low, high in zip(boxes.lower, boxes.upper, strict=True):
+            ends = {str(v): [_end(low[v]), _end(high[v])] for v in np.flatnonzero(np.isfinite(low) | np.isfinite(high)).tolist()}
+            found.append({"name": label, "ends": ends})
+    return found
+
+
+def _end(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _start(subject: AuditSubject) -> list[float]:
+    """Return a person to begin with: the table's medians and most frequent categories, or where nobody can be so, the row that
+    shares most of them; without a table the middle of all ranges, legal or not."""
+    domain = subject.schema.domain
+    if subject.frame is None or not len(subject.frame):
+        return [float(v) for v in domain.middle(domain.lower[None], domain.upper[None])[0]]
+    raw = subject.schema.raw(subject.frame)
+    found = []
+    for v, column in enumerate(raw.T):
+        values, count = np.unique(column, return_counts=True)
+        number = subject.schema.features[v].numeric
+        found.append(np.sort(column)[(len(column) - 1) // 2] if number else values[count.argmax()])
+    middle = np.array(found)
+    if domain.legal(middle[None])[0]:
+        return [float(v) for v in middle]
+    return [float(v) for v in raw[int((raw == middle).sum(axis=1).argmax())]]
+
+
+def _row(schema: Schema, witness: WitnessRow) -> list[float] | None:
+    """Return the raw row of a counterexample as it was."""
+    try:
+        return [float(schema.raw_value(feature.name, witness.x[feature.name])) for feature in schema.features]
+    except (KeyError, VerifairError):
+        return None
+
+
+def _held(schema: Schema, protected: Sequence[str], sections: Sequence[Section]) -> list[dict[str, Any]]:
+    """Return what is proved of everybody within a box, accepted by the checker in this run: the file's own sentence, the feature,
+    the box, and how far a probability may move (None: the sentence is about something else)."""
+    found = []
+    for section in sections:
+        if section.key != "certify":
+            continue
+        lower, upper = box_of(schema, section.settings.get("box", {}))
+        by_feature = section.answer.get("by_feature", ())
+        gaps = {one["protected"]: one["largest_gap"] for one in by_feature if one.get("largest_gap") is not None}
+        for proof in (one for one in section.evidence if one.checked == "accepted"):
+            for name in protected:
+                gap = Path(proof.file).name == f"gap-{called(name)}.json.gz"
+                if not gap and Path(proof.file).name != f"certify-{called(name)}.json.gz":
+                    continue
+                far = gaps[name]["upper"] if gap and gaps[name]["scale"] == "probability" else None
+                found.append({
+                    "text": proof.proves, "file": proof.file, "feature": schema.index(name), "far": far,
+                    "lower": lower.tolist(), "upper": upper.tolist(),
+                })  # fmt: skip
+    return found
