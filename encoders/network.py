@@ -133,7 +133,7 @@ class Feed:
         return int((self.start != NO_COLUMN).sum()) - len(self.categories) + blocks
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Model(ABC):
     """A model as the rest of the house asks it: a `Network`, or a tree ensemble (`encoders.trees.ensemble`).
 
@@ -217,7 +217,7 @@ def layered(model: Model, what: str) -> Network:
     return model
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Network(Model):
     """A feed-forward network.
 

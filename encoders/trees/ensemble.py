@@ -23,7 +23,7 @@ ROWS = 1 << 22
 UNIT = 2.0**-24
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TreeEnsemble(Model):
     """T trees over n columns with K nodes in all, and what their leaves add to the m logits.
 

@@ -116,7 +116,7 @@ class CertificateFile(EnvelopeFile):
 FILE = TypeAdapter(CertificateFile)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Certificate(Envelope):
     """Proofs about one network and one schema.
 

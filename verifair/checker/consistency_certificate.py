@@ -56,7 +56,7 @@ class ConsistencyFile(EnvelopeFile):
 FILE = TypeAdapter(ConsistencyFile)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ConsistencyCertificate(Envelope):
     """P pairs in regime A throughout their neighbourhoods.
 

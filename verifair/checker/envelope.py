@@ -51,7 +51,7 @@ class EnvelopeFile:
     digest: Sha256
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Envelope(ABC):
     """A certificate about one network and one schema. `intact` is False when a file's digest does not fit its content.
 

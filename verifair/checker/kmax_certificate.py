@@ -63,7 +63,7 @@ class KmaxFile(EnvelopeFile):
 FILE = TypeAdapter(KmaxFile)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class KmaxCertificate(Envelope):
     """No legal x in the query's box hits more than `upper` buckets.
 

@@ -53,7 +53,7 @@ class ShareFile(EnvelopeFile):
 FILE = TypeAdapter(ShareFile)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ShareCertificate(Envelope):
     """At least the share `fair` of the query's box is fair, and at least the share `unfair` is not."""
 

@@ -20,8 +20,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from encoders.domain import Batched
 from encoders.evaluate import settled_goals
@@ -34,9 +36,10 @@ from verifair.engine.answer import GoalAnswer, engines, runtime_agrees
 from verifair.engine.cascade import check_method, solve
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import goals_of, questions_of, twin_problem
-from verifair.engine.verdict import Reason, Status, Witness
+from verifair.engine.verdict import Reason, Status, Witness, draw_witnesses
 from verifair.engine.verify import fairness_certificate, witness_of
 from verifair.errors import QueryError
+from verifair.notebook.pictures import Pictured
 
 APART = 1e-3
 """Of the range of a real feature: nearer to somebody found nobody else is looked for."""
@@ -48,8 +51,8 @@ FEW = 64
 """Rows of a piece that are listed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counterexamples:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Counterexamples(Pictured):
     """The people found, and whether there are others.
 
     complete: there are none, but for those within `apart` (real feature -> distance) of one of these.
@@ -68,6 +71,14 @@ class Counterexamples:
     seconds: float
     first_seconds: float | None
     semantics: str
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return two rows for each counterexample: x and x', what is decided for them, and what the model gives."""
+        frames = {number: one.to_frame().T for number, one in enumerate(self.found, start=1)}
+        return pd.concat(frames, names=["counterexample", "row"]) if frames else pd.DataFrame()
+
+    def _draw(self, path: Path) -> None:
+        draw_witnesses(self.found, path)
 
 
 def counterexamples(

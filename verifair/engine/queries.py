@@ -21,13 +21,14 @@ from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.search.ready import ready
 from verifair.errors import QueryError
 from verifair.models.field import NETWORK, NetworkField
+from verifair.notebook.shown import Shown
 from verifair.schema.schema import Feature, Schema
 
 Arithmetic = Literal["real", "float32"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PersistentBias:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PersistentBias(Shown):
     """Is the network more confident in x than in its counterfactual x', throughout the neighbourhood?  (PBA, eq. 1-8)
 
         min over |z_num - z~_num| <= delta units of   (f_ci - f_cj)(x) - (f_ci - f_cj)(x')   > 0
@@ -56,8 +57,8 @@ class PersistentBias:
         return Exchange.of(self.schema, self.sensitive)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Robustness:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Robustness(Shown):
     """Does the decision on x survive every perturbation of the same neighbourhood?  (robustness bias RB, Nanda et al. 2021)
 
     With `sensitive`, it is also asked of every counterfactual of x (*flipped*), and the sensitive features never move.
@@ -83,8 +84,8 @@ class Robustness:
         return None if self.sensitive is None else Exchange.of(self.schema, self.sensitive)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairQuestion:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PairQuestion(Shown):
     """A question about all pairs of rows of a box that differ in protected values.
 
     protected: attributes that differ between the two copies; with several, all of them differ (Fairify) unless `differ` is "any".
@@ -128,7 +129,7 @@ class PairQuestion:
         object.__setattr__(self, "relax", _relaxed(self.schema, self.protected, self.relax))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class IndividualFairness(PairQuestion):
     """Is there no x in the box that is treated differently when protected values change?  (HyFair, 2-discrimination; Fairify)
 
@@ -180,7 +181,7 @@ class IndividualFairness(PairQuestion):
         return self.signs if self.epsilon is None else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ProbabilityGap(PairQuestion):
     """How far apart can the probabilities of two people be that differ in protected values alone?  (HyFair, max |F(x,z) - F(x,z')|)
 
@@ -209,8 +210,8 @@ class ProbabilityGap(PairQuestion):
             _check_logistic(self.network, "the largest probability gap")
 
 
-@dataclass(frozen=True, kw_only=True)
-class KDiscrimination:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class KDiscrimination(Shown):
     """Into how many different outcome buckets can one person fall, over all protected combinations?  (HyFair, k-discrimination)
 
     The probability of the positive class falls into one of `buckets` uniform buckets (i / B, (i + 1) / B] of [0, 1] (the first one

@@ -37,6 +37,7 @@ from verifair.engine.search.subdivision import subdivide
 from verifair.engine.search.trees import Trees
 from verifair.engine.verdict import Reason
 from verifair.errors import CertificateError, DataError, QueryError
+from verifair.notebook.pictures import Pictured, shares
 
 AT_ONCE, PART = 256, 32
 """Leaves cut at a time, or that part of all where they are many; never more than a quarter."""
@@ -49,8 +50,8 @@ EACH = 64
 SPARE = Fraction(1, 10**6)
 """Share of what is counted in cells of both kinds that is not stated: the checker's directions are rounded in another order."""
 
-@dataclass(frozen=True, kw_only=True)
-class CertifiedShare:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CertifiedShare(Pictured):
     """At least `fair` and at most 1 - `unfair` of the box is fair.
 
     certificate: shows both; also the store of the run.   cells: leaves of its tree.   rows: of a table, see `row_shares`.
@@ -68,6 +69,10 @@ class CertifiedShare:
     @property
     def width(self) -> float:
         return max(0.0, 1 - self.fair - self.unfair)
+
+    def _draw(self, path: Path) -> None:
+        parts = {"fair": self.fair, "open": max(0.0, 1 - self.fair - self.unfair), "not fair": self.unfair}
+        shares(parts, "share of the domain", path)
 
 
 def certify_share(

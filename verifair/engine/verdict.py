@@ -7,8 +7,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from solvers.outcome import Outcome
+from verifair.notebook.pictures import Pictured, interval, pairs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
     from verifair.checker.certificate import Certificate
 
 
@@ -37,8 +42,8 @@ class Reason(Enum):
     """Proved of the real-valued function; at some point the margin is within the rounding of float32."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Finding(Pictured):
     """What a search or a measurement found: never a proof, and never called one.
 
     kind: what was measured.   value: how large it came out.   details: the rest, JSON-ready.   method, seed: how it was found.
@@ -50,9 +55,12 @@ class Finding:
     seed: int | None
     details: dict[str, Any] = field(repr=False)
 
+    def _draw(self, path: Path) -> None:
+        interval(self.value, self.value, self.kind, path)
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Verdict(Pictured):
     """The answer to one query.
 
     lower, upper: certified lower bound on, and least value met of, the quantity that has to stay positive (NaN: not computed).
@@ -87,9 +95,15 @@ class Verdict:
                 "PROVED a certificate, VIOLATED a witness, UNKNOWN a reason"
             )
 
+    def _draw(self, path: Path) -> None:
+        if self.witness is not None:
+            draw_witnesses((self.witness,), path)
+        else:
+            interval(self.lower, self.upper, f"{self.status.value}: what has to be positive", path)
 
-@dataclass(frozen=True, kw_only=True)
-class Witness:
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Witness(Pictured):
     """x, x_prime: rows in the schema's words.   outputs: the margins g(x), g(x').   decisions: what the model decides
     for each, in the schema's words; in PBA which of the two classes that are compared has the larger margin.   probabilities: of
     decision 1 in fairness queries, of the row's own class against the other one in PBA; None for a model that gives values.
@@ -114,3 +128,21 @@ class Witness:
         found = self.values or self.probabilities
         assert found is not None
         return found
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the two rows side by side: a line for each feature, and what the model decides and gives at the end."""
+        import pandas as pd
+
+        given = "value" if self.values is not None else "probability"
+        told = [{**row, "decision": decision, given: shown}
+                for row, decision, shown in zip((self.x, self.x_prime), self.decisions, self.shown, strict=True)]
+        return pd.DataFrame(told, index=pd.Index(["x", "x'"]), dtype=object).T
+
+    def _draw(self, path: Path) -> None:
+        draw_witnesses((self,), path)
+
+
+def draw_witnesses(found: tuple[Witness, ...], path: Path) -> None:
+    """Draw what the model gives for the two rows of each counterexample."""
+    label = "value" if found and found[0].values is not None else "probability"
+    pairs([one.shown for one in found], ("x", "x'"), label, path)

@@ -17,6 +17,7 @@ from encoders.network import Array, Booleans, Integers, Model
 from verifair.errors import DataError, SchemaError
 from verifair.models.objects import check_decides
 from verifair.models.read import read
+from verifair.notebook.shown import Shown
 from verifair.schema import network as schema_network
 from verifair.schema import rows as schema_rows
 from verifair.schema.constraint import Constraint
@@ -28,7 +29,7 @@ from verifair.schema.writing import toml
 __all__ = ["Constraint", "Feature", "Scale", "Schema"]
 
 
-class Schema(InputSpace):
+class Schema(Shown, InputSpace):
     """All features in network order, what counts as positive, and where the label stands in the data. Raises SchemaError."""
 
     @classmethod
@@ -58,6 +59,12 @@ class Schema(InputSpace):
 
     def save(self, path: str | Path) -> None:
         Path(path).write_text(self.dumps(), encoding="utf-8", newline="\n")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row a feature: its kind, values, unit, change, and whether it is protected."""
+        told = [{"kind": f.kind, "values": ", ".join(f.categories) if f.categories else "{} to {}".format(*f.range or ("", "")),
+                 "unit": f.unit, "change": f.change, "protected": f.protected} for f in self.features]
+        return pd.DataFrame(told, index=pd.Index([f.name for f in self.features], name="feature"))
 
     # Names
 

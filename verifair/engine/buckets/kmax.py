@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from verifair.engine.search.subdivision import Open, subdivide
 from verifair.engine.search.trees import Trees
 from verifair.engine.verdict import Reason
 from verifair.errors import Disagreement, QueryError
+from verifair.notebook.pictures import Pictured, interval
 
 Progress = Callable[[int, int], None]
 COPIES = 1024
@@ -52,8 +54,8 @@ class CombinationOutcome:
     bucket: int | None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class KmaxVerdict:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class KmaxVerdict(Pictured):
     """lower <= kmax <= upper.
 
     lower: k at the witness, exactly.   upper: certified, never above min(K, buckets).   x: (V,) raw witness, its protected
@@ -79,6 +81,9 @@ class KmaxVerdict:
     def __post_init__(self) -> None:
         if (self.reason is None) != (self.lower == self.upper):
             raise ValueError("a kmax verdict needs a reason exactly when its bounds differ")
+
+    def _draw(self, path: Path) -> None:
+        interval(self.lower, self.upper, "distinct outcomes k: met to certified", path)
 
 
 def kmax(

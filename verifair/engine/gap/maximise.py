@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 from scipy.special import expit
@@ -29,6 +30,7 @@ from verifair.engine.verdict import Reason, Witness
 from verifair.engine.verify import fairness_certificate
 from verifair.engine.witness import witness_at
 from verifair.errors import QueryError
+from verifair.notebook.pictures import Pictured, interval
 
 SPARE = 0.1
 """Share of the tolerance by which the certificate claims less than the search knows: room for the checker's own bounds."""
@@ -38,8 +40,8 @@ CLOSED = 1 + 1e-6
 REASONS = {"time": Reason.TIME, "nodes": Reason.NODES, "float": Reason.NUMERICAL, "interrupted": Reason.INTERRUPTED}
 
 
-@dataclass(frozen=True, kw_only=True)
-class MaximumGap:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MaximumGap(Pictured):
     """lower <= largest gap <= upper.
 
     lower: the gap at the witness, decided exactly and rounded down (0 without one).   upper: what the certificate proves (1, or
@@ -56,6 +58,9 @@ class MaximumGap:
     nodes: int
     seconds: float
     semantics: str
+
+    def _draw(self, path: Path) -> None:
+        interval(self.lower, self.upper, f"largest gap, {self.scale}: met to certified", path)
 
 
 def maximise(

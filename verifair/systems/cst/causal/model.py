@@ -19,6 +19,7 @@ import pandas as pd
 
 from encoders.network import Booleans
 from verifair.errors import DataError, QueryError
+from verifair.notebook.shown import Shown
 from verifair.schema.spelling import nearest
 from verifair.systems.cst.causal import checks as causal_checks
 from verifair.systems.cst.causal import file as causal_file
@@ -28,8 +29,8 @@ from verifair.systems.cst.causal.mechanisms import Mechanism
 from verifair.systems.cst.causal.nodes import Node
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CausalModel:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CausalModel(Shown):
     """nodes: in any order.   fitted: node -> its mechanism, of every node with parents; empty until `fit`.
 
     known: root -> the distinct values that it had in the table the model was fitted on.

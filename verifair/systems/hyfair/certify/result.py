@@ -3,9 +3,11 @@ parts is certified."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import pandas as pd
 from pydantic import ConfigDict, Field, InstanceOf, WithJsonSchema, computed_field
 
 from encoders.network import Array, Integers
@@ -13,6 +15,7 @@ from verifair.engine.counterexamples import Counterexamples
 from verifair.engine.gap.maximise import MaximumGap
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.verdict import Reason, Status, Verdict
+from verifair.notebook.pictures import Pictured, shares
 from verifair.systems.result import Count, Result, Seconds, Shape, Share
 from verifair.systems.verdicts import CertificateNote, FairnessQuery, Gap, GapQuery, VerdictShape, WitnessShape
 
@@ -265,7 +268,7 @@ class Float32Counts(Named):
     not_replayed: Count
 
 
-class PartitionSummary(Shape):
+class PartitionSummary(Pictured, Shape):
     """What a store says. volume: of the box's lattice points (and of the length of real features).   examples: the starkest."""
 
     about: dict[str, Any] = Field(exclude=True, repr=False)
@@ -296,6 +299,16 @@ class PartitionSummary(Shape):
     def trust(self) -> TrustCounts:
         """Parts by what their proofs rest on. A store holds trees and nothing else: none rests on a solver's word."""
         return TrustCounts(checked=self.parts.proved, claimed=0)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row a measure (parts, volume, rows where a table was given) with its shares."""
+        measured = {name: one.model_dump() for name, one in self.shares if one is not None}
+        return pd.DataFrame.from_dict(measured, orient="index")
+
+    def _draw(self, path: Path) -> None:
+        volume = self.volume
+        drawn = {"fair": volume.proved, "open": volume.unknown + volume.not_reached, "not fair": volume.violated}
+        shares(drawn, "share of the domain", path)
 
 
 class PartitionResult(PartitionSummary, Result):

@@ -98,7 +98,7 @@ class Statistics(Shape):
         return self.instances / self.rows if self.rows else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ClusterSearch(Finding):
     """What Algorithm 1 found: a Finding with value = the largest k met, exact at `cluster.x`, and never a proof.
 

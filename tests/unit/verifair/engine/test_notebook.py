@@ -1,0 +1,100 @@
+"""What a notebook shows: short lines, tables and pictures, with nothing in them that a browser would run."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import verifair as vf
+from tests.builders import categorical, linear_network, real, schema_of
+from verifair import datasets
+from verifair.notebook.pictures import Drawing, Pictured
+from verifair.notebook.shown import Shown
+
+HOSTILE = "<script>alert('x')</script>"
+MODEL, SCHEMA = datasets.network_path("german"), Path(datasets.__file__).parent / "data" / "german.toml"
+
+
+def held(tmp_path: Path) -> dict[str, object]:
+    """An object of each kind, from real questions about the shipped network."""
+    network, schema = vf.read_onnx(MODEL), vf.Schema.load(SCHEMA)
+    box = {"network": network, "schema": schema, "protected": ["sex"], "box": {"age": ("Junior", "Junior")}}
+    fair = vf.IndividualFairness(**box, epsilon=0.9)
+    flips = vf.IndividualFairness(network=linear_network(2.0, -2.0, bias=0.1), schema=small(), protected=["sex"])
+    gap, kmax = vf.ProbabilityGap(**box), vf.KDiscrimination(**box)
+    proved, refuted = vf.verify(fair), vf.verify(flips)
+    assert proved.certificate is not None
+    assert refuted.witness is not None
+    vf.certify_partition(fair, size=1000, store=tmp_path / "parts.sqlite")
+    budget = vf.Budget(seconds=2)
+    share = vf.certify_share(flips, budget=budget)
+    widest = vf.verify(kmax, budget=budget)
+    return {
+        "network": network, "schema": schema, "feature": schema.features[0], "fair": fair, "gap query": gap, "kmax query": kmax,
+        "pba": vf.PersistentBias(network=network, schema=schema, sensitive="sex", delta=[1]),
+        "robustness": vf.Robustness(network=network, schema=schema, delta=[1]), "budget": budget, "proved": proved,
+        "certificate": proved.certificate, "refuted": refuted, "witness": refuted.witness, "gap": vf.verify(gap, budget=budget),
+        "kmax": widest, "kmax certificate": widest.certificate, "share": share, "share certificate": share.certificate,
+        "several": vf.counterexamples(flips, 2), "partition": vf.partition_summary(tmp_path / "parts.sqlite", query=fair),
+        "finding": vf.Finding(kind="width", value=3.0, method="search", seed=0, details={"x": "y" * 9999}),
+    }  # fmt: skip
+
+
+def small() -> vf.Schema:
+    return schema_of(categorical("sex", HOSTILE, "$other$"), real("income", 0, 1))
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    return held(tmp_path_factory.mktemp("notebook"))
+
+
+RESULTS = ("proved", "refuted", "witness", "gap", "kmax", "share", "several", "partition", "finding")
+
+
+def test_every_line_is_short(objects: dict[str, object]) -> None:
+    lines = {name: repr(one) for name, one in objects.items() if name != "feature"}
+    assert {name: text for name, text in lines.items() if len(text) > 200 or "\n" in text} == {}
+    assert len(lines) >= len(RESULTS) + 8
+    assert repr(objects["fair"]).startswith("IndividualFairness(network=Network")
+
+
+def test_everything_shown_has_a_table(objects: dict[str, object]) -> None:
+    for name, one in objects.items():
+        if isinstance(one, Shown):
+            frame = one.to_frame()
+            assert isinstance(frame, pd.DataFrame), name
+            assert len(frame), name
+            assert "<table" in one._repr_html_(), name
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_has_a_picture(objects: dict[str, object], name: str, tmp_path: Path) -> None:
+    one = objects[name]
+    assert isinstance(one, Pictured)
+    drawn = one.plot()
+    assert isinstance(drawn, Drawing)
+    assert "<svg" in drawn._repr_svg_()
+    assert drawn.save(tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_are_escaped_in_html(objects: dict[str, object]) -> None:
+    witness = objects["witness"]
+    assert isinstance(witness, vf.Witness)
+    assert HOSTILE in map(str, witness.to_frame().to_numpy().ravel())
+    for shown in (witness, objects["several"], small()):
+        assert isinstance(shown, Shown)
+        assert "<script" not in shown._repr_html_()
+        assert "&lt;script" in shown._repr_html_()
+
+
+def test_bounds_keep_all_their_digits(objects: dict[str, object]) -> None:
+    gap = objects["gap"]
+    assert isinstance(gap, vf.MaximumGap)
+    assert gap.to_frame().loc["upper", "value"] == repr(float(gap.upper))
+
+
+def test_a_schema_lists_its_features() -> None:
+    frame = small().to_frame()
+    assert list(frame.index) == ["sex", "income"]
+    assert frame.loc["income", "values"] == "0.0 to 1.0"

@@ -1,0 +1,80 @@
+"""One line and an HTML table of any object, for notebooks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from html import escape
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel
+
+LONGEST_LINE, LONGEST_VALUE, ROWS = 180, 60, 40
+"""Characters of a line and of a value in it or in a table of facts; rows of a table in HTML; the middle is left out."""
+
+
+def line(one: Any) -> str:
+    """Return type and fields in at most LONGEST_LINE characters; what is None or empty is left out."""
+    held = ", ".join(f"{name}={text}" for name, value in _fields(one) if (text := brief(value)) not in ("None", "", "()", "{}"))
+    return f"{type(one).__name__}({_cut(held, LONGEST_LINE - len(type(one).__name__) - 2)})"
+
+
+def facts(one: Any) -> pd.DataFrame:
+    """Return (fields,) values in brief."""
+    held = {name: brief(value) for name, value in _fields(one)}
+    return pd.DataFrame({"value": list(held.values())}, index=pd.Index(list(held), name="field"))
+
+
+def html(title: str, frame: pd.DataFrame) -> str:
+    """Return a table with a heading. Names and values are escaped: they come from files and tables."""
+    with pd.option_context("display.max_colwidth", 120):
+        table = frame.to_html(escape=True, max_rows=ROWS, border=0)
+    return f"<div><p><strong>{escape(title)}</strong></p>{table}</div>"
+
+
+def brief(value: Any) -> str:
+    """Return a value in at most LONGEST_VALUE characters. Numbers keep all their digits: a bound that is rounded may be none."""
+    return _cut(_words(value), LONGEST_VALUE)
+
+
+def _words(value: Any, depth: int = 0) -> str:
+    match value:
+        case Enum():
+            return str(value.value)
+        case float() | np.floating():
+            return repr(float(value))
+        case None | bool() | int() | np.integer() | np.bool_():
+            return str(value)
+        case str() | Path():
+            return str(value)
+        case bytes():
+            return f"{len(value):,} bytes"
+        case np.ndarray():
+            return f"array of {' x '.join(map(str, value.shape))}"
+        case pd.DataFrame() | pd.Series():
+            return f"table of {len(value):,} rows"
+        case Mapping() if depth < 2:
+            return "{" + ", ".join(f"{k}: {_words(v, depth + 1)}" for k, v in islice(value.items(), 9)) + "}"
+        case list() | tuple() | set() | frozenset() if depth < 2:
+            if value and all(dataclasses.is_dataclass(each) or isinstance(each, BaseModel) for each in islice(value, 9)):
+                return f"{len(value):,} {type(next(iter(value))).__name__}"
+            return "(" + ", ".join(_words(each, depth + 1) for each in islice(value, 9)) + ")"
+        case _:
+            return type(value).__name__
+
+
+def _fields(one: Any) -> Iterator[tuple[str, Any]]:
+    """What stands in the type's own repr."""
+    if isinstance(one, BaseModel):
+        yield from ((name, getattr(one, name)) for name, field in type(one).model_fields.items() if field.repr)
+    else:
+        yield from ((field.name, getattr(one, field.name)) for field in dataclasses.fields(one) if field.repr)
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1] + "…"
