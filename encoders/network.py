@@ -87,7 +87,8 @@ class Layer:
 
 ONLY_BENT = (
     "What was asked needs a piecewise-linear network (ReLU, LeakyReLU ...). Of one with smooth layers verifair decides certify, "
-    "pba (with robustness) and partitions, by --method bnb or auto; for the rest train the network with ReLU. See docs/smooth.md"
+    "pba (with robustness) and partitions, by --method bnb or auto; for the rest train the network with ReLU. "
+    "See docs/concepts/smooth.md"
 )
 
 
@@ -213,7 +214,7 @@ class Model(ABC):
 def layered(model: Model, what: str) -> Network:
     """Return a model that has layers. Raises ModelError naming `what` cannot take any other ("fgce --robust", say)."""
     if not isinstance(model, Network):
-        raise ModelError(model.source or "model", f"is a tree ensemble, which {what} cannot take: see docs/models.md")
+        raise ModelError(model.source or "model", f"is a tree ensemble, which {what} cannot take: see docs/concepts/models.md")
     return model
 
 

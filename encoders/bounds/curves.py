@@ -20,7 +20,7 @@ gives a line above T, with  max over [l, u] of T(t) - m t  as its intercept. Tha
 
 Slopes and touching points are chosen as by CROWN (Zhang et al., NeurIPS 2018, section 3.2): the chord where T is convex, the
 tangent at the middle where it is concave, else the tangent through the other end. Lines below T are those above, mirrored: T is
-odd. Whoever re-proves a leaf chooses them alike, in code of their own: the standard relaxation of docs/smooth.md.
+odd. Whoever re-proves a leaf chooses them alike, in code of their own: the standard relaxation of docs/concepts/smooth.md.
 
 Differences: y - y' = T'(xi) (a - a') p q with T' between two numbers D, D' over both copies' intervals, so it lies between the
 lines D Delta and D' Delta; the chord of their larger one is a line above, of their smaller one a line below (for a ReLU D = 0,

@@ -1,4 +1,4 @@
-"""The table of docs/models.md, "What can be asked of which model", is true: every cell is asked of a small real model."""
+"""The table of docs/concepts/models.md, "What can be asked of which model", is true: every cell is asked of a small real model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ from verifair.cli.main import app
 from verifair.errors import VerifairError
 from verifair.schema.schema import Schema
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "models.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "concepts" / "models.md"
 HEADING = "## What can be asked of which model"
 MODELS: Mapping[str, Any] = {
     "ReLU network": lambda: MLPClassifier((4,), random_state=0, alpha=1.0, solver="lbfgs", max_iter=2000),

@@ -112,7 +112,7 @@ def test_it_is_refused_by_name(name: str) -> None:
     with pytest.raises(CurveError, match="neurons") as caught:
         REFUSALS[name]()
     assert caught.value.exit_code == 3
-    assert "docs/smooth.md" in str(caught.value)
+    assert "docs/concepts/smooth.md" in str(caught.value)
 
 
 @pytest.mark.parametrize("method", ["auto", "bnb"])

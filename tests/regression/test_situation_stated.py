@@ -65,7 +65,7 @@ def test_adult_end_to_end(adult: SituationTesting) -> None:
 
 
 def test_adult_hangs_on_one_edge(adult: SituationTesting) -> None:
-    """Without sex -> marital-status CST finds what ST finds, or nearly: docs/cst-measured.md."""
+    """Without sex -> marital-status CST finds what ST finds, or nearly: docs/measured/cst-measured.md."""
     counts = cases(only(adult))
     less = only(SituationTesting(**{
         **adult.get_params(deep=False), "causal_model": without(adult.causal_model, "sex", "marital-status"),

@@ -31,7 +31,7 @@ def made(seed: int) -> Network:
 
 
 def favourable(network: Network, row: tuple[Fraction, ...], rule: str) -> bool:
-    """As `docs/schema.md` says: the largest output decides, and a tie with class 1 alone is not favourable where it is."""
+    """As `docs/how-to/schema.md` says: the largest output decides, and a tie with class 1 alone is not favourable where it is."""
     (logits,) = network.forward(np.array([list(row)], dtype=object))
     found = list(logits)
     if rule == "class = 1":

@@ -43,6 +43,6 @@ robust = [1]                    # prove that they keep the favourable decision w
 [analyses.cec]                  # comparable people, comparable reasons? needs features with merit = true, and a label
 certify = 1                     # prove it for everybody within 1 unit of both
 
-# [analyses.cst]                # situation testing under a causal model that you state: see docs/cst.md
+# [analyses.cst]                # situation testing under a causal model that you state: see docs/questions/cst.md
 # causal = "causal.toml"
 """

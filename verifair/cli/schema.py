@@ -26,7 +26,7 @@ app = typer.Typer(
 INFER_EXAMPLE = """
 Drafts a schema from a table: kinds, ranges, categories and units, with notes on what to check.
 
-For a pipeline that takes the table's own columns (docs/models.md), --model gives their order, kinds and categories.
+For a pipeline that takes the table's own columns (docs/concepts/models.md), --model gives their order, kinds and categories.
 
 Example: verifair schema infer german.csv --target credit --protected sex --out german.toml
 """

@@ -36,7 +36,7 @@ class PersistentBias(Shown):
     x' is x with `sensitive` set to another value, everything else, perturbation included, the same. *observed* asks it of x
     against x', *flipped* with the roles swapped. delta counts units of each feature (the schema's `unit`).
     sensitive: a feature, or several whose values are all exchanged at once (their intersection).
-    arithmetic: "real", or "float32" for proofs of every float32 evaluation of the network as well (see docs/float32.md).
+    arithmetic: "real", or "float32" for proofs of every float32 evaluation of the network as well (see docs/concepts/float32.md).
     """
 
     network: NetworkField = NETWORK

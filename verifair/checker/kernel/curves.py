@@ -9,7 +9,7 @@ T' = 1 - T^2 in ball arithmetic; none is larger than 1.56, as |tanh| <= tan 1 on
 which is a difference without rounding (Sterbenz), the rest is below 1.6 / 64^9 < 2^-53; Horner's scheme and rounded coefficients
 add less than 24 u sum |c_k| |h|^k < 26 u, u = 2^-53. ERROR = 64 u. Beyond 20, 1 - T < 2^-57.
 
-Lines: the standard relaxation (docs/smooth.md), which whoever writes a proof computes in code of its own. Any slope m is valid
+Lines: the standard relaxation (docs/concepts/smooth.md), which a proof's writer computes in code of its own. Any slope m is valid
 with the least of h(t) - m t on [l, u] as its offset. For a line over T: T is convex below 0, so ends suffice there; above 0 it lies
 under its tangent at any point d >= 0, and beyond 20 under 1. For h = P T(t) + Q T(t + s), on cells of width w,
 

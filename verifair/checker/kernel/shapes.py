@@ -5,7 +5,7 @@ arithmetic shows when the table is made: Taylor's polynomials of degree 10 in ce
 2^-54 of T and 2^-50 of T'. Their coefficients are at most 2 in size but for the constant ones, and the step at most 1/64: Horner's
 scheme loses less than 2 u (1 + |t|) and 8 u, u = 2^-53. From 40 on T is its asymptote to 4 u. ERROR = 64 u, times 1 + |t| for T.
 
-Lines: the standard relaxation (docs/smooth.md). On [l, u] any slope m is valid with an end's T(t) - m t where T bends the
+Lines: the standard relaxation (docs/concepts/smooth.md). On [l, u] any slope m is valid with an end's T(t) - m t where T bends the
 right way, and elsewhere with that of its tangent at any point of the part, or of the end at which T' says that it is largest.
 Sound? Yes.  Complete? No.
 """

@@ -9,7 +9,7 @@ halved, and what is closed counts no more. A search that gets on halves it in tw
     neurons      get 32 programs, and twice as many with every turn. While every doubling leaves at most SHRINK of the open share
                  they go on in the same turn. Either search goes on where it stopped
 
-Figures are in docs/theory.md.
+Figures are in docs/concepts/theory.md.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class CstSettings(Situation):
 
     belongs: ClassVar = {"certificate": ("certify", None)}
     causal: Annotated[Path, Field(strict=False)] | None = None
-    """Causal model (TOML), with who is compared and who decides: docs/cst.md."""
+    """Causal model (TOML), with who is compared and who decides: docs/questions/cst.md."""
     case: tuple[str, ...] = ()
     """Row (as the table calls it) to write a case file of; repeat."""
     cases: Annotated[int, Field(ge=0)] = 5

@@ -67,7 +67,7 @@ def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
     if settings.causal is None:
         raise QueryError(
             "cst needs a causal model, --causal FILE.toml: who causes what, in [[causal.node]] sections; try --demo loan, or see "
-            "docs/cst.md"
+            "docs/questions/cst.md"
         )
     if inputs.data is None:
         raise QueryError("cst needs rows: pass --data TABLE, or try a shipped example with --demo loan")

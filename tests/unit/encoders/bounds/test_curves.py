@@ -299,7 +299,7 @@ def checker_ends(bounds: LayerBounds) -> list[Array]:
 
 def test_a_smooth_layer_has_no_slope() -> None:
     layer, _, _ = random_layer("first")
-    with pytest.raises(Exception, match=r"docs/smooth\.md") as caught:
+    with pytest.raises(Exception, match=r"docs/concepts/smooth\.md") as caught:
         _ = layer.slope
     assert caught.type.__name__ == "CurveError"
     assert caught.value.exit_code == 3
