@@ -19,9 +19,10 @@ from verifair.auditing.subject import AuditSubject
 from verifair.datasets.groups import MANY, group_of
 from verifair.engine.questions import decisions as decided
 from verifair.errors import VerifairError
-from verifair.systems.figures import COLORS, figure, picture
+from verifair.figures import COLORS, figure
 from verifair.systems.findings import DataTable, Picture, Standing, Statement, Tone
 from verifair.systems.groups import SMALL
+from verifair.systems.pictures import picture
 from verifair.systems.result import Count, Interval, Probability, Shape
 from verifair.systems.words import percent
 

@@ -16,7 +16,7 @@ import numpy as np
 from verifair.bench.competitors import DEFAULTS
 from verifair.bench.scores import NEAR, SHORTEST, Job, cactus, par2, profile, ratios, times
 from verifair.bench.tables import KINDS, BenchResult
-from verifair.systems.figures import figure
+from verifair.figures import figure
 
 COLORS = {
     "highs": "#0072B2", "gurobi": "#D55E00", "scip": "#009E73", "z3": "#CC79A7", "cbc": "#E69F00", "ortools-scip": "#56B4E9",
@@ -55,11 +55,11 @@ def _panels(found: BenchResult, path: Path, draw: Any, x: str, y: str) -> None:
             best_first = sorted(seconds, key=lambda name: scored[name])
             draw(axis, {name: seconds[name] for name in best_first}, found.limit, DEFAULTS[kind])
             count = len({entry.case for entry in own})
-            axis.set_title(f"{KINDS[kind]}: {count} cases", loc="left", fontsize=11)
+            axis.set_title(f"{KINDS[kind]}: {count} cases")
             axis.set_xlabel(x)
             axis.set_ylabel(y)
             axis.grid(alpha=0.25)
-            axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False, title="least PAR-2 first")
+            axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="least PAR-2 first")
 
 
 def _cactus(axis: Any, seconds: Mapping[str, Mapping[str, float]], limit: float, default: str) -> None:
@@ -110,7 +110,7 @@ def jobs_plot(found: BenchResult, path: Path, sizes_are: Mapping[str, str]) -> N
             for column, job in enumerate(job for job in found.jobs if job.family == family):
                 _draw_job(axis, column, row, job)
         labels = [f"{family}\n{sizes_are.get(family, '')}" for family in families]
-        axis.set_yticks(np.arange(len(families)), labels, fontsize=8)
+        axis.set_yticks(np.arange(len(families)), labels)
         axis.set_xticks([])
         axis.set_xlim(-0.5, wide - 0.5)
         axis.set_ylim(len(families) - 0.5, -0.5)
@@ -145,8 +145,8 @@ def _draw_job(axis: Any, column: int, row: int, job: Job) -> None:
     head = f"{job.best}{claimed}  {short(job.seconds)}" if best else "nobody"
     below = "" if job.best == job.default or not best else f"{job.default} {times_as_long(job)}"
     axis.text(column, row - 0.16, head, ha="center", va="center", fontsize=8.5, weight="bold" if serves else "normal")
-    axis.text(column, row + 0.14, below, ha="center", va="center", fontsize=7.5, color="#333333")
-    axis.text(column - 0.46, row + 0.38, f"{job.size}", ha="left", va="bottom", fontsize=6.5, color="#666666")
+    axis.text(column, row + 0.14, below, ha="center", va="center", fontsize=8, color="#333333")
+    axis.text(column - 0.46, row + 0.38, f"{job.size}", ha="left", va="bottom", fontsize=8, color="#666666")
 
 
 def times_as_long(job: Job) -> str:

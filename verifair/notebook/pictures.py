@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from verifair.figures import COLORS, HATCHED, PROVED, REFUTED, figure
 from verifair.notebook.shown import Shown
 
 
@@ -47,38 +47,28 @@ class Pictured(Shown):
         """Draw it into a file."""
 
 
-@contextmanager
-def _axes(path: Path, height: float) -> Iterator[Any]:
-    """Axes without a screen, and without pyplot's state: a notebook keeps its own. They are saved to the path at the end."""
-    from matplotlib.figure import Figure
-
-    drawn = Figure(figsize=(6, height), layout="constrained")
-    yield drawn.subplots()
-    for text in drawn.findobj(lambda each: hasattr(each, "set_parse_math")):
-        text.set_parse_math(False)  # type: ignore[attr-defined]  # dollars in names are no formulas
-    drawn.savefig(path, dpi=150)
-
-
 def pairs(found: Sequence[tuple[float, float]], names: tuple[str, str], label: str, path: Path) -> None:
     """Draw two values of each of N pairs, joined by a line. label: of the axis."""
-    with _axes(path, 1.2 + 0.25 * len(found)) as axes:
+    with figure(path, (6, 1.2 + 0.25 * len(found))) as drawn:
+        axes = drawn.axes[0]
         for k, (first, second) in enumerate(found):
-            axes.plot([first, second], [k, k], color="#999999", zorder=1)
-        for values, name, color in zip(zip(*found, strict=True), names, ("#0072B2", "#D55E00"), strict=False):
+            axes.plot([first, second], [k, k], color=COLORS[6], zorder=1)
+        for values, name, color in zip(zip(*found, strict=True), names, COLORS[:2], strict=False):
             axes.scatter(values, range(len(found)), label=name, color=color, zorder=2)
         if not found:
             axes.text(0.5, 0.5, "nobody was found", ha="center", transform=axes.transAxes)
         axes.set_yticks([])
         axes.set_xlabel(label)
         if found:
-            axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+            axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 
 def interval(lower: float, upper: float, label: str, path: Path) -> None:
     """Draw the interval between what was met and what is certified; an end that is not finite is said not to be known."""
-    with _axes(path, 1.4) as axes:
+    with figure(path, (6, 1.4)) as drawn:
+        axes = drawn.axes[0]
         ends = [float(end) for end in (lower, upper) if np.isfinite(end)]
-        axes.plot(ends, [0] * len(ends), color="#0072B2", marker="|", markersize=14, linewidth=4)
+        axes.plot(ends, [0] * len(ends), color=COLORS[0], marker="|", markersize=14, linewidth=4)
         if len(ends) < 2:
             axes.text(0.5, 0.8, "not known" if not ends else "one end is not known", ha="center", transform=axes.transAxes)
         axes.set_yticks([])
@@ -87,12 +77,14 @@ def interval(lower: float, upper: float, label: str, path: Path) -> None:
 
 def shares(parts: Mapping[str, float], label: str, path: Path) -> None:
     """Draw the parts of a whole (0 to 1 each) as one bar: fair, open, not fair."""
-    with _axes(path, 1.6) as axes:
+    with figure(path, (6, 1.6)) as drawn:
+        axes = drawn.axes[0]
         start = 0.0
-        for (name, share), color in zip(parts.items(), ("#2166ac", "#fdae61", "#b2182b"), strict=True):
-            axes.barh([0], [share], left=start, color=color, label=name)
+        fills: list[dict[str, Any]] = [{"facecolor": PROVED}, HATCHED, {"facecolor": REFUTED}]
+        for (name, share), fill in zip(parts.items(), fills, strict=True):
+            axes.barh([0], [share], left=start, label=name, **fill)
             start += share
         axes.set_xlim(0, 1)
         axes.set_yticks([])
         axes.set_xlabel(label)
-        axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.contract.toy.result import ToyResult
-from verifair.systems.figures import figure
+from verifair.figures import figure
 
 
 def plots(result: ToyResult) -> dict[str, Callable[[Path], None]]:

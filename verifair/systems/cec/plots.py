@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from verifair.figures import COLORS, PROVED, REFUTED, figure
 from verifair.systems.cec.result import CecResult
-from verifair.systems.figures import COLORS, figure
 
-REGIMES = {"A": "#2166ac", "B": "#b2182b", "C": "#92c5de", "D": "#f4a582"}
+REGIMES = {"A": PROVED, "B": REFUTED, "C": "#92c5de", "D": "#f4a582"}
 GROUPS = len(COLORS) - 1
 """Groups in one picture, the largest ones; black is everybody's."""
 FILLED = 3
@@ -92,7 +92,7 @@ def contributions(table: pd.DataFrame, path: Path) -> None:
     shown = table.head(BARS)
     with figure(path, (8, 1.4 + 0.28 * len(shown))) as drawn:
         (axis,) = drawn.axes
-        bars = axis.barh(np.arange(len(shown)), 100 * shown["share"], color="#b2182b")
+        bars = axis.barh(np.arange(len(shown)), 100 * shown["share"], color=REGIMES["B"])
         axis.bar_label(bars, fmt="%.1f", fontsize=8, padding=2)
         axis.set_yticks(np.arange(len(shown)), shown["feature"])
         axis.invert_yaxis()
@@ -162,4 +162,4 @@ def _threshold_line(line: Callable[..., Any], threshold: float) -> None:
 
 def _legend(axis: Any) -> None:
     """Beside the axis, where nothing is hidden."""
-    axis.figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    axis.figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2)

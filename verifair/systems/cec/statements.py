@@ -13,8 +13,8 @@ from verifair.systems.cec.result import CecResult, CertifiedPairs
 from verifair.systems.cec.settings import SYSTEM, CecSettings
 from verifair.systems.cec.solve import solve
 from verifair.systems.cec.tables import where
-from verifair.systems.figures import picture
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.pictures import picture
 from verifair.systems.subject import Subject
 from verifair.systems.words import firmly, of, percent
 from verifair.systems.work import Work, called, standing

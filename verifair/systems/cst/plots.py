@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from verifair.figures import figure
 from verifair.schema.feature import text
 from verifair.systems.cst.case import Case
 from verifair.systems.cst.causal.graph_plot import causal_graph
@@ -23,7 +24,6 @@ from verifair.systems.cst.deciders import reads
 from verifair.systems.cst.findings import Intervention, is_number
 from verifair.systems.cst.result import FARTHEST, ClaimRobustness, CstResult
 from verifair.systems.cst.robustness.sensitivity import LEVELS
-from verifair.systems.figures import figure
 from verifair.systems.files import file_name
 
 FACTUAL, COUNTERFACTUAL, BETWEEN = "#0072B2", "#E69F00", "#8C8C8C"
@@ -93,7 +93,7 @@ def distribution(name: str, factual: pd.Series, counterfactual: pd.Series, who: 
         else:
             _shares(axis, factual, counterfactual)
             axis.set_xlabel("% of the complainants")
-        axis.set_title(f"{name} of {who}", fontsize=10)
+        axis.set_title(f"{name} of {who}")
         axis.margins(x=0.01)
         _legend_below(drawn, axis.get_legend_handles_labels()[0], 2)
 
@@ -118,7 +118,7 @@ def _shares(axis: Any, factual: pd.Series, counterfactual: pd.Series) -> None:
     for values, color, label, shift in both:
         share = 100 * _kept(values, order).value_counts(normalize=True).reindex(order, fill_value=0.0)
         bars = axis.barh(place + shift, share, height=0.38, color=color, label=label)
-        axis.bar_label(bars, fmt="%.1f", fontsize=7, padding=2)
+        axis.bar_label(bars, fmt="%.1f", fontsize=8, padding=2)
     axis.set_yticks(place, order)
     axis.invert_yaxis()
     axis.set_xlim(right=1.08 * axis.get_xlim()[1])
@@ -197,7 +197,7 @@ def _stacks(axis: Any, people: pd.DataFrame) -> list[Any]:
             axis.bar(np.full(len(order), place), share, width=0.24, bottom=bottom, color=colors)
             ticks.append(place)
             words.append(group.replace(" test", "") + (f"\n{case}" if group == "ST test" else "\n"))
-    axis.set_xticks(ticks, words, fontsize=7)
+    axis.set_xticks(ticks, words)
     axis.set_xlim(-0.55, len(cases) - 0.45)
     axis.set_ylim(0, 100)
     return [Patch(color=color, label=word) for color, word in zip(colors, order, strict=True)]
@@ -240,7 +240,7 @@ def intervals(one: Intervention, path: Path) -> None:
             _intervals(axis, own, METHODS[method])
             axis.axhline(terms.tau, color="black", lw=1, ls="--")
             axis.set_ylim(-1.05, 1.05)
-            axis.set_title(f"{method}: {int(own['significant'].sum()):,} of {len(own):,} significant", fontsize=10)
+            axis.set_title(f"{method}: {int(own['significant'].sum()):,} of {len(own):,} significant")
             axis.set_xlabel("complainants with delta p > tau")
             axis.grid(axis="y", alpha=0.3)
         drawn.axes[0].set_ylabel(f"delta p, {100 * terms.level:g} % interval (dashed: tau)")
@@ -271,7 +271,7 @@ def _kept(values: pd.Series, order: Sequence[str]) -> pd.Series:
 
 def _legend_below(drawn: Any, handles: Sequence[Any], columns: int) -> None:
     """Beside the axis, where nothing is hidden."""
-    drawn.legend(handles=handles, loc="outside lower center", ncols=min(columns, len(handles)), fontsize=8, frameon=False)
+    drawn.legend(handles=handles, loc="outside lower center", ncols=min(columns, len(handles)))
 
 
 def complainant(case: Case, path: Path) -> None:
@@ -287,7 +287,7 @@ def complainant(case: Case, path: Path) -> None:
             _attribute(axis, case.people, case.own, name)
         for axis in rest[len(shown) :]:
             axis.set_visible(False)
-        drawn.suptitle(case.title, fontsize=10)
+        drawn.suptitle(case.title)
         _case_legend(drawn)
 
 
@@ -302,11 +302,11 @@ def _claims(axis: Any, claims: pd.DataFrame, tau: float) -> None:
         axis.errorbar(own["delta"], own.index, xerr=ends, fmt="none", color=color, lw=1.6, capsize=3)
         faces = [color if significant else "white" for significant in own["significant"]]
         axis.scatter(own["delta"], own.index, s=38, c=faces, edgecolors=color, zorder=4)
-    axis.set_yticks(lines.index, [f"{line.method}, k = {line.k}" for line in lines.itertuples()], fontsize=8)
+    axis.set_yticks(lines.index, [f"{line.method}, k = {line.k}" for line in lines.itertuples()])
     axis.invert_yaxis()
     axis.axvline(tau, color="black", lw=1, ls="--")
     axis.set_xlim(-1.05, 1.05)
-    axis.set_title("delta p (filled: significant)", fontsize=9)
+    axis.set_title("delta p (filled: significant)")
     axis.grid(axis="x", alpha=0.3)
 
 
@@ -328,12 +328,12 @@ def _attribute(axis: Any, people: pd.DataFrame, own: pd.DataFrame, name: str) ->
     two = _height(own[name], levels)
     axis.scatter([0], two[:1], s=60, marker="D", c=FACTUAL, edgecolors="black", zorder=5)
     axis.scatter([2], two[1:2], s=170, marker="*", c=COUNTERFACTUAL, edgecolors="black", zorder=5)
-    axis.set_xticks(range(len(GROUPS)), list(GROUPS), fontsize=8)
+    axis.set_xticks(range(len(GROUPS)), list(GROUPS))
     axis.set_xlim(-0.6, len(GROUPS) - 0.4)
     if levels is not None:
-        axis.set_yticks(range(len(levels)), levels, fontsize=8)
+        axis.set_yticks(range(len(levels)), levels)
         axis.set_ylim(len(levels) - 0.4, -0.6)
-    axis.set_title(name, fontsize=9)
+    axis.set_title(name)
     axis.grid(axis="y", alpha=0.3)
 
 
@@ -356,7 +356,7 @@ def _case_legend(drawn: Any) -> None:
         Line2D([], [], ls="", marker=mark, color=color, ms=size, markeredgecolor="black", label=words)
         for words, mark, color, size in marks
     ]
-    drawn.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    drawn.legend(handles=handles, loc="outside lower center", ncols=4)
 
 
 def overturned(robust: ClaimRobustness, path: Path) -> None:
@@ -380,6 +380,6 @@ def overturned(robust: ClaimRobustness, path: Path) -> None:
         axis.set_ylim(0, 100)
         axis.set_xlabel("coefficients may be off by so many standard errors each (dotted: 1, 1.645, 1.96)")
         axis.set_ylabel("% of the claims overturned")
-        axis.set_title("Lines: overturned by coefficients that were found; shade: not known to hold", fontsize=10)
+        axis.set_title("Lines: overturned by coefficients that were found; shade: not known to hold")
         axis.grid(alpha=0.3)
-        drawn.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+        drawn.legend(loc="outside lower center", ncols=3)

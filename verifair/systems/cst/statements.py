@@ -15,8 +15,8 @@ from verifair.systems.cst.result import CertifiedDecisions, CstResult
 from verifair.systems.cst.settings import SYSTEM, CstSettings
 from verifair.systems.cst.solve import CstSubject, solve
 from verifair.systems.cst.tables import honest_line, missing_line
-from verifair.systems.figures import picture
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Source, Standing, Statement, Tone
+from verifair.systems.pictures import picture
 from verifair.systems.subject import Subject
 from verifair.systems.words import firmly, of, percent
 from verifair.systems.work import Work, called, standing

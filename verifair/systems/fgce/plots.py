@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from verifair.figures import COLORS, figure
 from verifair.systems.fgce.measures import Burden
 from verifair.systems.fgce.result import FgceResult, GroupSummary
 from verifair.systems.fgce.settings import Cost
 from verifair.systems.fgce.tables import words
-from verifair.systems.figures import COLORS, figure
 
 UNITS: dict[Cost, str] = {
     "l2": "L2 distance, each feature on [0, 1]", "path": "weight of the shortest path", "hops": "number of moves",
@@ -100,12 +100,12 @@ def _draw_changes(axis: Any, shares: pd.DataFrame) -> None:
     place = np.arange(len(shares.columns))
     for n, (name, line) in enumerate(shares.iterrows()):
         bars = axis.barh(place + (n - (len(shares) - 1) / 2) * height, 100 * line, height, color=_color(n), label=str(name))
-        axis.bar_label(bars, fmt="%.0f", fontsize=7, padding=2)
+        axis.bar_label(bars, fmt="%.0f", fontsize=8, padding=2)
     axis.set_yticks(place, shares.columns)
     axis.invert_yaxis()
     axis.set_xlim(0, 108)
     axis.set_xlabel("those who must change it, % of the covered")
-    axis.set_title("What has to change (ACF)", fontsize=10)
+    axis.set_title("What has to change (ACF)")
     axis.grid(axis="x", alpha=0.3)
     axis.set_axisbelow(True)
 
@@ -135,10 +135,10 @@ def _draw_components(axis: Any, one: GroupSummary) -> None:
         heights = np.where(np.array(counts) > 0, counts, np.nan)  # there is no zero on a log scale
         bars = axis.bar(place + (n - (len(kinds) - 1) / 2) * width, heights, width, color=color, label=label)
         if len(shown) <= 8:
-            axis.bar_label(bars, [str(count) if count else "" for count in counts], fontsize=7)
+            axis.bar_label(bars, [str(count) if count else "" for count in counts], fontsize=8)
     named = len(shown) <= 4 and all(part.common for part in shown)
-    texts = ["\n".join(textwrap.wrap(words(part.common), 24)) if named else str(n) for n, part in enumerate(shown, start=1)]
-    axis.set_xticks(place, texts, fontsize=8)
+    texts = ["\n".join(textwrap.wrap(words(part.common), 14)) if named else str(n) for n, part in enumerate(shown, start=1)]
+    axis.set_xticks(place, texts)
     rest = len(one.subgroups) - len(shown)
     axis.set_xlabel("weak component (subgroup)" + (f"; {rest} smaller ones not shown" if rest else ""))
 
@@ -159,7 +159,7 @@ def plot(result: FgceResult, path: Path) -> None:
             for n, one in enumerate(found):
                 own = curve[curve["group"] == one.name].sort_values("k")
                 axes[2].plot(own["k"], own["cost"], marker="o", ms=4, color=_color(n), label=one.name)
-            axes[2].set_title("Least cost that covers everybody", fontsize=10)
+            axes[2].set_title("Least cost that covers everybody")
             axes[2].set_xlabel("counterfactuals, k")
             axes[2].set_ylabel(f"largest cost, d ({UNITS[cost]})")
             _whole_axis(axes[2])
@@ -177,11 +177,11 @@ def _draw_costs(axis: Any, found: Sequence[GroupSummary], cost: Cost) -> None:
         axis.plot([n], [one.cost], marker="_", ms=22, mew=2, color=_color(n))
         axis.annotate(f"{one.cost:.3g}", (n, one.cost), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=8)
         axis.annotate(f"{one.mean.mean:.3g}", (n, one.mean.mean), xytext=(6, 6), textcoords="offset points", fontsize=8)
-    axis.set_xticks(range(len(found)), [one.name.replace(", ", "\n") for one in found], fontsize=8, rotation=30 * (len(found) > 3))
+    axis.set_xticks(range(len(found)), [one.name.replace(", ", "\n") for one in found], rotation=30 * (len(found) > 3))
     axis.set_xlim(-0.6, len(found) - 0.4)
     axis.set_ylim(0, 1.15 * max((one.cost for one in found if one.mean is not None), default=1.0))
     axis.set_ylabel(f"cost ({UNITS[cost]})")
-    axis.set_title("What it costs: mean (95%), and bar for the largest", fontsize=10)
+    axis.set_title("What it costs: mean (95%), and bar for the largest")
     axis.grid(axis="y", alpha=0.3)
 
 
@@ -215,7 +215,7 @@ def _legend(figure: Any, axes: Sequence[Any]) -> None:
     """Draw one legend for all axes, beside them, where nothing is hidden; none for a single label."""
     known = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     if len(known) > 1:
-        figure.legend(known.values(), known.keys(), loc="outside right upper", fontsize=8)
+        figure.legend(known.values(), known.keys(), loc="outside right upper")
 
 
 def _share_axis(axis: Any) -> None:
@@ -245,6 +245,6 @@ def _panels(path: Path, names: Sequence[str]) -> Iterator[list[tuple[str, Any]]]
         for axis in axes[len(names) :]:
             axis.set_visible(False)
         for axis, name in zip(axes, names, strict=False):
-            axis.set_title(name, fontsize=10)
+            axis.set_title(name)
         yield list(zip(names, axes, strict=False))
         _legend(axes[0].figure, axes)

@@ -16,8 +16,8 @@ from verifair.systems.fgce.result import FgceResult
 from verifair.systems.fgce.settings import SYSTEM, FgceSettings
 from verifair.systems.fgce.solve import solve
 from verifair.systems.fgce.tables import advice_table
-from verifair.systems.figures import picture
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.pictures import picture
 from verifair.systems.subject import Subject
 from verifair.systems.words import firmly, listed, moves, of, percent, units
 from verifair.systems.work import Work, called, standing

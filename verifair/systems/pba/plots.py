@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from verifair.systems.figures import figure
+from verifair.figures import COLORS, figure
 from verifair.systems.pba.result import PbaResult
 
 LETTERS = 40
@@ -32,7 +32,7 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: tup
         for axis, setting in zip(drawn.axes, ("observed", "flipped"), strict=True):
             part = mine[mine["setting"] == setting].groupby(["shown", "label"])[["rows", "proved", "unknown"]].sum()
             share, late = (_percent(part, column, outcomes) for column in ("proved", "unknown"))
-            share.plot.bar(ax=axis, rot=0, color=["#2166ac", "#b2182b"], legend=False, width=0.7)
+            share.plot.bar(ax=axis, rot=0, color=list(COLORS[:2]), legend=False, width=0.7)
             for bars in axis.containers:
                 axis.bar_label(bars, fmt="%.0f%%", fontsize=8)
             for bars, above in zip(list(axis.containers), late.columns, strict=True):  # what was not decided is drawn as such

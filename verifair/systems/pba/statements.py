@@ -12,7 +12,6 @@ from verifair.checker.words import counted, float32_words
 from verifair.engine.exchange import Exchange
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.schema.outcome import PositiveRule
-from verifair.systems.figures import picture
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.systems.groups import SMALL
 from verifair.systems.pba.evidence import certificate_of
@@ -20,6 +19,7 @@ from verifair.systems.pba.plots import outcome_plot
 from verifair.systems.pba.result import Asked, PbaResult
 from verifair.systems.pba.settings import SYSTEM, PbaSettings
 from verifair.systems.pba.solve import solve
+from verifair.systems.pictures import picture
 from verifair.systems.subject import Subject
 from verifair.systems.words import firmly, moves, of, units
 from verifair.systems.work import Work, called, standing

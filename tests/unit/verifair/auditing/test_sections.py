@@ -19,12 +19,13 @@ from verifair.checker.statement import Signs
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Witness
-from verifair.systems.figures import LARGEST, figure, picture
+from verifair.figures import figure
 from verifair.systems.files import plain
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.hyfair.certify import statements as certify
 from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.statements import _by_pair
+from verifair.systems.pictures import LARGEST, picture
 from verifair.systems.words import value_words, witness_row
 from verifair.systems.work import OutOfTime, Work, called, standing
 

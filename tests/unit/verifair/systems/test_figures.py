@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from verifair.systems.figures import figure
+from verifair.figures import figure
 
 
 def test_dollars_in_names_are_no_formula_and_powers_of_ten_are(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
-from verifair.systems.figures import figure
+from verifair.figures import figure
 
 SWEEPS = 12
 WIDTH, HEIGHT = 1.55, 0.56
@@ -200,5 +200,5 @@ def _legend(drawn: Any, protected: Sequence[str], decision: str | None, notes: S
     marks += [(DECISION, "the decision")] if decision is not None else []
     drawn.legend(
         handles=[Patch(facecolor=color, edgecolor="#333333", label=words) for color, words in marks],
-        loc="outside lower center", ncols=len(marks), fontsize=9, frameon=False, title="\n".join(notes) or None, title_fontsize=8,
+        loc="outside lower center", ncols=len(marks), fontsize=9, title="\n".join(notes) or None, title_fontsize=8,
     )

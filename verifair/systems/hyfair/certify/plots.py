@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from verifair.figures import HATCHED, NOT_REACHED, OUTSIDE, PROVED, REFUTED, figure
 from verifair.schema.schema import Schema
-from verifair.systems.figures import figure
 from verifair.systems.hyfair.certify.result import Block, PartitionResult, PartitionSummary, ShareResult
 from verifair.systems.hyfair.certify.tables import MEASURES, SHOWN, headline
 from verifair.systems.words import percent
 
-COLOURS = {"proved": "#2166ac", "violated": "#b2182b", "unknown": "#fdae61", "not_reached": "#bdbdbd", "outside": "#ededed"}
+FILLS: dict[str, dict[str, Any]] = {
+    "proved": {"facecolor": PROVED}, "violated": {"facecolor": REFUTED}, "unknown": HATCHED,
+    "not_reached": {"facecolor": NOT_REACHED}, "outside": {"facecolor": OUTSIDE},
+}
 STRIPS = 3
 """So many features are drawn, those along which the refuted share varies most."""
 NOTICEABLE = 0.005**2
@@ -38,15 +41,15 @@ def bracket_plot(result: ShareResult, path: Path) -> None:
     most = 1 - np.array([0.0, *(one.unfair for one in result.history)])
     with figure(path, (8, 4.5)) as drawn:
         axis = drawn.axes[0]
-        axis.fill_between(seconds, 0, fair, color=COLOURS["proved"], label="fair", step="post", linewidth=0)
-        axis.fill_between(seconds, fair, most, color=COLOURS["unknown"], label="open", step="post", linewidth=0)
-        axis.fill_between(seconds, most, 1, color=COLOURS["violated"], label="not fair", step="post", linewidth=0)
+        axis.fill_between(seconds, 0, fair, **FILLS["proved"], label="fair", step="post")
+        axis.fill_between(seconds, fair, most, **FILLS["unknown"], label="open", step="post")
+        axis.fill_between(seconds, most, 1, **FILLS["violated"], label="not fair", step="post")
         axis.plot(seconds[-1:], fair[-1:], "k.")
         axis.plot(seconds[-1:], most[-1:], "k.")
         axis.set_ylim(0, 1)
         axis.set_xlabel("seconds of work (the ends are certified, what is before them is estimated)")
         axis.set_ylabel("share of the domain")
-        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
+        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
         drawn.suptitle(textwrap.fill(f"{headline(result.question)}: {fair[-1]:.2%} to {most[-1]:.2%} of the domain", 80))
 
 
@@ -60,13 +63,13 @@ def partition_plot(found: PartitionSummary, schema: Schema, question: str, path:
     with figure(path, size, 1 + len(strips), heights=heights) as drawn:
         above, *below = drawn.axes
         _draw_shares(above, found, bars)
-        drawn.suptitle(f"{question}: {percent(found.volume.proved)} of the domain certified", fontsize=13)
+        drawn.suptitle(f"{question}: {percent(found.volume.proved)} of the domain certified")
         image = None
         for axis, one in zip(below, strips, strict=True):
             image = _draw_strip(axis, schema, one)
         if image is not None:
             title = "Refuted share of the parts reached, along the features where it varies most"
-            below[0].set_title(title, fontsize=10, loc="left")
+            below[0].set_title(title)
             bar = drawn.colorbar(image, ax=below, fraction=0.03, pad=0.01)
             bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
 
@@ -78,7 +81,7 @@ def _draw_shares(axis: Any, found: PartitionSummary, bars: list[str]) -> None:
         width = np.array([getattr(found.shares[name], outcome, 0.0) for name in bars])
         if not width.any():
             continue
-        axis.barh(place, width, 0.7, left=left, color=COLOURS[outcome], label=label, edgecolor="white")
+        axis.barh(place, width, 0.7, left=left, label=label, **FILLS[outcome])
         for y, start, share in zip(place, left, width, strict=True):
             if share >= 0.05:
                 ink = "white" if outcome in ("proved", "violated") else "black"
@@ -91,17 +94,17 @@ def _draw_shares(axis: Any, found: PartitionSummary, bars: list[str]) -> None:
     axis.set_xticks([])
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0)
-    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(SHOWN), frameon=False)
+    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(SHOWN))
 
 
 def _draw_strip(axis: Any, schema: Schema, one: Block) -> Any:
     import matplotlib
 
-    colours = matplotlib.colormaps["OrRd"].with_extremes(bad="#bdbdbd")
+    colours = matplotlib.colormaps["OrRd"].with_extremes(bad=NOT_REACHED)
     count = len(one.low)
     image = axis.imshow(np.ma.masked_invalid(one.refuted)[None, :], aspect="auto", cmap=colours, vmin=0, vmax=1)
     shown = range(count) if count <= LABELLED else np.unique(np.linspace(0, count - 1, 9).astype(int)).tolist()
-    axis.set_xticks(list(shown), [_label(schema, one, k, short=count > 6) for k in shown], fontsize=8)
+    axis.set_xticks(list(shown), [_label(schema, one, k, short=count > 6) for k in shown])
     axis.set_yticks([0], [textwrap.fill(one.feature, 18)])
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)

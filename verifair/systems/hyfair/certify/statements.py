@@ -21,7 +21,6 @@ from verifair.engine.questions import box_of, decisions, margin
 from verifair.engine.verdict import Status
 from verifair.engine.witness import witness_at
 from verifair.errors import QueryError
-from verifair.systems.figures import picture
 from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.hyfair.certify.plots import bracket_plot, partition_plot
 from verifair.systems.hyfair.certify.result import (
@@ -35,6 +34,7 @@ from verifair.systems.hyfair.certify.result import (
 from verifair.systems.hyfair.certify.settings import SYSTEM, CertifySettings
 from verifair.systems.hyfair.certify.solve import solve
 from verifair.systems.hyfair.certify.tables import above, below, how_many, others
+from verifair.systems.pictures import picture
 from verifair.systems.subject import Subject
 from verifair.systems.verdicts import Gap, VerdictShape
 from verifair.systems.words import firmly, of, percent, rounded, value_words, witness_row

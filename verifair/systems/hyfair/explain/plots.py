@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from verifair.figures import COLORS, figure
 from verifair.schema.schema import Schema
-from verifair.systems.figures import figure
 from verifair.systems.hyfair.explain.result import ExplainResult
 from verifair.systems.hyfair.explain.rules import Explained
 
@@ -33,14 +33,14 @@ def rules_plot(schema: Schema, rules: Sequence[Explained], measure: str, path: P
         (axis,) = drawn.axes
         place = np.arange(len(rules))
         e = [one.evidence for one in rules]
-        axis.barh(place - 0.2, [x.inside for x in e], 0.36, color="#b2182b", label="rule holds")
-        axis.barh(place + 0.2, [x.negated for x in e], 0.36, color="#2166ac", label="one condition negated")
+        axis.barh(place - 0.2, [x.inside for x in e], 0.36, color=COLORS[0], label="rule holds")
+        axis.barh(place + 0.2, [x.negated for x in e], 0.36, color=COLORS[4], label="one condition negated")
         for bars in axis.containers:
             axis.bar_label(bars, fmt="%.3g", fontsize=8, padding=2)
-        axis.set_yticks(place, labels, fontsize=8)
+        axis.set_yticks(place, labels)
         axis.invert_yaxis()
         buckets, gap = "mean k: outcome buckets over all protected values", "mean of the largest probability gap"
         axis.set_xlabel(buckets if measure == "k" else gap)
         axis.margins(x=0.08)
         axis.grid(axis="x", alpha=0.3)
-        drawn.legend(loc="outside upper right", ncols=2, fontsize=8)
+        drawn.legend(loc="outside upper right", ncols=2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from verifair.systems.figures import figure
+from verifair.figures import COLORS, PROVED, figure
 from verifair.systems.hyfair.kmax.result import KmaxResult
 
 
@@ -21,9 +21,9 @@ def plot(result: KmaxResult, path: Path) -> None:
         left, right = drawn.axes
         seconds = [max(point.seconds, 1e-4) for point in found.trace]
         steps = [point.k for point in found.trace]
-        left.step(seconds, steps, where="post", color="#2166ac", marker=".", label=f"best k met ({found.method})")
+        left.step(seconds, steps, where="post", color=COLORS[0], marker=".", label=f"best k met ({found.method})")
         if upper is not None:
-            left.axhline(upper, color="#b2182b", linestyle="--", label="certified upper bound")
+            left.axhline(upper, color=PROVED, linestyle="--", label="certified upper bound")
         left.set_xscale("log")
         left.set_xlim(_decade(seconds[0], np.floor), _decade(1.01 * seconds[-1], np.ceil))
         left.set_xlabel("seconds")
@@ -34,9 +34,9 @@ def plot(result: KmaxResult, path: Path) -> None:
         left.legend(loc="lower right")
         buckets = best.buckets
         for bucket in sorted(set(outcomes["bucket"])):
-            right.axhspan(bucket / buckets, (bucket + 1) / buckets, color="#fddbc7", alpha=0.7, linewidth=0)
+            right.axhspan(bucket / buckets, (bucket + 1) / buckets, color=COLORS[1], alpha=0.3, linewidth=0)
         right.hlines(np.arange(buckets + 1) / buckets, 0, len(outcomes) + 1, color="white", linewidth=1)
-        right.plot(np.arange(1, len(outcomes) + 1), outcomes["probability"], "o", markersize=3, color="#2166ac")
+        right.plot(np.arange(1, len(outcomes) + 1), outcomes["probability"], "o", markersize=3, color=COLORS[0])
         right.set_xlim(0, len(outcomes) + 1)
         right.xaxis.set_major_locator(MaxNLocator(integer=True))
         right.set_ylim(0, 1)

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tests.command_line import flat, is_drawn
 from verifair.errors import QueryError
+from verifair.figures import figure
 from verifair.systems.cst import plots as situation_plots
 from verifair.systems.cst import tables as words
 from verifair.systems.cst.case import Case, grid, place_of
@@ -25,7 +26,6 @@ from verifair.systems.cst.deciders import LinearRule, Recorded
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import Intervention, several
 from verifair.systems.cst.groups import told
-from verifair.systems.figures import figure
 from verifair.systems.files import file_name, save_table, save_text
 
 N = 240
