@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench docs notebooks clean
 
 demo: $(VENV)/.base
 	$(BIN)/verifair pba --demo german --protected age --delta 1 --delta 2 --delta 3 --out demo
@@ -24,6 +24,10 @@ bench: $(VENV)/.dev
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 	@echo "See docs/_build/html/README.html"
+
+notebooks: $(VENV)/.docs
+	$(BIN)/python docs/notebooks.py
+	@echo "See docs/_build/notebooks: a Jupyter notebook for each tutorial"
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
