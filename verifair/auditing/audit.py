@@ -16,6 +16,7 @@ import pandas as pd
 
 from encoders.onnx.file import save_onnx
 from verifair.auditing.audit_file import loads
+from verifair.auditing.decisions import plot
 from verifair.auditing.drafted import audit_text, chosen, sections_of
 from verifair.auditing.page import page
 from verifair.auditing.result import AuditResult
@@ -24,6 +25,7 @@ from verifair.auditing.subject import Table, subject_of
 from verifair.errors import QueryError
 from verifair.models.objects import check_decides
 from verifair.models.read import read
+from verifair.notebook.pictures import Pictured
 from verifair.schema.draft import noted
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_table
@@ -38,10 +40,11 @@ FOLDER = "audit.files/"
 """That of an audit that nobody has saved yet."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Audit:
-    """What an audit found.   result: in full, as the JSON beside a page has it.   schema: what was audited against.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Audit(Pictured):
+    """What an audit found; a notebook shows its statements, and `plot()` the decisions by group.
 
+    result: in full, as the JSON beside a page has it.   schema: what was audited against.
     folder: of the proofs, with the model and the schema, until they are saved. It goes when nobody has the audit any more.
     """
 
@@ -61,6 +64,21 @@ class Audit:
         """What matters most, one statement a line."""
         found = [one for one in self.statements if one.headline] or list(self.statements)
         return "\n".join(f"{one.standing.value:<9} {one.text}" for one in found)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the statements: analysis, standing, tone, what is said, and whether the page's first screen says it."""
+        decisions = () if self.result.decisions is None else self.result.decisions.statements
+        said = [("decisions", one) for one in decisions]
+        said += [(section.key, one) for section in self.result.sections for one in section.statements]
+        rows = [(key, one.standing.value, one.tone.value, one.text, one.headline) for key, one in said]
+        return pd.DataFrame(rows, columns=["analysis", "standing", "tone", "statement", "headline"])
+
+    def _draw(self, path: Path) -> None:
+        """Draw what the model decides by group."""
+        found = self.result.decisions
+        if found is None:
+            raise QueryError("the table has no rows, so that there are no decisions to draw")
+        plot(found.groups, self.result.favourable, path)
 
     def to_html(self) -> str:
         """Return the page. It names files that `save` writes beside it."""

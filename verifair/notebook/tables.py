@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel
 
-LONGEST_LINE, LONGEST_VALUE, ROWS = 180, 60, 40
-"""Characters of a line and of a value in it or in a table of facts; rows of a table in HTML; the middle is left out."""
+LONGEST_LINE, LONGEST_VALUE, ROWS, WIDEST = 180, 60, 40, 400
+"""Characters of a line and of a value in it or in a table of facts; rows and characters of a cell of a table in HTML."""
 
 
 def line(one: Any) -> str:
@@ -32,7 +32,7 @@ def facts(one: Any) -> pd.DataFrame:
 
 def html(title: str, frame: pd.DataFrame) -> str:
     """Return a table with a heading. Names and values are escaped: they come from files and tables."""
-    with pd.option_context("display.max_colwidth", 120):
+    with pd.option_context("display.max_colwidth", WIDEST):
         table = frame.to_html(escape=True, max_rows=ROWS, border=0)
     return f"<div><p><strong>{escape(title)}</strong></p>{table}</div>"
 

@@ -48,6 +48,12 @@ def test_a_model_and_a_table_become_a_page_with_proofs(model: Pipeline, tmp_path
     assert {"pba", "kmax"} <= set(told)
     assert "Male" in str(found)
     assert found.schema.protected_names == ("sex",)
+    shown = found.to_frame()
+    assert list(shown["statement"]) == [one.text for one in found.statements]
+    assert set(shown["analysis"]) == {"decisions", "pba", "kmax"}
+    assert len(repr(found)) < 200
+    assert "Male" in found._repr_html_()
+    assert "<svg" in found.plot()._repr_svg_()
     page = found.save(tmp_path / "my page.html")
     folder = tmp_path / "my page.files"
     html, answer = page.read_text(encoding="utf-8"), json.loads((tmp_path / "my page.json").read_text(encoding="utf-8"))
