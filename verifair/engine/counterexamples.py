@@ -47,6 +47,8 @@ TOGETHER = 64
 """Boxes that branch-and-bound decides at a time."""
 NODES = (100, 1_000, 10_000)
 """Boxes that branch-and-bound bounds for one of ours, in its first rounds; then as many as the time allows."""
+LISTED = 8
+"""Pieces whose rows are all evaluated at a time, between two looks at the clock."""
 FEW = 64
 """Rows of a piece that are listed."""
 
@@ -169,9 +171,9 @@ class _Enumeration:
         first = np.argsort(self.open.rounds, kind="stable")
         small = self._small(self.open)
         if small.any():
-            listed, self.open = self.open.take(small), self.open.take(~small)
-            for k in range(len(listed)):
-                self._list(listed.take(np.array([k])))
+            listed = np.flatnonzero(small)[:LISTED]
+            self._list(self.open.take(listed))
+            self.open = self.open.take(np.setdiff1d(np.arange(len(self.open)), listed))
             return None
         batched = self.method in ("auto", "bnb")
         first = first[: TOGETHER if batched else 1]
@@ -256,12 +258,13 @@ class _Enumeration:
         real = (boxes.lower < boxes.upper)[:, ~self.problem.domain.integer].any(axis=1)
         return np.asarray((rows <= FEW) & ~real & ~boxes.own)
 
-    def _list(self, box: _Pieces) -> None:
-        """Evaluate all rows of a piece exactly."""
-        pair, domain = int(box.pair[0]), self.problem.domain
-        axes = [np.arange(low, high + 1) if low < high else [low] for low, high in zip(box.lower[0], box.upper[0], strict=True)]
-        raw = np.array(list(product(*axes)), dtype=np.float64)
-        question = np.full(len(raw), pair)
+    def _list(self, boxes: _Pieces) -> None:
+        """Evaluate all rows of some pieces exactly."""
+        domain, rows = self.problem.domain, []
+        for lower, upper in zip(boxes.lower, boxes.upper, strict=True):
+            axes = [np.arange(low, high + 1) if low < high else [low] for low, high in zip(lower, upper, strict=True)]
+            rows.append(np.array(list(product(*axes)), dtype=np.float64))
+        raw, question = np.concatenate(rows), np.repeat(boxes.pair, [len(one) for one in rows])
         legal = domain.legal(raw) & domain.legal(self.problem.batch.take(question).second(raw))
         raw, question = raw[legal], question[legal]
         met, unmet, margins = settled_goals(self.problem, question, raw)
@@ -275,7 +278,7 @@ class _Enumeration:
                 GoalAnswer.blank("exact-evaluation", Reason.MOOT), status=Status.VIOLATED, reason=None, witness=raw[k],
                 margins=(float(margins[k, 0]), float(margins[k, 1])), agrees=None if shown < 0 else shown == 1,
             )
-            self._keep(pair, g, answer)
+            self._keep(int(question[k]), g, answer)
 
     def _without(self, boxes: _Pieces, person: Array) -> Iterator[_Pieces]:
         """What is left of the boxes without a person (shared values), of all pairs."""

@@ -34,9 +34,10 @@ from verifair.engine.parallel import Deadline, Shared, as_done
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
 from verifair.engine.search import open_goals
-from verifair.engine.search.branch_and_bound import decide
+from verifair.engine.search.branch_and_bound import decide, seconds_a_question
 from verifair.engine.search.neurons import decide_by_phases
 from verifair.engine.search.standard import DEEP
+from verifair.engine.search.subdivision import SHARE
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 
@@ -192,7 +193,7 @@ class _Chunk:
         if len(left):
             self._by_neurons(left)
             left = self._open_questions()
-        if len(left) and self.task.max_nodes > first:
+        if len(left) and self.task.max_nodes > first and self.deadline.left() > 0:
             self._by_inputs(left, self.task.max_nodes)
 
     def _unproved(self) -> Booleans:
@@ -204,6 +205,17 @@ class _Chunk:
         return np.flatnonzero(self._unproved() & ~self.short & (self.status[self.part] != VIOLATED))
 
     def _by_inputs(self, questions: Integers, max_nodes: int) -> None:
+        """Decide questions as far as time goes; as many at once as can be made ready in half of the time that is left."""
+        while len(questions):
+            left = self.deadline.left()
+            if left <= 0:
+                self.reason[self.part[questions]] = REASONS.index(Reason.TIME)
+                return
+            at_once = max(int(SHARE * left / seconds_a_question(self.problem.network)), 1)
+            self._together(questions[:at_once], max_nodes)
+            questions = questions[at_once:]
+
+    def _together(self, questions: Integers, max_nodes: int) -> None:
         problem = replace(self.problem, batch=self.problem.batch.take(questions))
         decision = decide(
             problem, seconds=self.deadline.left(), max_nodes=min(max_nodes, self.task.max_nodes),

@@ -7,7 +7,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -131,7 +131,7 @@ class Store:
         marks = ", ".join("?" * (len(COLUMNS) + 2))
         update = ", ".join(f'"{name}" = excluded."{name}"' for name in (*COLUMNS, "seal") if name not in KEY)
         keep = f"ON CONFLICT (run, {_KEY}) DO UPDATE SET {update} WHERE verdicts.status = '{Status.UNKNOWN.value}'"
-        lines = [[_plain(value) for value in asdict(record).values()] for record in records]
+        lines = [[_plain(value) for value in vars(record).values()] for record in records]
         with self._ours(), self.connection:
             self.connection.executemany(
                 f"INSERT INTO verdicts VALUES ({marks}) {keep}", [(run, *line, _seal(run, line)) for line in lines]

@@ -122,7 +122,8 @@ class InputSearch:
 
     def met(self, question: int, direction: int, raw: Array) -> None:
         """A raw point (V,) worth climbing from."""
-        self.climb.climb_from(np.array([question]), raw[None], np.array([direction]), POLISH)
+        seconds = min(POLISH, max(self.deadline - time.monotonic(), 0.0))
+        self.climb.climb_from(np.array([question]), raw[None], np.array([direction]), seconds)
         self._take()
 
     def _take(self) -> None:

@@ -23,7 +23,7 @@ from encoders.bounds.regions import RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import settled_goals
-from encoders.network import Array, Booleans, Integers, Network, layered
+from encoders.network import Array, Booleans, Integers, Model, Network, layered
 from encoders.problem import TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.engine.search import standard
@@ -51,6 +51,8 @@ ROOM = 15
 """Times the rounding error of a linear bound, taken off once more: more than any order of summation makes of it."""
 SECONDS_A_WEIGHT = 1e-8
 """What bounding a box takes for each of the network's weights, before the first boxes tell: rather too much."""
+READY_A_WEIGHT = 1e-9
+"""... and what making a question ready takes."""
 
 
 def decide(
@@ -98,6 +100,11 @@ def run(search: BoxSearch, seed: int, progress: Callable[[int], None] | None) ->
 def seconds_a_box(search: BoxSearch) -> float:
     """Return what a box takes at most, before the first ones tell."""
     return SECONDS_A_WEIGHT * search.problem.network.work
+
+
+def seconds_a_question(network: Model) -> float:
+    """Return what it takes at most to make a question ready for its search."""
+    return READY_A_WEIGHT * network.work
 
 
 def search_of(problem: TwinProblem, limits: Limits) -> BoxSearch:
