@@ -25,6 +25,15 @@ def at_once(network: Model, most: int) -> int:
     return int(min(max(WORK // (2 * network.work), 16), most))
 
 
+EXACTLY = 1e-7
+"""Seconds for each of a network's weights that its first exact evaluation takes, with onnxruntime's: both convert them."""
+
+
+def seconds_exactly(network: Model) -> float:
+    """Return what confirming a first point exactly takes: time that a search leaves for it."""
+    return EXACTLY * network.work
+
+
 def pair(problem: TwinProblem, question: Integers, raw: Array) -> tuple[Array, Array]:
     """Network inputs x and x' (B, n) of raw points (B, V) of the given questions."""
     second = problem.batch.take(question).second(raw)

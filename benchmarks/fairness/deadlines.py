@@ -1,9 +1,9 @@
 """By how much commands overrun --timeout: on wide and deep networks whose questions no second settles.
 
-Each run is a fork of a process that has loaded everything, so that the start, which --timeout does not count, is not counted
-here either. `over` is the wall clock beyond the limit; `CPU over` is the processor's time spent beyond it, which is the same on an
-idle machine and does not grow with other work on a busy one. Networks of random weights over Adult's inputs, named by their layers;
-with VERIFAIR_DATA also AC-4 and compas-3.
+Each run is a fork of a process that has imported all that the command imports on a small network, so that only the work counts,
+the reading of the network with it. `over` is the wall clock beyond the limit; `CPU over` is the processor's time spent beyond it,
+which is the same on an idle machine and does not grow with other work on a busy one. Networks of random weights over Adult's
+inputs, named by their layers; with VERIFAIR_DATA also AC-4 and compas-3.
 
     python -m benchmarks.run deadlines --limits 1 --commands certify kmax       a shorter run
 """
@@ -11,6 +11,8 @@ with VERIFAIR_DATA also AC-4 and compas-3.
 from __future__ import annotations
 
 import contextlib
+import importlib
+import json
 import os
 import sys
 import tempfile
@@ -28,10 +30,11 @@ from verifair import datasets
 from verifair.cli.main import main
 from verifair.engine.queries import IndividualFairness
 from verifair.interop.export import export
-from verifair.systems.system import SYSTEMS, system
 from verifair.training.onnx_writer import save_onnx
 
-HIDDEN = {"3x1000": (1000, 1000, 1000), "4x256": (256,) * 4, "6x100": (100,) * 6}
+HIDDEN = {"1x4": (4,), "3x1000": (1000, 1000, 1000), "4x256": (256,) * 4, "6x100": (100,) * 6}
+SMALL, WARM = "1x4", 3.0
+"""The network on which a command shows what it imports, and its limit there."""
 COMMANDS = {
     "certify": "certify MODEL --protected GROUP",
     "certify epsilon": "certify MODEL --protected GROUP --epsilon 0.3",
@@ -41,12 +44,16 @@ COMMANDS = {
     "certify smt": "certify MODEL --protected GROUP --method smt",
     "certify partition": "certify MODEL --protected GROUP --partition 10 --store OUT/store.sqlite --jobs 1",
     "certify enumerate": "certify MODEL --protected GROUP --enumerate 1000000",
+    "certify share": "certify MODEL --protected GROUP --share --store OUT/share.json.gz",
     "certify maximise": "certify MODEL --protected GROUP --maximise",
     "certify logit": "certify MODEL --protected GROUP --maximise --logit",
+    "explain": "explain MODEL --data DATA --protected GROUP --lime",
+    "explain gap": "explain MODEL --data DATA --protected GROUP --measure gap",
     "kmax": "kmax MODEL --protected GROUP",
     "pba": "pba MODEL --data DATA --protected GROUP --delta 3 --rows 2000 --robustness --jobs 1",
     "fgce": "fgce MODEL --data DATA --protected GROUP --robust 3",
-    "cec": "cec MODEL --data DATA --protected GROUP --certify 1 --rows 2000",
+    "cec": "cec MODEL --data DATA --protected GROUP --rows 2000",
+    "cec certify": "cec MODEL --data DATA --protected GROUP --certify 1 --rows 40",
     "verify": "verify QUERY --network MODEL",
 }
 """What is asked. MODEL with its schema, DATA: a table, GROUP: a protected feature, OUT: a folder, QUERY: a VNN-LIB file."""
@@ -54,11 +61,12 @@ COMMANDS = {
 
 def run(
     folder: Path, *, limits: Sequence[float] = (1.0, 3.0, 10.0), commands: Sequence[str] = tuple(COMMANDS),
-    nets: Sequence[str] = (*HIDDEN, "AC-4", "compas-3"),
+    nets: Sequence[str] = ("3x1000", "4x256", "6x100", "AC-4", "compas-3"),
 ) -> pd.DataFrame:
-    for verb in SYSTEMS:
-        system(verb).part("solve", "solve")
     with tempfile.TemporaryDirectory() as made:
+        _, *small = next(_models(Path(made), [SMALL]))
+        for words in commands:
+            _import(Path(made), small, words)
         models = list(_models(Path(made), nets))
         lines = (_line(Path(made), name, model, words, limit) for name, *model in models for words in commands for limit in limits)
         table = measured("Deadlines: seconds beyond --timeout", (line for line in lines if line), folder)
@@ -93,27 +101,43 @@ def _models(folder: Path, nets: Sequence[str]) -> Iterator[tuple[str, str, str, 
         yield name, f"{path} --schema {described}", str(table), group
 
 
-def _line(folder: Path, name: str, model: Sequence[str], command: str, limit: float) -> dict[str, Any] | None:
-    """One run. The parent looks at the child's CPU time when the limit is over, and again when it has ended."""
+def _import(folder: Path, model: Sequence[str], command: str) -> None:
+    """Import what a command imports on a small network."""
+    modules = folder / "modules.json"
+    with tempfile.TemporaryDirectory() as out:
+        _timed(_words(folder, SMALL, model, command, out, WARM), WARM, modules)
+    for name in json.loads(modules.read_text()):
+        with contextlib.suppress(Exception):  # a module that only another one can import
+            importlib.import_module(name)
+
+
+def _words(folder: Path, name: str, model: Sequence[str], command: str, out: str, limit: float) -> list[str]:
     query = next(iter(sorted((folder / name).glob("2.0/vnnlib/*.vnnlib"))), None)
     words = COMMANDS[command]
-    if query is None and "QUERY" in words:
-        return None
+    words = words.replace("QUERY", str(query)).replace("MODEL", model[0] if "QUERY" not in words else model[0].split()[0])
+    words = words.replace("DATA", model[1]).replace("OUT", out).replace("GROUP", model[2])
+    return [*words.split(), "--timeout", str(limit)]
+
+
+def _line(folder: Path, name: str, model: Sequence[str], command: str, limit: float) -> dict[str, Any] | None:
+    """One run. The parent looks at the child's CPU time when the limit is over, and again when it has ended."""
     with tempfile.TemporaryDirectory() as out:
-        network = model[0].split()[0]
-        words = words.replace("QUERY", str(query)).replace("MODEL", model[0] if "QUERY" not in words else network)
-        words = words.replace("DATA", model[1]).replace("OUT", out).replace("GROUP", model[2])
-        said, code, wall, cpu, at_limit = _timed([*words.split(), "--timeout", str(limit)], limit)
+        words = _words(folder, name, model, command, out, limit)
+        if "None" in words:  # no VNN-LIB file can say it
+            return None
+        said, code, wall, cpu, at_limit = _timed(words, limit)
     if code:
-        print(f"verifair {words} --timeout {limit}: exit code {code}", said[-500:].strip(), sep="\n")
-        return None
+        print(f"verifair {' '.join(words)}: exit code {code}", said[-500:].strip(), sep="\n")
     return {
         "net": name, "command": command, "limit": limit, "wall": wall, "over": max(wall - limit, 0.0), "CPU over": cpu - at_limit,
+        "exit": code,
     }
 
 
-def _timed(words: Sequence[str], limit: float) -> tuple[str, int, float, float, float]:
-    """What a command said, its exit code, its seconds by the clock and of CPU, and those of CPU when the limit was over."""
+def _timed(words: Sequence[str], limit: float, modules: Path | None = None) -> tuple[str, int, float, float, float]:
+    """What a command said, its exit code, its seconds by the clock and of CPU, and those of CPU when the limit was over.
+
+    modules: where to write the names of all modules that it imported."""
     with tempfile.TemporaryFile() as log:
         child = os.fork()
         if child == 0:
@@ -123,9 +147,13 @@ def _timed(words: Sequence[str], limit: float) -> tuple[str, int, float, float, 
             try:
                 main()
             except SystemExit as ended:
-                sys.stdout.flush()
-                os._exit(int(ended.code or 0))
-            os._exit(0)
+                code = int(ended.code or 0)
+            else:
+                code = 0
+            if modules is not None:
+                modules.write_text(json.dumps(list(sys.modules)))
+            sys.stdout.flush()
+            os._exit(code)
         started, at_limit = time.monotonic(), None
         while True:
             pid, status, used = os.wait4(child, os.WNOHANG)

@@ -22,7 +22,7 @@ from solvers import registry
 from solvers.outcome import Budget
 from verifair.engine.answer import GoalAnswer, replayed
 from verifair.engine.search import turns
-from verifair.engine.search.branch_and_bound import begin, decide
+from verifair.engine.search.branch_and_bound import begin, decide, ready_at_once
 from verifair.engine.search.neurons import NeuronSearch
 from verifair.engine.search.open_goals import OPEN, PROVED, SHORT, VIOLATED, BatchDecision
 from verifair.engine.solver import ask, copies_of
@@ -50,6 +50,22 @@ def solve(
     """
     check_method(problem.network, method, solver)
     budget = budget or Budget()
+    if group is not None or method not in ("auto", "bnb"):
+        return _solved(problem, method, solver, budget, group, progress)
+    deadline, answers = time.monotonic() + budget.seconds, list[list[GoalAnswer]]()
+    while len(answers) < len(problem.batch):
+        left = max(deadline - time.monotonic(), TOO_LATE)
+        count = ready_at_once(problem.network, left) if left > TOO_LATE else len(problem.batch)
+        part = replace(problem, batch=problem.batch.take(np.arange(len(problem.batch))[len(answers) :][:count]))
+        answers += _solved(part, method, solver, replace(budget, seconds=left), None, progress)
+    return answers
+
+
+def _solved(
+    problem: TwinProblem, method: str, solver: str | None, budget: Budget, group: Integers | None,
+    progress: Callable[[int], None] | None,
+) -> list[list[GoalAnswer]]:
+    """Do the same with all questions at once."""
     if budget.seconds <= TOO_LATE:
         return [[GoalAnswer.blank(method, Reason.TIME)] * len(problem.goals) for _ in range(len(problem.batch))]
     deadline = time.monotonic() + budget.seconds

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from encoders.domain import Batched
-from encoders.evaluate import settled_goals
+from encoders.evaluate import seconds_exactly, settled_goals
 from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Claim
@@ -36,6 +36,7 @@ from verifair.engine.answer import GoalAnswer, engines, runtime_agrees
 from verifair.engine.cascade import check_method, solve
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import goals_of, questions_of, twin_problem
+from verifair.engine.search.subdivision import SHARE
 from verifair.engine.verdict import Reason, Status, Witness, draw_witnesses
 from verifair.engine.verify import fairness_certificate, witness_of
 from verifair.errors import QueryError
@@ -143,6 +144,8 @@ class _Enumeration:
         """Who had been found before this round, and is in no box any more."""
         self.engines: set[str] = set()
         self.first_seconds: float | None = None
+        self.cost = FEW * seconds_exactly(query.network)
+        """Seconds that a small piece took last."""
         self.by_solver = False
         shared = ~batch.protected
         domain = self.problem.domain
@@ -171,8 +174,11 @@ class _Enumeration:
         first = np.argsort(self.open.rounds, kind="stable")
         small = self._small(self.open)
         if small.any():
-            listed = np.flatnonzero(small)[:LISTED]
+            started = time.monotonic()
+            left = SHARE * (self.deadline - started)
+            listed = np.flatnonzero(small)[: int(np.clip(left / max(self.cost, 1e-9), 1, LISTED))]
             self._list(self.open.take(listed))
+            self.cost = (time.monotonic() - started) / len(listed)
             self.open = self.open.take(np.setdiff1d(np.arange(len(self.open)), listed))
             return None
         batched = self.method in ("auto", "bnb")

@@ -34,10 +34,9 @@ from verifair.engine.parallel import Deadline, Shared, as_done
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
 from verifair.engine.search import open_goals
-from verifair.engine.search.branch_and_bound import decide, seconds_a_question
+from verifair.engine.search.branch_and_bound import decide, ready_at_once
 from verifair.engine.search.neurons import decide_by_phases
 from verifair.engine.search.standard import DEEP
-from verifair.engine.search.subdivision import SHARE
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
 
@@ -211,7 +210,7 @@ class _Chunk:
             if left <= 0:
                 self.reason[self.part[questions]] = REASONS.index(Reason.TIME)
                 return
-            at_once = max(int(SHARE * left / seconds_a_question(self.problem.network)), 1)
+            at_once = ready_at_once(self.problem.network, left)
             self._together(questions[:at_once], max_nodes)
             questions = questions[at_once:]
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from encoders.domain import Regions
+from encoders.evaluate import seconds_exactly
 from encoders.network import Link, Network
 from encoders.onnx.reader import read_onnx
 from encoders.problem import TwinProblem
@@ -33,8 +34,6 @@ from verifair.interop.witness import Assignment, assignment
 
 INWARDS = (Fraction(1, 2**20), Fraction(1, 1024), Fraction(1, 16), Fraction(1, 2))
 """Parts of the way from a point on the boundary to the centre of its case."""
-EXACTLY = 2e-7
-"""Seconds for each of a network's weights that its first exact evaluation takes: it converts them."""
 
 
 class VnnlibStatus(Enum):
@@ -251,7 +250,7 @@ def _nearby(
     inwards = [] if edge is None else [
         [u + step * (middle - u) for u, middle in zip(map(Fraction, edge), centre, strict=True)] for step in INWARDS
     ]
-    if time.monotonic() + EXACTLY * max(network.work for network in networks) > deadline:
+    if time.monotonic() + max(map(seconds_exactly, networks)) > deadline:
         return None
     for u in (case.lower, case.upper, *inwards, centre):
         found = assignment(query, case, networks, u)

@@ -21,6 +21,7 @@ from typing import Literal
 
 import numpy as np
 
+from encoders.evaluate import seconds_exactly
 from encoders.network import Array, layered
 from encoders.probability import SMALLEST
 from encoders.problem import TwinProblem
@@ -28,11 +29,12 @@ from solvers.outcome import Budget
 from verifair.checker.tree import Tree
 from verifair.engine.gap.inputs import InputSearch
 from verifair.engine.gap.neurons import PhaseSearch
+from verifair.engine.search.branch_and_bound import seconds_a_box
 from verifair.engine.search.neuron_lp import seconds_a_region
 from verifair.engine.search.subdivision import subdivide
 
 FIRST_LOOK, TURN, LAST = 0.04, 0.02, 0.08
-"""Shares of the time for the attack that opens the search, for a turn, and for the proofs in the end."""
+"""Shares of the time for the attack that opens the search, for a turn, and for the proofs in the end, at least."""
 OTHER = 6
 """Every so many turns are for the search that is behind."""
 ANEW = 0.1
@@ -77,7 +79,8 @@ def largest_gap(
     """
     seconds, most = budget.seconds, budget.nodes if budget.nodes is not None else 1 << 62
     with deferred_interrupt() as interrupted, np.errstate(all="ignore"):  # overflow proves nothing
-        end = time.monotonic() + (1 - LAST) * seconds
+        last = min(max(LAST * seconds, seconds_exactly(problem.network)), seconds / 2)
+        end = time.monotonic() + seconds - last
         inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(budget.seed))
         search = _GapSearch(inputs, spare, end, most, progress)
         inputs.deadline = end
@@ -87,7 +90,7 @@ def largest_gap(
         while not (search.closed or search.over or interrupted()):
             if not search.take_turn(min(end, time.monotonic() + turn), interrupted):
                 break  # neither can go on: float64 ends here
-            if not search.closed:
+            if not (search.closed or search.over):
                 inputs.attack(ANEW * turn)
         out_of: OutOf = "interrupted" if interrupted() else "nodes" if search.nodes >= most else "time" if search.over else "float"
         upper, evidence, by_neurons = search.proofs()
@@ -127,6 +130,7 @@ class _GapSearch:
         self.phases: dict[tuple[int, int], PhaseSearch] = {}
         self.of_inputs, self.of_phases = _Pace(), _Pace()
         self.turns = 0
+        self.cost = seconds_a_box(inputs.problem.network)
 
     @property
     def nodes(self) -> int:
@@ -174,7 +178,7 @@ class _GapSearch:
             reported = self._report(reported)
             return time.monotonic() >= until or self.nodes >= self.most or interrupted()
 
-        subdivide(self.inputs, self.inputs.step, ended=ended, deadline=self.end)
+        self.cost = subdivide(self.inputs, self.inputs.step, ended=ended, deadline=self.end, cost=self.cost)
         self.of_inputs.note(time.monotonic() - started, float(self.inputs.bounds().max()) - self.inputs.known)
 
     def _split(self, at: tuple[int, int], until: float, interrupted: Callable[[], bool]) -> None:

@@ -118,7 +118,10 @@ class Climb:
 
     def values(self, question: Integers, point: Array, direction: Integers) -> tuple[Array, Array]:
         """Return (N,) objectives and (N,) differences of the margins."""
-        margins = self.twin.evaluate(question, self.twin.local.encode(point))
+        return self._values(self.twin.evaluate(question, self.twin.local.encode(point)), direction)
+
+    def _values(self, margins: Array, direction: Integers) -> tuple[Array, Array]:
+        """Return the same of points with margins (N, 2)."""
         a, b = np.where(direction == 0, margins.T, margins.T[::-1])
         match self.objective:
             case "gap":
@@ -148,8 +151,9 @@ class Climb:
         legal = legal_pairs(self.twin, nodes.question, point)
         question, point = nodes.question[legal], point[legal]
         direction = np.zeros(len(point), dtype=np.int64)
-        value, difference = self.values(question, point, direction)
-        rise = self.values(question, point, direction + 1)[0]
+        margins = self.twin.evaluate(question, self.twin.local.encode(point))
+        value, difference = self._values(margins, direction)
+        rise = self._values(margins, direction + 1)[0]
         parts = []
         for towards, objective, apart in ((0, value, difference), (1, rise, -difference)):
             index = np.unique(np.concatenate([np.argsort(-one)[: self.climbers] for one in (objective, apart)]))

@@ -40,7 +40,7 @@ from verifair.engine.search.descent import Descent
 from verifair.engine.search.open_goals import OPEN, OUT_OF_NODES, BatchDecision, BestRows, ChosenRows
 from verifair.engine.search.ready import ready
 from verifair.engine.search.standard import FrameBounds, Progress, StandardRelaxation
-from verifair.engine.search.subdivision import subdivide
+from verifair.engine.search.subdivision import SHARE, subdivide
 from verifair.engine.search.trees import ProofTrees
 
 LINEAR = 128
@@ -94,17 +94,17 @@ def run(search: BoxSearch, seed: int, progress: Callable[[int], None] | None) ->
             finished = now
         return search.late()
 
-    subdivide(search.open, search.step, ended=ended, deadline=search.deadline, cost=seconds_a_box(search))
+    subdivide(search.open, search.step, ended=ended, deadline=search.deadline, cost=seconds_a_box(search.problem.network))
 
 
-def seconds_a_box(search: BoxSearch) -> float:
+def seconds_a_box(network: Model) -> float:
     """Return what a box takes at most, before the first ones tell."""
-    return SECONDS_A_WEIGHT * search.problem.network.work
+    return SECONDS_A_WEIGHT * network.work
 
 
-def seconds_a_question(network: Model) -> float:
-    """Return what it takes at most to make a question ready for its search."""
-    return READY_A_WEIGHT * network.work
+def ready_at_once(network: Model, seconds: float) -> int:
+    """Return how many questions at least, one or more, are made ready for their search in half of the time that is left."""
+    return int(np.clip(SHARE * seconds / (READY_A_WEIGHT * network.work), 1, 1 << 30))
 
 
 def search_of(problem: TwinProblem, limits: Limits) -> BoxSearch:
@@ -155,7 +155,7 @@ class LayeredSearch(BoxSearch):
         for nodes in reversed(held):
             left = nodes.open & (wanted & again[:, None])[nodes.question]
             self.open.add(self.goals.still_open(replace(nodes, open=left)))
-        subdivide(self.open, self.step, ended=self.late, deadline=self.deadline, cost=seconds_a_box(self))
+        subdivide(self.open, self.step, ended=self.late, deadline=self.deadline, cost=seconds_a_box(self.problem.network))
 
     def open_shares(self) -> Array:
         """Return (Q,) the share of its box that each question which ran out of boxes has left open: a half of a box counts for half

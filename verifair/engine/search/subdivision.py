@@ -89,19 +89,20 @@ SHARE = 0.5
 
 def subdivide(
     open_: PartSource[T], step: Callable[[T], None], *, ended: Callable[[], bool], deadline: float = math.inf, cost: float = 0.0
-) -> None:
+) -> float:
     """Take a batch and hand it to `step`, which adds what is left of it, until nothing is open or the search has `ended`: asked
     before every step, the place for deadlines, budgets of nodes, and reports of progress.
 
     deadline: by time.monotonic(). Batches shrink towards it, by what a part cost in the last step, so that no step overruns it by
-    more than one part.   cost: seconds that a part of the first step may take.
+    more than one part.   cost: seconds that a part of the first step may take.   Returns what a part of the last one took.
     """
     while not ended():
         started = time.monotonic()
         left = SHARE * (deadline - started)
         batch = open_.take(max(int(min(left / max(cost, 1e-9), sys.maxsize)), 1))
         if batch is None:
-            return
+            break
         count = len(batch)
         step(batch)
         cost = (time.monotonic() - started) / max(count, 1)
+    return cost

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import verifair as vf
+from encoders.problem import TwinProblem
 from tests.builders import integer, random_network, schema_of
-from verifair.engine import solver
+from verifair.engine import cascade, solver
 from verifair.engine.cascade import solve
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.queries import ProbabilityGap
 from verifair.engine.questions import goals_of, questions_of, twin_problem
+from verifair.engine.search import branch_and_bound
 from verifair.engine.search.box_search import Limits
 from verifair.engine.search.branch_and_bound import LayeredSearch, search_of
 from verifair.engine.search.open_goals import OPEN
-from verifair.engine.search.subdivision import subdivide
+from verifair.engine.search.subdivision import Objects, Open, subdivide
 
 LIMIT, MOST = vf.Budget(seconds=1.0), 5.0
 """What is asked for, and the most seconds a search may take: what is measured on an idle machine stands in PERFORMANCE.md."""
@@ -78,3 +81,42 @@ def test_a_batch_that_comes_too_late_is_not_begun() -> None:
     answers = solve(problem, budget=vf.Budget(seconds=1e-3))
     assert len(answers) == len(problem.batch)
     assert {(answer.reason, answer.nodes) for row in answers for answer in row} == {(vf.Reason.TIME, 0)}
+
+
+def test_questions_are_made_ready_as_many_at_a_time_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = twin_problem(QUERY, questions_of(QUERY)[1], goals_of(QUERY))
+    made, whole = list[int](), cascade.begin
+
+    def begin(part: TwinProblem, *given: Any, **named: Any) -> LayeredSearch:
+        made.append(len(part.batch))
+        return whole(part, *given, **named)
+
+    monkeypatch.setattr(cascade, "begin", begin)
+    seconds = 10 * 2 * branch_and_bound.READY_A_WEIGHT * WIDE.work  # for ten questions
+    answers = solve(problem, budget=vf.Budget(seconds=seconds))
+    assert len(answers) == len(problem.batch) > 10
+    assert made
+    assert max(made) <= 10
+    assert {answer.status for row in answers for answer in row} <= {vf.Status.UNKNOWN, vf.Status.VIOLATED, vf.Status.PROVED}
+
+
+def test_a_question_has_its_own_answer_however_many_are_made_ready_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = random_network(np.random.default_rng(3), (4, 6, 1))
+    people = schema_of(integer("group", 0, 4), *(integer(f"x{k}", -2, 2) for k in range(3)))
+    query = vf.IndividualFairness(network=small, schema=people, protected=["group"])
+    problem = twin_problem(query, questions_of(query)[1], goals_of(query))
+    together = [[answer.status for answer in row] for row in solve(problem)]
+    monkeypatch.setattr(cascade, "ready_at_once", lambda network, seconds: 3)
+    assert [[answer.status for answer in row] for row in solve(problem)] == together
+    assert len({status for row in together for status in row}) == 2, "both answers occur"
+
+
+def test_a_step_is_as_large_as_the_last_one_told() -> None:
+    taken, open_ = list[int](), Open[Objects](100)
+    open_.add(Objects.of(list(range(40))))
+    cost = subdivide(open_, lambda part: time.sleep(0.002 * len(part)), ended=lambda: False)
+    assert cost >= 0.002
+    open_.add(Objects.of(list(range(100))))
+    taken.clear()
+    subdivide(open_, lambda part: taken.append(len(part)), ended=lambda: bool(taken), deadline=time.monotonic() + 0.02, cost=cost)
+    assert taken[0] <= 5
