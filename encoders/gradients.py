@@ -52,13 +52,17 @@ def integrated_gradients(
         raise ValueError(f"x {x.shape}, baseline {baseline.shape} and margin {margin.shape} do not fit the network")
     if steps is not None and steps < 1:
         raise ValueError(f"steps = {steps}, expected at least 1, or None for the exact integral")
-    expected = steps or 2 + sum(network.hidden) // 2  # a neuron in two or fewer changes its sign on a path
-    size = max(1, POINTS // expected)
+    size = max(1, min(POINTS // points_of(network, steps), -(-len(x) // max(threads, 1))))
     parts = [slice(start, start + size) for start in range(0, len(x), size)]
     found = Parallel(n_jobs=threads, require="sharedmem")(
         delayed(_attributions)(network, margin, x[part], baseline[part], steps) for part in parts
     )
     return np.concatenate(found) if found else np.zeros_like(x)
+
+
+def points_of(network: Network, steps: int | None) -> int:
+    """How many points of one path are looked at, about: a neuron in two or fewer changes its sign on it."""
+    return steps or 2 + sum(network.hidden) // 2
 
 
 def _attributions(network: Network, margin: Array, x: Array, baseline: Array, steps: int | None) -> Array:

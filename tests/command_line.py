@@ -80,7 +80,7 @@ def _stamp(file: Path) -> tuple[int, int] | None:
 
 def schema_of(arguments: list[str]) -> str:
     """The name of the schema of a command's answer."""
-    modes = [f"certify-{mode}" for mode in ("targeted", "partition", "maximise") if f"--{mode}" in arguments]
+    modes = [f"certify-{mode}" for mode in ("targeted", "partition", "maximise", "share", "enumerate") if f"--{mode}" in arguments]
     return modes[0] if arguments[0] == "certify" and modes else "bench-list" if "--list" in arguments else arguments[0]
 
 

@@ -81,6 +81,38 @@ def test_files_are_written_before_the_screen_and_the_json_is_as_its_schema(
         assert any((tmp_path / "out").iterdir())
 
 
+CERTIFY = ("certify", "--demo", "german", "--protected", "sex")
+LATE: list[tuple[object, ...]] = [
+    *((verb, *question) for verb, question in QUESTIONS.items()),
+    *((*CERTIFY, *more) for more in (("--epsilon", 0.3), ("--maximise",), ("--share",), ("--partition", 10), ("--enumerate", 50))),
+    ("cec", "--demo", "german", "--protected", "sex", "--certify", 1),
+    ("explain", "--demo", "german", "--protected", "sex", "--measure", "gap", "--lime"),
+]
+"""The questions above, and others of the same verbs."""
+
+
+@pytest.mark.parametrize("asked", LATE, ids=lambda asked: " ".join(map(str, asked)))
+def test_without_time_nothing_is_decided_and_the_command_says_so(asked: tuple[object, ...], tmp_path: Path) -> None:
+    done = verifair(*asked, "--timeout", 1e-6, "--json", "answer.json", cwd=tmp_path)
+    assert "Traceback" not in done.stderr
+    if done.returncode == 2:
+        assert "time" in done.stderr
+        assert not (tmp_path / "answer.json").exists()
+        return
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "answer.json").read_text(encoding="utf-8")
+    assert not {"proved", "violated", "certified"} & {str(value).lower() for value in _words(json.loads(text))}
+
+
+def _words(answer: Any) -> list[str]:
+    """All words that stand as values, at any depth."""
+    if isinstance(answer, dict):
+        return [word for value in answer.values() for word in _words(value)]
+    if isinstance(answer, list):
+        return [word for value in answer for word in _words(value)]
+    return [answer] if isinstance(answer, str) else []
+
+
 @pytest.mark.parametrize("verb", ALL)
 @pytest.mark.parametrize("inputs", [("--demo", "nobody"), ("missing.onnx", "--schema", "missing.toml")])
 def test_inputs_that_are_not_there_are_told_in_a_line(verb: str, inputs: tuple[str, ...], tmp_path: Path) -> None:

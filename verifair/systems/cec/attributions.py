@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from encoders.evaluate import WORK
+from encoders.gradients import points_of
 from encoders.network import Array, Integers, Model, Network, layered
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.shapley import shapley_values
@@ -27,7 +29,7 @@ Attribution = Callable[[Array, Array], Any]
 """attribution(x, background) -> (B, n_0): what each column adds to f at model inputs x (B, n_0), against rows (R, n_0) of people
 who have the same label and group."""
 AT_ONCE = 4096
-"""Rows between two signs of progress."""
+"""Rows between two signs of progress, at most."""
 
 
 def words_of(model: Model, settings: CecSettings, attribution: Attribution | None) -> str:
@@ -59,7 +61,7 @@ def attributed(
     for label, group in np.unique(cells, axis=0).tolist():
         mine = np.flatnonzero((cells == (label, group)).all(axis=1))
         background = reference.background(label, group)
-        for rows in _parts(mine, model):
+        for rows in _parts(mine, model, settings, threads):
             found[rows] = _checked(explain(x[rows], background), (len(rows), x.shape[1]))
             done += len(rows)
             if progress is not None:
@@ -67,9 +69,12 @@ def attributed(
     return found
 
 
-def _parts(rows: Integers, model: Model) -> Iterator[Integers]:
-    """Some rows at a time; all at once where most of the work is about the background."""
-    step = AT_ONCE if isinstance(model, Network) else max(len(rows), 1)
+def _parts(rows: Integers, model: Model, settings: CecSettings, threads: int) -> Iterator[Integers]:
+    """Some rows at a time, of large networks few; all at once where most of the work is about the background."""
+    step = max(len(rows), 1)
+    if isinstance(model, Network):
+        paths = WORK // (points_of(model, None if settings.steps == "exact" else settings.steps) * model.work)
+        step = min(max(paths, 1) * threads, AT_ONCE)
     return (rows[start : start + step] for start in range(0, len(rows), step))
 
 

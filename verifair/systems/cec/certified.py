@@ -47,6 +47,8 @@ AT_ONCE = 1024
 """Slices of paths bounded at once: their forms in a layer of 500, of 8 inputs that move, take 40 MiB."""
 PAIRS = 32
 """Under way at once."""
+SECONDS_A_SLICE = 5e-9
+"""What bounding a person's path takes for each slice and weight of the network, at most: a pair is begun where that is left."""
 FINE_SLICES, MOST_SLICES = 64, 1024
 """Paths are cut into `SLICES` at first; where boxes are cut, twice as many with every third cut; and of points, four times as many
 each time."""
@@ -157,8 +159,14 @@ def certify_consistency(
     status, reason = np.full(len(audit.score), UNKNOWN, dtype="<U15"), np.full(len(audit.score), ELSEWHERE, dtype="<U15")
     bound, count = np.full(len(audit.score), np.nan), np.zeros(len(audit.score), dtype=np.int64)
     trees: dict[int, Tree] = {}
-    for start in range(0, len(candidates), PAIRS):
-        part = candidates[start : start + PAIRS]
+    reason[candidates] = TIME
+    least = SECONDS_A_SLICE * 2 * SLICES * network.work
+    open_, done = Open[Objects](PAIRS), 0
+    open_.add(Objects.of(candidates.tolist()))
+
+    def step(batch: Objects) -> None:
+        nonlocal done
+        part = np.array(batch.items, dtype=np.int64)
         person, counterpart = audit.individual[part], audit.counterpart[part]
         near = boxes(schema, raw[person], delta), boxes(schema, other[counterpart], delta)
         pairs = _decided(network, schema, baseline[person], near, audit.threshold, most, deadline)
@@ -167,8 +175,11 @@ def certify_consistency(
                 trees[k] = pair.tree.tree()
             status[k], reason[k] = (CERTIFIED, "") if pair.proved else (UNKNOWN, pair.reason or TIME)
             bound[k], count[k] = pair.bound if pair.proved else np.nan, pair.boxes
+        done += len(part)
         if progress is not None:
-            progress(min(start + PAIRS, len(candidates)), len(candidates))
+            progress(done, len(candidates))
+
+    subdivide(open_, step, ended=lambda: time.monotonic() + least > deadline, deadline=deadline, cost=least)
     # Several pairs of people with the same values are one statement.
     asked = np.column_stack([raw[audit.individual], other[audit.counterpart], baseline[audit.individual]])[candidates]
     same = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
@@ -198,8 +209,6 @@ def _decided(
     most: int, deadline: float,
 ) -> list[_Pair]:
     """Pairs with baselines (Q, n_0) and the raw boxes of both people: proved, or with a reason."""
-    if time.monotonic() > deadline:
-        return [_Pair(open={}, boxes=0, reason=TIME) for _ in baseline]
     uncut = np.zeros(len(baseline), dtype=np.int64)
     first, second = (bounded(network, schema.domain, baseline, *box, SLICES, uncut) for box in near)
     pairs = [_Pair(open={0: parts}) for parts in zip(first, second, strict=True)]

@@ -18,6 +18,7 @@ from verifair.systems.hyfair.explain.samples import severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.search.annealing import search_clusters
 from verifair.systems.hyfair.search.space import Space
+from verifair.systems.work import OutOfTime
 
 POOL, STARTS, STEPS, DRAWN = 20_000, 32, 30, 12
 """Of the search for a large gap, see `climb`."""
@@ -55,16 +56,19 @@ def explain_rounds(
     stopped = None
     for number in range(settings.rounds):
         rules = [one.rule for explanation in found for one in explanation.rules]
-        if found and not found[-1].rules:
-            stopped = "no rule of the last cluster was confirmed by negation"
-            break
         if time.monotonic() >= deadline:
             stopped = "time"
+            break
+        if found and not found[-1].rules:
+            stopped = "no rule of the last cluster was confirmed by negation"
             break
         try:
             seconds = max(min(budget.seconds, deadline - time.monotonic()), 0.01)
             own = Budget(seconds=seconds, nodes=None, seed=budget.seed + 1000 * number)
-            found.append(_round(outside(query, rules), settings, rows, own, centre if number == 0 else None))
+            found.append(_round(outside(query, rules), settings, rows, own, deadline, centre if number == 0 else None))
+        except OutOfTime:
+            stopped = "time"
+            break
         except (QueryError, KeyboardInterrupt) as error:
             if not found:
                 raise
@@ -72,15 +76,17 @@ def explain_rounds(
             break
         if progress is not None:
             progress(number + 1, settings.rounds)
+    if found and found[-1].late:
+        stopped = f"time, before {found[-1].late} more rules of the last cluster were judged"
     if not found:
         raise QueryError("time ran out before a cluster was explained; give a longer --timeout")
     return Rounds(found=tuple(found), stopped=stopped)
 
 
 def _round(
-    query: KDiscrimination, settings: ExplainSettings, rows: Array | None, budget: Budget, centre: Array | None
+    query: KDiscrimination, settings: ExplainSettings, rows: Array | None, budget: Budget, deadline: float, centre: Array | None
 ) -> Explanation:
-    space = Space.of(query)
+    space = Space.of(query, deadline)
     severity = severity_of(space, settings.measure)
     if centre is None and settings.measure == "gap":
         centre = climb(space, rows, budget.seed)

@@ -18,6 +18,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.samples import Labelled, Neighbourhood, Severity, label
 from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.search.space import Space
+from verifair.systems.work import OutOfTime
 
 CHECKS = 1000
 """Samples on which each rule is validated, inside it and against it."""
@@ -132,6 +133,7 @@ class Explanation:
 
     centre: (V,) the cluster's raw point.   severity: its own.   labelled: the local samples.   tree, columns: the decision tree
     and the variables that it saw.   rules: those kept, by falling difference.   dropped: those that negation did not confirm.
+    late: how many others there was no time for.
     """
 
     centre: Array
@@ -141,6 +143,7 @@ class Explanation:
     columns: tuple[int, ...]
     rules: tuple[Explained, ...]
     dropped: tuple[Explained, ...]
+    late: int
 
 
 def explain(
@@ -151,7 +154,9 @@ def explain(
     rows: (N, V) raw data, for spreads and coverage.   settings: n, kappa's quantile and the significant difference of Algorithm 2,
     and the decision tree's depth, its fewest samples of a leaf and the share of high samples from which on a leaf is high. These
     three are our choice, the paper gives none: of 5 % high samples hardly any leaf holds a majority.
-    Sound? findings only.  Raises QueryError when severity is the same everywhere, or the tree has no leaf of high severity.
+    Where the space's deadline comes, rules that are not judged yet are left out.
+    Sound? findings only.  Raises OutOfTime before the first rule, QueryError when severity is the same everywhere, or the tree has
+    no leaf of high severity.
     """
     purity = settings.purity
     largest = space.cap if settings.measure == "k" else 1.0
@@ -172,16 +177,23 @@ def explain(
             f"{labelled.threshold:g}, but nowhere are they {100 * purity:g} % of a leaf; allow a deeper tree or smaller leaves, "
             "draw more samples, or ask for less purity"
         )
-    judged = [Explained(rule=rule, evidence=judge(rule, near, labelled, severity, rows, rng)) for rule in paths]
+    own, judged = float(severity(near.centre[None, :])[0]), list[Explained]()
+    try:
+        for rule in paths:
+            judged.append(Explained(rule=rule, evidence=judge(rule, near, labelled, severity, rows, rng)))
+    except OutOfTime:
+        if not judged:
+            raise
     judged.sort(key=lambda one: -one.evidence.difference)
     return Explanation(
         centre=near.centre,
-        severity=float(severity(near.centre[None, :])[0]),
+        severity=own,
         labelled=labelled,
         tree=tree,
         columns=columns,
         rules=tuple(one for one in judged if one.evidence.difference >= delta),
         dropped=tuple(one for one in judged if not one.evidence.difference >= delta),
+        late=len(paths) - len(judged),
     )
 
 

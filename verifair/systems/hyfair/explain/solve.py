@@ -18,7 +18,7 @@ from verifair.systems.hyfair.explain.samples import severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.search.space import Space
 from verifair.systems.subject import Subject
-from verifair.systems.work import Interrupted, Work
+from verifair.systems.work import Interrupted, OutOfTime, Work
 
 
 def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainResult:
@@ -35,14 +35,16 @@ def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainRes
             found = explain_rounds(query, settings, budget=limits, rows=rows, deadline=work.deadline, progress=progress)
     except KeyboardInterrupt:
         raise Interrupted("interrupted: no cluster was explained") from None
-    lines = []
+    lines, ended = [], found.stopped
     if settings.lime:
-        space = Space.of(query)
+        space, fitted = Space.of(query, work.deadline), list[lime.Surrogates]()
         severity = severity_of(space, settings.measure)
-        fitted = [
-            lime.surrogates(space, one.centre, severity, rows=rows, samples=settings.samples, seed=work.seed) for one in found.found
-        ]
-        lines = lime.comparison(schema, found.found, fitted)
+        try:
+            for one in found.found:
+                fitted.append(lime.surrogates(space, one.centre, severity, rows=rows, samples=settings.samples, seed=work.seed))
+        except OutOfTime:
+            ended = ended or f"time, after {len(fitted)} of {len(found.found)} clusters were compared with surrogates"
+        lines = lime.comparison(schema, found.found[: len(fitted)], fitted)
     own = settings.model_dump(include=set(SampleSettings.model_fields))
     stopped = f"interrupted: {len(found.found)} of {settings.rounds} clusters were explained"
     return ExplainResult(
@@ -58,7 +60,7 @@ def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainRes
         ],
         rules=[found_rule(one, schema, k) for k, explanation in enumerate(found.found) for one in explanation.rules],
         not_confirmed=[found_rule(one, schema, k) for k, explanation in enumerate(found.found) for one in explanation.dropped],
-        stopped=found.stopped, lime=lines, found=found, described=schema, options=subject.options,
+        stopped=ended, lime=lines, found=found, described=schema, options=subject.options,
         box=dict(query.box), file=None if work.folder is None else work.folder / "rules.json",
         interrupted=stopped if found.stopped == INTERRUPTED else None,
     )

@@ -10,17 +10,20 @@ never reported; `verifair.systems.hyfair.search.clusters.recount` counts exactly
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from encoders.evaluate import at_once
 from encoders.network import Array, Booleans, Floats, Integers
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import box_of
 from verifair.errors import QueryError
 from verifair.systems.hyfair.search.logits import Logits, logits_of
+from verifair.systems.work import OutOfTime
 
 DRAWS = 100
 """Rounds in which random rows that cannot be are drawn again."""
@@ -45,6 +48,8 @@ def occupied(logits: npt.NDArray[np.floating], counted: Booleans | None, buckets
 class Space:
     """The raw box of a query and its protected combinations.
 
+    deadline: by time.monotonic(); after it the model is asked nothing more.
+
     lower, upper: (V,) raw box.   protected: (P,) variables that are combined.   combinations: (K, P) their raw values.
     Rows are raw rows (N, V); what stands in their protected variables is ignored.
     """
@@ -54,9 +59,10 @@ class Space:
     upper: Array
     protected: Integers
     combinations: Array
+    deadline: float = np.inf
 
     @classmethod
-    def of(cls, query: KDiscrimination) -> Space:
+    def of(cls, query: KDiscrimination, deadline: float = np.inf) -> Space:
         """Raises QueryError for a box that names protected features, and for too many combinations."""
         if not query.network.piecewise_linear:
             query.network.require_piecewise_linear("the search for clusters")
@@ -65,7 +71,7 @@ class Space:
             raise QueryError(f"box of {both[0]!r}: the feature is protected; list the values to combine with values instead")
         lower, upper = box_of(query.schema, query.box)
         protected = np.array([query.schema.index(name) for name in query.protected])
-        return cls(query=query, lower=lower, upper=upper, protected=protected, combinations=query.combinations())
+        return cls(query=query, lower=lower, upper=upper, protected=protected, combinations=query.combinations(), deadline=deadline)
 
     @cached_property
     def free(self) -> Integers:
@@ -149,8 +155,20 @@ class Space:
         return occupied(self.logits(x), counted, self.query.buckets)
 
     def logits(self, x: Array) -> Floats:
-        """Log-odds of the positive class (N, K) of every row with every combination, in float32."""
-        return self._logits(self.query.schema.domain.encode(self.canonical(x)))
+        """Log-odds of the positive class (N, K) of every row with every combination, in float32.
+
+        Raises OutOfTime where the deadline comes before the last rows.
+        """
+        encoded = self.query.schema.domain.encode(self.canonical(x))
+        if self.deadline == np.inf:
+            return self._logits(encoded)
+        step = max(2 * at_once(self.query.network, len(x) * len(self.combinations)) // len(self.combinations), 1)
+        found = list[Floats]()
+        for start in range(0, max(len(x), 1), step):
+            if time.monotonic() > self.deadline:
+                raise OutOfTime(f"the time was up after {start:,} of {len(x):,} rows around a cluster")
+            found.append(self._logits(encoded[start : start + step]))
+        return np.concatenate(found)
 
     @cached_property
     def _logits(self) -> Logits:

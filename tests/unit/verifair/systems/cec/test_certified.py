@@ -22,8 +22,9 @@ from verifair.checker.tree import Tree
 from verifair.engine.questions import decisions
 from verifair.errors import CertificateError, DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
+from verifair.systems.cec import certified
 from verifair.systems.cec.audit import Audit, audit
-from verifair.systems.cec.certified import CertifiedConsistency, certify_consistency, raw_rows
+from verifair.systems.cec.certified import CertifiedConsistency, SubBox, certify_consistency, raw_rows
 from verifair.systems.cec.explanations import cec_score, explanations
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import People, merit_columns, people_of
@@ -414,3 +415,21 @@ def edited(path: Path, edit: Callable[[dict[str, Any]], None]) -> Path:
 def test_what_is_no_certificate_is_refused(edit: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
     with pytest.raises(CertificateError, match=ConsistencyCertificate.FORMAT):
         ConsistencyCertificate.load(edited(tmp_path / "pairs.json", edit))
+
+
+def test_pairs_are_begun_as_many_at_a_time_as_fit_and_none_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, whole = list[int](), certified.bounded
+
+    def bounded(*given: Any) -> list[SubBox]:
+        looked.append(len(given[2]))
+        return whole(*given)
+
+    monkeypatch.setattr(certified, "bounded", bounded)
+    found, measured, _ = run(1.0, budget=Budget(seconds=1e-9))
+    assert not looked
+    assert set(found.reason[measured.regime == "A"]) == {certified.TIME}
+    assert found.certificate.not_reached > 0 == found.certificate.undecided
+    a_pair = 2 * certified.SLICES * NETWORK.work
+    monkeypatch.setattr(certified, "SECONDS_A_SLICE", 10 / a_pair)  # half of the minute is three pairs
+    run(1.0, budget=Budget(seconds=60.0))
+    assert looked[0] <= 3

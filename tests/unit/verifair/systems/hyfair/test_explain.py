@@ -1,6 +1,8 @@
 """Rules: a planted cause is found, a rule that explains nothing is dropped, and files of rules read back."""
 
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,9 @@ from verifair.systems.hyfair.explain import rules_file
 from verifair.systems.hyfair.explain.rules import Explanation, Rule, explain, high_leaves, refused
 from verifair.systems.hyfair.explain.samples import Neighbourhood, label, severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
+from verifair.systems.hyfair.search import space as space_module
 from verifair.systems.hyfair.search.space import Space
+from verifair.systems.work import OutOfTime
 
 SCHEMA = schema_of(
     integer("age", 18, 80),
@@ -195,3 +199,39 @@ def test_a_handwritten_rule_of_scattered_categories_becomes_two_boxes(tmp_path: 
     path.write_text(json.dumps({"rules": [{"when": {"job": ["none", "nurse"]}}]}))
     read = rules_file.load(path, SCHEMA)
     assert sorted(read.words) == ["job is none", "job is nurse"]
+
+
+def test_rules_that_there_is_no_time_for_are_left_out_and_counted(space: Space) -> None:
+    settings, left = ExplainSettings(leaf=2, depth=20, delta=0.0), [10**6]
+
+    def noise(raw: Array) -> Array:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OutOfTime("the time was up")
+        return np.random.default_rng(len(raw)).integers(0, 6, size=len(raw)).astype(float)
+
+    whole = explain(space, CENTRE, noise, settings)
+    rules = len(whole.rules) + len(whole.dropped)
+    assert whole.late == 0
+    assert rules > 3
+    left[0] = (10**6 - left[0]) // 2
+    some = explain(space, CENTRE, noise, settings)
+    judged = len(some.rules) + len(some.dropped)
+    assert 0 < judged == rules - some.late < rules
+    left[0] = 3
+    with pytest.raises(OutOfTime):
+        explain(space, CENTRE, noise, settings)
+
+
+def test_the_model_is_asked_in_blocks_and_nothing_after_the_deadline(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = space.random(np.random.default_rng(0), 100)
+    timed = replace(space, deadline=time.monotonic() + 3600)
+    monkeypatch.setattr(space_module, "at_once", lambda network, most: 3 * len(space.combinations))
+    assert timed.logits(raw) == pytest.approx(space.logits(raw), abs=1e-5)
+    assert timed.logits(raw[:0]).shape == (0, len(space.combinations))
+    asked = list[int]()
+    late = replace(space, deadline=time.monotonic() - 1)
+    monkeypatch.setattr(space_module, "logits_of", lambda *given: asked.append)
+    with pytest.raises(OutOfTime):
+        late.logits(raw)
+    assert not asked
