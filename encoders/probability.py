@@ -13,6 +13,7 @@ not; all lines together are, and `exceeds` decides single pairs exactly.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -137,6 +138,30 @@ def bucket(a: Fraction, buckets: int) -> int:
         if a > 0 if 2 * k == buckets else exceeds(a, Fraction(0), Fraction(k, buckets) - Fraction(1, 2)):
             return k
     return 0
+
+
+def softmax_bucket(logits: Sequence[Fraction], favoured: Collection[int], buckets: int) -> int:
+    """Which of the same buckets holds the probability of the favoured ones of several classes under softmax, exactly.
+
+    The probability is k / K iff the sum of (K [c is favoured] - k) e^f_c is 0. By Lindemann-Weierstrass it is only where, logit by
+    logit, the coefficients of equal logits cancel: a tie, which is in the lower bucket. More precision decides all else.
+    Raises OverflowError beyond MAX_PRECISION bits.
+    """
+    known = set(logits)
+
+    def tied(k: int) -> bool:
+        return all(sum(buckets * (c in favoured) - k for c, f in enumerate(logits) if f == value) == 0 for value in known)
+
+    most, bits = max(logits), PRECISION
+    while bits <= MAX_PRECISION:
+        with precision(bits):
+            powers = [ball(f - most).exp() for f in logits]
+            share = buckets * sum((powers[c] for c in favoured), arb(0)) / sum(powers, arb(0))
+            above = [k for k in range(1, buckets) if share > k]
+            if all(share < k or tied(k) for k in range(len(above) + 1, buckets)):
+                return len(above)
+        bits *= 2
+    raise OverflowError(f"the probability of classes {sorted(favoured)} cannot be told from the border of a bucket")
 
 
 STEEPEST = 2.0**30

@@ -18,11 +18,11 @@ from flint import arb, fmpq
 from encoders.bounds.difference import every_row, linear_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.regions import RegionBounds
-from encoders.bounds.relu import LayerBounds, activation
+from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.domain import Domain, Regions
 from encoders.exact.balls import precision
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Network, activate
 from encoders.problem import Goal, TwinBatch, TwinProblem
 
 _ROWS = Goal(rows=np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]]), strict=True)
@@ -145,7 +145,7 @@ class Copies:
         a = (x @ first.weight.T + first.bias)[:, None, :] + z @ first.weight[:, columns].T
         a = a.reshape(-1, a.shape[2])
         for below, layer in zip(self.network.layers, self.network.layers[1:], strict=False):
-            a = activation(a, below.slope) @ layer.weight.T + layer.bias
+            a = activate(a, below) @ layer.weight.T + layer.bias
         return np.asarray((a @ self.margin).reshape(len(raw), len(self)))
 
     def linear(self, lower: Array, upper: Array) -> tuple[CopyBounds, Array]:

@@ -186,8 +186,6 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
     valued = schema_of(*FEATURES, positive="value >= 2")
     with pytest.raises(SchemaError, match="the model gives values, which have no probabilities"):
         vf.IndividualFairness(network=one, schema=valued, protected=["sex"], epsilon=0.1)
-    with pytest.raises(QueryError, match="outcome buckets are bounded for two classes, the network has 3"):
-        vf.KDiscrimination(network=three, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"])
     several = trees(0, tmp_path / "several.onnx", scores=3)
     with pytest.raises(ModelError, match="is a tree ensemble of 3 classes"):
         vf.IndividualFairness(network=several, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"])

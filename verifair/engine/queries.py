@@ -215,8 +215,9 @@ class KDiscrimination(Shown):
     """Into how many different outcome buckets can one person fall, over all protected combinations?  (HyFair, k-discrimination)
 
     The probability of the positive class falls into one of `buckets` uniform buckets (i / B, (i + 1) / B] of [0, 1] (the first one
-    closed): with two of them, into a decision (a logit of 0 is negative). values: protected feature -> the raw values to combine
-    (default: all legal ones), e.g. {"age": range(10, 100, 10)}.
+    closed): with two of them, into a decision (a logit of 0 is negative). Of several classes two buckets are the two decisions
+    as the model makes them, by the largest output; more are of the favourable ones' probability under softmax. values: protected
+    feature -> the raw values to combine (default: all legal ones), e.g. {"age": range(10, 100, 10)}.
     """
 
     network: NetworkField = NETWORK
@@ -227,13 +228,8 @@ class KDiscrimination(Shown):
     buckets: int = 20
 
     def __post_init__(self) -> None:
-        _settle(self, judged=True, odds=True)
+        _settle(self, judged=True, odds=self.probable)
         _check_pairs(self.schema, self.protected, "all")
-        if not self.network.piecewise_linear and self.network.decision is not None:
-            raise QueryError(
-                f"outcome buckets are bounded for two classes, the network has {self.network.whole.outputs}; ask how far the "
-                "probability moves (certify --maximise), or whether decisions flip"
-            )
         if not 2 <= self.buckets <= 1000:
             raise QueryError(f"buckets = {self.buckets}: expected between 2 and 1000 outcome buckets")
         for name, listed in self.values.items():
@@ -246,6 +242,11 @@ class KDiscrimination(Shown):
                     f"values of {name!r}: {list(listed)}, expected at least two different legal values"
                     + (f"; {wrong[0]} is not one" if wrong else "")
                 )
+
+    @property
+    def probable(self) -> bool:
+        """Whether the buckets are of a probability. Two buckets of several classes are decisions."""
+        return self.buckets > 2 or self.network.whole.outputs < 3
 
     def combinations(self) -> Array:
         """Return all protected combinations (K, P), raw values in the order of `protected`. Raises QueryError beyond

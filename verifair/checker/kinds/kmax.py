@@ -3,7 +3,8 @@
     k(x) = number of different buckets (i / B, (i + 1) / B] of [0, 1] (the first one closed) that hold sigma(g(x, z)), over the
     listed combinations z of protected values for which the whole row (x, z) is legal;   g = f_1 - f_0, or the single logit
 
-(B even: probability 1/2, a margin of 0, is in a bucket with negative decisions.)
+(B even: probability 1/2, a margin of 0, is in a bucket with negative decisions.) Of several classes sigma(g) is the probability of
+the favourable ones under softmax; B = 2 of them counts decisions as the model makes them: g is the difference of the maxima.
 
 Imports neither the search, nor the engine's bounds, nor a solver; shared with them are the network's forward pass, the exact
 arithmetic and the schema. The tree must cover the box, and every leaf must show the claim by itself: a single point in exact
@@ -20,16 +21,17 @@ from math import prod
 import numpy as np
 from flint import arb, ctx, fmpq
 
+from encoders.decision import softmax_buckets
 from encoders.domain import Domain, Regions
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Booleans, Integers, Model, Network
+from encoders.network import Array, Booleans, Integers, Model, Network, layered
 from encoders.probability import bucket
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kind import Kind
 from verifair.checker.kmax_certificate import FILE, KmaxCertificate
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.tree import leaf_regions
-from verifair.checker.words import where
+from verifair.checker.words import decided, where
 from verifair.schema.space import InputSpace
 
 PAIRS = 1024
@@ -43,7 +45,8 @@ def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, pr
 
     progress is called with the number of leaves done and of all leaves.
     """
-    network = schema.judges(network, odds=True).require_piecewise_linear("check of a kmax certificate")
+    whole = network.whole.require_piecewise_linear("check of a kmax certificate")
+    network = layered(schema.judges(whole, odds=_probable(given, whole)), "check of a kmax certificate")
     started = time.perf_counter()
     flaw = None
     if not given.extent.whole:
@@ -123,7 +126,11 @@ class _KmaxChecker:
         """Return how many buckets the counted copies hit at one point."""
         if not counted.any():
             return 0
-        logits = self.network.forward(exact(self.domain.encode(self._rows(raw[None])[counted]))).to_fractions()
+        inputs = self.domain.encode(self._rows(raw[None])[counted])
+        by_softmax = softmax_buckets(self.network, inputs, self.buckets)
+        if by_softmax is not None:
+            return len(set(by_softmax))
+        logits = self.network.forward(exact(inputs)).to_fractions()
         values = logits[:, 0] if self.network.outputs == 1 else logits[:, 1] - logits[:, 0]
         return len({bucket(value, self.buckets) for value in values})
 
@@ -179,6 +186,11 @@ class _KmaxChecker:
             free[some, chosen] = False
             hit[some] += 1
         return np.where(nowhere, 0, hit)
+
+
+def _probable(given: KmaxCertificate, network: Model) -> bool:
+    """Return whether the buckets are of a probability: two of several classes are the decisions."""
+    return given.query.buckets > 2 or network.outputs < 3
 
 
 def _borders(buckets: int) -> tuple[Array, Array]:
@@ -238,8 +250,12 @@ def _statement(given: KmaxCertificate, schema: InputSpace, network: Model) -> st
     known = {feature.name for feature in schema.features}
     every = prod(len(schema.values(name)) for name in query.protected) if known >= set(query.protected) else 0
     of = f"{len(query.combinations)} of {every}" if every > len(query.combinations) else f"all {len(query.combinations)}"
+    rule, outputs = "", network.whole.outputs
+    if outputs > 2:
+        of_what = f" of the probability that {'' if schema.outcome.good else 'not '}{schema.positive}"
+        rule = of_what if _probable(given, network.whole) else decided("deployed", outputs, schema)
     return (
-        f"It states: nobody falls into more than {given.upper} of {query.buckets} outcome buckets over "
+        f"It states: nobody falls into more than {given.upper} of {query.buckets} outcome buckets{rule} over "
         f"{of} combinations of {', '.join(query.protected)}; {where(query.box, schema)}."
     )
 

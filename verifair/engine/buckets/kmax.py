@@ -95,7 +95,7 @@ def kmax(
     the box are left out, protected entries do not matter.   progress: called with (lower, upper) after every step.
     Ctrl-C ends the run with what is certified so far. Raises QueryError for a box that names protected features.
     """
-    query.network.require_piecewise_linear("kmax")
+    query.network.whole.require_piecewise_linear("kmax")
     started = time.monotonic()
     run = _KmaxSearch(query, budget or Budget(), started)
     try:

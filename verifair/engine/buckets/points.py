@@ -10,6 +10,7 @@ import numpy as np
 import scipy.special
 
 from encoders.bounds.cluster import Copies, Thresholds
+from encoders.decision import softmax_buckets
 from encoders.evaluate import at_once
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Layer, affine
@@ -39,8 +40,12 @@ class Point:
     @classmethod
     def at(cls, copies: Copies, thresholds: Thresholds, x: Array, counted: Booleans | None = None) -> Point:
         """Sound? yes: error-free arithmetic over the stored weights; a logit between the two ends of an enclosed threshold is
-        decided in ball arithmetic. `counted` None: the copies that are legal rows."""
+        decided in ball arithmetic, and so are probabilities of several classes. `counted` None: the copies that are legal rows."""
         rows = copies.rows(x[None])[0]
+        legal = copies.domain.legal(rows) if counted is None else counted
+        by_softmax = softmax_buckets(copies.network, copies.domain.encode(rows), thresholds.buckets)
+        if by_softmax is not None:
+            return cls(x=x, counted=legal, buckets=np.array(by_softmax, dtype=np.int64), logits=copies.evaluate(x[None])[0])
         sum_of = Layer(weight=copies.margin[None, :], bias=np.zeros(1), slope=np.ones(1))
         logits = affine(copies.network.forward(exact(copies.domain.encode(rows))), sum_of)
         lower, upper, buckets = thresholds.lower.tolist(), thresholds.upper.tolist(), []
@@ -48,8 +53,7 @@ class Point:
             least, most = bisect_left(upper, value), bisect_left(lower, value)  # comparing a fraction with a float is exact
             buckets.append(least if least == most else bucket(value, thresholds.buckets))
         return cls(
-            x=x, counted=copies.domain.legal(rows) if counted is None else counted, buckets=np.array(buckets, dtype=np.int64),
-            logits=logits.to_float()[:, 0],
+            x=x, counted=legal, buckets=np.array(buckets, dtype=np.int64), logits=logits.to_float()[:, 0],
         )
 
 

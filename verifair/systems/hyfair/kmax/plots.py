@@ -32,17 +32,24 @@ def plot(result: KmaxResult, path: Path) -> None:
         left.yaxis.set_major_locator(MaxNLocator(integer=True))
         left.grid(alpha=0.3)
         left.legend(loc="lower right")
-        buckets = best.buckets
-        for bucket in sorted(set(outcomes["bucket"])):
-            right.axhspan(bucket / buckets, (bucket + 1) / buckets, color=COLORS[1], alpha=0.3, linewidth=0)
-        right.hlines(np.arange(buckets + 1) / buckets, 0, len(outcomes) + 1, color="white", linewidth=1)
-        right.plot(np.arange(1, len(outcomes) + 1), outcomes["probability"], "o", markersize=3, color=COLORS[0])
+        buckets, at, query = best.buckets, np.arange(1, len(outcomes) + 1), result.space.query
+        if query.probable:
+            for bucket in sorted(set(outcomes["bucket"])):
+                right.axhspan(bucket / buckets, (bucket + 1) / buckets, color=COLORS[1], alpha=0.3, linewidth=0)
+            right.hlines(np.arange(buckets + 1) / buckets, 0, len(outcomes) + 1, color="white", linewidth=1)
+            right.plot(at, outcomes["probability"], "o", markersize=3, color=COLORS[0])
+            right.set_title(f"k = {best.k} of {buckets} buckets hit (shaded)")
+        else:
+            for decision, name in enumerate(query.schema.class_names):
+                those = outcomes["bucket"] == decision
+                right.plot(at[those], outcomes["probability"][those], "o", markersize=3, color=COLORS[decision], label=name)
+            right.set_title(f"k = {best.k} of 2 decisions")
+            right.legend()
         right.set_xlim(0, len(outcomes) + 1)
         right.xaxis.set_major_locator(MaxNLocator(integer=True))
         right.set_ylim(0, 1)
         right.set_xlabel("variants of the same person, sorted")
         right.set_ylabel("probability of the positive class")
-        right.set_title(f"k = {best.k} of {buckets} buckets hit (shaded)")
 
 
 def _decade(seconds: float, side: Callable[[float], float]) -> float:

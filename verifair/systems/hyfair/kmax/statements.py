@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from verifair.engine.questions import decisions
 from verifair.engine.verdict import Reason
 from verifair.systems.findings import DataTable, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.hyfair.kmax.plots import plot
@@ -31,6 +32,7 @@ def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
         subject.network, subject.schema,
     )
     row, k = _witness(subject, result), result.lower
+    each = f"{100 / buckets:.3g} points of probability each" if result.space.query.probable else "the two decisions"
     open_ = " The truth lies between the two: the time was up." if result.gap else ""
     outcomes = result.outcomes
     return Section(
@@ -42,8 +44,7 @@ def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
         semantics=verdict.semantics,
         statements=(
             Statement(
-                text=f"One possible person falls into {k} of {buckets} outcome buckets ({100 / buckets:.3g} points of probability "
-                f"each) by {who} alone. {row.sentence}",
+                text=f"One possible person falls into {k} of {buckets} outcome buckets ({each}) by {who} alone. {row.sentence}",
                 standing=Standing.REFUTED if k > 1 else Standing.MEASURED, headline=True,
                 tone=Tone.BAD if row.flips else Tone.WATCH if k > 1 else Tone.PLAIN,
             ),
@@ -81,14 +82,16 @@ def _witness(subject: Subject, result: KmaxResult) -> WitnessRow:
         for n, name in enumerate(result.query.protected)
     }
     changes = {name: (was, became) for name, (was, became) in ends.items() if was != became}
-    before, after = float(result.outcomes["probability"].min()), float(result.outcomes["probability"].max())
-    decisions = [subject.schema.class_names[int(best.logits[one] > 0)] for one in (low, high)]
+    before, after = float(best.probabilities[low]), float(best.probabilities[high])
+    query, both = result.space.query, result.space.rows(best.x, best.combinations[[low, high]])
+    decided = decisions(query.schema.judges(query.network), query.schema.encode(both))
+    names = [schema.class_names[one] for one in decided]
     return WitnessRow(
         analysis="kmax",
         person={name: value_words(schema, name, value) for name, value in result.witness.items()}
         | {name: was for name, (was, became) in ends.items() if was == became},
-        changes=changes, before=before, after=after, flips=decisions[0] != decisions[1],
+        changes=changes, before=before, after=after, flips=names[0] != names[1],
         float32_agrees=None if best.runtime_k is None else best.runtime_k == best.k,
-        sentence=sentence(schema, "The same person", changes, (before, after), decisions),
+        sentence=sentence(schema, "The same person", changes, (before, after), names),
         x=result.witness | {name: schema[name].word(best.combinations[low, n]) for n, name in enumerate(result.query.protected)},
     )

@@ -14,6 +14,7 @@ import pandas as pd
 import scipy.special
 from pydantic import computed_field
 
+from encoders.decision import softmax_buckets
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Integers, Layer, affine
 from encoders.onnx.runtime import runtime_logits
@@ -30,13 +31,16 @@ class Cluster:
     """A row x with every protected combination that can be, L of them.
 
     x: (V,) raw row, the first such combination in its protected variables.   combinations: (L, P) raw values.
-    logits: (L,) of the positive class, the exact values rounded to float64.   bucket: (L,) decided exactly.
+    logits: (L,) of the positive class, the exact values rounded to float64 (log-odds of several classes computed in float64; where
+    decisions of these are counted, the largest favourable logit less the largest other one).   bucket: (L,) decided exactly.
+    probabilities: (L,) of the positive class, in float64.
     runtime_k: how many buckets the float32 runtime's own logits fall into (None: the model file was not at hand).
     """
 
     x: Array
     combinations: Array
     logits: Array
+    probabilities: Array
     bucket: Integers
     buckets: int
     runtime_k: int | None
@@ -140,17 +144,23 @@ def recount(space: Space, x: Array) -> Cluster:
     rows = space.rows(x, combinations)
     inputs = space.query.schema.encode(rows)
     weights = margin(network, 1, 0)
-    values = affine(network.forward(exact(inputs)), Layer(weight=weights[None, :], bias=np.zeros(1), slope=np.ones(1)))
-    of = bucket if logistic(network) else share_bucket
-    found = np.array([of(value, buckets) for value in values.to_fractions()[:, 0]])
-    shown = values.to_float()[:, 0]
+    found = softmax_buckets(network, inputs, buckets)
+    if found is None:
+        values = affine(network.forward(exact(inputs)), Layer(weight=weights[None, :], bias=np.zeros(1), slope=np.ones(1)))
+        of = bucket if logistic(network) else share_bucket
+        found = [of(value, buckets) for value in values.to_fractions()[:, 0]]
+        shown = values.to_float()[:, 0]
+    else:
+        shown = network.forward(inputs) @ weights
+    logits = log_odds(network, shown)
+    odds = logits if space.query.probable else space.query.schema.judges(network, odds=True).forward(inputs)[:, 0]
     runtime_k = None
     if network.source is not None:
         runtime = runtime_logits(network, inputs) @ weights
         runtime_k = len(np.unique(np.searchsorted(edges(buckets), log_odds(network, runtime), side="left")))
     return Cluster(
-        x=rows[0], combinations=combinations, logits=log_odds(network, shown), bucket=found, buckets=buckets,
-        runtime_k=runtime_k,
+        x=rows[0], combinations=combinations, logits=logits, probabilities=scipy.special.expit(odds), bucket=np.array(found),
+        buckets=buckets, runtime_k=runtime_k,
     )
 
 
@@ -164,7 +174,7 @@ def outcomes(space: Space, cluster: Cluster) -> pd.DataFrame:
         }
     )
     frame["logit"] = cluster.logits
-    frame["probability"] = scipy.special.expit(cluster.logits)
+    frame["probability"] = cluster.probabilities
     frame["bucket"] = cluster.bucket
     return frame.sort_values("logit", kind="stable", ignore_index=True)
 
@@ -173,7 +183,10 @@ def by_bucket(space: Space, cluster: Cluster) -> pd.DataFrame:
     """One line a bucket that is hit: its interval, how many combinations fall into it, and the lowest of them as an example."""
     frame = outcomes(space, cluster)
     lowest = frame.drop_duplicates("bucket")  # buckets follow logits
-    interval = [f"{low / cluster.buckets:.4g} .. {(low + 1) / cluster.buckets:.4g}" for low in lowest["bucket"]]
+    interval = [
+        f"{low / cluster.buckets:.4g} .. {(low + 1) / cluster.buckets:.4g}" if space.query.probable
+        else space.query.schema.class_names[low] for low in lowest["bucket"]
+    ]
     lines = lowest.drop(columns=["logit", "bucket", "probability"])
     lines.insert(0, "outcome", interval)
     lines.insert(1, "variants", frame["bucket"].value_counts().loc[lowest["bucket"]].to_numpy())

@@ -1,7 +1,8 @@
 """The positive class's logits of rows with each of K protected combinations, fast: in float32 where the model has layers.
 
 Only the protected columns differ between the variants of a row. Of a network the first layer is computed once a row, W x + b, and
-shifted by W z_k, computed once a query; the other layers take N K rows in one product. Of trees every variant is looked up.
+shifted by W z_k, computed once a query; the other layers take N K rows in one product. Of trees, and for
+probabilities of several classes, every variant is looked up.
 """
 
 from __future__ import annotations
@@ -28,10 +29,8 @@ class Logits(Protocol):
 
 
 def logits_of(model: Model, columns: Integers, combinations: Array) -> Logits:
-    """columns: (C,) the protected ones.   combinations: (K, C) their values. Raises CurveError for smooth networks."""
-    if not model.piecewise_linear:
-        model.require_piecewise_linear("the search for clusters")
-    if isinstance(model, Network):
+    """columns: (C,) the protected ones.   combinations: (K, C) their values."""
+    if isinstance(model, Network) and model.piecewise_linear:
         return LayerLogits.of(model, columns, combinations)
     return RowLogits(model=model, columns=columns, combinations=combinations)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from verifair.systems.hyfair.explain.result import LimeLine
@@ -68,12 +68,17 @@ def test_the_axis_of_time_spans_whole_decades(
     seconds: list[float], expected: tuple[float, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits: list[tuple[float, float]] = []
-    monkeypatch.setattr(plt, "close", lambda figure: limits.append(figure.axes[0].get_xlim()))
+    save = Figure.savefig
+
+    def noted(figure: Figure, *where: Any, **how: Any) -> None:
+        limits.append(figure.axes[0].get_xlim())
+        save(figure, *where, **how)
+
+    monkeypatch.setattr(Figure, "savefig", noted)
     search = SimpleNamespace(trace=[SimpleNamespace(seconds=at, k=k) for k, at in enumerate(seconds, 1)], method="sa")
     outcomes = pd.DataFrame({"bucket": [3, 4], "probability": [0.35, 0.45]})
-    result: Any = SimpleNamespace(search=search, best=SimpleNamespace(k=len(seconds), buckets=10), outcomes=outcomes, upper=3)
+    best, space = SimpleNamespace(k=len(seconds), buckets=10), SimpleNamespace(query=SimpleNamespace(probable=True))
+    result: Any = SimpleNamespace(search=search, best=best, outcomes=outcomes, upper=3, space=space)
     plot(result, tmp_path / "k.png")
     assert limits == [pytest.approx(expected)]
     assert (tmp_path / "k.png").stat().st_size > 0
-    monkeypatch.undo()
-    plt.close("all")
