@@ -13,6 +13,7 @@ from encoders.network import Array
 from encoders.probability import softmax_bucket
 from tests.builders import categorical, integer, schema_of
 from tests.soundness.test_outcomes import ROWS, alone, largest, made, outputs_of
+from verifair.systems.hyfair.guard.effects import score
 
 RULES = {"class = 2": [2], "class = 1": [1], "class >= 1": [1, 2], "class <= 0": [0], "class in [0, 2]": [0, 2]}
 FEATURES = (integer("a", 0, 3, unit=1.0), integer("b", 0, 2, unit=1.0), categorical("sex", "F", "M", protected=True))
@@ -98,3 +99,12 @@ def test_borders_are_met_exactly() -> None:
         row = [Fraction(int(n), 4) for n in rng.integers(-6, 7, 4)]
         favoured, buckets = sorted(rng.choice(4, int(rng.integers(1, 4)), replace=False).tolist()), int(rng.integers(3, 40))
         assert softmax_bucket(row, favoured, buckets) == by_digits(row, favoured, buckets)
+
+
+def test_a_guardrail_is_scored_by_the_classes_that_the_model_decides() -> None:
+    network, described = made(1, 3), schema_of(*FEATURES, positive="class = 2")
+    decided = np.array([largest(row) for row in outputs_of(network, ROWS)])
+    labels = np.where(np.arange(len(ROWS)) % 3 == 0, (decided + 1) % 3, decided)
+    for buckets in (2, 20):
+        asked = vf.KDiscrimination(network=network, schema=described, protected=["sex"], buckets=buckets)
+        assert score(asked.network, described, (), ROWS, labels) == (pytest.approx(2 / 3), 0.0)

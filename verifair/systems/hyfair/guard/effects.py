@@ -111,5 +111,5 @@ def score(
     answered = ~refused(rules, raw)
     if labels is None:
         return None, float((~answered).mean())
-    right = decisions(network, schema.encode(raw[answered])) == labels[answered] if answered.any() else np.array([np.nan])
+    right = decisions(network.whole, schema.encode(raw[answered])) == labels[answered] if answered.any() else np.array([np.nan])
     return float(np.mean(right)), float((~answered).mean())

@@ -29,6 +29,7 @@ class Variant(Shape):
     model_config = ConfigDict(extra="allow")
 
     logit: float
+    """Log-odds of the positive class; where decisions of several classes are counted, its logit less the largest other one."""
     probability: Probability
     bucket: Count
 
