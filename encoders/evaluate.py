@@ -11,7 +11,10 @@ from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Layer, Model, affine, layered
 from encoders.probability import GapGoal, exceeds
 from encoders.problem import Goal, TwinProblem
+from solvers import clock
 
+EXACT, BALL = 12, 3000
+"""Multiplications of float64 that one of exact arithmetic, and one of ball arithmetic, takes as long as."""
 EXACT_POINTS = 128
 """Points evaluated exactly at once: their limbs in a wide layer fit the cache."""
 
@@ -71,6 +74,7 @@ def _by_balls(
     x, x_prime = pair(problem, question, raw)
     network = layered(problem.network, "balls")
     same = same_start(network, x, x_prime)
+    clock.spend(BALL * 2 * len(x) * network.work)
     with precision(bits):
         weights = [ball(float(v)) for v in problem.margin]
         logits = network.forward(Balls.of(np.concatenate([x, x_prime]))).rows()
@@ -120,6 +124,7 @@ def exact_goals(problem: TwinProblem, question: Integers, raw: Array) -> tuple[B
     for start in range(0, len(raw), EXACT_POINTS):
         part = slice(start, start + EXACT_POINTS)
         x, x_prime = pair(problem, question[part], raw[part])
+        clock.spend(EXACT * 2 * len(x) * problem.network.work)
         logits = problem.network.forward(exact(np.concatenate([x, x_prime])))
         flat = affine(logits, margin)
         both = Dyadic(limbs=flat.limbs.reshape(len(flat.limbs), 2, -1).transpose(0, 2, 1), exponent=flat.exponent)

@@ -87,8 +87,7 @@ class Layer:
 
 ONLY_BENT = (
     "What was asked needs a piecewise-linear network (ReLU, LeakyReLU ...). Of one with smooth layers verifair decides certify, "
-    "pba (with robustness) and partitions, by --method bnb or auto; for the rest train the network with ReLU. "
-    "See docs/concepts/smooth.md"
+    "pba (with robustness) and partitions, by --method bnb or auto; for the rest train it with ReLU. See docs/concepts/smooth.md"
 )
 
 

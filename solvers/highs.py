@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from solvers import clock
 from solvers.outcome import BackendRun, Budget, Limit, Outcome, Termination, reasons, run_interruptible
 from solvers.program import Program
 
 NAME, DISTRIBUTION, TOLERANCE = "highs", "highspy", 1e-6
+PROGRAM, ITERATION = 200, 8
+"""Multiplications for each number of an LP that take as long as to load it, and as an iteration."""
 
 # HighsModelStatus by name. kUnknown: the solver finished without being able to say. HiGHS reports mip_max_nodes as kSolutionLimit.
 _REASONS = reasons({
@@ -42,7 +45,7 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     left = run.begin(budget)
     if not loaded:
         return run.outcome(Termination.ERROR, "HiGHS refused the model or an option")
-    highs.setOptionValue("time_limit", max(left, 1e-3))
+    highs.setOptionValue("time_limit", max(left if program.mixed_integer else clock.patience(left), 1e-3))
 
     def work() -> object:
         # The scheduler is per thread and keeps its first thread count; a new count needs a new scheduler.
@@ -53,7 +56,17 @@ def solve(program: Program, *, budget: Budget, presolve: bool | None) -> Outcome
     decided = _stop_above(highs, budget)
     interrupted = run_interruptible(work, highs.cancelSolve)[1]
     run.end()
+    _count(highs, program)
     return _read(highs, run, decided=bool(decided) and not interrupted)
+
+
+def _count(highs: Any, program: Program) -> None:
+    """Tell the clock what the simplex method did; a search for integers is timed by the wall."""
+    if program.mixed_integer:
+        clock.spend(highs.getRunTime() / clock.A_MULTIPLICATION)
+        return
+    size = len(program.row_lower) + program.columns + program.rows.nnz
+    clock.spend(PROGRAM * size + ITERATION * size * max(highs.getInfo().simplex_iteration_count, 0))
 
 
 class HotStart:
@@ -81,12 +94,14 @@ class HotStart:
         loaded = _load(self._highs, program)
         if basis is not None and (len(basis.col_status), len(basis.row_status)) == (program.columns, len(program.row_lower)):
             self._highs.setBasis(basis)
-        self._highs.setOptionValue("time_limit", self._highs.getRunTime() + max(seconds, 1e-3))  # the clock runs on
+        limit = max(clock.patience(seconds), 1e-3)
+        self._highs.setOptionValue("time_limit", self._highs.getRunTime() + limit)  # its clock runs on
         self._highs.setOptionValue("simplex_iteration_limit", iterations)
         run.begin(Budget())
         if loaded:
             self._highs.run()
         run.end()
+        _count(self._highs, program)
         optimal = self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
         return _read(self._highs, run), self._highs.getBasis() if optimal and not program.mixed_integer else None
 

@@ -24,6 +24,7 @@ from encoders.domain import Domain, Regions
 from encoders.exact.balls import precision
 from encoders.network import Array, Booleans, Integers, Network, activate
 from encoders.problem import Goal, TwinBatch, TwinProblem
+from solvers import clock
 
 _ROWS = Goal(rows=np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]]), strict=True)
 """With x the reference copy and x' the copy z: lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z."""
@@ -137,6 +138,7 @@ class Copies:
 
     def evaluate(self, raw: Array) -> Array:
         """g(x, z) in float64, (N, K), at raw points (N, V): to look for witnesses, never to decide."""
+        clock.spend(2 * len(raw) * len(self) * self.network.work)
         first = self.network.layers[0]
         columns = self.domain.columns_of(self.protected)
         z = self.domain.take(self.protected).encode(self.values)

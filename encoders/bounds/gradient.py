@@ -37,6 +37,7 @@ from encoders.bounds.linear import Forms
 from encoders.bounds.relu import activation, relu_lines
 from encoders.bounds.rounding import TINY, factor, magnitude
 from encoders.network import Array, Integers, Layer, Network
+from solvers import clock
 
 TIME = 2.0**-48
 """The largest error of a share of a slice."""
@@ -227,6 +228,7 @@ def _backward(layers: tuple[Layer, ...], masks: list[Masks], length: Array, boxe
             box, neuron = np.nonzero(total)
             generators.append(layer.weight[neuron] * total[box, neuron][:, None])
             owners.append(box)
+        clock.spend(2 * slices * layer.weight.size)
         h = (mask.centre * h) @ layer.weight
     centre = (length[:, None] * h).reshape(boxes, per_box, -1).sum(axis=1)
     owner = np.concatenate([*owners, np.empty(0, dtype=np.int64)])
@@ -238,6 +240,7 @@ def _backward(layers: tuple[Layer, ...], masks: list[Masks], length: Array, boxe
 def _pulled(layers: tuple[Layer, ...], masks: list[Masks], k: int, at: Integers, neuron: Integers) -> Array:
     """Columns (L, n_0) of P_k for neurons of hidden layer k (0-based) on slices `at`."""
     row = layers[k].weight[neuron]
+    clock.spend(len(at) * sum(layer.weight.size for layer in layers[:k]))
     for below in range(k - 1, -1, -1):
         row = (row * masks[below].centre[at]) @ layers[below].weight
     return row

@@ -24,6 +24,7 @@ from encoders.bounds.rounding import TINY
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
 from encoders.network import Array, Booleans, Integers
+from solvers import clock
 
 ENDS = {"one": ("lower", "upper"), "two": ("lower_prime", "upper_prime"), "apart": ("delta_lower", "delta_upper")}
 """Names of the lines around y, y' and y - y', and of the bounds of a, a' and a - a'."""
@@ -68,6 +69,7 @@ class Forms:
     def image(self, weight: Array, absolute: Array, bias: Array | None) -> Forms:
         """Forms of  weight (m, n) . self + bias (m,);  absolute: |weight|."""
         n, batch, width = self.lower.shape
+        clock.spend(2 * weight.size * batch * width)
         middle = weight @ ((self.lower + self.upper) / 2).reshape(n, batch * width)
         half = absolute @ ((self.upper - self.lower) / 2).reshape(n, batch * width)
         middle, half = middle.reshape(-1, batch, width), half.reshape(-1, batch, width)
@@ -140,6 +142,7 @@ def second_forms(
 def _image(weight: Array, form: Array, slope: Array, constant: Array) -> Array:
     """weight (m, n) times the form (n, B, d + 1) along lines (B, n)."""
     n, batch, width = form.shape
+    clock.spend(weight.size * batch * width)
     return np.asarray((weight @ _line(form, slope, constant).reshape(n, batch * width)).reshape(-1, batch, width))
 
 

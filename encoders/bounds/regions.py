@@ -41,6 +41,7 @@ from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
 from encoders.domain import Batched, Regions
 from encoders.network import Array, Booleans, Integers, Layer
+from solvers import clock
 
 BLOCK, FORMS = 1 << 16, 1 << 19
 """Coefficients of rows, and of forms in the inputs, handled at once: larger arrays fall out of the cache."""
@@ -219,7 +220,7 @@ class RegionBounds:
             first = first_forms(self.twin, self.question[part], self.middle[part], self.radius[part])
             forms = second_forms(self.twin, self.question[part], self.layers[0].take(part), first, neuron, quantities)
             bounds = tightened_by(bounds, forms, part, neuron, bending)
-            self.work += 2 * len(forms) * len(neuron) * first.size
+            self._count(2 * len(forms) * len(neuron) * first.size)
         return crossed(bounds, self.twin.error[1][self.question]) if len(boxes) else bounds
 
     def _both_ends(self, quantity: str, k: int, box: Integers, neuron: Integers) -> tuple[Array, Array, Array]:
@@ -258,9 +259,13 @@ class RegionBounds:
             p += positive
             if k:
                 weight = self._alive_weights(k)
-                self.work += total.size * weight.size
+                self._count(total.size * weight.size)
                 p = _product(p, weight)
         return *self._at_inputs(p, total - error, box, alive), error
+
+    def _count(self, multiplications: int) -> None:
+        self.work += multiplications
+        clock.spend(multiplications)
 
     def _alive_weights(self, k: int) -> Array:
         """Return the weights of layer k between neurons that are alive."""
@@ -306,7 +311,7 @@ class RegionBounds:
             alpha, beta, offset = standard(layer.lines.take(box), (1 - slope) * p, (1 - slope) * q)
             p, q = alpha + slope * p, beta + slope * q
             weight = self._alive_weights(k)
-            self.work += 2 * total.size * weight.size
+            self._count(2 * total.size * weight.size)
             total = total + offset + (p + q) @ twin.biases[k][alive]
             p, q = _product(p, weight), _product(q, weight)
         return self._at_inputs(p, total - room * error, box, alive)

@@ -9,6 +9,7 @@ import numpy as np
 
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers
+from solvers import clock
 
 Interval = tuple[Array, Array]
 """Lower and upper ends."""
@@ -60,6 +61,7 @@ def activation(a: Array, slope: Array) -> Array:
 
 def affine_interval(weight: Array, absolute: Array, y: Interval, bias: Array | float, outward: Array) -> Interval:
     """The interval of  weight y + bias  over y in an interval, moved outwards;  absolute: |weight|."""
+    clock.spend(2 * len(y[0]) * weight.size)
     centre = ((y[0] + y[1]) / 2) @ weight.T + bias
     spread = ((y[1] - y[0]) / 2) @ absolute.T + outward
     return centre - spread, centre + spread

@@ -20,11 +20,14 @@ from encoders.curves.layer import SmoothLayer
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Layer, activate, layered
 from encoders.problem import TwinProblem
+from solvers import clock
 
 LEAST = 1e-90
 """Room for what underflows, in any order."""
 LARGEST = 1e99
 """Sizes beyond it prove nothing: those who re-prove a leaf stop at ten times as much."""
+READY = 4
+"""Multiplications for each of the network's weights that make a question ready."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,6 +77,7 @@ class Twin:
         prime, prime_high = domain.take(unlike).box(batch.second(batch.lower)[:, unlike], batch.second(batch.upper)[:, unlike])
         shift = (low[:, differs] - prime) @ first.weight[:, differs].T
         reached = (low[:, differs] != prime).astype(np.float64) @ (first.weight[:, differs] != 0).T.astype(np.float64)
+        clock.spend(READY * len(batch) * network.work)
         weights = [layer.weight for layer in network.layers]
         biases = [layer.bias for layer in network.layers]
         x_size = np.maximum(np.abs(low), np.abs(high))
@@ -144,6 +148,7 @@ class Twin:
 
     def evaluate(self, question: Integers, x: Array) -> Array:
         """Margins (B, 2) = g(x), g(x') in float64 at moving columns x (B, d): to find witnesses, not to confirm them."""
+        clock.spend(2 * len(x) * sum(weight.size for weight in self.weights))
         a = self.base[question] + x @ self.weights[0].T
         pair = np.stack([a, a - self.shift[question]])
         for layer, weight, bias in zip(self.hidden, self.weights[1:], self.biases[1:], strict=True):

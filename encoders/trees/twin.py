@@ -17,9 +17,12 @@ from encoders.problem import TwinProblem
 from encoders.trees.cells import TreeCells
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.joint import JointTrees, Worth
+from solvers import clock
 
 SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 """Rows are bounded by s (-l g + (1 - l) g') for these l: a row with another share of g by what its two neighbours show."""
+STEP = 2
+"""Multiplications that take as long as a step in a tree."""
 ROOM = 2.0**-45
 """What combining two bounds may lose, relative to the size of the margins."""
 
@@ -91,6 +94,7 @@ class TreeTwin:
         """Margins (N, 2) = g(x), g(x') at moving columns x (N, d): to find witnesses, not to confirm them."""
         batch, domain = self.problem.batch, self.problem.domain
         lower = batch.lower[question]
+        clock.spend(STEP * 2 * len(x) * self.ensemble.work)
         found = np.empty((len(x), 2))
         for k, raw in enumerate((lower, batch.take(question).second(lower))):
             columns = domain.encode(raw)

@@ -42,7 +42,7 @@ file = "rows.csv"
 features = ["sex"]
 """
 PBA = "[analyses.pba]\ndelta = [1]\n"
-KMAX = "[analyses.kmax]\ntimeout = 20\n"
+KMAX = "[analyses.kmax]\neffort = 20\n"
 CST = '[analyses.cst]\ncausal = "causal.toml"\nk = [15]\n'
 
 
@@ -175,7 +175,7 @@ def test_the_share_of_possible_people_is_on_the_page_with_its_proof(inside: Run,
     fixed = {name: value for name, value in datasets.german().frame.iloc[0].items() if name not in ("sex", "age", "credit")}
     fixed |= {"duration": [6, 9], "credit-amount": [1000, 1100]}
     box = "box = { " + ", ".join(f"{name} = {json.dumps(value, default=int)}" for name, value in fixed.items()) + " }"
-    files(tmp_path, f"[analyses.certify]\nshare = true\ntolerance = 0.3\ntimeout = 10\n{box}\n")
+    files(tmp_path, f"[analyses.certify]\nshare = true\ntolerance = 0.3\neffort = 10\n{box}\n")
     code, _, errors = inside("audit", "audit.toml", "--out", "report.html")
     assert code == 0, errors
     found = section(tmp_path / "report.json", "certify")
@@ -193,7 +193,7 @@ def test_the_share_of_possible_people_is_on_the_page_with_its_proof(inside: Run,
 def test_boxes_parts_ways_and_reasons_have_proofs_that_were_checked(inside: Run, tmp_path: Path) -> None:
     certify = """
 [analyses.certify]
-timeout = 12
+effort = 12
 epsilon = 0.3
 partition = 10
 enumerate = 4
@@ -237,11 +237,12 @@ def test_what_cannot_run_says_why_and_the_others_go_on(inside: Run, tmp_path: Pa
 
 
 def test_an_analysis_without_time_is_unknown(inside: Run, tmp_path: Path) -> None:
-    files(tmp_path, PBA + CST.replace("[analyses.cst]", "[analyses.cst]\ntimeout = 0.001"))
-    assert inside("audit", "audit.toml", "--out", "report.html", "--only", "cst")[0] == 0
-    (one,) = section(tmp_path / "report.json", "cst")["statements"]
-    assert one["standing"] == "unknown"
-    assert "Allow more time" in one["text"]
+    files(tmp_path, PBA + CST)
+    assert inside("audit", "audit.toml", "--out", "report.html", "--only", "cst", "--timeout", "0.001")[0] == 0
+    one, cut = section(tmp_path / "report.json", "cst")["statements"]
+    assert one["standing"] == cut["standing"] == "unknown"
+    assert "Allow more (effort, timeout)" in one["text"]
+    assert "(0.001 seconds by the clock) was up before this analysis had done its work" in cut["text"]
 
 
 def test_mistakes_are_told_before_the_work(refused: Callable[..., str], tmp_path: Path) -> None:

@@ -266,8 +266,11 @@ class Clock:
     def __init__(self) -> None:
         self.looks = itertools.count(1)
 
-    def monotonic(self) -> float:
+    def now(self) -> float:
         return float(next(self.looks))
+
+    def spend(self, multiplications: float) -> None:
+        """Looks alone take time."""
 
 
 @pytest.fixture
@@ -275,7 +278,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Clock]:
     def start() -> Clock:
         clock = Clock()
         for module in (center, cover):
-            monkeypatch.setattr(module, "time", clock)
+            monkeypatch.setattr(module, "clock", clock)
         return clock
 
     return start

@@ -21,6 +21,7 @@ from verifair.auditing.drafted import audit_text, chosen, sections_of
 from verifair.auditing.page import page
 from verifair.auditing.result import AuditResult
 from verifair.auditing.run import KEPT, Places, Tell, publish, run
+from verifair.auditing.settings import EFFORT
 from verifair.auditing.subject import Table, subject_of
 from verifair.errors import QueryError
 from verifair.models.objects import check_decides
@@ -104,7 +105,7 @@ class Audit(Pictured):
 def audit(
     model: Any, frame: pd.DataFrame, *, target: str | None = None, sensitive: Sequence[str] = (), positive: Any = None,
     schema: Schema | None = None, analyses: Mapping[str, Mapping[str, Any]] | Sequence[str] | None = None, title: str | None = None,
-    timeout: float = 600.0, seed: int = 0, jobs: int = 1, progress: Tell | None = None,
+    effort: float | None = None, timeout: float = 3600.0, seed: int = 0, jobs: int = 1, progress: Tell | None = None,
 ) -> Audit:  # fmt: skip
     """Audit a model on a table of people: all analyses, as `verifair audit` runs them.
 
@@ -113,7 +114,9 @@ def audit(
     schema: one that was checked, in place of target and positive; without it one is drafted from the table (`Schema.infer`), and
     proofs cover what that allows.
     analyses: names, or name -> settings as in an audit file's section; None: all that need no causal model. title: of the page.
-    timeout: seconds for all. progress: told (analysis, what, done, total).
+    effort: seconds of work on one idle core for all analyses, counted and not measured, so that the answer is the same on a busy
+    machine (150, at most the timeout). timeout: seconds by the clock after which the rest is left out.
+    progress: told (analysis, what, done, total).
     Returns: the Audit; `save` writes the page with its proofs. Raises QueryError, DataError, SchemaError, ModelError for what does
     not fit.
     """
@@ -123,14 +126,17 @@ def audit(
         raise QueryError("audit: pass target=, the label's column, to draft a schema from the table, or schema=, a checked one")
     if schema is None and not names:
         raise QueryError("audit: sensitive names no feature; pass those whose effect is asked about, such as sensitive=['sex']")
-    budget(timeout, None, seed)
+    effort = min(EFFORT, timeout) if effort is None else effort
+    for seconds in (timeout, effort):
+        budget(seconds, None, seed)
     if schema is None:
         check_decides(model, positive)
     network = read(model, frame)
     asked = chosen(analyses, network)
     described = schema or Schema.infer(frame, target=str(target), positive=positive, protected=names, model=network)
     text = noted(described, frame) if schema is None else schema.dumps()
-    head = {"title": title or f"Audit of {network.source or 'a network'}", "seed": seed, "timeout": float(timeout)}
+    title = title or f"Audit of {network.source or 'a network'}"
+    head = {"title": title, "seed": seed, "effort": float(effort), "timeout": float(timeout)}
     file = loads(audit_text(head, sections_of(MODEL, SCHEMA, None, names, asked)), name="audit", folder=Path.cwd())
     content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
     table = Table(frame=frame, words="the table", name="table in memory", sha256=sha256(content).hexdigest())
@@ -141,7 +147,7 @@ def audit(
             file, network, described, model=places.final / MODEL, schema_path=places.final / SCHEMA, schema_text=text, table=table
         )
         result = run(
-            file, subject, places, Run(timeout=timeout, seed=seed, jobs=jobs), only=(),
+            file, subject, places, Run(timeout=timeout, seed=seed, jobs=jobs), effort=effort, only=(),
             tell=progress or (lambda key, what, done, total: None), done=lambda section: None,
         )  # fmt: skip
         save_onnx(network, places.final / MODEL)

@@ -2,7 +2,7 @@
 
     title = "German credit, 2026"                          [analyses.pba]
     seed = 0                                               delta = [1, 2]
-    timeout = 150
+    effort = 150
                                                            [analyses.certify]
     [model]                                                partition = 10
     file = "german.onnx"
@@ -109,7 +109,7 @@ def loads(text: str, *, name: str, folder: Path, root: Path | None = None) -> Au
 
 
 def _build(content: Mapping[str, Any], name: str, folder: Path, root: Path, sha256: str) -> AuditFile:
-    titles, own = (*SECTIONS, "analyses"), ("title", "seed", "timeout")
+    titles, own = (*SECTIONS, "analyses"), ("title", "seed", "effort", "timeout")
     lines = [f"{one}: unknown key or section; {nearest(one, (*own, *titles))}" for one in content if one not in (*own, *titles)]
     found: dict[str, Any] = {}
     for title, kind in SECTIONS.items():

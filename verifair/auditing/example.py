@@ -5,7 +5,8 @@ EXAMPLE = """\
 # Run it with: verifair audit THIS_FILE --out report.html
 title = "Our credit model"
 seed = 0                        # of every random draw
-timeout = 600                   # seconds for the whole audit; each analysis gets an equal share of what is left
+effort = 150                    # seconds of work on an idle core for the audit; each analysis gets an equal share of what is left
+timeout = 3600                  # seconds by the clock after which the rest is left out; the page says what
 
 [model]
 file = "model.onnx"
@@ -20,7 +21,7 @@ outside = "error"               # or "drop": leave out rows outside the schema's
 [sensitive]
 features = ["sex"]              # without this section: the features that the schema declares protected
 
-# Each section below is one analysis; delete those you do not want. `protected = [...]` and `timeout = ...` may stand in each.
+# Each section below is one analysis; delete those you do not want. `protected = [...]` and `effort = ...` may stand in each.
 
 [analyses.pba]                  # persistent bias of rows, proved
 delta = [1]                     # neighbourhoods, in the schema's units

@@ -1,7 +1,8 @@
-"""The audit: every analysis in its share of the time, kept as soon as it is finished; then page, answer and proofs, all at once.
+"""The audit: every analysis with its share of the effort, kept when it is finished; then page, answer and proofs, all at once.
 
-Each analysis gets an equal share of the time that is left (or its own `timeout`); what it leaves goes to those after it. One that
-cannot run says why, one that runs out of time says so, and the others go on. The page has them in the file's order.
+Each analysis gets an equal share of the effort that is left (or its own `effort`); what it leaves goes to those after it. Effort is
+counted (`solvers.clock`), so that what is done does not depend on the machine's load; the clock is a ceiling, and where it cuts,
+the section says so. An analysis that cannot run says why, and the others go on. The page has them in the file's order.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from joblib import parallel_config
 
 from encoders.errors import ModelError
 from encoders.trees.ensemble import TreeEnsemble
+from solvers import clock
 from solvers.outcome import BackendError
 from verifair.auditing.audit_file import AuditFile
 from verifair.auditing.decisions import decisions
@@ -80,13 +82,13 @@ class Places:
 
 
 def run(
-    file: AuditFile, subject: AuditSubject, places: Places, how: Run, *, only: Sequence[str], tell: Tell,
+    file: AuditFile, subject: AuditSubject, places: Places, how: Run, *, effort: float, only: Sequence[str], tell: Tell,
     done: Callable[[Section], None],
 ) -> AuditResult:
     """Run what the file asks for, and write page, JSON and proofs.
 
-    how: time, seed, jobs, and whether to resume.   only: some of the analyses; empty: all.   tell(key, what, done, total): how far
-    one is.   done: told of every finished section.
+    how: time, seed, jobs, and whether to resume.   effort: seconds of work.   only: some of the analyses; empty: all.
+    tell(key, what, done, total): how far one is.   done: told of every finished section.
     Ctrl-C and a kill leave an older page as it was, and finished sections for `resume`. Raises Disagreement, QueryError.
     """
     ready(subject.network)
@@ -97,22 +99,25 @@ def run(
     measured = decisions(subject)
     _prepare(places, how.resume)
     sections: dict[str, Section] = {}
-    for n, key in enumerate(sorted(wanted, key=_turn)):
-        asked = wanted[key]
-        left = max(started + how.timeout - time.monotonic(), 1e-3)
-        share = min(left, asked.timeout) if asked.timeout is not None else left / (len(wanted) - n)
-        pin = _pin(key, asked, subject, how.seed, options)
-        section = _kept(places, key, pin, share) if how.resume else None
-        if section is None:
-            work = Work(
-                deadline=time.monotonic() + share, seed=how.seed, jobs=how.jobs, folder=places.work, shown=places.final.name,
-                options=options, resume=how.resume, tell=partial(tell, key), bar=_bar(key, tell), checks=0.2,
-                store=places.work / f"{key}.sqlite",
-            )
-            section = _one(key, asked, subject, work, share)
-            section = _keep(places, section, pin, share)
-        sections[key] = section
-        done(section)
+    with clock.counted(started + how.timeout) as counted:
+        for n, key in enumerate(sorted(wanted, key=_turn)):
+            asked = wanted[key]
+            left = max(effort - counted.spent, 1e-3)
+            share = min(left, asked.effort) if asked.effort is not None else left / (len(wanted) - n)
+            pin = _pin(key, asked, subject, how.seed, options)
+            section = _kept(places, key, pin, share) if how.resume else None
+            if section is None:
+                work = Work(
+                    deadline=counted.spent + share, seed=how.seed, jobs=how.jobs, folder=places.work, shown=places.final.name,
+                    options=options, resume=how.resume, tell=partial(tell, key), bar=_bar(key, tell), checks=0.2,
+                    store=places.work / f"{key}.sqlite",
+                )
+                section = _one(key, asked, subject, work, share)
+                if counted.cut:
+                    section = _cut(section, how.timeout)
+                section = _keep(places, section, pin, share)
+            sections[key] = section
+            done(section)
     result = AuditResult(
         title=file.title, decisions=measured, sections=[sections[key] for key in wanted], sources=list(sources),
         rows=0 if subject.frame is None else len(subject.frame),
@@ -165,7 +170,7 @@ def _one(key: str, asked: Analysis, subject: AuditSubject, work: Work, share: fl
     except (Disagreement, ClusterError):  # the latter: finished sections are kept, and --resume goes on with this one
         raise
     except OutOfTime as error:
-        told = f"Not decided within {share:.0f} seconds: {error}. Allow more time (timeout), or ask for less."
+        told = f"Not decided with an effort of {share:.0f} seconds: {error}. Allow more (effort, timeout), or ask for less."
         section = _without(key, asked, subject, told, Standing.UNKNOWN)
     except MemoryError:
         told = "Not decided: the memory was not enough. Ask about fewer rows (rows = ...), or use a larger machine."
@@ -173,6 +178,16 @@ def _one(key: str, asked: Analysis, subject: AuditSubject, work: Work, share: fl
     except (VerifairError, ModelError, BackendError) as error:
         section = _without(key, asked, subject, f"Did not run: {error}", Standing.SKIPPED)
     return section.model_copy(update={"seconds": time.monotonic() - started})
+
+
+def _cut(section: Section, seconds: float) -> Section:
+    """The section, with what the clock did to it."""
+    text = (
+        f"The time of the audit ({seconds:g} seconds by the clock) was up before this analysis had done its work: what it left "
+        "open, it may answer on an idle machine, or with a longer timeout."
+    )
+    said = Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=True)
+    return section.model_copy(update={"statements": (*section.statements, said)})
 
 
 def _without(key: str, asked: Analysis, subject: AuditSubject, told: str, standing: Standing) -> Section:
@@ -202,7 +217,7 @@ def _prepare(places: Places, resume: bool) -> None:
 def _pin(key: str, asked: Analysis, subject: AuditSubject, seed: int, options: str) -> str:
     """Hash of everything that a section's answer depends on, time aside."""
     content = {
-        "key": key, "settings": asked.settings.model_dump(exclude={"timeout"}), "protected": subject.protected, "seed": seed,
+        "key": key, "settings": asked.settings.model_dump(), "protected": subject.protected, "seed": seed,
         "network": subject.network.source_sha256, "schema": subject.schema.sha256, "dropped": subject.dropped,
         "sources": [(one.role, one.sha256) for one in _sources({key: asked}, subject) if one.role != "audit file"],
         "options": options, "verifair": version("verifair"),

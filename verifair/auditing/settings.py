@@ -16,6 +16,8 @@ from verifair.systems.cst.settings import Name
 from verifair.systems.settings import Positive, Settings
 from verifair.systems.system import SYSTEMS, system
 
+EFFORT = 150.0
+"""Seconds of work for a whole audit."""
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
 
@@ -108,16 +110,16 @@ def known_analyses() -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """One analysis of an audit file.   timeout: seconds in place of an equal share."""
+    """One analysis of an audit file.   effort: seconds of work in place of an equal share."""
 
     settings: Any
-    timeout: float | None
+    effort: float | None
 
 
-class _Timeout(Settings):
+class _Effort(Settings):
     """What every analysis may say beside its own settings."""
 
-    timeout: Positive | None = None
+    effort: Positive | None = None
 
 
 def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
@@ -129,17 +131,17 @@ def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
     lines = [f"{key}: is missing; add it" for key in found.required if key not in given]
     made: list[Any] = []
     lines += [f"{key}: List should have at least 1 item, found []" for key, value in given.items() if value == []]
-    for kind, values, defaults in ((found.settings, given, found.audit_defaults), (_Timeout, rest, {})):
+    for kind, values, defaults in ((found.settings, given, found.audit_defaults), (_Effort, rest, {})):
         try:
             made.append(kind.of(values, defaults))
         except ValidationError as error:
-            lines += schema_file.problems(error, kind, (*keys, "timeout"))
+            lines += schema_file.problems(error, kind, (*keys, "effort"))
     for name, to, value in made[0].strays() if not lines else ():
         what = to if value is None else f"{to} = {written(value)}"
         lines.append(f"{name}: belongs to {what}: add that, or drop {name}")
     if lines:
         raise SchemaError("\n".join(f"[analyses.{verb}]: {line}" for line in lines))
-    return Analysis(settings=made[0], timeout=made[1].timeout)
+    return Analysis(settings=made[0], effort=made[1].effort)
 
 
 SECTIONS: dict[str, type[TomlSection]] = {
@@ -148,8 +150,13 @@ SECTIONS: dict[str, type[TomlSection]] = {
 
 
 class Head(TomlSection):
-    """What stands above the sections.   timeout: seconds for the whole audit."""
+    """What stands above the sections.
+
+    effort: seconds of work on one idle core for the whole audit, counted and not measured: what is done depends on it alone.
+    timeout: seconds by the clock after which the rest is left out.
+    """
 
     title_: Name | None = Field(default=None, alias="title")
     seed: Seed = 0
-    timeout: Positive = 600.0
+    effort: Positive = EFFORT
+    timeout: Positive = 3600.0

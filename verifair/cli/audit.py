@@ -65,8 +65,10 @@ class AuditSettings(Settings):
     """Write a model card (Markdown with the front matter of Hugging Face)."""
     only: str | None = None
     """Some of the analyses, with commas: pba,kmax."""
+    effort: float | None = None
+    """Seconds of work on an idle core, counted, for the whole audit (default: the file's, at most --timeout)."""
     timeout: float | None = None
-    """Seconds for the whole audit (default: the file's)."""
+    """Seconds by the clock after which the rest is left out (default: the file's)."""
     seed: int | None = None
     """Seed of every random draw (default: the file's)."""
     root: Path | None = None
@@ -100,8 +102,10 @@ def run(system: System, given: dict[str, Any]) -> None:
         if path_ is not None and file.gate is None:
             raise QueryError(f"{option}: {file.name} has no [gate] section; add one, such as four_fifths = 0.8, or drop {option}")
     timeout = file.head.timeout if settings.timeout is None else settings.timeout
+    effort = min(file.head.effort, timeout) if settings.effort is None else settings.effort
     seed = file.head.seed if settings.seed is None else settings.seed
     budget(timeout, files.nodes, seed)
+    budget(effort, files.nodes, seed)
     chosen = _only(settings.only, list(file.analyses))
     places.check()
     check_outputs({
@@ -111,8 +115,8 @@ def run(system: System, given: dict[str, Any]) -> None:
     kept = keeping("finished analyses are kept; run the same command with --resume to go on")
     with kept, alone(places.lock, _in_use(places)), parallel.cluster(files.cluster), _bars() as shown:
         result = run_audit(
-            file, subject, places, files.model_copy(update={"timeout": timeout, "seed": seed}), only=chosen, tell=shown,
-            done=lambda section: _show(section, screen),
+            file, subject, places, files.model_copy(update={"timeout": timeout, "seed": seed}), effort=effort, only=chosen,
+            tell=shown, done=lambda section: _show(section, screen),
         )
     with keeping(f"the audit is finished, and {places.page} is written"):
         _close(result, places, screen)

@@ -7,7 +7,6 @@ UNKNOWN with its reason.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -18,7 +17,7 @@ from encoders.bounds.twin import Twin
 from encoders.network import Integers, Model, layered
 from encoders.problem import TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
-from solvers import registry
+from solvers import clock, registry
 from solvers.outcome import Budget
 from verifair.engine.answer import GoalAnswer, replayed
 from verifair.engine.search import turns
@@ -52,9 +51,9 @@ def solve(
     budget = budget or Budget()
     if group is not None or method not in ("auto", "bnb"):
         return _solved(problem, method, solver, budget, group, progress)
-    deadline, answers = time.monotonic() + budget.seconds, list[list[GoalAnswer]]()
+    deadline, answers = clock.now() + budget.seconds, list[list[GoalAnswer]]()
     while len(answers) < len(problem.batch):
-        left = max(deadline - time.monotonic(), TOO_LATE)
+        left = max(deadline - clock.now(), TOO_LATE)
         count = ready_at_once(problem.network, left) if left > TOO_LATE else len(problem.batch)
         part = replace(problem, batch=problem.batch.take(np.arange(len(problem.batch))[len(answers) :][:count]))
         answers += _solved(part, method, solver, replace(budget, seconds=left), None, progress)
@@ -68,7 +67,7 @@ def _solved(
     """Do the same with all questions at once."""
     if budget.seconds <= TOO_LATE:
         return [[GoalAnswer.blank(method, Reason.TIME)] * len(problem.goals) for _ in range(len(problem.batch))]
-    deadline = time.monotonic() + budget.seconds
+    deadline = clock.now() + budget.seconds
     match method:
         case "auto" if problem.network.programs:
             answers = _by_turns(problem, budget, deadline, group, progress)
@@ -149,7 +148,7 @@ def _by_turns(
             if turns.affordable(problem, programs * cost[q], int(limit)):
                 if (q, g) not in begun:
                     begun[q, g] = NeuronSearch.of(problem, q, g, PHASE_NODES, turns.Shrinking())
-                answers[q][g] = _by_neurons(begun[q, g], (deadline - time.monotonic()) / 2, answers[q][g])
+                answers[q][g] = _by_neurons(begun[q, g], (deadline - clock.now()) / 2, answers[q][g])
         before, limit = shares, min(turns.AGAIN * limit, most)
         wanted = np.zeros((len(problem.batch), len(problem.goals)), dtype=bool)
         left = _out_of_nodes(answers, group)
@@ -195,12 +194,12 @@ def _share_out(
     theirs are asked once more where there is half as much again for each: a solver begins anew.
     """
     given, interrupted = 0.0, False
-    while pending and not interrupted and (deadline - time.monotonic()) / len(pending) >= 1.5 * given:
+    while pending and not interrupted and (deadline - clock.now()) / len(pending) >= 1.5 * given:
         again: list[tuple[int, int]] = []
         for k, (q, g) in enumerate(pending):
             if group is not None and group[q] in _refuted(answers, group):
                 continue
-            seconds = (deadline - time.monotonic()) / (len(pending) - k)
+            seconds = (deadline - clock.now()) / (len(pending) - k)
             if interrupted or seconds <= 0:
                 answers[q][g] = replace(answers[q][g], reason=Reason.INTERRUPTED if interrupted else Reason.TIME)
                 continue

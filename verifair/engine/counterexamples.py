@@ -15,7 +15,6 @@ References: HyFair, Table I (#ID, T.1st); Fairify.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ import pandas as pd
 from encoders.domain import Batched
 from encoders.evaluate import seconds_exactly, settled_goals
 from encoders.network import Array, Booleans, Integers
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Claim
 from verifair.checker.envelope import semantics
@@ -126,7 +126,7 @@ class _Enumeration:
     """The state of one search."""
 
     def __init__(self, query: IndividualFairness, count: int, budget: Budget, method: str, solver: str | None) -> None:
-        self.started = time.monotonic()
+        self.started = clock.now()
         self.query, self.count, self.budget, self.method, self.solver = query, count, budget, method, solver
         self.deadline = self.started + budget.seconds
         self.box, batch = questions_of(query)
@@ -158,7 +158,7 @@ class _Enumeration:
         """Search; return why it ended before all were found, None where it did not."""
         progress(0, self.count)
         while len(self.open) and len(self.found) < self.count:
-            if time.monotonic() > self.deadline:
+            if clock.now() > self.deadline:
                 return Reason.TIME
             self.known = set(self.found)
             reason = self._round()
@@ -174,11 +174,11 @@ class _Enumeration:
         first = np.argsort(self.open.rounds, kind="stable")
         small = self._small(self.open)
         if small.any():
-            started = time.monotonic()
+            started = clock.now()
             left = SHARE * (self.deadline - started)
             listed = np.flatnonzero(small)[: int(np.clip(left / max(self.cost, 1e-9), 1, LISTED))]
             self._list(self.open.take(listed))
-            self.cost = (time.monotonic() - started) / len(listed)
+            self.cost = (clock.now() - started) / len(listed)
             self.open = self.open.take(np.setdiff1d(np.arange(len(self.open)), listed))
             return None
         batched = self.method in ("auto", "bnb")
@@ -194,7 +194,7 @@ class _Enumeration:
 
     def _decide(self, chosen: _Pieces, rounds: int, batched: bool) -> list[list[GoalAnswer]]:
         """Ask about boxes, each a group of its own. A solver gets a share of the time; branch-and-bound first of the boxes."""
-        left = max(self.deadline - time.monotonic(), 1e-3)
+        left = max(self.deadline - clock.now(), 1e-3)
         limits, method = replace(self.budget, seconds=left), self.method
         if batched and rounds < len(NODES):
             limits, method = replace(limits, nodes=min(NODES[rounds], self.budget.nodes or NODES[rounds])), "bnb"
@@ -247,7 +247,7 @@ class _Enumeration:
             return False
         if key not in self.found and not self._near(key):
             self.found[key] = witness_of(self.query, self.problem, pair, g, answer)
-            self.first_seconds = self.first_seconds or time.monotonic() - self.started
+            self.first_seconds = self.first_seconds or clock.now() - self.started
         return True
 
     def _near(self, key: tuple[float, ...]) -> bool:
@@ -317,7 +317,7 @@ class _Enumeration:
             found=found, complete=complete, by_solver=complete and self.by_solver,
             apart={names[v]: float(self.reach[v]) for v in self.real.tolist()} if found else {}, certificate=certificate,
             reason=None if len(found) == self.count else reason, engine="+".join(sorted(self.engines - {""})),
-            seconds=time.monotonic() - self.started, first_seconds=self.first_seconds, semantics=semantics(self.query.network),
+            seconds=clock.now() - self.started, first_seconds=self.first_seconds, semantics=semantics(self.query.network),
         )
 
 

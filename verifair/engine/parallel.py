@@ -29,6 +29,7 @@ import joblib
 from joblib.parallel import ParallelBackendBase
 
 from encoders.errors import ModelError
+from solvers import clock
 from solvers.outcome import BackendError
 from verifair.errors import ClusterError, MissingPackage, QueryError, VerifairError
 
@@ -47,17 +48,24 @@ REMEDY = "What was done before is in the store: start the cluster again, then th
 
 @dataclass(frozen=True, kw_only=True)
 class Deadline:
-    """A moment by this machine's wall clock (seconds since 1970): processes of one machine share it, machines need not."""
+    """A moment by this machine's wall clock (seconds since 1970): processes of one machine share it, machines need not.
+
+    counted: where work is counted, the moment by that clock, whose ceiling is the other.
+    """
 
     at: float
+    counted: float | None = None
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        return cls(at=time.time() + seconds)
+        counting = clock.counting()
+        if counting is None:
+            return cls(at=time.time() + seconds)
+        return cls(at=time.time() + counting.left, counted=clock.now() + seconds)
 
     def left(self) -> float:
         """Return the seconds until then, negative once it is over."""
-        return self.at - time.time()
+        return self.at - time.time() if self.counted is None else self.counted - clock.now()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +80,16 @@ def as_done(tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
     says.
 
     A backend that only returns lists (Ray's) is asked in rounds, so that what is done can be kept on the way.
+    Where work is counted, each process counts its own, from what the clock shows when its task is handed out.
     """
+    counting = clock.counting()
+    if counting is not None and joblib.effective_n_jobs(jobs) > 1:
+        work = (joblib.delayed(_counted)(counting.spent, counting.left, *task) for task in tasks)
+        with clock.uncounted():  # joblib's own threads are told of no clock
+            for found, spent in as_done(work, jobs):
+                counting.spent += spent / joblib.effective_n_jobs(jobs)
+                yield found
+        return
     try:
         parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     except ValueError:
@@ -81,6 +98,12 @@ def as_done(tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
             yield from parallel(part)
     else:
         yield from parallel(tasks)
+
+
+def _counted(spent: float, seconds: float, function: Callable[..., T], args: Any, kwargs: Any) -> tuple[T, float]:
+    """Call a function in another process, on a clock that shows `spent`; return also what it counts."""
+    with clock.counted(time.monotonic() + seconds, spent) as counting:
+        return function(*args, **kwargs), counting.spent - spent
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from encoders.network import Array, Booleans, Integers, Model
 from encoders.onnx.runtime import Replay
 from encoders.problem import TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
 from verifair.checker.tree import Tree
@@ -155,7 +155,7 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
 
 def _decide_chunk(common: Shared[PartitionRun], first: int, count: int, deadline: Deadline) -> Chunk:
     """Decide parts first ... first + count - 1."""
-    started = time.perf_counter()
+    started = clock.now()
     task = common.value
     query = task.query
     if task.replay is not None:
@@ -166,7 +166,7 @@ def _decide_chunk(common: Shared[PartitionRun], first: int, count: int, deadline
         problem = twin_problem(query, batch, goals_of(query))
         chunk = _Chunk(task, deadline, problem, part, pair, count)
         chunk.decide()
-        return chunk.result(first, time.perf_counter() - started)
+        return chunk.result(first, clock.now() - started)
 
 
 class _Chunk:

@@ -10,7 +10,6 @@ References: the share is that of FairQuant (Kim et al., ICSE 2025), whose cells 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -25,6 +24,7 @@ import numpy.typing as npt
 from encoders.bounds.copies import CopyForms, CopyPlanes
 from encoders.domain import Batched, Regions
 from encoders.network import Array, Booleans, Integers, Network
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
 from verifair.checker.share_certificate import ShareCertificate, ShareQuery
@@ -286,7 +286,7 @@ class _ShareSearch:
         self.domain = domain = question.domain
         self.looks = _Looks.of(query.network, question)
         self.volume, self.common = self.looks.volume, Shared(value=self.looks)
-        self.started = time.monotonic()
+        self.started = clock.now()
         self.deadline = self.started + (np.inf if budget.seconds is None else budget.seconds)
         self.earlier = before.history[-1][0] if before is not None and before.history else 0.0
         self.history = [] if before is None else list(before.history)
@@ -309,7 +309,7 @@ class _ShareSearch:
 
     @property
     def seconds(self) -> float:
-        return self.earlier + time.monotonic() - self.started
+        return self.earlier + clock.now() - self.started
 
     def run(self, progress: Callable[[float, float], None] | None) -> Reason | None:
         """Cut cells until the bracket is narrow; return why it ended before that."""
@@ -318,10 +318,10 @@ class _ShareSearch:
 
         def ended() -> bool:
             nonlocal reason, told
-            now = time.monotonic()
+            now = clock.now()
             if now - told > 1:
                 fair, unfair = self._shares()
-                told = time.monotonic()
+                told = clock.now()
                 if progress is not None:
                     progress(float(fair), float(1 - unfair))
             if self._known("open").sum() <= 0.98 * self.tolerance * float(self.total / self.volume):

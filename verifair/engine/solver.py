@@ -9,7 +9,6 @@ once exact evaluation confirms them.  Complete? SMT is, for unscaled inputs; MIL
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -28,7 +27,7 @@ from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Method, TwinBox
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.twin import TreeTwin
-from solvers import registry
+from solvers import clock, registry
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from solvers.program import Program
 from solvers.registry import Capability
@@ -52,7 +51,7 @@ REJECTED = 2
 
 def left(budget: Budget, deadline: float) -> Budget:
     """Return the same budget with the seconds that are left; a solver needs a positive number."""
-    return replace(budget, seconds=max(deadline - time.monotonic(), 1e-3))
+    return replace(budget, seconds=max(deadline - clock.now(), 1e-3))
 
 
 def copies_of(problem: TwinProblem) -> Twin | TreeTwin:
@@ -83,7 +82,7 @@ def ask(
     """
     goal = twin.problem.goals[g]
     current = before or GoalAnswer.blank(method, Reason.SOLVER_ERROR)
-    deadline = time.monotonic() + budget.seconds
+    deadline = clock.now() + budget.seconds
     if BUILDING[method] * twin.problem.network.work > budget.seconds:
         return replace(current, reason=Reason.TIME)
     encoding = _encoded(twin, q, goal, method)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -13,6 +12,7 @@ import numpy as np
 from encoders.evaluate import gap
 from encoders.network import Array
 from encoders.problem import TwinBatch, TwinProblem
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Claim, Proof
 from verifair.checker.envelope import semantics
@@ -34,7 +34,7 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
     Sound? yes.  Complete? method "auto" and "bnb" are, within the budget; "smt" too for unscaled inputs; "milp" up to its
     tolerances; "lp" is not.
     """
-    started = time.monotonic()
+    started = clock.now()
     box, batch = questions_of(query)
     evidence: list[list[tuple[Tree | Claim, bool]]] = [[] for _ in range(len(batch))]
     flat: list[GoalAnswer] = []
@@ -43,7 +43,7 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
         problem = twin_problem(query, batch, goals_of(query), classes)
         answers = solve(
             problem, method=method, solver=solver, group=np.zeros(len(batch), dtype=np.int64),
-            budget=_share(budget, time.monotonic() - started, len(query.thresholds) - number),
+            budget=_share(budget, clock.now() - started, len(query.thresholds) - number),
         )
         flat += [answer for row in answers for answer in row]
         bad = next(((q, g, a) for q, row in enumerate(answers) for g, a in enumerate(row) if a.status is Status.VIOLATED), None)
@@ -61,7 +61,7 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
         status=status, reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
         witness=witness_of(query, *found) if found else None, certificate=certificate, lower=lower, upper=upper,
         engine=engines(flat),
-        seconds=time.monotonic() - started, semantics=semantics(query.network),
+        seconds=clock.now() - started, semantics=semantics(query.network),
         outcomes=tuple(outcome for a in flat for outcome in a.outcomes),
         float32=all(a.float32 for a in flat) if status is Status.PROVED else None,
     )

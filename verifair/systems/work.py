@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -23,6 +22,13 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 Tell = Callable[[str, int, int], None]
+
+
+def _now() -> float:
+    """Return the time of searches. It is loaded when asked: `verifair check` loads nothing of the solvers' floor."""
+    from solvers import clock
+
+    return clock.now()
 
 
 class OutOfTime(Exception):
@@ -59,7 +65,7 @@ class States(Saves, Protocol):
 class Work:
     """One question's share of time, processes and files.
 
-    deadline: by time.monotonic().   nodes: boxes of branch-and-bound a question may take.   jobs: processes or threads.
+    deadline: by `solvers.clock.now()`.   nodes: boxes of branch-and-bound a question may take.   jobs: processes or threads.
     top: people to review on the screen.
     folder: where files go that are written during the work, None for none.   store, resume: verdicts on disk, and whether to go
     on with them.   certificate: where the user wants the proofs.   cluster: address of a dask scheduler.
@@ -71,7 +77,7 @@ class Work:
 
     deadline: float
     seed: int
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=_now)
     nodes: int | None = None
     jobs: int = 1
     top: int = 10
@@ -91,16 +97,16 @@ class Work:
     @property
     def left(self) -> float:
         """Seconds."""
-        return max(self.deadline - time.monotonic(), 1e-9)
+        return max(self.deadline - _now(), 1e-9)
 
     @property
     def up(self) -> bool:
-        return time.monotonic() > self.deadline
+        return _now() > self.deadline
 
     @property
     def seconds(self) -> float:
         """Since the work began."""
-        return time.monotonic() - self.started
+        return _now() - self.started
 
     def budget(self, share: float = 1.0) -> Budget:
         """Return a share of the time that is left, with the node limit and the seed. Raises QueryError."""

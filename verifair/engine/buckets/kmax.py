@@ -10,7 +10,6 @@ Complete? yes: inputs are float32 numbers, so splitting ends at single points, w
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from encoders.bounds.cluster import Copies, CopyBounds, Thresholds
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers, layered
 from encoders.onnx.runtime import runtime_logits
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
 from verifair.checker.kmax_certificate import BucketQuery, KmaxCertificate
@@ -96,7 +96,7 @@ def kmax(
     Ctrl-C ends the run with what is certified so far. Raises QueryError for a box that names protected features.
     """
     query.network.whole.require_piecewise_linear("kmax")
-    started = time.monotonic()
+    started = clock.now()
     run = _KmaxSearch(query, budget or Budget(), started)
     try:
         reason = run.go(start, progress)
@@ -111,7 +111,7 @@ def kmax(
         lower=lower, upper=upper, combinations=len(run.copies), buckets=query.buckets, witness=words,
         x=None if point is None else run.copies.rows(point.x[None])[0, int(point.counted.argmax())],
         outcomes=() if point is None else _outcomes(query, run.copies, point), certificate=run.certificate(upper),
-        float32_agrees=None if point is None else _replayed(run, point), boxes=run.boxes, seconds=time.monotonic() - started,
+        float32_agrees=None if point is None else _replayed(run, point), boxes=run.boxes, seconds=clock.now() - started,
         reason=None if lower == upper else reason or Reason.NUMERICAL, semantics=semantics(query.network),
     )
 
@@ -158,7 +158,7 @@ class _KmaxSearch:
 
     @property
     def elapsed(self) -> float:
-        return time.monotonic() - self.started
+        return clock.now() - self.started
 
     def go(self, start: Array | None, progress: Progress | None) -> Reason | None:
         """Run to the end of the budget or of the question; returns why it stopped early."""
@@ -223,9 +223,9 @@ class _KmaxSearch:
 
     def _mutate_while_cheap(self) -> None:
         if self.searched < SEARCHING * self.elapsed:
-            before = time.monotonic()
+            before = clock.now()
             self.search.mutate()
-            self.searched += time.monotonic() - before
+            self.searched += clock.now() - before
 
     # Boxes
 

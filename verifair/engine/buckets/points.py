@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from encoders.evaluate import at_once
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Layer, affine
 from encoders.probability import bucket
+from solvers import clock
 from verifair.engine.buckets.bounds import different
 
 EVALUATED = 1 << 16
@@ -60,7 +60,7 @@ class Point:
 class PointSearch:
     """Looks for points that hit many buckets: random ones, then mutations of the best. `best`: the best decided exactly.
 
-    deadline: by time.monotonic(), past which no further points are evaluated.
+    deadline: by clock.now(), past which no further points are evaluated.
     """
 
     def __init__(self, copies: Copies, thresholds: Thresholds, box: tuple[Array, Array], seed: int, deadline: float) -> None:
@@ -89,7 +89,7 @@ class PointSearch:
         """Evaluate raw points (N, V) of the box; the best enter the pool, and better ones than ever are decided exactly."""
         step = max(1, at_once(self.copies.network, EVALUATED) // len(self.copies))
         for start in range(0, len(raw), step):
-            if start and time.monotonic() > self.deadline:
+            if start and clock.now() > self.deadline:
                 return
             self._look(raw[start : start + step])
 

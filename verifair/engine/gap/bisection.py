@@ -8,7 +8,6 @@ budget, as far as each question is.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from encoders.exact.balls import Balls, ball, precision, sigmoid
 from encoders.network import Array
 from encoders.probability import SMALLEST
 from encoders.problem import Goal, TwinBatch, TwinProblem
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
@@ -57,7 +57,7 @@ def bracket(
     progress: Callable[[float, float], None] | None = None,
 ) -> Bracket:
     """Return the largest gap of the query's questions, bracketed to the tolerance or as far as the budget goes."""
-    logit, deadline = query.scale == "logit", time.monotonic() + budget.seconds
+    logit, deadline = query.scale == "logit", clock.now() + budget.seconds
     problem = twin_problem(query, batch, _goals(1.0 if logit else 0.5, logit))
     met = _Met(problem, logit)
     met.sample(np.random.default_rng(budget.seed))
@@ -65,7 +65,7 @@ def bracket(
     try:
         while upper - least > tolerance and reason is None:
             epsilon = max(2 * least, 1.0) if np.isinf(upper) else (least + upper) / 2
-            left = deadline - time.monotonic()
+            left = deadline - clock.now()
             if left <= 0 or (budget.nodes is not None and nodes >= budget.nodes):
                 reason = Reason.TIME if left <= 0 else Reason.NODES
                 break

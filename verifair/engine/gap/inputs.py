@@ -10,7 +10,6 @@ Sound? yes: D, U, L', w are rigorous, and the curve has 1e-9 to spare.  Complete
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -24,6 +23,7 @@ from encoders.bounds.twin import Twin
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import Goal, TwinProblem
+from solvers import clock
 from verifair.checker.tree import Tree
 from verifair.engine.questions import no_gap
 from verifair.engine.search.attack import Climb
@@ -122,7 +122,7 @@ class InputSearch:
 
     def met(self, question: int, direction: int, raw: Array) -> None:
         """A raw point (V,) worth climbing from."""
-        seconds = min(POLISH, max(self.deadline - time.monotonic(), 0.0))
+        seconds = min(POLISH, max(self.deadline - clock.now(), 0.0))
         self.climb.climb_from(np.array([question]), raw[None], np.array([direction]), seconds)
         self._take()
 
@@ -278,7 +278,7 @@ class InputSearch:
         left = np.flatnonzero((linear >= enough) & ~(found > enough))
         for start in range(0, len(left), self.progress.at_once):
             part = left[start : start + self.progress.at_once]
-            if time.monotonic() < self.deadline:
+            if clock.now() < self.deadline:
                 closer = self.standard.by_intervals(nodes, None, part, rows[part], none[part])
                 found[part] = np.maximum(found[part], closer)
         return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +17,7 @@ from encoders.onnx.runtime import runtime_logits
 from encoders.probability import gap_bounds
 from encoders.problem import TwinBatch, TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate
 from verifair.checker.envelope import semantics
@@ -76,7 +76,7 @@ def maximise(
     if not 1e-6 <= tolerance < 1:
         raise QueryError(f"tolerance = {tolerance}: expected at least 1e-6 (bounds are rounded outwards) and less than 1")
     budget = budget or Budget()
-    started = time.monotonic()
+    started = clock.now()
     box, batch = questions_of(query)
     if not query.network.piecewise_linear:
         return _bisected(query, box, batch, bracket(query, batch, tolerance=tolerance, budget=budget, progress=progress), started)
@@ -98,7 +98,7 @@ def maximise(
         lower=lower, upper=upper, witness=witness, certificate=certificate,
         reason=None if upper - lower <= tolerance * CLOSED else REASONS[found.out_of], scale=query.scale, nodes=found.nodes,
         engine="branch-and-bound" + ", neuron-branching" * found.by_neurons,
-        seconds=time.monotonic() - started, semantics=semantics(query.network),
+        seconds=clock.now() - started, semantics=semantics(query.network),
     )
 
 
@@ -123,7 +123,7 @@ def _bisected(
         certificate = fairness_certificate(query, batch, box, evidence, epsilon=found.upper, scale=query.scale)
     return MaximumGap(
         lower=found.lower, upper=found.upper, witness=witness, certificate=certificate, reason=found.reason, scale=query.scale,
-        engine="bisection, branch-and-bound", nodes=found.nodes, seconds=time.monotonic() - started,
+        engine="bisection, branch-and-bound", nodes=found.nodes, seconds=clock.now() - started,
         semantics=semantics(query.network),
     )
 

@@ -9,7 +9,6 @@ Sound? yes: rigorous bounds of w are behind every leaf.   Complete? to the toler
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +18,7 @@ from scipy.special import expit
 from encoders.domain import Regions
 from encoders.network import Array, Booleans
 from encoders.problem import Goal, TwinProblem
+from solvers import clock
 from verifair.checker.tree import MAX_ROWS, Tree
 from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap
@@ -92,7 +92,7 @@ class PhaseSearch:
                 self._look(self._relaxation.whole, [0], None, deadline)
 
             def ended() -> bool:
-                return self.finished or self.nodes >= most or time.monotonic() >= deadline or not self._aim()
+                return self.finished or self.nodes >= most or clock.now() >= deadline or not self._aim()
 
             subdivide(self._open, lambda one: self._split(one.items[0], deadline), ended=ended, deadline=deadline)
 
@@ -115,7 +115,7 @@ class PhaseSearch:
         """Bound regions by what their multipliers prove, and offer the points of their LPs."""
         self.nodes += len(regions)
         basis = None if parent is None else parent.basis
-        found = self._relaxation.solve(regions, basis, max(deadline - time.monotonic(), 0.05))
+        found = self._relaxation.solve(regions, basis, max(deadline - clock.now(), 0.05))
         for b, (number, relaxed) in enumerate(zip(numbers, found, strict=True)):
             region = regions.take(slice(b, b + 1))
             leaf = self._leaf(number, region, relaxed)

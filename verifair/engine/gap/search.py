@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from encoders.evaluate import seconds_exactly
 from encoders.network import Array, layered
 from encoders.probability import SMALLEST
 from encoders.problem import TwinProblem
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.tree import Tree
 from verifair.engine.gap.inputs import InputSearch
@@ -80,7 +80,7 @@ def largest_gap(
     seconds, most = budget.seconds, budget.nodes if budget.nodes is not None else 1 << 62
     with deferred_interrupt() as interrupted, np.errstate(all="ignore"):  # overflow proves nothing
         last = min(max(LAST * seconds, seconds_exactly(problem.network)), seconds / 2)
-        end = time.monotonic() + seconds - last
+        end = clock.now() + seconds - last
         inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(budget.seed))
         search = _GapSearch(inputs, spare, end, most, progress)
         inputs.deadline = end
@@ -88,7 +88,7 @@ def largest_gap(
         inputs.attack(min(FIRST_LOOK * seconds, LONGEST))
         inputs.begin(lambda: search.over or interrupted())
         while not (search.closed or search.over or interrupted()):
-            if not search.take_turn(min(end, time.monotonic() + turn), interrupted):
+            if not search.take_turn(min(end, clock.now() + turn), interrupted):
                 break  # neither can go on: float64 ends here
             if not (search.closed or search.over):
                 inputs.attack(ANEW * turn)
@@ -138,7 +138,7 @@ class _GapSearch:
 
     @property
     def over(self) -> bool:
-        return time.monotonic() >= self.end or self.nodes >= self.most
+        return clock.now() >= self.end or self.nodes >= self.most
 
     @property
     def closed(self) -> bool:
@@ -160,7 +160,7 @@ class _GapSearch:
         worst = self._worst()
         if worst is None and self.inputs.finished:
             return False
-        left = self.end - time.monotonic()
+        left = self.end - clock.now()
         ahead = self.of_phases.forecast(left) < self.of_inputs.forecast(left)
         phases = not ahead if self.turns % OTHER == OTHER - 1 else ahead or self.turns == 1
         self.turns += 1
@@ -171,36 +171,36 @@ class _GapSearch:
         return True
 
     def _cut(self, until: float, interrupted: Callable[[], bool]) -> None:
-        started = reported = time.monotonic()
+        started = reported = clock.now()
 
         def ended() -> bool:
             nonlocal reported
             reported = self._report(reported)
-            return time.monotonic() >= until or self.nodes >= self.most or interrupted()
+            return clock.now() >= until or self.nodes >= self.most or interrupted()
 
         self.cost = subdivide(self.inputs, self.inputs.step, ended=ended, deadline=self.end, cost=self.cost)
-        self.of_inputs.note(time.monotonic() - started, float(self.inputs.bounds().max()) - self.inputs.known)
+        self.of_inputs.note(clock.now() - started, float(self.inputs.bounds().max()) - self.inputs.known)
 
     def _split(self, at: tuple[int, int], until: float, interrupted: Callable[[], bool]) -> None:
-        started = reported = time.monotonic()
+        started = reported = clock.now()
         one = self.phases.setdefault(at, PhaseSearch(self.inputs, *at, self.spare))
-        while not one.finished and time.monotonic() < until and self.nodes < self.most and not interrupted():
+        while not one.finished and clock.now() < until and self.nodes < self.most and not interrupted():
             one.run(min(until, reported + REPORTED), self.most - self.nodes + one.nodes)
             reported = self._report(reported)
         self.inputs.taken[at] = one.bound <= self.inputs.known
-        self.of_phases.note(time.monotonic() - started, min(one.bound, self.inputs.trivial) - self.inputs.known)
+        self.of_phases.note(clock.now() - started, min(one.bound, self.inputs.trivial) - self.inputs.known)
 
     def _report(self, reported: float) -> float:
         """Report progress when it is time; returns when that was last."""
-        if time.monotonic() < reported + REPORTED:
+        if clock.now() < reported + REPORTED:
             return reported
         if self.progress is not None:
             self.progress(self.inputs.value, self.upper)
-        return time.monotonic()
+        return clock.now()
 
     def _worst(self) -> tuple[int, int] | None:
         """Return the question and direction with the largest bound that neuron branching can lower in the time that is left."""
-        if self.end - time.monotonic() < seconds_a_region(layered(self.inputs.problem.network, "neuron branching")):
+        if self.end - clock.now() < seconds_a_region(layered(self.inputs.problem.network, "neuron branching")):
             return None
         bounds = self._bounds()
         for at, one in self.phases.items():

@@ -11,7 +11,6 @@ Sound? yes: every bound has a proof, every gap a point.   Complete? to the toler
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -22,6 +21,7 @@ from encoders.domain import Domain
 from encoders.network import Array
 from encoders.probability import SMALLEST
 from encoders.problem import Goal, TwinProblem
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.tree import Tree
 from verifair.engine.gap.search import Extreme, OutOf, deferred_interrupt
@@ -62,20 +62,20 @@ def largest_gap_of_trees(
     tolerance: what the bound may exceed the best point by. progress is called with (witness, bound). Ctrl-C ends it early.
     """
     rng, batch = np.random.default_rng(budget.seed), problem.batch
-    end, most = time.monotonic() + budget.seconds, budget.nodes if budget.nodes is not None else 1 << 62
+    end, most = clock.now() + budget.seconds, budget.nodes if budget.nodes is not None else 1 << 62
     known = _Bracket(
         value=-np.inf, point=batch.lower[0], question=0, direction=0, upper=np.inf if logit else 1.0, proofs=[], nodes=0
     )
     out_of: OutOf = "float"
     with deferred_interrupt() as interrupted:
         for question in rng.permutation(len(batch))[:STARTS].tolist():
-            if time.monotonic() > end - SHORTEST:
+            if clock.now() > end - SHORTEST:
                 break
             start = _anywhere(problem.domain, batch.lower[question], batch.upper[question], rng)
             _climb(problem, known, question, start, logit, rng)
         near, hard = True, 0.0      # whether the next question is about the best gap; the largest one that took too long
         while known.upper - known.least > tolerance:
-            left = end - time.monotonic()
+            left = end - clock.now()
             if interrupted() or left < SHORTEST or known.nodes >= most:
                 out_of = "interrupted" if interrupted() else "nodes" if known.nodes >= most else "time"
                 break

@@ -9,7 +9,6 @@ Sound? It finds points in float64 and claims nothing: whoever uses one decides i
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +20,7 @@ from encoders.domain import Batched
 from encoders.evaluate import at_once
 from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
+from solvers import clock
 from verifair.engine.search.boxes import anywhere, legal_pairs, roots, rows_at
 
 Objective = Literal["gap", "logit", "flip"]
@@ -91,12 +91,12 @@ class Climb:
 
     def run(self, seconds: float, rounds: int = 1000) -> None:
         """Climb from random points, or go on where the last run has left off."""
-        deadline = time.monotonic() + seconds
+        deadline = clock.now() + seconds
         for _ in range(rounds):
             if not len(self.best) or self.rounds % FRESH == 0:
                 self.best = Climbers.join([self.best, self.random()])
             self.best = self.selected(self.up(self.best, deadline))
-            if time.monotonic() > deadline or not len(self.best):
+            if clock.now() > deadline or not len(self.best):
                 break
             self.best = Climbers.join([self.best, self.kicked(self.best), self.crossed(self.best)])
             self.rounds += 1
@@ -114,7 +114,7 @@ class Climb:
     def climb_from(self, question: Integers, raw: Array, direction: Integers, seconds: float) -> None:
         """Add points x (N, V) met elsewhere, after an ascent from each of them."""
         start = self.of(question, raw[:, self.twin.variables], direction)
-        self.best = self.selected(Climbers.join([self.best, self.up(start, time.monotonic() + seconds)]))
+        self.best = self.selected(Climbers.join([self.best, self.up(start, clock.now() + seconds)]))
 
     def values(self, question: Integers, point: Array, direction: Integers) -> tuple[Array, Array]:
         """Return (N,) objectives and (N,) differences of the margins."""
@@ -166,10 +166,10 @@ class Climb:
     def up(self, climbers: Climbers, deadline: float) -> Climbers:
         """Move every point one variable after the other, as long as that helps and there is time."""
         climbing, done = climbers, []
-        while len(climbing) and time.monotonic() <= deadline:
+        while len(climbing) and clock.now() <= deadline:
             moved = climbing
             for v in self.rng.permutation(climbing.point.shape[1]):
-                if time.monotonic() > deadline:
+                if clock.now() > deadline:
                     break
                 moved = self._moved(moved, int(v))
             better = moved.score > climbing.score

@@ -5,7 +5,6 @@ A search of one kind plugs in how a batch of boxes is looked at, bounded and cut
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from encoders.network import Array, Integers
 from encoders.problem import TwinCopies
+from solvers import clock
 from verifair.engine.search.boxes import Nodes, anywhere, divide, impossible, roots
 from verifair.engine.search.open_goals import OPEN, OUT_OF_NODES, BatchDecision, GoalRows
 from verifair.engine.search.subdivision import Open
@@ -28,7 +28,7 @@ GUESSES = 16
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Limits:
-    """deadline: by time.monotonic().   max_nodes: boxes per question.   group: (Q,) questions of one number stand together."""
+    """deadline: by clock.now().   max_nodes: boxes per question.   group: (Q,) questions of one number stand together."""
 
     deadline: float
     max_nodes: int | None
@@ -61,12 +61,12 @@ class BoxSearch(ABC):
         order = np.tile(np.arange(len(nodes)), 0 if self.goal_rows.single.any() else points)
         for start in range(0, len(order), at_once):
             part = self.goals.still_open(nodes.take(order[start : start + at_once]))
-            if len(part) and time.monotonic() < self.deadline:
+            if len(part) and clock.now() < self.deadline:
                 self.goals.look_at(part, anywhere(self.copies, part, rng))
 
     def late(self) -> bool:
         """Tell whether time is up; every question with open boxes is then given up."""
-        late = time.monotonic() > self.deadline
+        late = clock.now() > self.deadline
         for nodes in self.open.batches if late else []:
             self.goals.give_up(np.unique(nodes.question), "time")
         return late

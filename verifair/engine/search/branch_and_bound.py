@@ -10,7 +10,6 @@ balls decide points, and a row that is 0 there stays open.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -26,6 +25,7 @@ from encoders.evaluate import settled_goals
 from encoders.network import Array, Booleans, Integers, Model, Network, layered
 from encoders.problem import TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
+from solvers import clock
 from verifair.engine.search import standard
 from verifair.engine.search.box_search import EXTRA_CUTS, BoxSearch, Limits
 from verifair.engine.search.boxes import (
@@ -66,7 +66,7 @@ def decide(
     group: (Q,) questions of one number stand together: once one of them is violated the others are moot and left open.
     """
     ready(problem.network)
-    search = search_of(problem, Limits(deadline=time.monotonic() + seconds, max_nodes=max_nodes, group=group))
+    search = search_of(problem, Limits(deadline=clock.now() + seconds, max_nodes=max_nodes, group=group))
     run(search, seed, progress)
     return search.goals
 
@@ -76,7 +76,7 @@ def begin(
     progress: Callable[[int], None] | None = None,
 ) -> LayeredSearch:
     """Do the same, and return the search: its questions that ran out of boxes can go on."""
-    search = LayeredSearch(problem, network, Limits(deadline=time.monotonic() + seconds, max_nodes=max_nodes, group=group))
+    search = LayeredSearch(problem, network, Limits(deadline=clock.now() + seconds, max_nodes=max_nodes, group=group))
     run(search, seed, progress)
     return search
 
@@ -279,7 +279,7 @@ class LayeredSearch(BoxSearch):
 
     def _too_late(self, boxes: int) -> bool:
         """Tell whether backward substitution over so many boxes would end after the deadline; then the search ends here."""
-        now = time.monotonic()
+        now = clock.now()
         late = now + self.progress.seconds(boxes) > self.deadline
         if late:
             self.deadline = min(self.deadline, now)
@@ -332,7 +332,7 @@ class LayeredSearch(BoxSearch):
     ) -> tuple[BestRows, Array, RegionBounds]:
         """Return each goal's best row by backward substitution in all layers, and the slopes (N, S, d) of all rows. frame: bounds
         whose lines are taken, and which of their boxes hold these; None: each box is a frame of its own."""
-        nodes, index, started = asked.nodes, asked.chosen.index, time.monotonic()
+        nodes, index, started = asked.nodes, asked.chosen.index, clock.now()
         bounds = self.standard.regions(nodes, differences=way == standard.PAIRS, frame=frame, anew=anew)
         if anew:
             if frame is not None:
@@ -343,7 +343,7 @@ class LayeredSearch(BoxSearch):
         best = self.goal_rows.best(lower.reshape(index.shape), asked.chosen)
         self.note_roots(nodes, best.lower)
         if anew:
-            self.progress.note(len(nodes), bounds.work, time.monotonic() - started)
+            self.progress.note(len(nodes), bounds.work, clock.now() - started)
         return best, slope.reshape(*index.shape, -1), bounds
 
     def _linear(self, asked: _Asked) -> tuple[_Asked, GoalBounds]:

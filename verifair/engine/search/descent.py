@@ -12,13 +12,12 @@ Results depend on the seed and the boxes looked at, not on time, but where the d
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from encoders.evaluate import at_once, pair
 from encoders.gradients import gradients
 from encoders.network import Array, Integers, layered
+from solvers import clock
 from verifair.engine.search.boxes import Nodes, anywhere, legal_pairs, roots, rows_at
 from verifair.engine.search.open_goals import BatchDecision
 
@@ -72,7 +71,7 @@ class Descent:
         while 0 < len(left) <= (1 - PAYS) * before:
             before = len(left)
             for start in range(0, before, self.block):
-                if PAYS * self.looked > self.refuted + 1 or time.monotonic() > self.deadline:
+                if PAYS * self.looked > self.refuted + 1 or clock.now() > self.deadline:
                     return
                 block = left.take(slice(start, start + self.block))
                 self._wave(block)
@@ -84,7 +83,7 @@ class Descent:
         nodes, point = self._start(block)
         for _ in range(ROUNDS):
             nodes, kept = self.goals.alive(nodes)
-            if not len(nodes) or time.monotonic() > self.deadline:
+            if not len(nodes) or clock.now() > self.deadline:
                 return
             point = self._turn(nodes, point[kept])
 

@@ -11,7 +11,6 @@ References: Bunel et al., Branch and Bound for Piecewise Linear Neural Network V
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from encoders.domain import Regions
 from encoders.evaluate import exact_goals, pair, seems_unmet
 from encoders.network import Array, layered
 from encoders.problem import TwinProblem
+from solvers import clock
 from verifair.checker.tree import MAX_ROWS, Tree
 from verifair.engine.search.float32 import copies
 from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
@@ -96,7 +96,7 @@ class NeuronSearch:
         """Begin, or go on."""
         if self.reason is Reason.NUMERICAL:  # a node is lost
             return self._unknown(self.reason)
-        self.deadline, self.reason = time.monotonic() + seconds, None
+        self.deadline, self.reason = clock.now() + seconds, None
         with np.errstate(all="ignore"):  # overflow proves nothing
             if not self.nodes:
                 self._look(self.relaxation.whole, [0], None)
@@ -118,7 +118,7 @@ class NeuronSearch:
 
     def _ended(self) -> bool:
         if self.witness is None and self.reason is None and self.open.batches:
-            if time.monotonic() > self.deadline:
+            if clock.now() > self.deadline:
                 self.reason = Reason.TIME
             elif self.nodes >= self.max_nodes or self._too_slow():
                 self.reason = Reason.NODES
@@ -143,7 +143,7 @@ class NeuronSearch:
     def _look(self, regions: Regions, numbers: list[int], basis: Any) -> None:
         """Close regions, or find a witness, or keep them to be split, the least bound first."""
         self.nodes += len(regions)
-        found = self.relaxation.solve(regions, basis, self.deadline - time.monotonic())
+        found = self.relaxation.solve(regions, basis, self.deadline - clock.now())
         for b, (number, relaxed) in enumerate(zip(numbers, found, strict=True)):
             region = regions.take(slice(b, b + 1))
             if relaxed.proved:

@@ -6,7 +6,6 @@ Sound? yes: `lower` is the least rigorous bound of the boxes that were dropped o
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +14,7 @@ from encoders.bounds.difference import goal_bounds
 from encoders.bounds.twin import Twin
 from encoders.network import Array
 from encoders.problem import TwinProblem
+from solvers import clock
 from verifair.engine.search.box_search import STEP_BOXES
 from verifair.engine.search.boxes import Nodes, corner, divide, roots, rows_at, widest
 from verifair.engine.search.subdivision import Open, subdivide
@@ -44,7 +44,7 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
     """
     if len(problem.rows) != 1:
         raise QueryError(f"the minimum of one row is asked for, found {len(problem.rows)} rows")
-    twin, deadline = Twin.of(problem), time.monotonic() + seconds
+    twin, deadline = Twin.of(problem), clock.now() + seconds
     count = len(problem.batch)
     upper, lower = np.full(count, np.inf), np.full(count, np.inf)
     point = np.full((count, problem.domain.variables), np.nan)
@@ -73,7 +73,7 @@ def minimum(problem: TwinProblem, *, tolerance: float = 1e-6, seconds: float = n
             cut = twin.local.middle(rest.lower, rest.upper)[np.arange(len(rest)), variable]
             open_.add(divide(twin, rest, variable, cut, rest.ids))
 
-    subdivide(open_, step, ended=lambda: time.monotonic() > deadline, deadline=deadline)
+    subdivide(open_, step, ended=lambda: clock.now() > deadline, deadline=deadline)
     for nodes in open_.batches:
         np.minimum.at(lower, nodes.question, nodes.known)
     return RowMinimum(lower=lower, upper=upper, point=point)

@@ -9,7 +9,6 @@ import heapq
 import itertools
 import math
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.domain import Batched
+from solvers import clock
 
 B = TypeVar("B", bound=Batched)
 T = TypeVar("T", bound=Batched, covariant=True)
@@ -83,6 +83,8 @@ class PartSource(Protocol[T]):
     def take(self, most: int) -> T | None: ...
 
 
+STEP = 4_000_000
+"""Multiplications that take as long as what surrounds a step: about a millisecond."""
 SHARE = 0.5
 """Of the time that is left, for one step: the next parts may cost more than the last ones."""
 
@@ -93,16 +95,17 @@ def subdivide(
     """Take a batch and hand it to `step`, which adds what is left of it, until nothing is open or the search has `ended`: asked
     before every step, the place for deadlines, budgets of nodes, and reports of progress.
 
-    deadline: by time.monotonic(). Batches shrink towards it, by what a part cost in the last step, so that no step overruns it by
+    deadline: by clock.now(). Batches shrink towards it, by what a part cost in the last step, so that no step overruns it by
     more than one part.   cost: seconds that a part of the first step may take.   Returns what a part of the last one took.
     """
     while not ended():
-        started = time.monotonic()
+        started = clock.now()
         left = SHARE * (deadline - started)
         batch = open_.take(max(int(min(left / max(cost, 1e-9), sys.maxsize)), 1))
         if batch is None:
             break
         count = len(batch)
+        clock.spend(STEP)
         step(batch)
-        cost = (time.monotonic() - started) / max(count, 1)
+        cost = (clock.now() - started) / max(count, 1)
     return cost

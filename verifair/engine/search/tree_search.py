@@ -9,7 +9,6 @@ Complete? yes, but for values nearer to 0 than sums of float64 numbers tell: wit
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +22,7 @@ from encoders.trees.compiled import COMPILED, held
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.joint import LineTrees
 from encoders.trees.twin import RowBounds, TreeTwin
+from solvers import clock
 from verifair.engine.search.box_search import EXTRA_CUTS, BoxSearch, Limits
 from verifair.engine.search.boxes import Nodes, anywhere, borders, legal_pairs, roots
 from verifair.engine.search.float32 import ROOM
@@ -133,11 +133,11 @@ class TreeSearch(BoxSearch):
         if self.max_nodes is not None:
             limit = np.minimum(limit, self.max_nodes - self.goals.nodes[question])
         limit = np.maximum(limit // np.bincount(asked)[asked], 1)
-        left = self.deadline - time.monotonic()
+        left = self.deadline - clock.now()
         budget = max(int(self.rate * min(SECONDS, max(left, 0.0))), 1)
         owner = self.goals.group[question]
         owners, owner = np.unique(owner, return_inverse=True) if self.goals.grouped else (np.arange(asked.max() + 1), asked)
-        started = time.monotonic()
+        started = clock.now()
         found = explore(
             trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, trees.cells, lines.adds, len(lines.base),
             lines.base, *closing.lists, len(nodes), held(first), held(last), held(wanted), extra, held(limit), held(owner),
@@ -146,8 +146,9 @@ class TreeSearch(BoxSearch):
         cuts, closed, bounds, opened, low, high, points, cells, looked, whole, self.learnt[goal], self.seed, spent = found
         looked, cuts, closed, points, opened = (np.asarray(one, dtype=np.int64) for one in (looked, cuts, closed, points, opened))
         cells, low, high = (np.asarray(one, dtype=np.int64).reshape(-1, len(trees.hot)) for one in (cells, low, high))
+        clock.spend(spent / RATE / clock.A_MULTIPLICATION)
         if spent >= budget // 10:
-            self.rate = 0.5 * self.rate + 0.5 * float(spent) / (time.monotonic() - started)
+            self.rate = 0.5 * self.rate + 0.5 * float(spent) / (clock.now() - started)
         np.add.at(self.goals.nodes, question, looked)
         np.add.at(self.goals.extra_cuts[:, goal], question, before - np.asarray(extra))
         seen = np.flatnonzero(looked > 0)

@@ -14,7 +14,6 @@ Reference: none; attributions from CEC (definition 3), neighbourhoods from PBA (
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +25,7 @@ from encoders.bounds.attribution import Attributions, attributions, score_bound
 from encoders.bounds.gradient import gradient_zonotopes
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Network, layered
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.consistency_certificate import ConsistencyCertificate, ConsistencyQuery
 from verifair.checker.envelope import semantics
@@ -150,7 +150,7 @@ def certify_consistency(
     found, schema = schema.settled(read_network(network, "cec --certify"))
     network = layered(schema.judges(found), "cec --certify")
     network.require_piecewise_linear("certified explanation consistency")
-    started = time.monotonic()
+    started = clock.now()
     deadline = np.inf if budget is None else started + budget.seconds
     most = NODES if budget is None or budget.nodes is None else budget.nodes
     candidates = np.flatnonzero(audit.regime == "A")
@@ -179,7 +179,7 @@ def certify_consistency(
         if progress is not None:
             progress(done, len(candidates))
 
-    subdivide(open_, step, ended=lambda: time.monotonic() + least > deadline, deadline=deadline, cost=least)
+    subdivide(open_, step, ended=lambda: clock.now() + least > deadline, deadline=deadline, cost=least)
     # Several pairs of people with the same values are one statement.
     asked = np.column_stack([raw[audit.individual], other[audit.counterpart], baseline[audit.individual]])[candidates]
     same = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
@@ -200,7 +200,7 @@ def certify_consistency(
     )
     return CertifiedConsistency(
         delta=delta, threshold=audit.threshold, status=status, reason=reason, bound=bound, score=audit.score, boxes=count,
-        seconds=time.monotonic() - started, certificate=certificate,
+        seconds=clock.now() - started, certificate=certificate,
     )
 
 
@@ -223,7 +223,7 @@ def _decided(
         open_.add(Objects.of([pair for pair in batch.items if pair.under_way]))
 
     open_.add(Objects.of([pair for pair in pairs if pair.under_way]))
-    subdivide(open_, step, ended=lambda: time.monotonic() > deadline, deadline=deadline)
+    subdivide(open_, step, ended=lambda: clock.now() > deadline, deadline=deadline)
     return pairs
 
 

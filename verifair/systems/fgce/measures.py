@@ -10,7 +10,6 @@ Reference: FGCE, section IV and appendix C (k = 1 .. 10, ten costs, a quarter to
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -22,6 +21,7 @@ from scipy.stats import bootstrap
 from sklearn.metrics import auc
 
 from encoders.network import Array, Integers
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Instance
@@ -248,7 +248,7 @@ def burden(
     exact: optima of coverage; otherwise greedy's, at least (1 - 1/e) of them.   seconds: for all of it, shared out evenly among
     what is left to ask. Ctrl-C ends it, and what is done stands.
     """
-    work = _Questions(instances, levels, ks, coverages, exact, time.monotonic() + seconds)
+    work = _Questions(instances, levels, ks, coverages, exact, clock.now() + seconds)
     stopped: Literal["interrupted", "time"] | None = None
     try:
         stopped = None if work.run(progress or (lambda done, total: None)) else "time"
@@ -322,7 +322,7 @@ class _Questions:
         """Return whether everything was asked before the time was up."""
         for n, step in enumerate(self.steps):
             progress(n, len(self.steps))
-            if time.monotonic() >= self.deadline:
+            if clock.now() >= self.deadline:
                 return False
             self.left = len(self.steps) - n
             step()
@@ -331,7 +331,7 @@ class _Questions:
 
     def _budget(self, questions: int) -> Budget:
         """Return an even share of what is left for one of the questions of a step."""
-        return Budget(seconds=max((self.deadline - time.monotonic()) / (self.left * questions), LEAST))
+        return Budget(seconds=max((self.deadline - clock.now()) / (self.left * questions), LEAST))
 
     def _reach(self, name: str) -> None:
         self.reaches[name] = _reach(self.instances[name], self._budget(2))

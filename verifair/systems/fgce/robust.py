@@ -9,7 +9,6 @@ References: PBA, section 2; FGCE, problems 1 and 2.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,6 +18,7 @@ import pandas as pd
 
 from encoders.network import Array, Integers
 from encoders.onnx.runtime import predictions
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Counterexample, Proof, answered
 from verifair.checker.envelope import semantics
@@ -91,12 +91,12 @@ def certify_robust(
     query = askable(network, schema, delta)
     _check(query.schema, raw)
     deltas, budget = sorted({float(one) for one in delta}), budget or Budget()
-    deadline = time.monotonic() + budget.seconds
+    deadline = clock.now() + budget.seconds
     found: dict[float, dict[int, Answers]] = {}
     refuted: dict[int, Answers] = {}
     for done, one in enumerate(deltas):
         open_rows = np.array([row for row in range(len(raw)) if row not in refuted], dtype=np.int64)
-        seconds = max(deadline - time.monotonic(), 1e-3) / (len(deltas) - done)
+        seconds = max(deadline - clock.now(), 1e-3) / (len(deltas) - done)
         fresh = _answers(query, raw[open_rows], one, method, _with(budget, seconds)) if len(open_rows) else []
         found[one] = refuted | dict(zip(open_rows.tolist(), fresh, strict=True))
         refuted = {row: answers for row, answers in found[one].items() if _status(answers) is Status.VIOLATED}
@@ -178,11 +178,11 @@ def _answers(query: Robustness, raw: Array, delta: float, method: Literal["auto"
     """Return for each row whether the positive class beats each other one; the classes share the seconds evenly."""
     (winner,) = _favoured(query)
     losers = [one for one in range(classes(query.network)) if one != winner]
-    deadline = time.monotonic() + budget.seconds
+    deadline = clock.now() + budget.seconds
     out: list[Answers] = [{} for _ in raw]
     for k, loser in enumerate(losers):
         problem = robustness_problem(query.network, query.schema, raw, delta, None, (winner, loser))
-        seconds = max(deadline - time.monotonic(), 1e-3) / (len(losers) - k)
+        seconds = max(deadline - clock.now(), 1e-3) / (len(losers) - k)
         for row, (answer,) in zip(out, solve(problem, method=method, budget=_with(budget, seconds)), strict=True):
             row[loser] = answer
     return out

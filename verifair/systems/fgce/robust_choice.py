@@ -10,7 +10,6 @@ Sound? yes: the chosen are all proved, and the bound holds for every robust choi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from encoders.network import Integers
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
@@ -108,7 +108,7 @@ class _RobustSearch:
         self, instance: Instance, solve: Solve, prove: Prove, count: int, max_cost: float | None, budget: Budget
     ) -> None:
         self.instance, self.solve, self.prove, self.count, self.max_cost = instance, solve, prove, count, max_cost
-        self.budget, self.deadline = budget, time.monotonic() + budget.seconds
+        self.budget, self.deadline = budget, clock.now() + budget.seconds
         self.asked: dict[int, Status] = {}
         self.undecided: set[int] = set()  # dropped all the same
         self.rounds, self.ahead, self.late = 0, 0, False
@@ -142,7 +142,7 @@ class _RobustSearch:
             self.best = found
 
     def _left(self) -> float:
-        return self.deadline - time.monotonic()
+        return self.deadline - clock.now()
 
     def _with_status(self, status: Status) -> list[int]:
         return [node for node, one in self.asked.items() if one is status]
@@ -152,13 +152,13 @@ class _RobustSearch:
         if rest.size < self.count:
             raise self._too_few(rest, out_of_time)
         self.rounds += 1
-        started, seconds = time.monotonic(), max((FIRST if self.rounds == 1 else LATER) * self._left(), 1.0)
+        started, seconds = clock.now(), max((FIRST if self.rounds == 1 else LATER) * self._left(), 1.0)
         try:
             found = self._solved(rest, seconds) if rest.blocks else NOTHING
         except QueryError as error:
             without_open = f" ({len(self.undecided)} undecided ones left out)" if self.undecided else ""
             raise QueryError(f"with robust counterfactuals only{without_open}: {error}") from error
-        self.late = time.monotonic() - started > 0.9 * seconds
+        self.late = clock.now() - started > 0.9 * seconds
         if not self.undecided:
             self._tighten(found)
         return found

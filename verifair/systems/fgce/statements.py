@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -10,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from solvers import clock
 from verifair.checker.envelope import semantics
 from verifair.systems.fgce.plots import UNITS, plot
 from verifair.systems.fgce.result import FgceResult
@@ -37,7 +37,7 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
     drawn = ""
     for n, name in enumerate(names):
         own = {"protected": (name,), "split": {key: cuts for key, cuts in settings.split.items() if key == name}}
-        deadline = time.monotonic() + work.left / (len(names) - n)
+        deadline = clock.now() + work.left / (len(names) - n)
         result = solve(settings.model_copy(update=own), subject, replace(work, deadline=deadline)).whole()
         drawn = result.drawn
         statements += [*_groups(result), *_compared(name, result)]

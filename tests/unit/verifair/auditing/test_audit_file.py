@@ -63,7 +63,7 @@ def test_the_starting_file_is_a_right_one() -> None:
     ('title = "T"', "titel = 'T'", ["titel: unknown key or section", "did you mean 'title'?"]),
     ("seed = 3", "seed = -1", ["seed = -1, expected a whole number of at least 0 and below 4294967296, such as 0"]),
     ("seed = 3", 'seed = "3"', ["seed", "valid integer", "found '3'"]),
-    ("timeout = 20", "timeout = 0", ["timeout = 0, expected a number above 0, such as 600"]),
+    ("timeout = 20", "timeout = 0", ["timeout = 0, expected a number above 0, such as 3600"]),
     ("timeout = 20", "timeout = inf", ["timeout", "finite"]),
     ("[model]", "[modell]", ["modell: unknown key or section", "did you mean 'model'?", "[model]: is missing"]),
     ('file = "net.onnx"', "", ["[model]: needs file", "or demo"]),
@@ -205,5 +205,5 @@ def test_values_of_another_type_and_texts_of_a_command_are_refused(verb: str, co
 
 
 def test_whole_numbers_stand_for_others() -> None:
-    assert asked("certify", {"timeout": 5}).timeout == 5
+    assert asked("certify", {"effort": 5}).effort == 5
     assert asked("pba", {"delta": [1, 2.5]}).settings.delta == (1.0, 2.5)

@@ -19,7 +19,6 @@ Reference: CF is Kusner et al. 2017, in situation testing CST (Alvarez and Ruggi
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from encoders.network import Array, Booleans, Integers
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.envelope import semantics
@@ -142,7 +142,7 @@ def certify_counterfactuals(
     """
     network = read(network)
     ready(network)
-    started = time.monotonic()
+    started = clock.now()
     model = causal_model if causal_model.fitted else causal_model.fit(frame)
     do = model.check(frame, do)
     positions = np.flatnonzero(groups_under(frame, do)[1] >= 0) if rows is None else _positions(rows, len(frame))
@@ -162,7 +162,7 @@ def certify_counterfactuals(
         clipped=people.clipped(low, high), cells=search.cells.count, dependences=search.dependences, seconds=0.0, certificate=None,
     )
     certificate = _certificate(people, search, found.box, low, high)
-    return replace(found, certificate=certificate, seconds=time.monotonic() - started)
+    return replace(found, certificate=certificate, seconds=clock.now() - started)
 
 
 def _positions(rows: Sequence[int], count: int) -> Integers:
@@ -205,7 +205,7 @@ class _Search:
             left = {part.row for batch in open_.batches for part in batch.items}
             if progress is not None:
                 progress(len(self.people) - len(left), len(self.people))
-            late = time.monotonic() > self.deadline
+            late = clock.now() > self.deadline
             self.reason.update({row: TIME for row in left if late})
             return late
 
@@ -266,7 +266,7 @@ class _Search:
         people = self.people
         lower, upper = np.array([part.lower for part in parts]), np.array([part.upper for part in parts])
         problem = decided_problem(people.network, people.schema, lower, upper, (winner, 1 - winner))
-        seconds = max(self.deadline - time.monotonic(), 1e-3)
+        seconds = max(self.deadline - clock.now(), 1e-3)
         limit = Budget(
             seconds=seconds, nodes=self.budget.nodes or BOXES, memory_mb=self.budget.memory_mb, threads=self.budget.threads,
             seed=self.budget.seed,

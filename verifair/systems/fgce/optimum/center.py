@@ -10,7 +10,6 @@ References: FGCE, problem 2 and section III-B; Contardo, Iori and Kramer, A scal
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from encoders.network import Array, Integers
 from encoders.programs.k_center import k_center
+from solvers import clock
 from solvers.outcome import Budget, Outcome, Termination
 from solvers.registry import solve
 from verifair.errors import QueryError
@@ -95,7 +95,7 @@ class _Few:
     """The factuals that matter so far, with their costs; rows of each block, so that blocks stay apart."""
 
     def __init__(self, instance: Instance, budget: Budget) -> None:
-        self.instance, self.deadline = instance, time.monotonic() + budget.seconds
+        self.instance, self.deadline = instance, clock.now() + budget.seconds
         self.nearest = [block.cost.min(axis=1) for block in instance.blocks]
         self.least = max(float(one.max()) for one in self.nearest)
         self.rows: list[list[int]] = [[int(one.argmax())] for one in self.nearest]
@@ -114,7 +114,7 @@ class _Few:
     def covered(self, k: int, cost: float) -> Integers | None:
         """Return k candidates that cover the few at this cost, or None when there are none. Raises Unfinished."""
         self.steps += 1
-        left = self.deadline - time.monotonic()
+        left = self.deadline - clock.now()
         if left <= 0:
             raise Unfinished
         tables = [within(block.cost[rows], cost) for block, rows in zip(self.instance.blocks, self.rows, strict=True)]
@@ -187,7 +187,7 @@ def _too_few(instance: Instance, k: int, deadline: float) -> QueryError:
     parts = len(instance.blocks)
     lie = f"the {instance.size} factuals lie in {parts} weak component{'' if parts == 1 else 's'}"
     try:
-        least, _ = fewest(instance, budget=Budget(seconds=max(deadline - time.monotonic(), 1.0)))
+        least, _ = fewest(instance, budget=Budget(seconds=max(deadline - clock.now(), 1.0)))
         return QueryError(f"k = {k} is too few for full coverage: {lie} and need {least}; pass k = {least}, or a coverage below 1")
     except Unfinished:
         return QueryError(f"k = {k} is too few for full coverage: {lie}; pass a larger k, or a coverage below 1")
@@ -202,7 +202,7 @@ def _anyhow(instance: Instance, k: int) -> tuple[Integers, float]:
 
 def _share(instance: Instance, k: int, count: int, budget: Budget) -> Centers:
     """Solve for partial coverage: bisection over the costs there are."""
-    deadline = time.monotonic() + budget.seconds
+    deadline = clock.now() + budget.seconds
     top = _cover(instance, k, np.inf, count, deadline)
     if top.bound < count:
         raise QueryError(
@@ -212,7 +212,7 @@ def _share(instance: Instance, k: int, count: int, budget: Budget) -> Centers:
     nearest = np.sort(np.concatenate([block.cost.min(axis=1) for block in instance.blocks]))
     lower, steps = float(nearest[count - 1]), 1
     chosen, upper = top.chosen, _paid(instance, top.chosen, count) if top.covered >= count else np.inf
-    while lower < upper and time.monotonic() < deadline:
+    while lower < upper and clock.now() < deadline:
         cost = _between(instance, lower, upper)
         found = _cover(instance, k, cost, count, deadline)
         steps += 1
@@ -226,7 +226,7 @@ def _share(instance: Instance, k: int, count: int, budget: Budget) -> Centers:
 
 
 def _cover(instance: Instance, k: int, cost: float, count: int, deadline: float) -> Coverage:
-    return best(SetSystem.within(instance, cost), k, target=count, budget=Budget(seconds=max(deadline - time.monotonic(), 1e-3)))
+    return best(SetSystem.within(instance, cost), k, target=count, budget=Budget(seconds=max(deadline - clock.now(), 1e-3)))
 
 
 def _paid(instance: Instance, chosen: Integers, count: int) -> float:
@@ -265,7 +265,7 @@ def by_components(instance: Instance, k: int, coverage: float = 1.0, *, budget: 
     Raises QueryError as `centers` does, and Unfinished: a component that is not solved to its optimum proves nothing here.
     """
     count, full = needed(instance, coverage), coverage == 1
-    deadline = time.monotonic() + (budget or Budget()).seconds
+    deadline = clock.now() + (budget or Budget()).seconds
     most = max(k - len(instance.blocks) + 1, 0) if full else k
     answers = [_answers(block, most, full, deadline) for block in instance.blocks]
     tables = [_table(block, most, own) for block, own in zip(instance.blocks, answers, strict=True)]
@@ -292,7 +292,7 @@ def _answers(block: CostBlock, most: int, full: bool, deadline: float) -> Answer
     answers: Answers = {}
     for k in range(1, most + 1):
         for n in [f] if full else range(1, f + 1):
-            left = deadline - time.monotonic()
+            left = deadline - clock.now()
             if left <= 0:
                 raise Unfinished
             try:

@@ -9,7 +9,6 @@ Reference: FGCE, problem 1 and algorithm 1; Minoux (1978) for the lazy evaluatio
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ import scipy.sparse as sp
 
 from encoders.network import Array, Booleans, Integers
 from encoders.programs.max_coverage import coverage_bound, max_coverage
+from solvers import clock
 from solvers.outcome import Budget, Limit
 from solvers.registry import solve
 from verifair.errors import QueryError
@@ -172,7 +172,7 @@ def largest_coverage(instance: Instance, k: int, cost: float, *, budget: Budget 
 def best(system: SetSystem, k: int, *, target: int | None = None, budget: Budget) -> Coverage:
     """Return the best k columns of a system. target: stop as soon as so much is covered, or is known to be out of reach."""
     _check(k)
-    deadline = time.monotonic() + budget.seconds
+    deadline = clock.now() + budget.seconds
     search = CoverSearch(system.covers, system.weights, greedy(system, k), k, target)
     search.run(deadline, budget.nodes)
     return Coverage(chosen=system.nodes[search.chosen], covered=search.covered, bound=search.bound, nodes=search.nodes)
@@ -217,7 +217,7 @@ class CoverSearch:
         root = min(int(self.weights.sum()), int(sizes[: self.k].sum()))
         self.open = [(root, (), (), self.weights / 2)]
         while self.open and self.covered < self.enough:
-            if time.monotonic() >= deadline or (most is not None and self.nodes >= most):
+            if clock.now() >= deadline or (most is not None and self.nodes >= most):
                 return
             self._branch(*self.open.pop(), deadline)
 
@@ -279,6 +279,7 @@ def _descended(
     often, direction = np.zeros(covers.shape[1]), np.zeros(len(weights))
     back = covers.T.tocsr()
     for _ in range(STEPS):
+        clock.spend(8 * back.nnz + 200_000)
         gathered = back @ current
         top = np.argpartition(-gathered, k - 1)[:k] if k < len(gathered) else np.arange(len(gathered))
         value = float((most - current).sum() + gathered[top].sum())
@@ -288,7 +289,7 @@ def _descended(
             idle += 1
         often *= 0.95
         often[top] += 0.05
-        if least < goal + 1 or time.monotonic() >= deadline:
+        if least < goal + 1 or clock.now() >= deadline:
             break
         if idle >= PATIENCE:
             scale, idle, current, direction = scale / 2, 0, best, np.zeros(len(weights))
@@ -308,7 +309,7 @@ def _descended(
 
 def _relaxed(covers: sp.csr_array, weights: Integers, k: int, deadline: float) -> tuple[int, Array] | None:
     """Return a proved bound on what k columns cover, from the LP's duals, and the LP's point (C,); None when it was not solved."""
-    left = deadline - time.monotonic()
+    left = deadline - clock.now()
     if left <= 0:
         return None
     program = max_coverage(covers.astype(bool), weights, k=k)

@@ -60,6 +60,17 @@ class _SectionParts:
     broken: str | None = None
     """Of the feature under way: a counterexample to the same question that another step found."""
 
+    @classmethod
+    def joined(cls, parts: Sequence[_SectionParts]) -> _SectionParts:
+        """Return those of all features, one after the other."""
+        return cls(
+            statements=[one for part in parts for one in part.statements],
+            witnesses=[one for part in parts for one in part.witnesses],
+            pictures=[one for part in parts for one in part.pictures],
+            evidence=[one for part in parts for one in part.evidence],
+            answer=[one for part in parts for one in part.answer],
+        )
+
     @property
     def leads(self) -> bool:
         """Whether the first screen needs what fails for possible people: where no one of the table says so already."""
@@ -68,49 +79,24 @@ class _SectionParts:
 
 def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
     """Return what the page says of individual fairness, of each protected feature alone."""
-    names, found = subject.names(settings.protected), _SectionParts()
+    names = subject.names(settings.protected)
     alone: dict[str, Any] = {"maximise": False, "partition": None, "enumerate": None, "share": False}
     more = "maximise", "partition", "share", "enumerate"
     modes = [alone, *({**alone, mode: getattr(settings, mode)} for mode in more if getattr(settings, mode))]
     for mode in modes:
         if mode["share"]:
             mode["epsilon"] = None  # a share is about decisions
+    features = [_Feature(settings.model_copy(update={"protected": (name,)}), subject) for name in names]
     left = len(names) * len(modes)
-    for name in names:
-        own = settings.model_copy(update={"protected": (name,)})
-        query = own.question(SYSTEM.verb, subject)
-        found.answer.append({"protected": name})
-        found.open = found.broken = None
-        if subject.frame is not None:
-            _exchange(subject, query, found)
-        for mode in modes:
-            mine = replace(work, deadline=work.deadline - work.left * (1 - 1 / left))
-            if mode["partition"] is not None or mode["share"]:
-                mine = _stored(mode["partition"], query, mine)
-            if mode["share"]:
-                mine = replace(mine, checks=SHARE_CHECKS)
+    for mode in modes:  # what is cheap is asked of all features before what is dear is asked of any
+        for feature in features:
+            _ask(feature, mode, subject, replace(work, deadline=work.deadline - work.left * (1 - 1 / left)))
             left -= 1
-            try:
-                result = solve(own.model_copy(update=mode), subject, mine).whole()
-            except QueryError as error:
-                if not mode["share"]:
-                    raise
-                text = f"How many possible people are decided alike whatever their {name} is was not computed: {error}."
-                found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH))
-                continue
-            match result:
-                case VerdictResult():
-                    _box(own, subject, result, mine, found)
-                case MaximumResult():
-                    _largest(own, subject, result, mine, found)
-                case EnumerationResult():
-                    _people(subject, result, found)
-                case PartitionResult():
-                    _parts(subject, result, mine, found)
-                case ShareResult():
-                    _bracket(subject, result, mine, found)
-        if found.open is not None and found.broken is not None:
-            found.statements[found.open] = _refuted(settings, subject, query, found.broken, found.leads)
+    for one in features:
+        if one.found.open is not None and one.found.broken is not None:
+            again = _refuted(settings, subject, one.query, one.found.broken, one.found.leads)
+            one.found.statements[one.found.open] = again
+    found = _SectionParts.joined([one.found for one in features])
     where = "among everybody whom the schema describes" if not settings.box else f"where {_where(subject, settings)}"
     return Section(
         **SYSTEM.heading,
@@ -129,6 +115,44 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
         },
         answer={"by_feature": found.answer},
     )
+
+
+class _Feature:
+    """One sensitive feature: what is asked of it alone, and what was found, of the people of the table first."""
+
+    def __init__(self, own: CertifySettings, subject: Subject) -> None:
+        self.own, self.query = own, own.question(SYSTEM.verb, subject)
+        self.found = _SectionParts(answer=[{"protected": own.protected[0]}])
+        if subject.frame is not None:
+            _exchange(subject, self.query, self.found)
+
+
+def _ask(feature: _Feature, mode: dict[str, Any], subject: Subject, work: Work) -> None:
+    """Ask one question of one feature."""
+    own, query, found = feature.own, feature.query, feature.found
+    if mode["partition"] is not None or mode["share"]:
+        work = _stored(mode["partition"], query, work)
+    if mode["share"]:
+        work = replace(work, checks=SHARE_CHECKS)
+    try:
+        result = solve(own.model_copy(update=mode), subject, work).whole()
+    except QueryError as error:
+        if not mode["share"]:
+            raise
+        text = f"How many possible people are decided alike whatever their {query.protected[0]} is was not computed: {error}."
+        found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH))
+        return
+    match result:
+        case VerdictResult():
+            _box(own, subject, result, work, found)
+        case MaximumResult():
+            _largest(own, subject, result, work, found)
+        case EnumerationResult():
+            _people(subject, result, found)
+        case PartitionResult():
+            _parts(subject, result, work, found)
+        case ShareResult():
+            _bracket(subject, result, work, found)
 
 
 def _rule(settings: CertifySettings, subject: Subject) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from encoders.network import Array, Model
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import QueryError
@@ -47,7 +47,7 @@ def explain_rounds(
 ) -> Rounds:
     """HyFair's debugging, round by round.
 
-    budget: seconds of each search for a cluster, and the seed.   rows: (N, V) raw data.   deadline: on time.monotonic().
+    budget: seconds of each search for a cluster, and the seed.   rows: (N, V) raw data.   deadline: on clock.now().
     centre: (V,) where to begin, instead of searching.
     Raises QueryError when the first round finds nothing to explain; later rounds then stop. Ctrl-C stops them, too, and is raised
     where there is no explanation yet.
@@ -56,14 +56,14 @@ def explain_rounds(
     stopped = None
     for number in range(settings.rounds):
         rules = [one.rule for explanation in found for one in explanation.rules]
-        if time.monotonic() >= deadline:
+        if clock.now() >= deadline:
             stopped = "time"
             break
         if found and not found[-1].rules:
             stopped = "no rule of the last cluster was confirmed by negation"
             break
         try:
-            seconds = max(min(budget.seconds, deadline - time.monotonic()), 0.01)
+            seconds = max(min(budget.seconds, deadline - clock.now()), 0.01)
             own = Budget(seconds=seconds, nodes=None, seed=budget.seed + 1000 * number)
             found.append(_round(outside(query, rules), settings, rows, own, deadline, centre if number == 0 else None))
         except OutOfTime:

@@ -11,7 +11,6 @@ Complete? no: rounds or time may run out first.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from encoders.network import Array
 from encoders.shares import logistic
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.engine.gap.maximise import MaximumGap, maximise
 from verifair.engine.queries import KDiscrimination, ProbabilityGap
@@ -77,10 +77,10 @@ def tighten(
     """
     if not 0 < target < 1:
         raise QueryError(f"target = {target}: a gap between two probabilities lies strictly between 0 and 1")
-    started, kept, steps = time.monotonic(), tuple(rules), list[Step]()
+    started, kept, steps = clock.now(), tuple(rules), list[Step]()
     each = seconds / (2 * ROUNDS)
     while True:
-        left = max(seconds - (time.monotonic() - started), 0.1)
+        left = max(seconds - (clock.now() - started), 0.1)
         last = len(steps) >= ROUNDS or left < 2 * each
         bound = _bound(query, kept, left if last else each, target, seed)
         if bound.reason is Reason.INTERRUPTED:

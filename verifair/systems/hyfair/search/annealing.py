@@ -8,19 +8,21 @@ witness costs thousands of steps.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
 from encoders.network import Array, Booleans, Integers
+from solvers import clock
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import QueryError
 from verifair.systems.hyfair.search.clusters import Cluster, ClusterSearch, Statistics, Stopped, TracePoint, recount
 from verifair.systems.hyfair.search.moves import Move, Mutation, Nearest, Pool
 from verifair.systems.hyfair.search.space import Space
 
+STEP = 3_000_000
+"""Multiplications that take as long as a step of all chains, the network aside."""
 METHODS = ("rw", "sa", "sa-knn")
 PEERS = 20
 """Rows at the best k that are kept for an explanation."""
@@ -96,14 +98,14 @@ def search_clusters(
             if not len(space.free):  # the box is one row, and it has been judged
                 stopped = "exhausted"
                 break
-            if time.monotonic() >= deadline:
+            if clock.now() >= deadline:
                 break
             if iterations is not None and run.iterations >= iterations:
                 stopped = "iterations"
                 break
             run.step()
             if progress is not None:
-                limit = (int(time.monotonic() - run.started), int(np.ceil(seconds)))
+                limit = (int(clock.now() - run.started), int(np.ceil(seconds)))
                 progress(*(limit if iterations is None else (run.iterations, iterations)))
         else:
             stopped = "enough"
@@ -121,7 +123,7 @@ class _Walk:
     method: str
     schedule: Schedule
     rng: np.random.Generator
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=clock.now)
     reseed: Reseed = field(init=False)
     move: Move = field(init=False)
     x: Array = field(init=False)
@@ -154,6 +156,7 @@ class _Walk:
 
     def step(self) -> None:
         """Line 5-28, for all chains."""
+        clock.spend(STEP)
         candidates, origin = self._propose()
         k = self._judge(candidates)
         accepted = self._accepted(k)
@@ -228,7 +231,7 @@ class _Walk:
 
     def _now(self, k: int) -> TracePoint:
         evaluations = self.rows * len(self.space.combinations)
-        return TracePoint(seconds=time.monotonic() - self.started, evaluations=evaluations, k=k)
+        return TracePoint(seconds=clock.now() - self.started, evaluations=evaluations, k=k)
 
     def result(self, stopped: Stopped, seed: int) -> ClusterSearch:
         if self.best is None:  # interrupted before the first rows were judged

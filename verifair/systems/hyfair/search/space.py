@@ -10,7 +10,6 @@ never reported; `verifair.systems.hyfair.search.clusters.recount` counts exactly
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from encoders.evaluate import at_once
 from encoders.network import Array, Booleans, Floats, Integers
+from solvers import clock
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import box_of
 from verifair.errors import QueryError
@@ -48,7 +48,7 @@ def occupied(logits: npt.NDArray[np.floating], counted: Booleans | None, buckets
 class Space:
     """The raw box of a query and its protected combinations.
 
-    deadline: by time.monotonic(); after it the model is asked nothing more.
+    deadline: by clock.now(); after it the model is asked nothing more.
 
     lower, upper: (V,) raw box.   protected: (P,) variables that are combined.   combinations: (K, P) their raw values.
     Rows are raw rows (N, V); what stands in their protected variables is ignored.
@@ -160,12 +160,13 @@ class Space:
         Raises OutOfTime where the deadline comes before the last rows.
         """
         encoded = self.query.schema.domain.encode(self.canonical(x))
+        clock.spend(2 * len(x) * len(self.combinations) * self.query.network.work)
         if self.deadline == np.inf:
             return self._logits(encoded)
         step = max(2 * at_once(self.query.network, len(x) * len(self.combinations)) // len(self.combinations), 1)
         found = list[Floats]()
         for start in range(0, max(len(x), 1), step):
-            if time.monotonic() > self.deadline:
+            if clock.now() > self.deadline:
                 raise OutOfTime(f"the time was up after {start:,} of {len(x):,} rows around a cluster")
             found.append(self._logits(encoded[start : start + step]))
         return np.concatenate(found)
