@@ -14,12 +14,11 @@ is not g > 0 for the classes above c, ties included. For any other S a tie of a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from encoders.curves.layer import Curve, SmoothLayer
-from encoders.errors import ModelError
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Layer, Model, Network, Rounding
 from encoders.probability import softmax_bucket
@@ -41,10 +40,14 @@ class Threshold:
 
 @dataclass(frozen=True, kw_only=True)
 class Favoured:
-    """g of each group of classes against all others, of a model with several outputs.   odds: log-odds instead of maxima."""
+    """g of each group of classes against all others, of a model with several outputs.
+
+    odds: log-odds instead of maxima; where the outputs are shares of `votes`, the group's share less 1/2.
+    """
 
     groups: tuple[tuple[int, ...], ...]
     odds: bool = False
+    votes: bool = False
 
     def of(self, outputs: Array) -> Array:
         """Return g (B, groups) of outputs (B, classes) that a runtime computed; signs of maxima are exact."""
@@ -52,7 +55,10 @@ class Favoured:
         for group in self.groups:
             inside = np.isin(np.arange(outputs.shape[1]), group)
             one, other = outputs[:, inside], outputs[:, ~inside]
-            found.append(_log_sum(one) - _log_sum(other) if self.odds else one.max(axis=1) - other.max(axis=1))
+            if not self.odds:
+                found.append(one.max(axis=1) - other.max(axis=1))
+            else:
+                found.append(one.sum(axis=1) - 0.5 if self.votes else _log_sum(one) - _log_sum(other))
         return np.stack(found, axis=1)
 
 
@@ -63,15 +69,17 @@ def decided(model: Model, decision: Decision) -> Model:
     """Return the model whose outputs are g: one, or one for each group.
 
     Requires: a model as it was read, with one output for a Threshold, else with every class of the groups and some beside them.
-    Raises ModelError for tree ensembles of several classes: no sum of leaves is a maximum.
+    Tree ensembles of several classes can then be evaluated, no more: no sum of leaves is a maximum.
     """
     whole = model.whole
     if isinstance(whole, TreeEnsemble):
         if isinstance(decision, Threshold):
             return _tree_above(whole, decision)
-        problem = f"is a tree ensemble of {whole.outputs} classes, and its decisions between them are asked about"
-        remedy = "pba compares its classes in pairs, and of two classes all can be asked"
-        raise ModelError(whole.source or "model", f"{problem}; {remedy}")
+        from encoders.trees.compared import ComparedTrees
+
+        return ComparedTrees(**{each.name: getattr(whole, each.name) for each in fields(Model)} | {
+            "decision": decision, "undecided": whole
+        })
     if not isinstance(whole, Network):
         raise TypeError(f"no decision of {type(whole).__name__}")
     added = _above(decision) if isinstance(decision, Threshold) else _compared(whole.outputs, decision)
@@ -85,7 +93,7 @@ def softmax_buckets(model: Model, inputs: Array, buckets: int) -> list[int] | No
     None for a model whose margin is not the log-odds of several classes. Sound? yes: see `softmax_bucket`.
     """
     decision = model.decision
-    if not isinstance(decision, Favoured) or not decision.odds:
+    if not isinstance(decision, Favoured) or not decision.odds or decision.votes:
         return None
     (group,) = decision.groups
     return [softmax_bucket(row, group, buckets) for row in model.whole.forward(exact(inputs)).to_fractions().tolist()]

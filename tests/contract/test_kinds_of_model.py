@@ -29,6 +29,7 @@ MODELS: Mapping[str, Any] = {
     "boosted trees": lambda: GradientBoostingClassifier(n_estimators=4, max_depth=3, learning_rate=1.0, random_state=0),
     "forest": lambda: RandomForestClassifier(n_estimators=3, max_depth=3, random_state=0),
     "three classes": lambda: MLPClassifier((4,), random_state=0, alpha=1.0, solver="lbfgs", max_iter=2000),
+    "trees of three classes": lambda: GradientBoostingClassifier(n_estimators=4, max_depth=3, learning_rate=1.0, random_state=0),
 }
 ASKED: Mapping[str, tuple[str, ...]] = {
     "pba": ("pba", "--protected", "sex", "--delta", "1", "--rows", "15"),
@@ -86,7 +87,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "graph.toml").write_text(GRAPH)
     (folder / "rules.json").write_text(RULES)
     for name, make in MODELS.items():
-        three = name == "three classes"
+        three = name.endswith("three classes")
         schema = described(positive="class = 1") if three else described(positive="logit > 0", positive_label="good")
         classes = good * (1 + (frame["rate"] > 2)) if three else good
         frame.assign(credit=classes if three else frame["credit"]).to_csv(folder / f"{name}.csv", index=False)

@@ -187,7 +187,7 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="the model gives values, which have no probabilities"):
         vf.IndividualFairness(network=one, schema=valued, protected=["sex"], epsilon=0.1)
     several = trees(0, tmp_path / "several.onnx", scores=3)
-    with pytest.raises(ModelError, match="is a tree ensemble of 3 classes"):
+    with pytest.raises(ModelError, match="is a tree ensemble of 3 classes, and what is proved of pairs"):
         vf.IndividualFairness(network=several, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"])
 
 

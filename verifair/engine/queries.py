@@ -13,9 +13,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from encoders.errors import ModelError
 from encoders.network import Array, Model
 from encoders.probability import SMALLEST
 from encoders.shares import logistic
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.statement import Signs
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.search.ready import ready
@@ -125,6 +127,7 @@ class PairQuestion(Shown):
 
     def __post_init__(self) -> None:
         _settle(self, judged=True, odds=self.odds)
+        _check_searched(self.network)
         _check_pairs(self.schema, self.protected, self.differ)
         object.__setattr__(self, "relax", _relaxed(self.schema, self.protected, self.relax))
 
@@ -269,6 +272,15 @@ def _settle(query: Any, *, judged: bool = False, odds: bool = False) -> None:
     network, schema = query.schema.settled(query.network)
     object.__setattr__(query, "network", schema.judges(network, odds=odds) if judged else network)
     object.__setattr__(query, "schema", schema)
+
+
+def _check_searched(network: Model) -> None:
+    if isinstance(network.whole, TreeEnsemble) and network.whole.outputs > 2:
+        raise ModelError(
+            network.source or "model",
+            f"is a tree ensemble of {network.whole.outputs} classes, and what is proved of pairs of people is about one score; pba "
+            "compares its classes in pairs, explain and guard search, and of two classes all can be asked",
+        )
 
 
 def _check_sensitive(schema: Schema, sensitive: str | Sequence[str]) -> None:

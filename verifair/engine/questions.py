@@ -18,6 +18,7 @@ from encoders.exact.dyadic import exact
 from encoders.network import Array, Integers, Model, layered
 from encoders.probability import GapGoal, gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
+from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.queries import IndividualFairness, PairQuestion
@@ -92,6 +93,8 @@ def _by_balls(network: Model, x: Array) -> int:
 
 def _evaluation_error(network: Model, x: Array) -> Array:
     """Return (B,) how far a float64 logit can be off: the sizes of all terms, whatever cancels, times what their sums may lose."""
+    if isinstance(network, ComparedTrees):
+        return 2 * _evaluation_error(network.whole, x)
     if isinstance(network, TreeEnsemble):
         return np.asarray(factor(len(network.root)) * network.largest.max() + np.zeros(len(x)) + TINY)
     size, lost = np.abs(x), 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
 from encoders.network import Array, Model
 from encoders.shares import probabilities
@@ -45,4 +44,4 @@ def _shown(schema: Schema, whole: Model, encoded: Array) -> list[float]:
     if schema.outcome.of == "value":
         return list(map(float, whole.forward(encoded)[:, 0]))
     odds = schema.judges(whole, odds=True)
-    return list(map(float, expit(odds.forward(encoded) @ margin(odds, 1, 0))))
+    return list(map(float, probabilities(odds, odds.forward(encoded) @ margin(odds, 1, 0))))

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from encoders.decision import decided
-from encoders.network import NO_COLUMN, Array, Booleans, Model, Network
+from encoders.network import NO_COLUMN, Array, Booleans, Model
 from verifair.errors import DataError, SchemaError
 from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
@@ -158,7 +158,7 @@ def _features(
     """Return the features of a table, or those that a model takes. label: (N,) whose true class is favourable."""
     if network is None:
         return [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
-    decision = rule.judged(network, odds=False) if isinstance(network, Network) or network.outputs == 1 else None
+    decision = rule.judged(network, odds=False)
     judged = network if decision is None else decided(network, decision)
     return _of_model(judged, frame, target, protected, label if rule.good else ~label)[0]
 

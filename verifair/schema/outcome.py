@@ -164,7 +164,7 @@ class PositiveRule:
         if self.of == "class" and whole.outputs > 2:
             chosen = self.favoured(whole.outputs)
             group = chosen if self.good else tuple(k for k in range(whole.outputs) if k not in chosen)
-            return Favoured(groups=(group,), odds=odds)
+            return Favoured(groups=(group,), odds=odds, votes=whole.link is Link.SHARES)
         if odds and self.of == "value":
             raise SchemaError(
                 f'positive = "{self}": the model gives values, which have no probabilities; ask how far the value itself moves '

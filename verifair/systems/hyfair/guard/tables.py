@@ -8,6 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as Grid
 
+from encoders.trees.compared import ComparedTrees
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.result import GuardResult
 from verifair.systems.words import box_options, cell
@@ -29,7 +30,8 @@ def show(result: GuardResult, console: Console) -> None:
     console.print(f"wrote {result.guarded} ({len(result.rules)} rules{also}) and {result.schema_file}", soft_wrap=True)
     about = " ".join([*(f"--protected {name}" for name in query.protected), box_options(query.box)]).rstrip()
     command = f"verifair certify {result.model} --schema {result.schema_file} {about} --differ any --maximise"
-    console.print(f"To prove what is left: {command}", soft_wrap=True)
+    if not isinstance(query.network, ComparedTrees):  # nobody proves anything about these
+        console.print(f"To prove what is left: {command}", soft_wrap=True)
 
 
 def _show_tightened(result: GuardResult, console: Console) -> None:

@@ -153,7 +153,9 @@ def recount(space: Space, x: Array) -> Cluster:
     else:
         shown = network.forward(inputs) @ weights
     logits = log_odds(network, shown)
-    odds = logits if space.query.probable else space.query.schema.judges(network, odds=True).forward(inputs)[:, 0]
+    odds = logits
+    if not space.query.probable:
+        odds = log_odds(network, space.query.schema.judges(network, odds=True).forward(inputs)[:, 0])
     runtime_k = None
     if network.source is not None:
         runtime = runtime_logits(network, inputs) @ weights
