@@ -16,10 +16,11 @@ import pandas as pd
 
 from encoders.onnx.file import save_onnx
 from verifair.auditing.audit_file import loads
+from verifair.auditing.compare import compare, load
 from verifair.auditing.decisions import plot
 from verifair.auditing.drafted import audit_text, chosen, sections_of
 from verifair.auditing.page import page
-from verifair.auditing.result import AuditResult
+from verifair.auditing.result import AuditResult, Comparison
 from verifair.auditing.run import KEPT, Places, Tell, publish, run
 from verifair.auditing.settings import EFFORT
 from verifair.auditing.subject import Table, subject_of
@@ -84,6 +85,10 @@ class Audit(Pictured):
     def to_html(self) -> str:
         """Return the page. It names files that `save` writes beside it."""
         return page(self.result)
+
+    def against(self, other: Audit | str | Path) -> Comparison:
+        """Return what changed from another audit, or from the JSON beside its page. Raises QueryError for a file that is none."""
+        return compare(self.result, other.result if isinstance(other, Audit) else load(Path(other)))
 
     def save(self, path: str | Path) -> Path:
         """Write the page (.html), its JSON beside it, and a folder of proofs with the model and the schema that they are about.

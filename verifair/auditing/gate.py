@@ -31,8 +31,8 @@ def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
     """
     checks = []
     for name, ask in (
-        ("four_fifths", _four_fifths), ("flips_in_data", _flips), ("certified_gap", _gap), ("certified_share", _share),
-        ("pba_share", _bias),
+        ("four_fifths", _four_fifths), ("flips_in_data", _flips), ("certified_gap", gaps), ("certified_share", shares),
+        ("pba_share", bias),
     ):  # fmt: skip
         threshold = getattr(asked, name)
         if threshold is None:
@@ -101,7 +101,7 @@ def _accepted(result: AuditResult) -> set[str]:
     return {Path(one.file).name for one in proofs if one.checked == "accepted"}
 
 
-def _gap(result: AuditResult) -> Found:
+def gaps(result: AuditResult) -> Found:
     accepted = _accepted(result)
     for feature, found in _by_feature(result, "largest_gap"):
         if found["scale"] != "probability":
@@ -112,7 +112,7 @@ def _gap(result: AuditResult) -> Found:
         yield feature, low, high, f"{rounded(low, up=False, digits=4)} is reached, {ruled}"
 
 
-def _share(result: AuditResult) -> Found:
+def shares(result: AuditResult) -> Found:
     accepted = _accepted(result)
     for feature, found in _by_feature(result, "share"):
         proved = any(name.startswith(f"share-{called(feature)}-") for name in accepted)
@@ -120,7 +120,14 @@ def _share(result: AuditResult) -> Found:
         yield feature, fair, 1.0 - unfair, f"{percent(fair)} proved to be treated alike, {percent(unfair)} not"
 
 
-def _bias(result: AuditResult) -> Found:
+def bias(result: AuditResult) -> Found:
+    for feature, rows, proved, late, delta in biased(result):
+        text = f"{proved:,} of {rows:,} proved, {late:,} questions not decided (delta {delta:g})"
+        yield feature, proved / rows, min(1.0, (proved + late) / rows), text
+
+
+def biased(result: AuditResult) -> Iterator[tuple[str, int, int, int, float]]:
+    """Feature, people asked about, for how many a bias is proved, questions not decided, and the least delta."""
     for section in result.sections:
         if section.key != "pba":
             continue
@@ -131,8 +138,7 @@ def _bias(result: AuditResult) -> Found:
             rows = sum(one["rows"] for one in first if one["setting"] == "observed")
             proved, late = (sum(one[what] for one in first) for what in ("proved", "unknown"))
             if rows:
-                text = f"{proved:,} of {rows:,} proved, {late:,} questions not decided (delta {first[0]['delta']:g})"
-                yield feature, proved / rows, min(1.0, (proved + late) / rows), text
+                yield feature, rows, proved, late, first[0]["delta"]
 
 
 def exit_code(checks: list[GateCheck], unknown: str) -> int:

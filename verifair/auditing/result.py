@@ -8,7 +8,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from verifair.auditing.decisions import Decisions
 from verifair.auditing.what_if import WhatIf
-from verifair.systems.findings import Section, Source, Statement
+from verifair.systems.findings import DataTable, Section, Source, Statement
 from verifair.systems.result import Count, Seconds, Seed, Shape
 
 PAGE_ONLY: dict[str, Any] = {
@@ -30,6 +30,72 @@ class GateCheck(Shape):
     outcome: Literal["passed", "failed", "unknown"]
     text: str
     """What was asked and found, in one line."""
+
+
+class Change(Shape):
+    """One quantity in two audits."""
+
+    what: str
+    of: str | None
+    """Feature, and group."""
+    before: str | None
+    """In words; null: the other audit does not have it."""
+    now: str | None
+    low: float | None
+    """The difference, now less before, is at least that: by the 95 % interval of shares of people, or certified; null: unknown."""
+    high: float | None
+    standing: Literal["better", "worse", "moved", "unchanged", "not clear", "incomparable"]
+    """moved: it differs, and neither is better by itself.   not clear: the interval of the difference holds 0."""
+    why: str
+    """Where it is not clear or incomparable; else empty."""
+
+
+STANDINGS = ("worse", "better", "moved", "not clear", "unchanged", "incomparable")
+"""Of changes, in the order in which they are shown."""
+
+
+class Comparison(Shape):
+    """What changed since another audit."""
+
+    title: str
+    """Of the other."""
+    started: str
+    same_model: bool
+    same_schema: bool
+    same_data: bool
+    changes: tuple[Change, ...]
+
+    def count(self, standing: str) -> int:
+        return sum(one.standing == standing for one in self.changes)
+
+    @property
+    def table(self) -> DataTable:
+        """Return the changes for the page, what is worse first."""
+        rows = [
+            {
+                "quantity": one.what, "of": one.of or "", "before": one.before or "", "now": one.now or "",
+                "difference": "" if one.low is None or one.high is None else f"{one.low:+.4g} to {one.high:+.4g}",
+                "standing": one.standing + (f": {one.why}" if one.why else ""),
+            }
+            for standing in STANDINGS for one in self.changes if one.standing == standing
+        ]
+        note = (
+            "difference: now less before; of shares of people by its 95 % interval (Newcombe), of what was proved by certified "
+            "ends. better and worse: the difference has one sign. moved: it differs, and neither is better by itself. not clear: "
+            "the difference may be 0."
+        )
+        columns = ["quantity", "of", "before", "now", "difference", "standing"]
+        return DataTable(title="What changed", columns=columns, rows=[[row[name] for name in columns] for row in rows], note=note)
+
+    @property
+    def headline(self) -> str:
+        """What changed, in one sentence."""
+        told = [f"{self.count(one)} {one}" for one in STANDINGS
+                if self.count(one)]  # fmt: skip
+        others = [name for name, same in (("model", self.same_model), ("schema", self.same_schema), ("data", self.same_data))
+                  if not same]  # fmt: skip
+        about = f"another {' and another '.join(others)}" if others else "the same model, schema and data"
+        return f"Compared with {self.title} ({about}): {', '.join(told) or 'nothing to compare'}."
 
 
 class AuditResult(Shape):
@@ -58,6 +124,8 @@ class AuditResult(Shape):
     """In the order asked for."""
     gate: list[GateCheck] | None
     """Each threshold of the gate; null: the audit file has none."""
+    comparison: Comparison | None = None
+    """With another audit; null: none was named."""
     what_if: SkipJsonSchema[WhatIf | None] = None
     """The model for the page's script. It is not in the audit's JSON."""
 

@@ -27,6 +27,7 @@ from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
 from solvers.outcome import BackendError
 from verifair.auditing.audit_file import AuditFile
+from verifair.auditing.compare import compare
 from verifair.auditing.decisions import decisions
 from verifair.auditing.gate import gate
 from verifair.auditing.page import page
@@ -83,12 +84,12 @@ class Places:
 
 def run(
     file: AuditFile, subject: AuditSubject, places: Places, how: Run, *, effort: float, only: Sequence[str], tell: Tell,
-    done: Callable[[Section], None],
+    done: Callable[[Section], None], against: AuditResult | None = None,
 ) -> AuditResult:
     """Run what the file asks for, and write page, JSON and proofs.
 
     how: time, seed, jobs, and whether to resume.   effort: seconds of work.   only: some of the analyses; empty: all.
-    tell(key, what, done, total): how far one is.   done: told of every finished section.
+    tell(key, what, done, total): how far one is.   done: told of every finished section.   against: an audit to compare with.
     Ctrl-C and a kill leave an older page as it was, and finished sections for `resume`. Raises Disagreement, QueryError.
     """
     ready(subject.network)
@@ -128,6 +129,8 @@ def run(
     )  # fmt: skip
     if file.gate is not None:
         result = result.model_copy(update={"gate": gate(file.gate, result)})
+    if against is not None:
+        result = result.model_copy(update={"comparison": compare(result, against)})
     publish(places, result)
     return result
 

@@ -29,6 +29,8 @@ STYLES = {
     "proved": "green", "refuted": "red", "claimed": "yellow", "measured": "cyan", "unknown": "yellow", "skipped": "yellow",
 }
 """Standing of a statement -> its colour on the screen."""
+CHANGED = ("worse", "better", "moved", "not clear", "incomparable")
+"""Standings of changes in the order of the screen."""
 
 
 class AuditSettings(Settings):
@@ -63,6 +65,8 @@ class AuditSettings(Settings):
     """Write a summary for a pull request (Markdown)."""
     model_card: Path | None = None
     """Write a model card (Markdown with the front matter of Hugging Face)."""
+    against: Path | None = None
+    """Another audit to compare with: the JSON beside its page, or its audit file (.toml), which is then run first."""
     only: str | None = None
     """Some of the analyses, with commas: pba,kmax."""
     effort: float | None = None
@@ -112,15 +116,25 @@ def run(system: System, given: dict[str, Any]) -> None:
         "--junit": settings.junit, "--sarif": settings.sarif, "--summary": settings.summary, "--model-card": settings.model_card,
     })  # fmt: skip
     subject, screen = read(file), console()
+    against = None if settings.against is None else _against(settings.against, places, settings.root)
     kept = keeping("finished analyses are kept; run the same command with --resume to go on")
+    how = files.model_copy(update={"timeout": timeout, "seed": seed})
     with kept, alone(places.lock, _in_use(places)), parallel.cluster(files.cluster), _bars() as shown:
+        if isinstance(against, tuple):
+            theirs, beside = against
+            screen.print(f"against: {theirs.name}, with a page of its own: {beside.page}", soft_wrap=True, markup=False)
+            against = run_audit(
+                theirs, read(theirs), beside, how, effort=effort, only=chosen, tell=shown,
+                done=lambda section: None,
+            )
         result = run_audit(
-            file, subject, places, files.model_copy(update={"timeout": timeout, "seed": seed}), effort=effort, only=chosen,
-            tell=shown, done=lambda section: _show(section, screen),
+            file, subject, places, how, effort=effort, only=chosen, tell=shown,
+            done=lambda section: _show(section, screen), against=against,
         )
     with keeping(f"the audit is finished, and {places.page} is written"):
         _close(result, places, screen)
         _gate(file, result, settings, screen)
+        _compared(result, screen)
         _markdown(result, settings)
     if file.gate is not None:
         from verifair.auditing.gate import exit_code
@@ -198,6 +212,20 @@ def _places(out: Path, json: Path | None) -> Places:
     return places
 
 
+def _against(path: Path, places: Places, root: Path | None) -> AuditResult | tuple[AuditFile, Places]:
+    """Return the audit to compare with; of an audit file itself and where its page goes. Raises QueryError, SchemaError."""
+    from verifair.auditing import audit_file
+    from verifair.auditing.compare import load
+    from verifair.auditing.run import Places
+
+    if path.suffix.lower() != ".toml":
+        return load(path)
+    page = places.page.with_name(f"{places.page.stem}.against.html")
+    beside = Places(page=page, json=page.with_suffix(".json"))
+    beside.check()
+    return audit_file.load(path, root=root), beside
+
+
 def _in_use(places: Places) -> str:
     return f"--out {places.page}: another audit is writing it; wait until that has ended, or name another page"
 
@@ -268,6 +296,18 @@ def _gate(file: AuditFile, result: AuditResult, settings: AuditSettings, console
         save_junit(result, settings.junit, file.gate.unknown)
     if settings.sarif is not None:
         save_sarif(result, settings.sarif, file.gate.unknown, file.model.file or f"{file.model.demo}.onnx")
+
+
+def _compared(result: AuditResult, console: Console) -> None:
+    """Show what changed since the other audit, what is worse first."""
+    if result.comparison is None:
+        return
+    console.print(result.comparison.headline, soft_wrap=True, markup=False)
+    for standing in CHANGED:
+        for one in result.comparison.changes:
+            if one.standing == standing:
+                console.print(f"  {standing:<13}", style={"worse": "red", "better": "green"}.get(standing, "yellow"), end="")
+                console.print(f"{one.what}, {one.of}: {one.before}, now {one.now}", soft_wrap=True, markup=False)
 
 
 def _markdown(result: AuditResult, settings: AuditSettings) -> None:

@@ -1,0 +1,204 @@
+"""Two audits side by side: what got better, what got worse, what is not clear, and what cannot be compared.
+
+Shares of people are compared by the 95 % interval of their difference (Newcombe), as of different people, which is careful where
+they are the same. What was proved of a domain lies between two certified ends; it differs where these do not overlap. A point
+estimate alone never makes anything better or worse.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from verifair.auditing.gate import biased, gaps, shares
+from verifair.auditing.result import AuditResult, Change, Comparison
+from verifair.errors import QueryError
+from verifair.systems.findings import Section
+from verifair.systems.proportions import critical, newcombe
+from verifair.systems.words import percent
+
+Better = Literal["lower", "higher"] | None
+ASKED = {"certify": ("epsilon", "signs", "box"), "kmax": ("protected", "buckets", "values", "box"), "pba": ("delta", "rows")}
+"""Settings on which the answers of an analysis depend, effort aside."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Quantity:
+    """One number of an audit.   low, high: it lies between them (None: not known).   people: counted among so many; None: it is
+    about all possible people.   better: which direction is."""
+
+    low: float | None
+    high: float | None
+    shown: str
+    people: int | None
+    better: Better
+
+
+def load(path: Path) -> AuditResult:
+    """Return the audit that a JSON holds, without its pictures. Raises QueryError for a file that is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise QueryError(f"--against {path}: cannot be read ({error.strerror}); name the JSON beside an audit's page") from None
+    except ValueError:
+        raise QueryError(f"--against {path}: is no JSON; name the file that an audit wrote beside its page") from None
+    known = AuditResult.model_fields["format"].default
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != known:
+        raise QueryError(f"--against {path}: its format is {found!r}, expected {known!r}: the JSON beside an audit's page")
+    try:
+        return AuditResult.model_validate(_with_pictures(content))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise QueryError(
+            f"--against {path}: {place}: {first['msg']}; another version of verifair wrote it: run that audit again"
+        ) from None
+
+
+def _with_pictures(content: Any) -> Any:
+    """The JSON leaves drawings out."""
+    if isinstance(content, dict):
+        filled = {name: _with_pictures(value) for name, value in content.items()}
+        return {**filled, "svg": ""} if set(content) == {"title", "alt"} else filled
+    return [_with_pictures(one) for one in content] if isinstance(content, list) else content
+
+
+def compare(now: AuditResult, before: AuditResult) -> Comparison:
+    """Return what changed from one audit to another."""
+    same = {role: _digest(now, role) == _digest(before, role) for role in ("model", "schema", "data")}
+    changes = []
+    if now.favourable != before.favourable:
+        why = f"the favourable outcome is {now.favourable} here and {before.favourable} there"
+        changes.append(_apart("decisions", None, why))
+    else:
+        changes += _changes(dict(_decisions(now)), dict(_decisions(before)), "")
+        for key in ("pba", "certify", "kmax"):
+            changes += _changes(dict(_answers(now, key)), dict(_answers(before, key)), _other(now, before, key, same["schema"]))
+    return Comparison(title=before.title, started=before.started, same_model=same["model"], same_schema=same["schema"],
+                      same_data=same["data"], changes=tuple(changes))  # fmt: skip
+
+
+def _digest(result: AuditResult, role: str) -> str | None:
+    return next((one.sha256 for one in result.sources if one.role.split(" ")[0] == role), None)
+
+
+def _section(result: AuditResult, key: str) -> Section | None:
+    return next((one for one in result.sections if one.key == key), None)
+
+
+def _other(now: AuditResult, before: AuditResult, key: str, same_schema: bool) -> str:
+    """Return why what was proved of a domain cannot be compared; empty where it can."""
+    if not same_schema:
+        return "another schema describes other people"
+    first, second = _section(now, key), _section(before, key)
+    if first is None or second is None:
+        return ""
+    apart = [name for name in ASKED[key] if first.settings.get(name) != second.settings.get(name)]
+    return f"asked with another {' and '.join(apart)}" if apart else ""
+
+
+def _decisions(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:
+    """What the model decides on the table's people."""
+    if result.decisions is None:
+        return
+    for feature in result.protected:
+        groups = result.decisions.of(feature)
+        for one in groups:
+            if not one.ranked:
+                continue
+            name, rate = f"{feature}: {one.group}", one.rate
+            shown = f"{percent(rate.mean)} of {one.people:,}"
+            yield ("rate of the favourable decision", name), _Quantity(
+                low=rate.mean, high=rate.mean, shown=shown, people=one.people, better=None)
+            if one.accuracy is not None:
+                yield ("accuracy", name), _Quantity(low=one.accuracy, high=one.accuracy, people=one.people, better="higher",
+                                                    shown=f"{percent(one.accuracy)} of {one.people:,}")  # fmt: skip
+        ratios = [one for one in groups if one.ratio is not None and one.ratio_low is not None]
+        if ratios:
+            worst = min(ratios, key=lambda one: one.ratio or 0.0)
+            yield ("lowest rate by the highest (four-fifths)", feature), _Quantity(
+                low=worst.ratio_low, high=worst.ratio_high, people=None, better="higher",
+                shown=f"{worst.ratio:.3f} ({worst.ratio_low:.3f} to {worst.ratio_high:.3f}, {worst.group})",
+            )
+    for section in result.sections:
+        for one in section.answer.get("by_feature", ()) if section.key == "certify" else ():
+            found = one.get("exchanged")
+            if found and found["people"]:
+                people, asked, flips = found["people"], found["asked"], found["decided_otherwise"]
+                yield ("people of the table decided otherwise with another value", one["protected"]), _Quantity(
+                    low=flips / people, high=(flips + people - asked) / people, people=people, better="lower",
+                    shown=f"{flips:,} of {people:,}" + (f" ({people - asked:,} not asked)" if asked < people else ""),
+                )
+
+
+def _answers(result: AuditResult, key: str) -> Iterator[tuple[tuple[str, str], _Quantity]]:
+    """What one analysis proved, by feature."""
+    if key == "pba":
+        for feature, rows, proved, late, delta in biased(result):
+            yield (f"people with a proved persistent bias (delta {delta:g})", feature), _Quantity(
+                low=proved / rows, high=min(1.0, (proved + late) / rows), people=rows, better="lower",
+                shown=f"{proved:,} of {rows:,}" + (f" ({late:,} questions not decided)" if late else ""),
+            )
+    if key == "certify":
+        for feature, low, high, shown in gaps(result):
+            yield ("largest gap of the probability", feature), _Quantity(
+                low=low, high=high, shown=shown, people=None, better="lower")
+        for feature, low, high, shown in shares(result):
+            yield ("share of possible people treated alike", feature), _Quantity(
+                low=low, high=high, shown=shown, people=None, better="higher")
+    section = _section(result, key)
+    if key == "kmax" and section is not None and "lower" in section.answer:
+        accepted = all(one.checked == "accepted" for one in section.evidence)
+        low, high = section.answer["lower"], section.answer["upper"] if accepted else None
+        shown = f"{low} to {high}" if low != high else f"{low}"
+        yield ("outcome buckets of one person", ", ".join(section.settings.get("protected", ()))), _Quantity(
+            low=low, high=high, shown=shown, people=None, better="lower")
+
+
+def _changes(
+    now: dict[tuple[str, str], _Quantity], before: dict[tuple[str, str], _Quantity], why: str
+) -> Iterator[Change]:
+    for what, of in dict.fromkeys((*now, *before)):
+        first, second = before.get((what, of)), now.get((what, of))
+        if first is None or second is None:
+            yield _apart(what, of, "only one of the two audits has it", first, second)
+        elif first.people is None and why:
+            yield _apart(what, of, why, first, second)
+        else:
+            yield _change(what, of, first, second)
+
+
+def _apart(what: str, of: str | None, why: str, first: _Quantity | None = None, second: _Quantity | None = None) -> Change:
+    return Change(
+        what=what, of=of, before=first.shown if first else None, now=second.shown if second else None, low=None, high=None,
+        standing="incomparable", why=why,
+    )
+
+
+def _change(what: str, of: str, first: _Quantity, second: _Quantity) -> Change:
+    """Compare two quantities by what they can be at least and at most."""
+    ends = [one for one in (first.low, first.high, second.low, second.high) if one is not None]
+    if len(ends) < 4:
+        return Change(what=what, of=of, before=first.shown, now=second.shown, low=None, high=None, standing="not clear",
+                      why="one end is not known")  # fmt: skip
+    (a, b, c, d), why = ends, ""
+    low, high = c - b, d - a
+    if first.people and second.people:
+        z = critical(0.95, 2)
+        low = float(newcombe(np.array(c), second.people, np.array(b), first.people, z)[0])
+        high = float(newcombe(np.array(d), second.people, np.array(a), first.people, z)[1])
+        why = "" if (a, c) == (b, d) else "not all were decided"
+    standing: Any = "not clear"
+    if (a, b) == (c, d) and (a == b or first.people is None):
+        standing = "unchanged"
+    elif low > 0 or high < 0:
+        direction = "higher" if low > 0 else "lower"
+        standing = "moved" if second.better is None else "better" if direction == second.better else "worse"
+    return Change(what=what, of=of, before=first.shown, now=second.shown, low=low, high=high, standing=standing, why=why)
