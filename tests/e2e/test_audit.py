@@ -156,9 +156,11 @@ def test_of_three_classes_one_has_a_name(inside: Run, tmp_path: Path) -> None:
     (tmp_path / "audit.toml").write_text(HEAD + PBA)
     code, _, errors = inside("audit", "audit.toml", "--out", "report.html")
     assert code == 0, errors
-    shares = next(one for one in section(tmp_path / "report.json", "pba")["tables"] if one["title"] == "Proved shares")
+    asked = section(tmp_path / "report.json", "pba")
+    shares = next(one for one in asked["tables"] if one["title"] == "Proved shares")
     place = shares["columns"].index("true outcome")
     assert {row[place] for row in shares["rows"]} <= {"granted", "class 0", "class 2"}
+    assert {"class 1"} < {one["label"] for one in asked["answer"]["shares"]} <= {"class 0", "class 1", "class 2"}
     assert "granted" in {row[place] for row in shares["rows"]}
 
 

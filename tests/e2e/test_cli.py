@@ -61,7 +61,7 @@ def test_pba_of_several_features_says_what_their_intersections_are(tmp_path: Pat
     assert {one["group"] for one in both} <= {f"{age}, {sex}" for age in ("Junior", "Senior") for sex in ("Female", "Male")}
     biased = [one for one in both if one["goal"] in ("observed", "flipped")]
     assert all(not set(one["group"].split(", ")) & set(one["to"].split(", ")) for one in biased)
-    assert {one["label"] for one in both} <= {"good credit", "bad credit"}
+    assert {one["label"] for one in (*both, *answer["shares"])} <= {"good credit", "bad credit"}
     assert {one["sensitive"] for one in answer["gaps"]} == {"age", "sex", "age & sex"}
     accepted = answered("check", tmp_path / "certificate-age-sex.json.gz", "--demo", "german")
     assert "persistent-bias by age and sex" in accepted.stdout

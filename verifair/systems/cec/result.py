@@ -187,7 +187,7 @@ class Unmatched(Shape):
     row: RowName
     group: str
     other: str
-    label: int
+    label: str
     distance: float
     reason: str
 
@@ -200,15 +200,15 @@ class Pair(Shape):
     row: RowName
     group: str
     other: str
-    label: int
+    label: str
     counterpart: RowName | None
     distance: float
     ties: Count
     score_within: Annotated[float | None, Field(alias="score within")] = None
     score: Share | None
     regime: Regime | None
-    decision: int | None
-    its_decision: Annotated[int | None, Field(alias="its decision")]
+    decision: str | None
+    its_decision: Annotated[str | None, Field(alias="its decision")]
     probability: Probability | None
     its_probability: Annotated[Probability | None, Field(alias="its probability")]
 
@@ -388,19 +388,19 @@ def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:
 
 
 def _pairs(audit: Audit, inner: Audit | None, asked: Audited) -> pd.DataFrame:
-    """One line for each audited person and other group: rows, labels, distance, ties, and what was measured of the matched."""
-    matches, who = audit.matches, audit.matches.individual
+    """One line for each audited person and other group, labels and decisions in words, with what was measured of the matched."""
+    matches, who, called = audit.matches, audit.matches.individual, np.array(asked.schema.class_names, dtype=object)
     names = np.array(audit.people.names, dtype=object)
     table = pd.DataFrame({
         "row": asked.rows[who], "group": names[audit.people.groups[who]], "other": names[matches.other],
-        "label": audit.people.labels[who], "counterpart": _called(matches.row, asked.reference_rows),
+        "label": called[audit.people.labels[who]], "counterpart": _called(matches.row, asked.reference_rows),
         "distance": matches.distance, "ties": matches.ties,
     })
     measured = pd.DataFrame({
-        "score": audit.score, "regime": audit.regime, "decision": audit.decision, "its decision": audit.decision_tilde,
+        "score": audit.score, "regime": audit.regime, "decision": called[audit.decision],
+        "its decision": called[audit.decision_tilde],
         "probability": audit.probability, "its probability": audit.probability_tilde,
     }, index=audit.pair)
-    measured = measured.astype({"decision": "Int64", "its decision": "Int64"})
     if inner is not None:
         table["score within"] = pd.Series(inner.score, index=inner.individual).reindex(who).to_numpy()
     return table.join(measured)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from verifair.figures import COLORS, figure
+from verifair.systems.pba.evidence import classes_of
 from verifair.systems.pba.result import PbaResult
 
 LETTERS = 40
@@ -18,13 +19,13 @@ LETTERS = 40
 def plots(result: PbaResult) -> dict[str, Callable[[Path], None]]:
     """Return file name -> what draws it."""
     return {
-        f"outcomes{result.suffix(name)}.png": partial(outcome_plot, name, result.shares, outcomes=result.described.class_names)
+        f"outcomes{result.suffix(name)}.png": partial(outcome_plot, name, result.shares, outcomes=classes_of(result.asked[0].query))
         for name in result.protected
     }
 
 
-def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: tuple[str, str]) -> None:
-    """Share of eligible rows proved, by outcome (outcomes = names of class 0 and class 1) and shown group; smallest delta."""
+def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Sequence[str]) -> None:
+    """Share of eligible rows proved, by outcome (outcomes = names of the classes) and shown group; smallest delta."""
     mine = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
     delta = mine["delta"].min()
     mine = mine[mine["delta"] == delta]
@@ -32,7 +33,7 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: tup
         for axis, setting in zip(drawn.axes, ("observed", "flipped"), strict=True):
             part = mine[mine["setting"] == setting].groupby(["shown", "label"])[["rows", "proved", "unknown"]].sum()
             share, late = (_percent(part, column, outcomes) for column in ("proved", "unknown"))
-            share.plot.bar(ax=axis, rot=0, color=list(COLORS[:2]), legend=False, width=0.7)
+            share.plot.bar(ax=axis, rot=0, color=list(COLORS), legend=False, width=0.7)
             for bars in axis.containers:
                 axis.bar_label(bars, fmt="%.0f%%", fontsize=8)
             for bars, above in zip(list(axis.containers), late.columns, strict=True):  # what was not decided is drawn as such
@@ -55,8 +56,6 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: tup
         drawn.axes[0].set_ylabel(f"proved more confident, % of eligible rows (delta = {delta:g})")
 
 
-def _percent(part: pd.DataFrame, column: str, outcomes: tuple[str, str]) -> pd.DataFrame:
-    """Return the share of rows by shown group and outcome, %; class 1 first."""
-    share = (100 * part[column] / part["rows"]).unstack("label").reindex(columns=[1, 0])
-    share.columns = pd.Index([outcomes[int(c)] for c in share.columns], name="outcome")
-    return share
+def _percent(part: pd.DataFrame, column: str, outcomes: Sequence[str]) -> pd.DataFrame:
+    """Return the share of rows by shown group and outcome, %; the last class first."""
+    return (100 * part[column] / part["rows"]).unstack("label").reindex(columns=pd.Index(list(outcomes)[::-1], name="outcome"))

@@ -68,7 +68,8 @@ class BiasShare(Shape):
     to: str
     """The counterfactual's group."""
     shown: str
-    label: int
+    label: str
+    """The rows' true class."""
     rows: Count
     proved: Count
     violated: Count

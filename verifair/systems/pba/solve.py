@@ -14,7 +14,7 @@ from verifair.engine.store import count
 from verifair.errors import DataError, Disagreement, QueryError
 from verifair.schema.schema import Schema
 from verifair.systems import subject
-from verifair.systems.pba.evidence import in_words
+from verifair.systems.pba.evidence import classes_of, in_words
 from verifair.systems.pba.result import Asked, PbaResult, StatusCounts
 from verifair.systems.pba.rows import Table, anyone, verify_rows
 from verifair.systems.pba.scores import complementary, group_gaps, group_rates, proved_shares
@@ -78,12 +78,13 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     verdicts = pd.concat([one.verdicts for one in asked], ignore_index=True)
     if not complementary(verdicts):
         raise Disagreement("PBA: a row was proved in both directions; please report it with the command or the audit file")
+    shares, classes = proved_shares(verdicts, exchanges), classes_of(queries[0])
     told = pd.concat([in_words(one.query, one.verdicts) for one in asked], ignore_index=True)
     measured = pd.concat(rates, ignore_index=True)
     return PbaResult(
         model_sha256=network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, seed=work.seed,
         counts=StatusCounts(**count(verdicts)), rates=measured, gaps=group_gaps(measured),
-        shares=proved_shares(verdicts, exchanges), verdicts=told.drop(columns=["tree"]),
+        shares=shares.assign(label=shares["label"].map(dict(enumerate(classes)))), verdicts=told.drop(columns=["tree"]),
         network=network, described=schema, table=table, asked=tuple(asked), rows=words,
     )
 

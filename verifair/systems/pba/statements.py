@@ -14,7 +14,7 @@ from verifair.engine.queries import PersistentBias, Robustness
 from verifair.schema.outcome import PositiveRule
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.systems.groups import SMALL
-from verifair.systems.pba.evidence import certificate_of
+from verifair.systems.pba.evidence import certificate_of, classes_of
 from verifair.systems.pba.plots import outcome_plot
 from verifair.systems.pba.result import Asked, PbaResult
 from verifair.systems.pba.settings import SYSTEM, PbaSettings
@@ -63,8 +63,8 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
             "exact point."
         ),
         semantics=semantics(subject.network), statements=tuple(statements),
-        pictures=tuple(_picture(subject, name, result.shares) for name in result.protected),
-        tables=(_shares_table(result.shares, subject), _rates_table(result.rates), _gaps_table(result.gaps)),
+        pictures=tuple(_picture(result, name) for name in result.protected),
+        tables=(_shares_table(result, subject), _rates_table(result.rates), _gaps_table(result.gaps)),
         evidence=tuple(one.evidence for one in proved if one.evidence is not None),
         settings={
             "protected": list(settings.protected), "delta": list(settings.delta), "intersections": settings.intersections,
@@ -180,22 +180,22 @@ def _open(status: str) -> int:
     return ("proved", "unknown", "violated").index(status)
 
 
-def _picture(subject: Subject, name: str, shares: pd.DataFrame) -> Picture:
+def _picture(result: PbaResult, name: str) -> Picture:
     return picture(
         f"pba-{called(name)}", f"Proved persistent bias by {name}",
         f"Share of people proved to be treated with more confidence as they are (left) or with {name} exchanged (right), by "
         "outcome and group; the table below has the numbers.",
-        lambda path: outcome_plot(name, shares, path, subject.schema.class_names),
+        lambda path: outcome_plot(name, result.shares, path, classes_of(result.asked[0].query)),
     )
 
 
-def _shares_table(shares: pd.DataFrame, subject: Subject) -> DataTable:
-    table = shares.drop(columns=["shown"]).rename(columns={"sensitive": "feature", "rows": "people", "label": "true outcome"})
-    classes, outcome = subject.network.outputs, subject.schema.outcome
-    names = dict(enumerate(subject.schema.class_names if classes < 3 else subject.schema.classes))
-    if classes >= 3 and len(favoured := outcome.numbered(subject.schema.classes).favoured(classes)) == 1:
-        names[favoured[0]] = subject.favourable
-    table["true outcome"] = [names.get(label) or f"class {label}" for label in table["true outcome"]]
+def _shares_table(result: PbaResult, subject: Subject) -> DataTable:
+    new = {"sensitive": "feature", "rows": "people", "label": "true outcome"}
+    table = result.shares.drop(columns=["shown"]).rename(columns=new)
+    outcome, classes, names = subject.schema.outcome, classes_of(result.asked[0].query), dict[str, str]()
+    if len(classes) >= 3 and len(favoured := outcome.numbered(classes).favoured(len(classes))) == 1:
+        names = {classes[favoured[0]]: subject.favourable}
+    table["true outcome"] = [names.get(label, label) for label in table["true outcome"]]
     return DataTable(
         title="Proved shares", rows=table.reset_index(drop=True),
         note="PBA observed: the model is more confident in people as they are than with the other value, for everybody near them; "

@@ -152,7 +152,9 @@ def test_pairs_hold_everybody_and_what_was_measured_of_the_matched() -> None:
     assert table["other"].tolist() == [NAMES[1 - n % 2] for n in range(40)]
     assert table["score"].isna().tolist() == [True] * 2 + [False] * 38
     assert table["score"].dropna().to_numpy() == pytest.approx(audit.score)
-    assert table["decision"].dropna().tolist() == audit.decision.tolist()
+    known = SCHEMA.class_names
+    assert table["decision"].dropna().tolist() == [known[one] for one in audit.decision]
+    assert table["label"].tolist() == [known[one] for one in audit.people.labels]
     inner = replace_pairs(audit_of(seed=2), np.arange(5, 40))
     inside = told(audit, inner=inner).pairs["score within"]
     assert inside[:5].isna().all()
