@@ -110,7 +110,8 @@ class Audit(Pictured):
 def audit(
     model: Any, frame: pd.DataFrame, *, target: str | None = None, sensitive: Sequence[str] = (), positive: Any = None,
     schema: Schema | None = None, analyses: Mapping[str, Mapping[str, Any]] | Sequence[str] | None = None, title: str | None = None,
-    effort: float | None = None, timeout: float = 3600.0, seed: int = 0, jobs: int = 1, progress: Tell | None = None,
+    effort: float | None = None, timeout: float = 3600.0, seed: int = 0, jobs: int = 1, what_if: bool = True,
+    progress: Tell | None = None,
 ) -> Audit:  # fmt: skip
     """Audit a model on a table of people: all analyses, as `verifair audit` runs them.
 
@@ -121,6 +122,7 @@ def audit(
     analyses: names, or name -> settings as in an audit file's section; None: all that need no causal model. title: of the page.
     effort: seconds of work on one idle core for all analyses, counted and not measured, so that the answer is the same on a busy
     machine (150, at most the timeout). timeout: seconds by the clock after which the rest is left out.
+    what_if: whether the page holds the model (up to 2 MB), so that it answers for any person.
     progress: told (analysis, what, done, total).
     Returns: the Audit; `save` writes the page with its proofs. Raises QueryError, DataError, SchemaError, ModelError for what does
     not fit.
@@ -141,7 +143,7 @@ def audit(
     described = schema or Schema.infer(frame, target=str(target), positive=positive, protected=names, model=network)
     text = noted(described, frame) if schema is None else schema.dumps()
     title = title or f"Audit of {network.source or 'a network'}"
-    head = {"title": title, "seed": seed, "effort": float(effort), "timeout": float(timeout)}
+    head = {"title": title, "seed": seed, "effort": float(effort), "timeout": float(timeout), "what_if": None if what_if else False}
     file = loads(audit_text(head, sections_of(MODEL, SCHEMA, None, names, asked)), name="audit", folder=Path.cwd())
     content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
     table = Table(frame=frame, words="the table", name="table in memory", sha256=sha256(content).hexdigest())

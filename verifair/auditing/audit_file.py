@@ -109,7 +109,7 @@ def loads(text: str, *, name: str, folder: Path, root: Path | None = None) -> Au
 
 
 def _build(content: Mapping[str, Any], name: str, folder: Path, root: Path, sha256: str) -> AuditFile:
-    titles, own = (*SECTIONS, "analyses"), ("title", "seed", "effort", "timeout")
+    titles, own = (*SECTIONS, "analyses"), ("title", "seed", "effort", "timeout", "what_if")
     lines = [f"{one}: unknown key or section; {nearest(one, (*own, *titles))}" for one in content if one not in (*own, *titles)]
     found: dict[str, Any] = {}
     for title, kind in SECTIONS.items():

@@ -7,6 +7,7 @@ title = "Our credit model"
 seed = 0                        # of every random draw
 effort = 150                    # seconds of work on an idle core for the audit; each analysis gets an equal share of what is left
 timeout = 3600                  # seconds by the clock after which the rest is left out; the page says what
+# what_if = false               # the page does not hold the model, and answers for nobody else
 
 [model]
 file = "model.onnx"

@@ -151,13 +151,15 @@ def exit_code(checks: list[GateCheck], unknown: str) -> int:
 
 
 def save_junit(result: AuditResult, path: Path, unknown: str) -> None:
-    """Write the checks as JUnit XML: one test case a threshold and feature; an undecided one fails, or is skipped."""
+    """Write the checks as JUnit XML (windyroad/JUnit-Schema): one test case a threshold and feature; an undecided one fails, or is
+    skipped."""
     cases = result.gate or []
     failing = sum(_fails(one, unknown) for one in cases)
     skipped = sum(one.outcome == "unknown" for one in cases) if unknown == "pass" else 0
     counts = {"tests": str(len(cases)), "failures": str(failing), "errors": "0", "skipped": str(skipped)}
     counts |= {"timestamp": result.started.partition("+")[0], "time": "0"}
-    suite = xml.Element("testsuite", counts | {"name": "verifair audit"})
+    suite = xml.Element("testsuite", counts | {"name": "verifair audit", "package": "verifair", "id": "0", "hostname": "localhost"})
+    xml.SubElement(suite, "properties")
     for one in cases:
         name = _clean(one.feature or one.name)
         case = xml.SubElement(suite, "testcase", classname=f"verifair.gate.{one.name}", name=name, time="0")
@@ -165,6 +167,8 @@ def save_junit(result: AuditResult, path: Path, unknown: str) -> None:
             xml.SubElement(case, "failure", message=_clean(one.text), type=one.outcome).text = _clean(one.text)
         elif one.outcome == "unknown":
             xml.SubElement(case, "skipped", message=_clean(one.text))
+    for empty in ("system-out", "system-err"):  # the schema wants them
+        xml.SubElement(suite, empty)
     root = xml.Element("testsuites")
     root.append(suite)
     xml.indent(root)

@@ -125,7 +125,7 @@ def run(
         protected=list(subject.protected), favourable=subject.favourable, unfavourable=subject.unfavourable,
         network=_network(subject),
         started=now, seconds=time.monotonic() - started, seed=how.seed, versions=versions(), gate=None,
-        what_if=what_if(subject, [sections[key] for key in wanted]),
+        what_if=what_if(subject, [sections[key] for key in wanted]) if file.head.what_if else None,
     )  # fmt: skip
     if file.gate is not None:
         result = result.model_copy(update={"gate": gate(file.gate, result)})

@@ -154,9 +154,11 @@ class Head(TomlSection):
 
     effort: seconds of work on one idle core for the whole audit, counted and not measured: what is done depends on it alone.
     timeout: seconds by the clock after which the rest is left out.
+    what_if: whether the page holds the model, so that it answers for any person.
     """
 
     title_: Name | None = Field(default=None, alias="title")
     seed: Seed = 0
     effort: Positive = EFFORT
     timeout: Positive = 3600.0
+    what_if: bool = True

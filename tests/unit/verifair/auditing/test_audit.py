@@ -87,8 +87,10 @@ def test_a_model_and_a_table_become_a_page_with_proofs(model: Pipeline, tmp_path
 
 def test_a_schema_that_was_checked_is_taken_as_it_is(model: Pipeline) -> None:
     schema = vf.Schema.infer(PEOPLE, target="credit", positive="good", protected=["sex"], model=model)
-    found = vf.audit(model, PEOPLE, schema=schema, analyses={"kmax": {"buckets": 5}}, timeout=10, title="Ours", seed=3)
-    assert (found.result.title, found.result.seed, found.schema) == ("Ours", 3, schema)
+    found = vf.audit(model, PEOPLE, schema=schema, analyses={"kmax": {"buckets": 5}}, timeout=9, title="Our", seed=3, what_if=False)
+    assert found.result.what_if is None
+    assert "what-if-data" not in found.to_html()
+    assert (found.result.title, found.result.seed, found.schema) == ("Our", 3, schema)
     assert found.result.sections[0].settings["buckets"] == 5
     assert [one.role for one in found.result.sources] == ["audit file", "model", "schema", "data"]
 
