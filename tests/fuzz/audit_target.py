@@ -160,7 +160,7 @@ epsilon = 0.05
 box = { age = [1, 3], work = "b", hours = 2 }
 partition = 10
 tolerance = 0.01
-timeout = 2.5
+effort = 2.5
 
 [analyses.kmax]
 protected = ["sex"]
