@@ -168,6 +168,24 @@ def test_forged_proofs_are_rejected(tmp_path: Path) -> None:
         assert not vf.check(with_tree(k, moved), network=model, schema=of).accepted
 
 
+def test_the_only_input_above_a_cut_is_not_tested_at_the_cut(tmp_path: Path) -> None:
+    """Of the rows between these cuts all are the input 1, at which decisions flip; the first cut itself is the input before it."""
+    of = schema_of(categorical("p", "f", "m"), real("b", -1.5, 1.5))
+    flips = (1, "BRANCH_EQ", 1.0, (0, "BRANCH_LEQ", 0.5, [1.0], [-1.0]), [-1.0])
+    unfair, fair = (read_model(save(tmp_path / f"{k}.onnx", [tree], 2)) for k, tree in enumerate((flips, [-1.0])))
+    below, last = float(np.nextafter(1 - 2.0**-25, 0)), 1 + 2.0**-24
+    assert of.encode(np.array([[0, below], [0, np.nextafter(below, 2)], [0, last]]))[:, 1].tolist() == [1 - 2.0**-24, 1, 1]
+    given = vf.verify(vf.IndividualFairness(network=fair, schema=of, protected=["p"])).certificate
+    assert given is not None
+    cuts = Tree.plain(np.array([1, -1, 1, -1, -1]), np.array([below, 0, last, 0, 0]))
+    forged = replace(
+        given, network_sha256=unfair.source_sha256, proofs=tuple(replace(one, evidence=cuts, float32=False) for one in given.proofs)
+    )
+    assert vf.check(replace(forged, network_sha256=fair.source_sha256), network=fair, schema=of).accepted
+    rejections = vf.check(forged, network=unfair, schema=of).rejections
+    assert any("the claim is false at" in one.reason for one in rejections)
+
+
 def test_another_models_proof_is_rejected(tmp_path: Path) -> None:
     _, of, certificate = proved(tmp_path)
     other = read_model(save(tmp_path / "n.onnx", [(4, "BRANCH_LEQ", 0.5, [-0.5], [1.0])], of.domain.columns))

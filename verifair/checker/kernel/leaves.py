@@ -250,7 +250,7 @@ class LeafRule:
         found = dict.fromkeys(np.flatnonzero(~fits & ~nobody).tolist(), "its network inputs are no float32 numbers")
         point = (low == high).all(axis=1) & (low2 == high2).all(axis=1)
         at = np.flatnonzero(point & fits & ~nobody)
-        flaws = self._at_points(tree[at], leaves.lower[at]) if len(at) else {}
+        flaws = self._at_points(tree[at], lower[at]) if len(at) else {}
         left = np.flatnonzero(~point & fits & ~nobody)
         boxes = Boxes(low=low, high=high, low2=low2, high2=high2).take(left)
         unbounded = left[~self._bounded(leaves.take(left), boxes, frames)].tolist()
