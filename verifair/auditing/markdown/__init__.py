@@ -27,9 +27,9 @@ def save_model_card(result: AuditResult, path: Path) -> None:
     """Write a model card whose front matter Hugging Face reads. Licence and intended use are the owner's to add."""
     facts = {
         "library_name": "onnx", "pipeline_tag": "tabular-classification", "tags": ["fairness", "verifair"],
-        "model_name": result.title,
+        "model_name": _visible(result.title),
     }  # fmt: skip
-    front = "".join(f"{name}: {json.dumps(fact)}\n" for name, fact in facts.items())  # JSON is YAML
+    front = "".join(f"{name}: {json.dumps(fact, ensure_ascii=False)}\n" for name, fact in facts.items())  # JSON is YAML then
     save_text(path, f"---\n{front}---\n\n{_render('model_card.md', result)}")
 
 
@@ -53,7 +53,7 @@ def plain(value: Any) -> str:
     if isinstance(value, Markup):
         return value
     text = _visible(str(value))
-    return re.sub(r"[\\`*\[\]<>|&~@#!$]|(?<!\w)_|_(?!\w)", lambda found: f"&#{ord(found[0])};", text)
+    return re.sub(r"[\\`*\[\]<>|&~@#!$]|(?<![^\W_])_|_(?![^\W_])", lambda found: f"&#{ord(found[0])};", text)
 
 
 def _visible(text: str) -> str:

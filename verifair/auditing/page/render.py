@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -45,10 +46,23 @@ def page(result: AuditResult) -> str:
         rows=rows, left_out=left_out, standings=contents.standings(result), outcomes=contents.outcomes(result),
         decided=contents.DECISIONS, small=SMALL, commands=contents.commands(result),
         semantics=contents.semantics(result), examples=contents.EXAMPLES, tall=contents.TALL, printed=contents.PRINTED,
-        dense=contents.dense(shown), what_if=contents.what_if(result),
+        dense=contents.dense(shown), what_if=_seen(contents.what_if(result)),
         style=style, script=script, policy=_policy(style, script),
     )  # fmt: skip
     return html.translate(UNSEEN).encode("utf-8", "replace").decode()
+
+
+def _seen(value: Any) -> Any:
+    """Return what a script reads with UNSEEN letters replaced: JSON writes them as escapes, which the page's own text has not."""
+    match value:
+        case str():
+            return value.translate(UNSEEN)
+        case list() | tuple():
+            return [_seen(one) for one in value]
+        case dict():
+            return {_seen(name): _seen(one) for name, one in value.items()}
+        case _:
+            return value
 
 
 def _policy(style: str, script: str) -> str:

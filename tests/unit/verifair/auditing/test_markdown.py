@@ -8,7 +8,7 @@ import yaml
 
 from tests.audit_sample import HOSTILE, audit, replace
 from verifair.auditing.gate import gate
-from verifair.auditing.markdown import plain, save_model_card, save_summary
+from verifair.auditing.markdown import _visible, plain, save_model_card, save_summary
 from verifair.auditing.settings import GateSection
 
 SAVES = {"summary": save_summary, "model card": save_model_card}
@@ -38,11 +38,19 @@ def test_names_are_no_markup(kind: str, name: str, tmp_path: Path) -> None:
     rows = [line for line in body.splitlines() if line.startswith("|") and "%" in line and "interval" not in line]
     assert all(line.count("|") == 9 for line in rows)
     if front:
-        assert yaml.safe_load(front.removeprefix("---"))["model_name"] == name
+        assert yaml.safe_load(front.removeprefix("---"))["model_name"] == _visible(name)
+
+
+def test_front_matter_holds_every_letter_that_can_be_seen(tmp_path: Path) -> None:
+    """YAML does not join the two halves that JSON escapes such a letter to."""
+    save_model_card(audit(title='Crédit 😀 "a" \\ud83d'), tmp_path / "card.md")
+    front = (tmp_path / "card.md").read_text(encoding="utf-8").split("\n---\n")[0]
+    assert yaml.safe_load(front.removeprefix("---"))["model_name"] == 'Crédit 😀 "a" \\ud83d'
 
 
 def test_words_stay_words() -> None:
     assert plain("credit_amount <= 5") == "credit_amount &#60;= 5"
+    assert plain("__sex__ _a_ b__c") == "&#95;&#95;sex&#95;&#95; &#95;a&#95; b&#95;&#95;c"
 
 
 def test_a_summary_begins_with_the_gate(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The page as text: what it must say, what it must never let through, and cells rounded for reading."""
 
 import base64
+import json
 import re
 
 import numpy as np
@@ -12,6 +13,7 @@ from verifair.auditing.page import page
 from verifair.auditing.page.cells import Cell, grid, number
 from verifair.auditing.page.contents import PRINTED, duration, groups, lede, link, picture, when
 from verifair.auditing.result import AuditResult
+from verifair.auditing.what_if import WhatIf
 from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone
 
 
@@ -102,6 +104,16 @@ def test_nothing_of_the_user_becomes_markup() -> None:
 def test_control_and_direction_letters_are_seen() -> None:
     html = page(audit(title="sex\u202exes\x00\ud800", witnesses=1))
     assert "<h1>sex�xes�?</h1>" in html
+
+
+def test_control_and_direction_letters_are_seen_in_what_scripts_write() -> None:
+    features = [{"name": "sex\u202exes", "categories": ["\x1b[31m", "x\x00", "é😀"]}]
+    told = WhatIf(problem="The model is too large.", content={"features": features, "favourable": "\u2066good"}, people=[])
+    found = re.search(r'id="what-if-data">(.*?)</script>', page(replace(audit(witnesses=0), what_if=told)))
+    assert found is not None
+    content = json.loads(found[1])
+    assert content["features"] == [{"name": "sex�xes", "categories": ["�[31m", "x�", "é😀"]}]
+    assert content["favourable"] == "�good"
 
 
 @pytest.mark.parametrize(("file", "address"), [
