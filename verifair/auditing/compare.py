@@ -1,8 +1,9 @@
 """Two audits side by side: what got better, what got worse, what is not clear, and what cannot be compared.
 
-Shares of people are compared by the 95 % interval of their difference (Newcombe), as of different people, which is careful where
-they are the same. What was proved of a domain lies between two certified ends; it differs where these do not overlap. A point
-estimate alone never makes anything better or worse.
+Shares of people differ where their 95 % intervals (Wilson) do not overlap. That holds however the people of the two audits hang
+together, as the deviation of a difference is at most the sum of the two; an interval for different people (Newcombe's) would be too
+short where two models err on different people of one table. What was proved of a domain lies between two certified ends; it differs
+where these do not overlap. A point estimate alone never makes anything better, worse or unchanged.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from verifair.auditing.gate import biased, gaps, shares
 from verifair.auditing.result import AuditResult, Change, Comparison
 from verifair.errors import QueryError
 from verifair.systems.findings import Section
-from verifair.systems.proportions import critical, newcombe
+from verifair.systems.proportions import critical, wilson
 from verifair.systems.words import percent
 
 Better = Literal["lower", "higher"] | None
-ASKED = {"certify": ("epsilon", "signs", "box"), "kmax": ("protected", "buckets", "values", "box"), "pba": ("delta", "rows")}
-"""Settings on which the answers of an analysis depend, effort aside."""
+ASKED = {"certify": ("epsilon", "signs", "box"), "kmax": ("protected", "buckets", "values", "box"), "pba": ()}
+"""Settings on which the answers of an analysis depend, effort aside. PBA's delta is in the name of its quantity."""
+OTHER_SCHEMA = "another schema describes other people"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +80,13 @@ def compare(now: AuditResult, before: AuditResult) -> Comparison:
         why = f"the favourable outcome is {now.favourable} here and {before.favourable} there"
         changes.append(_apart("decisions", None, why))
     else:
-        changes += _changes(dict(_decisions(now)), dict(_decisions(before)), "")
+        table, model = all(same.values()), same["model"] and same["schema"]
+        other = "" if same["schema"] else OTHER_SCHEMA
+        changes += _changes(dict(_decisions(now)), dict(_decisions(before)), "", table)
+        changes += _changes(dict(_flips(now)), dict(_flips(before)), other, table)
         for key in ("pba", "certify", "kmax"):
-            changes += _changes(dict(_answers(now, key)), dict(_answers(before, key)), _other(now, before, key, same["schema"]))
+            why = other or _other(now, before, key)
+            changes += _changes(dict(_answers(now, key)), dict(_answers(before, key)), why, table if key == "pba" else model)
     return Comparison(title=before.title, started=before.started, same_model=same["model"], same_schema=same["schema"],
                       same_data=same["data"], changes=tuple(changes))  # fmt: skip
 
@@ -93,10 +99,8 @@ def _section(result: AuditResult, key: str) -> Section | None:
     return next((one for one in result.sections if one.key == key), None)
 
 
-def _other(now: AuditResult, before: AuditResult, key: str, same_schema: bool) -> str:
-    """Return why what was proved of a domain cannot be compared; empty where it can."""
-    if not same_schema:
-        return "another schema describes other people"
+def _other(now: AuditResult, before: AuditResult, key: str) -> str:
+    """Return which other question an analysis was asked; empty where it was the same."""
     first, second = _section(now, key), _section(before, key)
     if first is None or second is None:
         return ""
@@ -120,13 +124,19 @@ def _decisions(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity
             if one.accuracy is not None:
                 yield ("accuracy", name), _Quantity(low=one.accuracy, high=one.accuracy, people=one.people, better="higher",
                                                     shown=f"{percent(one.accuracy)} of {one.people:,}")  # fmt: skip
-        ratios = [one for one in groups if one.ratio is not None and one.ratio_low is not None]
+        # The reference has no interval. The lowest ratio is at most each group's; of a group whose rate is 0 no upper end is known.
+        ratios = [one for one in groups if one.ratio is not None and (one.ratio_low is not None or one.ratio < 1)]
         if ratios:
             worst = min(ratios, key=lambda one: one.ratio or 0.0)
+            low = min(one.ratio_low or 0.0 for one in ratios)
+            high = min((one.ratio_high for one in ratios if one.ratio_high is not None), default=None)
+            ends = f"{low:.3f} to {'?' if high is None else format(high, '.3f')}"
             yield ("lowest rate by the highest (four-fifths)", feature), _Quantity(
-                low=worst.ratio_low, high=worst.ratio_high, people=None, better="higher",
-                shown=f"{worst.ratio:.3f} ({worst.ratio_low:.3f} to {worst.ratio_high:.3f}, {worst.group})",
-            )
+                low=low, high=high, people=None, better="higher", shown=f"{worst.ratio:.3f} ({ends}, {worst.group})")
+
+
+def _flips(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:
+    """Who of the table is decided otherwise with another value of the schema."""
     for section in result.sections:
         for one in section.answer.get("by_feature", ()) if section.key == "certify" else ():
             found = one.get("exchanged")
@@ -140,10 +150,14 @@ def _decisions(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity
 
 def _answers(result: AuditResult, key: str) -> Iterator[tuple[tuple[str, str], _Quantity]]:
     """What one analysis proved, by feature."""
+    section = _section(result, key)
+    standings = {one.checked for one in section.evidence} if section is not None else set()
     if key == "pba":
+        accepted = bool(standings) and standings <= {"accepted", "accepted in part"}
         for feature, rows, proved, late, delta in biased(result):
             yield (f"people with a proved persistent bias (delta {delta:g})", feature), _Quantity(
-                low=proved / rows, high=min(1.0, (proved + late) / rows), people=rows, better="lower",
+                low=proved / rows if accepted else 0.0, people=rows, better="lower",
+                high=min(1.0, (proved + late) / rows) if accepted else 1.0,
                 shown=f"{proved:,} of {rows:,}" + (f" ({late:,} questions not decided)" if late else ""),
             )
     if key == "certify":
@@ -153,26 +167,24 @@ def _answers(result: AuditResult, key: str) -> Iterator[tuple[tuple[str, str], _
         for feature, low, high, shown in shares(result):
             yield ("share of possible people treated alike", feature), _Quantity(
                 low=low, high=high, shown=shown, people=None, better="higher")
-    section = _section(result, key)
     if key == "kmax" and section is not None and "lower" in section.answer:
-        accepted = all(one.checked == "accepted" for one in section.evidence)
-        low, high = section.answer["lower"], section.answer["upper"] if accepted else None
+        low, high = section.answer["lower"], section.answer["upper"] if standings == {"accepted"} else None
         shown = f"{low} to {high}" if low != high else f"{low}"
         yield ("outcome buckets of one person", ", ".join(section.settings.get("protected", ()))), _Quantity(
             low=low, high=high, shown=shown, people=None, better="lower")
 
 
 def _changes(
-    now: dict[tuple[str, str], _Quantity], before: dict[tuple[str, str], _Quantity], why: str
+    now: dict[tuple[str, str], _Quantity], before: dict[tuple[str, str], _Quantity], why: str, same: bool
 ) -> Iterator[Change]:
     for what, of in dict.fromkeys((*now, *before)):
         first, second = before.get((what, of)), now.get((what, of))
         if first is None or second is None:
             yield _apart(what, of, "only one of the two audits has it", first, second)
-        elif first.people is None and why:
+        elif why:
             yield _apart(what, of, why, first, second)
         else:
-            yield _change(what, of, first, second)
+            yield _change(what, of, first, second, same)
 
 
 def _apart(what: str, of: str | None, why: str, first: _Quantity | None = None, second: _Quantity | None = None) -> Change:
@@ -182,8 +194,11 @@ def _apart(what: str, of: str | None, why: str, first: _Quantity | None = None, 
     )
 
 
-def _change(what: str, of: str, first: _Quantity, second: _Quantity) -> Change:
-    """Compare two quantities by what they can be at least and at most."""
+def _change(what: str, of: str, first: _Quantity, second: _Quantity, same: bool) -> Change:
+    """Compare two quantities by what they can be at least and at most.
+
+    same: both are of one model, and of one table if of people.
+    """
     ends = [one for one in (first.low, first.high, second.low, second.high) if one is not None]
     if len(ends) < 4:
         return Change(what=what, of=of, before=first.shown, now=second.shown, low=None, high=None, standing="not clear",
@@ -191,14 +206,20 @@ def _change(what: str, of: str, first: _Quantity, second: _Quantity) -> Change:
     (a, b, c, d), why = ends, ""
     low, high = c - b, d - a
     if first.people and second.people:
-        z = critical(0.95, 2)
-        low = float(newcombe(np.array(c), second.people, np.array(b), first.people, z)[0])
-        high = float(newcombe(np.array(d), second.people, np.array(a), first.people, z)[1])
+        low = _wilson(c, second.people)[0] - _wilson(b, first.people)[1]
+        high = _wilson(d, second.people)[1] - _wilson(a, first.people)[0]
         why = "" if (a, c) == (b, d) else "not all were decided"
     standing: Any = "not clear"
-    if (a, b) == (c, d) and (a == b or first.people is None):
+    decided, counted = (a, c) == (b, d), first.people is not None
+    certain = (same and decided) if counted else (same or decided)
+    if certain and (a, b, first.people) == (c, d, second.people):
         standing = "unchanged"
     elif low > 0 or high < 0:
         direction = "higher" if low > 0 else "lower"
         standing = "moved" if second.better is None else "better" if direction == second.better else "worse"
     return Change(what=what, of=of, before=first.shown, now=second.shown, low=low, high=high, standing=standing, why=why)
+
+
+def _wilson(share: float, people: int) -> tuple[float, float]:
+    low, high = wilson(np.array(share), people, critical(0.95, 2))
+    return float(low), float(high)

@@ -42,7 +42,7 @@ class Change(Shape):
     """In words; null: the other audit does not have it."""
     now: str | None
     low: float | None
-    """The difference, now less before, is at least that: by the 95 % interval of shares of people, or certified; null: unknown."""
+    """The difference, now less before, is at least that: by the 95 % intervals of shares of people, or certified; null: unknown."""
     high: float | None
     standing: Literal["better", "worse", "moved", "unchanged", "not clear", "incomparable"]
     """moved: it differs, and neither is better by itself.   not clear: the interval of the difference holds 0."""
@@ -80,9 +80,9 @@ class Comparison(Shape):
             for standing in STANDINGS for one in self.changes if one.standing == standing
         ]
         note = (
-            "difference: now less before; of shares of people by its 95 % interval (Newcombe), of what was proved by certified "
-            "ends. better and worse: the difference has one sign. moved: it differs, and neither is better by itself. not clear: "
-            "the difference may be 0."
+            "difference: now less before; of shares of people between the ends of their 95 % intervals (Wilson), of what was "
+            "proved between certified ends. better and worse: the difference has one sign. moved: it differs, and neither is "
+            "better by itself. not clear: the difference may be 0. unchanged: the same number, of the same model (and table)."
         )
         columns = ["quantity", "of", "before", "now", "difference", "standing"]
         return DataTable(title="What changed", columns=columns, rows=[[row[name] for name in columns] for row in rows], note=note)

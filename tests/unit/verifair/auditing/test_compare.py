@@ -4,14 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 import verifair as vf
 from tests.command_line import verifair
 from verifair import datasets
-from verifair.auditing.compare import compare, load
+from verifair.auditing.compare import _change, _Quantity, compare, load
 from verifair.auditing.result import AuditResult
 from verifair.errors import QueryError
+from verifair.systems.proportions import critical, newcombe
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +127,69 @@ def test_files_that_are_no_audit_are_named(audited: Path, tmp_path: Path) -> Non
         load(tmp_path / "missing.json")
     found = verifair("audit", "--demo", "german", "--out", str(tmp_path / "r.html"), "--against", str(tmp_path / "missing.json"))
     assert found.returncode == 2
+
+
+def quantity(low: float, high: float, people: int | None = None) -> _Quantity:
+    return _Quantity(low=low, high=high, shown="", people=people, better="higher")
+
+
+@pytest.mark.parametrize(("ends", "people", "same", "standing"), [
+    ((0.0, 1.0), None, False, "not clear"),  # two models, neither decided
+    ((0.1, 0.4), None, False, "not clear"),
+    ((0.1, 0.4), None, True, "unchanged"),
+    ((2.0, 2.0), None, False, "unchanged"),  # proved exactly
+    ((0.5, 0.5), 100, False, "not clear"),
+    ((0.5, 0.5), 100, True, "unchanged"),
+    ((0.2, 0.5), 100, True, "not clear"),
+])  # fmt: skip
+def test_equal_numbers_are_unchanged_only_where_nothing_is_open(
+    ends: tuple[float, float], people: int | None, same: bool, standing: str
+) -> None:
+    one = quantity(*ends, people=people)
+    assert _change("", "", one, one, same).standing == standing
+
+
+def test_models_that_err_on_different_people_of_one_table_are_not_taken_for_different_people() -> None:
+    """Of 100 people one model is right of 59 and another of the other 41: McNemar's test sees no difference at 5 %."""
+    assert binomtest(41, 100).pvalue > 0.05
+    low, high = newcombe(np.array(0.41), 100, np.array(0.59), 100, critical(0.95, 2))
+    assert high < 0  # as of different people it would be worse
+    found = _change("accuracy", "", quantity(0.59, 0.59, 100), quantity(0.41, 0.41, 100), False)
+    assert found.standing == "not clear"
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < low < high < 0 < found.high
+    assert _change("", "", quantity(0.75, 0.75, 100), quantity(0.25, 0.25, 100), False).standing == "worse"
+
+
+def test_a_group_that_is_always_refused_is_the_lowest(audited: Path) -> None:
+    def refused(content: Any) -> None:
+        lowest = next(one for one in content["decisions"]["groups"] if one["ratio_low"] is not None)
+        lowest.update(ratio=0.0, ratio_low=None, ratio_high=None)
+
+    now = changed(audited, refused)
+    (one,) = [one for one in compare(now, load(audited)).changes if one.what.startswith("lowest rate")]
+    assert one.standing == "not clear"
+    assert one.now is not None
+    assert one.now.startswith("0.000 (0.000 to ?")
+
+
+def test_persistent_bias_and_flips_of_another_schema_are_not_compared(audited: Path) -> None:
+    def other(content: Any) -> None:
+        for one in content["sources"]:
+            one["sha256"] = "0" * 64 if one["role"].startswith("schema") else one["sha256"]
+
+    found = {one.what: one.standing for one in compare(load(audited), changed(audited, other)).changes}
+    assert {standing for what, standing in found.items() if what.startswith("people")} == {"incomparable"}
+    assert sum(what.startswith("people") for what in found) == 2
+
+
+@pytest.mark.parametrize("checked", ["rejected", "not re-checked"])
+def test_bias_and_buckets_without_an_accepted_proof_are_not_clear(audited: Path, checked: str) -> None:
+    def unproved(content: Any) -> None:
+        for key in ("pba", "kmax"):
+            for proof in part(content, key)["evidence"]:
+                proof["checked"] = checked
+
+    found = standings(load(audited), changed(audited, unproved))
+    assert {found[name] for name in found if "persistent bias" in name or "buckets" in name} == {"not clear"}
