@@ -49,6 +49,19 @@ class Change(Shape):
     why: str
     """Where it is not clear or incomparable; else empty."""
 
+    @property
+    def difference(self) -> str:
+        """Now less before, from end to end; empty where an end is not known."""
+        return "" if self.low is None or self.high is None else f"{self.low:+.4g} to {self.high:+.4g}"
+
+    @property
+    def text(self) -> str:
+        """What it was and is, the difference, and why it is not told, in one line."""
+        about = f"{self.what}, {self.of}" if self.of else self.what
+        values = f": {self.before or 'not there'}, now {self.now or 'not there'}" if self.before or self.now else ""
+        told = [f"difference {self.difference}" if self.difference else "", self.why]
+        return about + values + "".join(f"; {one}" for one in told if one)
+
 
 STANDINGS = ("worse", "better", "moved", "not clear", "unchanged", "incomparable")
 """Of changes, in the order in which they are shown."""
@@ -74,7 +87,7 @@ class Comparison(Shape):
         rows = [
             {
                 "quantity": one.what, "of": one.of or "", "before": one.before or "", "now": one.now or "",
-                "difference": "" if one.low is None or one.high is None else f"{one.low:+.4g} to {one.high:+.4g}",
+                "difference": one.difference,
                 "standing": one.standing + (f": {one.why}" if one.why else ""),
             }
             for standing in STANDINGS for one in self.changes if one.standing == standing
@@ -92,9 +105,8 @@ class Comparison(Shape):
         """What changed, in one sentence."""
         told = [f"{self.count(one)} {one}" for one in STANDINGS
                 if self.count(one)]  # fmt: skip
-        others = [name for name, same in (("model", self.same_model), ("schema", self.same_schema), ("data", self.same_data))
-                  if not same]  # fmt: skip
-        about = f"another {' and another '.join(others)}" if others else "the same model, schema and data"
+        parts = (("another model", self.same_model), ("another schema", self.same_schema), ("other data", self.same_data))
+        about = " and ".join(name for name, same in parts if not same) or "the same model, schema and data"
         return f"Compared with {self.title} ({about}): {', '.join(told) or 'nothing to compare'}."
 
 

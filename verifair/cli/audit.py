@@ -307,7 +307,7 @@ def _compared(result: AuditResult, console: Console) -> None:
         for one in result.comparison.changes:
             if one.standing == standing:
                 console.print(f"  {standing:<13}", style={"worse": "red", "better": "green"}.get(standing, "yellow"), end="")
-                console.print(f"{one.what}, {one.of}: {one.before}, now {one.now}", soft_wrap=True, markup=False)
+                console.print(one.text, soft_wrap=True, markup=False)
 
 
 def _markdown(result: AuditResult, settings: AuditSettings) -> None:

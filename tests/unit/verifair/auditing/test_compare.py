@@ -107,11 +107,14 @@ def test_other_questions_are_not_compared(audited: Path, change: Any, why: str) 
     found = compare(load(audited), changed(audited, change))
     (kmax,) = [one for one in found.changes if one.what == "outcome buckets of one person"]
     assert (kmax.standing, kmax.why) == ("incomparable", why)
+    assert why in kmax.text
+    assert "None" not in kmax.text
 
 
 def test_another_outcome_is_not_compared_at_all(audited: Path) -> None:
     (one,) = compare(load(audited), changed(audited, lambda content: content.update(favourable="approved"))).changes
     assert one.standing == "incomparable"
+    assert one.text == f"decisions; {one.why}"
     assert "favourable outcome" in one.why
 
 
@@ -159,6 +162,7 @@ def test_models_that_err_on_different_people_of_one_table_are_not_taken_for_diff
     assert found.low is not None
     assert found.high is not None
     assert found.low < low < high < 0 < found.high
+    assert f"difference {found.low:+.4g} to {found.high:+.4g}" in found.text
     assert _change("", "", quantity(0.75, 0.75, 100), quantity(0.25, 0.25, 100), False).standing == "worse"
 
 
