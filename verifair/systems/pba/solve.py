@@ -31,6 +31,10 @@ def read(inputs: Inputs, settings: PbaSettings) -> Subject:
     return found if found.dataset is None else replace(found, frame=found.dataset.test)
 
 
+SHOWN = 1e-4
+"""Seconds of a row after its verdicts, until the tables stand: left for it where that is less than half of the time."""
+
+
 def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     """Decide PBA and RB of the subject's rows.
 
@@ -64,11 +68,12 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     with parallel.cluster(work.cluster):
         for number, query in enumerate(queries):
             name = query.exchange.name if query.exchange else ""
+            share = max(1 - SHOWN * len(table.raw) / work.left, 0.5)
             label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {name}"
             try:
                 with work.bar(label) as progress:
                     found = verify_rows(
-                        query, table, budget=work.budget(1 / (len(queries) - number)), method=method, solver=settings.solver,
+                        query, table, budget=work.budget(share / (len(queries) - number)), method=method, solver=settings.solver,
                         jobs=work.jobs, store=store, resume=work.resume, progress=progress,
                     )
             except KeyboardInterrupt:
