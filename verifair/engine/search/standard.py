@@ -80,7 +80,7 @@ class Progress:
     least, as the question's whole box tells it by what each bound lacks to prove the goals and by its multiplications.
 
     forward: those of a box by forward forms.   most: those of a box by substitution, at most.   boxes, work: what substitution has
-    taken so far, and the most for one more box.   pace: seconds of a multiplication, as last measured.
+    taken so far, and the most for one more box.   spent: seconds that this work took.
     """
 
     def __init__(self, twin: Twin, questions: int) -> None:
@@ -90,7 +90,7 @@ class Progress:
         self.forward = 4 * (inputs + 1) * sum(one * two for one, two in pairwise(widths))
         below = np.cumsum([inputs * widths[0], *(one * two for one, two in pairwise(widths))]) if widths else np.zeros(1)
         self.most = 6 * sum(width * int(size) for width, size in zip(widths[1:], below, strict=False))
-        self.boxes, self.work, self.pace = 1, self.most, SECONDS
+        self.boxes, self.work, self.spent = 1, self.most, SECONDS * self.most
 
     @property
     def at_once(self) -> int:
@@ -98,12 +98,15 @@ class Progress:
         return max(1, self.boxes * MULTIPLICATIONS // max(1, self.work))
 
     def note(self, boxes: int, work: int, seconds: float) -> None:
-        """Count the multiplications that boxes took, mostly a tenth of the most, and measure the pace."""
-        self.boxes, self.work, self.pace = self.boxes + boxes, self.work + work, seconds / max(work, 1)
+        """Count the multiplications that boxes took, mostly a tenth of the most, and the seconds.
+
+        Sums, no last measurement: a batch of two boxes takes longer for what surrounds it than for its multiplications.
+        """
+        self.boxes, self.work, self.spent = self.boxes + boxes, self.work + work, self.spent + seconds
 
     def seconds(self, boxes: int) -> float:
         """Return what bounding boxes by backward substitution will take, lines of their own."""
-        return boxes * self.work / self.boxes * self.pace
+        return boxes * self.spent / self.boxes
 
     def choose(self, question: Integers, lacks: Array, work: Array) -> None:
         """Choose for questions (N,) whose bounds lack (N, 3) to prove their open goals, with so much work (3,) a box."""

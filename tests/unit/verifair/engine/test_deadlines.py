@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import verifair as vf
+from encoders.bounds.twin import Twin
 from encoders.problem import TwinProblem
 from tests.builders import integer, random_network, schema_of
 from verifair.engine import cascade, solver
@@ -21,6 +22,7 @@ from verifair.engine.search import branch_and_bound
 from verifair.engine.search.box_search import Limits
 from verifair.engine.search.branch_and_bound import LayeredSearch, search_of
 from verifair.engine.search.open_goals import OPEN
+from verifair.engine.search.standard import Progress
 from verifair.engine.search.subdivision import Objects, Open, subdivide
 
 LIMIT, MOST = vf.Budget(seconds=1.0), 5.0
@@ -50,6 +52,16 @@ def test_kmax() -> None:
     query = vf.KDiscrimination(network=WIDE, schema=PEOPLE, protected=["group"], buckets=1000)
     found = vf.verify(query, budget=LIMIT)
     assert found.lower <= found.upper
+
+
+def test_a_slow_batch_of_few_boxes_does_not_foretell_a_slow_search() -> None:
+    """A search once ended after 0.3 of 10 seconds, for two boxes with little work had taken as long as any batch."""
+    problem = twin_problem(QUERY, questions_of(QUERY)[1], goals_of(QUERY))
+    progress = Progress(Twin.of(problem), 1)
+    progress.note(100, 10 * progress.most, 0.2)
+    before = progress.seconds(100)
+    progress.note(2, progress.most // 10_000, 0.01)
+    assert progress.seconds(100) < 1.1 * before
 
 
 @pytest.mark.parametrize("method", ["lp", "milp", "smt"])
