@@ -79,7 +79,7 @@ def test_boxes_whose_bounds_take_longer_than_is_left_are_not_begun() -> None:
     problem = replace(problem, batch=problem.batch.take(np.arange(4)))
     search = search_of(problem, Limits(deadline=time.monotonic() + 3600, max_nodes=None, group=None))
     assert isinstance(search, LayeredSearch)
-    search.progress.pace = 3600 / search.progress.most  # an hour a box
+    search.progress.spent = 3600.0  # an hour a box
     search.start(np.random.default_rng(0))
     subdivide(search.open, search.step, ended=search.late, deadline=search.deadline)
     left = search.goals.status == OPEN
