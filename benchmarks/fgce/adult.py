@@ -2,7 +2,8 @@
 
 `graph`: at the paper's eps and at the default one, each in a fresh process whose peak memory is told (imports and data included).
 `centers`: factuals are all false negatives of the group among all rows, candidates all rows decided positively; for each k the
-coverages that k counterfactuals can reach, and for the others the proof that they cannot.
+coverages that k counterfactuals can reach, and for the others the proof that they cannot; seconds are of CPU.
+`all`: the same at partial coverage for all men decided negatively, with above 50K as the favourable decision (22,510 x 6,142).
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.linear_model import LogisticRegression
 
-from benchmarks.fgce.data import classifier, load
+from benchmarks.fgce.data import SEED, classifier, load
 from benchmarks.shared import data_folder, peak, show
 from solvers.outcome import Budget
 from verifair.errors import QueryError
@@ -27,7 +29,8 @@ from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.center import centers, fewest
 
 KS = range(1, 16)
-COVERAGES = (1.0, 0.9, 0.5)
+COVERAGES = (1.0, 0.9, 0.75, 0.5)
+PARTIAL = (0.9, 0.5)
 BUDGET = Budget(seconds=60.0)
 
 
@@ -38,6 +41,7 @@ def run(folder: Path) -> list[pd.DataFrame]:
     return [
         show("FGCE Adult graph: all 48,842 rows", pd.DataFrame(built), folder),
         show("FGCE Adult centers: k = 1 to 15, 60 seconds each", pd.DataFrame(_centers(data)), folder),
+        show("FGCE Adult all negatives: k = 1 to 15, 60 seconds each", pd.DataFrame(_all(data)), folder),
     ]
 
 
@@ -75,20 +79,35 @@ def _centers(data: Path) -> Iterator[dict[str, Any]]:
                 yield line
 
 
+def _all(data: Path) -> Iterator[dict[str, Any]]:
+    """Men decided negatively where above 50K is favourable, by scikit-learn's default model, at the paper's eps."""
+    adult = load("Adult", data)
+    train, _ = adult.split
+    points = adult.space.points(adult.raw)
+    favoured = LogisticRegression(random_state=SEED).fit(points[train], 1 - adult.target[train]).predict(points) == 1
+    graph = FeasibilityGraph.build(adult.space, adult.raw, adult.eps)
+    negatives = np.flatnonzero(~favoured & (adult.group == 1))
+    instance = Instance.of(graph, Reachability.of(graph), negatives, np.flatnonzero(favoured), group=adult.groups[1])
+    for coverage in PARTIAL:
+        line = {"X": instance.size, "X'": len(instance.columns), "coverage": coverage, **_swept(instance, coverage)}
+        print(line, flush=True)
+        yield line
+
+
 def _swept(instance: Instance, coverage: float) -> dict[str, Any]:
-    """All k at one coverage: how many have an optimum, how many provably none, and the slowest."""
-    seconds, costs, impossible = [], {}, 0
-    proved = True
+    """All k at one coverage: how many have an optimum, how many provably none, the largest gap, and the slowest."""
+    seconds, found, impossible = [], {}, 0
     for k in KS:
-        started = time.perf_counter()
+        started = time.process_time()
         try:
-            found = centers(instance, k, coverage, budget=BUDGET)
-            costs[k], proved = found.cost, proved and found.optimal
+            found[k] = centers(instance, k, coverage, budget=BUDGET)
         except QueryError:
             impossible += 1
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
+    costs = {k: one.cost for k, one in found.items()}
     return {
-        "k that reach it": len(costs), "k that cannot": impossible, "all proved": proved, "slowest s": max(seconds),
-        "median s": float(np.median(seconds)), "d at the least k": min(costs.items())[1] if costs else np.nan,
-        "d at k = 15": costs.get(15, np.nan),
+        "k that reach it": len(found), "k that cannot": impossible, "proved": sum(one.optimal for one in found.values()),
+        "largest gap %": max((100 * (one.cost - one.lower) / one.cost for one in found.values()), default=0.0),
+        "slowest s": max(seconds), "median s": float(np.median(seconds)),
+        "d at the least k": min(costs.items())[1] if costs else np.nan, "d at k = 15": costs.get(15, np.nan),
     }

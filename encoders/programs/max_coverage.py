@@ -34,6 +34,8 @@ from solvers.program import Program
 
 BITS = 62
 """Sums of scaled multipliers stay below 2^BITS, inside int64."""
+UNIT = 20
+"""Whole multipliers count in units of 2^-UNIT: what rounding to them loses stays below one row in a million."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,6 +110,48 @@ def coverage_bound(covers: sp.sparray, weights: Integers, multipliers: Array, k:
     gathered = np.sort(covers.T.astype(np.int64) @ scaled)[::-1]
     total = int((whole - scaled).sum()) + sum(gathered[:k].tolist())
     return min(int(total >> exponent), int(weights.sum()))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ColumnBounds:
+    """The bound of whole multipliers, and what it says of each column; all in units of 2^-UNIT.
+
+    total: the bound.   least: the k-th largest sum, 0 where there are fewer columns.   gathered: (C,) int64, each column's sum.
+    """
+
+    total: int
+    least: int
+    gathered: Integers
+
+    @property
+    def bound(self) -> int:
+        """No k columns cover more."""
+        return self.total >> UNIT
+
+    def forced(self, gathered: Integers | None = None) -> Integers:
+        """Return for each column (or for sums of other columns): no k columns with this one among them cover more."""
+        own = self.gathered if gathered is None else gathered
+        return np.asarray((self.total - np.maximum(self.least - own, 0)) >> UNIT)
+
+
+def column_bounds(covers: sp.csc_array, weights: Integers, multipliers: Integers, k: int) -> ColumnBounds:
+    """Bounds for multipliers (R,) in whole units of 2^-UNIT, between 0 and w; covers (R, C) CSC bool, each entry once, k >= 1.
+
+    With column j forced in, the k - 1 largest other sums join its own: the bound less what j lacks to the k-th largest.
+    Sound? yes, exactly, for any multipliers.   Complete? no, see `coverage_bound`.
+    Raises ValueError for multipliers out of range, and for sums that int64 does not hold.
+    """
+    whole = weights.astype(np.int64) << UNIT
+    if (multipliers < 0).any() or (multipliers > whole).any():
+        raise ValueError("column bounds: multipliers are whole numbers from 0 to the weight times 2^UNIT")
+    if (k + 1) * sum(weights.tolist()) >= 2 ** (BITS - UNIT):
+        raise ValueError("column bounds: k and the weights are too large for int64")
+    ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(multipliers[covers.indices])])[covers.indptr]
+    gathered = np.diff(ends)
+    largest = -np.sort(-gathered)[:k]
+    total = int((whole - multipliers).sum()) + int(largest.sum())
+    least = int(largest[-1]) if len(largest) == k else 0
+    return ColumnBounds(total=total, least=least, gathered=gathered)
 
 
 def packing_bound(covers: sp.sparray, multipliers: Array) -> int:

@@ -19,9 +19,11 @@ from verifair.systems.fgce.graph.density import edge_weights
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Cost, CostBlock, Instance
-from verifair.systems.fgce.optimum import center, cover
+from verifair.systems.fgce.optimum import center, cover, partial, search
 from verifair.systems.fgce.optimum.center import Centers, Unfinished, by_components, by_solver, centers, fewest, needed
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
+from verifair.systems.fgce.optimum.partial import PartialSearch
+from verifair.systems.fgce.optimum.search import CoverSearch
 from verifair.systems.fgce.space import FeatureSpace
 
 Method = Callable[..., Centers]
@@ -123,8 +125,8 @@ def check_fewest(instance: Instance, limit: float) -> None:
 
 def weaken(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """Bounds of few steps and without LPs, so that small systems are branched on at all."""
-    monkeypatch.setattr(cover, "STEPS", steps)
-    monkeypatch.setattr(cover, "SMALL", 0)
+    monkeypatch.setattr(search, "STEPS", steps)
+    monkeypatch.setattr(search, "SMALL", 0)
 
 
 def limits(instance: Instance, rng: np.random.Generator) -> list[float]:
@@ -161,7 +163,7 @@ def test_optima_of_odd_costs_are_those_of_brute_force(style: str, monkeypatch: p
     solved = 0
     for seed in range(25):
         rng = np.random.default_rng([seed, 2])
-        monkeypatch.setattr(cover, "DOMINATED", int(rng.choice([0, 3000])))
+        monkeypatch.setattr(search, "DOMINATED", int(rng.choice([0, 3000])))
         weaken(monkeypatch, int(rng.choice([0, 3, 120])))
         instance = odd(rng, style)
         k, share = int(rng.integers(1, 6)), float(rng.choice(SHARES))
@@ -187,7 +189,55 @@ def test_branching_is_exact(steps: int, monkeypatch: pytest.MonkeyPatch) -> None
         assert found.covered <= truth <= found.bound
         assert found.covered >= target if truth >= target else found.bound < target
         branches += largest_coverage(instance, k, 2.0).nodes
-    assert branches > 100
+    assert branches > 60
+
+
+def on_a_plane(rng: np.random.Generator) -> Instance:
+    """People and candidates in two components of points of a coarse grid, so that many are alike and costs are often equal."""
+    def block(f: int, c: int) -> Array:
+        own, there = rng.integers(0, 12, (f, 2)), rng.integers(0, 12, (c, 2))
+        cost = np.hypot(*(own[:, None] - there[None]).transpose(2, 0, 1)).astype(float)
+        return np.where(rng.random((f, c)) < 0.2, np.inf, cost)
+
+    return from_costs(block(50, 22), block(20, 8))
+
+
+@pytest.mark.parametrize("steps", [0, 3, 300])
+def test_partial_coverage_is_brute_forces_after_any_work(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The enclosure holds the truth however early it ends, columns that were fixed included, and shrinks to it."""
+    weaken(monkeypatch, steps)
+    fixed, early = 0, 0
+    for seed in range(12):
+        rng = np.random.default_rng([seed, 12])
+        instance, k, count = on_a_plane(rng), int(rng.integers(2, 4)), int(rng.integers(25, 66))
+        monkeypatch.setattr(search, "DOMINATED", int(rng.choice([0, 3000])))
+        truth = least_cost(instance.costs(), k, count)
+        run = partial.CoverSearch.run
+        for asked in (1, 2, 4, 7, 1000):
+            calls = itertools.count()
+
+            def some(self: CoverSearch, deadline: float, most: int | None) -> None:
+                if next(calls) < asked:  # noqa: B023
+                    run(self, deadline, most)  # noqa: B023
+
+            monkeypatch.setattr(partial.CoverSearch, "run", some)
+            monkeypatch.setattr(partial, "ROUNDS", (1, 2))
+            found = PartialSearch(instance, k, count)
+            most = found.run(np.inf)
+            monkeypatch.setattr(partial.CoverSearch, "run", run)
+            if np.isinf(truth):
+                assert most < count or asked < 1000
+                continue
+            assert found.lower <= truth <= found.upper
+            assert most >= count
+            if np.isfinite(found.upper):
+                assert np.sort(instance.to(found.chosen).min(axis=1))[count - 1] == found.upper
+            early += found.lower < found.upper
+            fixed += sum(map(len, found.useful[-1][1])) < len(instance.columns)
+        if np.isfinite(truth):
+            assert found.lower == found.upper == truth
+    assert early > 5
+    assert fixed > 5 or steps < 300
 
 
 def test_greedy_takes_the_largest_gain_in_every_round() -> None:

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from encoders.network import Array
 from encoders.programs.k_center import KCenter, centers, k_center
-from encoders.programs.max_coverage import coverage_bound, max_coverage, packing_bound
+from encoders.programs.max_coverage import UNIT, column_bounds, coverage_bound, max_coverage, packing_bound
 from solvers import registry
 from solvers.outcome import Budget, Termination, UnsupportedProgram
 from solvers.registry import Backend, Capability
@@ -238,6 +238,31 @@ def test_no_multipliers_take_the_bound_below_the_optimum(data: st.DataObject, in
     assert bound >= most(incidence, weights, k)
     assert bound == coverage_bound(sp.csc_array(incidence), weights, chosen, k)
     assert abs(bound - min(_lagrangian(incidence, weights, chosen, k), weights.sum())) <= 1
+
+
+@settings(max_examples=300)
+@given(data=st.data(), incidence=incidences, k=st.integers(1, 7))
+def test_no_multipliers_take_a_columns_bound_below_the_best_choice_with_it(
+    data: st.DataObject, incidence: Booleans, k: int
+) -> None:
+    rows, columns = incidence.shape
+    weights = data.draw(hnp.arrays(np.int64, rows, elements=st.integers(0, 9)))
+    whole = np.array([data.draw(st.integers(0, int(weight) << UNIT)) for weight in weights], dtype=np.int64)
+    found = column_bounds(sp.csc_array(incidence), weights, whole, k)
+    assert found.bound == int(np.floor(_lagrangian(incidence, weights, whole / 2**UNIT, k) + 1e-9)) >= most(incidence, weights, k)
+    for j, bound in enumerate(found.forced()):
+        with_it = [chosen for chosen in subsets(columns, k) if j in chosen]
+        assert found.bound >= bound >= max(int(weights[incidence[:, chosen].any(axis=1)].sum()) for chosen in with_it)
+    assert (found.forced(found.gathered) == found.forced()).all()
+
+
+def test_multipliers_out_of_range_bound_no_columns() -> None:
+    covers, weights = sp.csc_array(np.ones((2, 2), dtype=bool)), np.array([1, 2])
+    for multipliers in ([-1, 0], [0, (2 << UNIT) + 1]):
+        with pytest.raises(ValueError, match="from 0 to the weight"):
+            column_bounds(covers, weights, np.array(multipliers), 1)
+    with pytest.raises(ValueError, match="too large for int64"):
+        column_bounds(covers, np.array([2**40, 1]), np.array([0, 0]), 7)
 
 
 @settings(max_examples=300)

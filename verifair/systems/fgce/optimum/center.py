@@ -2,8 +2,7 @@
 
 For full coverage only a few factuals matter, those that are hard to cover. The optimum over a few is a lower bound; its centers
 are tried on all, and whoever is farther than the bound joins the few, until nobody is. Each step asks whether the few can be
-covered by k candidates at some cost, a set cover decided by `cover.best` without tolerances. For partial coverage the cost is
-searched by bisection over the costs there are, each step a maximum coverage.
+covered by k candidates at some cost, a set cover decided by `cover.best` without tolerances. Partial coverage: `partial`.
 Sound? yes: the upper bound is counted, the lower proved in whole numbers.   Complete? yes, given time.
 References: FGCE, problem 2 and section III-B; Contardo, Iori and Kramer, A scalable exact algorithm for the vertex p-center (2019).
 """
@@ -22,7 +21,8 @@ from solvers.outcome import Budget, Outcome, Termination
 from solvers.registry import solve
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import CostBlock, Instance
-from verifair.systems.fgce.optimum.cover import Coverage, SetSystem, best, greedy, within
+from verifair.systems.fgce.optimum.cover import SetSystem, best, greedy, within
+from verifair.systems.fgce.optimum.partial import PartialSearch
 
 ADDED = 8
 """Factuals that join the few at once."""
@@ -201,49 +201,16 @@ def _anyhow(instance: Instance, k: int) -> tuple[Integers, float]:
 
 
 def _share(instance: Instance, k: int, count: int, budget: Budget) -> Centers:
-    """Solve for partial coverage: bisection over the costs there are."""
-    deadline = clock.now() + budget.seconds
-    top = _cover(instance, k, np.inf, count, deadline)
-    if top.bound < count:
+    """Solve for partial coverage."""
+    search = PartialSearch(instance, k, count)
+    most = search.run(clock.now() + budget.seconds)
+    if most < count:
         raise QueryError(
-            f"k = {k} is too few: {k} counterfactuals cover at most {top.bound} of the {instance.size} factuals, {count} are asked "
+            f"k = {k} is too few: {k} counterfactuals cover at most {most} of the {instance.size} factuals, {count} are asked "
             "for; raise k, or lower the coverage"
         )
-    nearest = np.sort(np.concatenate([block.cost.min(axis=1) for block in instance.blocks]))
-    lower, steps = float(nearest[count - 1]), 1
-    chosen, upper = top.chosen, _paid(instance, top.chosen, count) if top.covered >= count else np.inf
-    while lower < upper and clock.now() < deadline:
-        cost = _between(instance, lower, upper)
-        found = _cover(instance, k, cost, count, deadline)
-        steps += 1
-        if found.covered >= count:
-            chosen, upper = found.chosen, _paid(instance, found.chosen, count)
-        elif found.bound < count:
-            lower = _above(instance, cost)
-        else:
-            break  # time
-    return Centers(chosen=chosen, cost=upper, lower=min(lower, upper), proved=True, steps=steps)
-
-
-def _cover(instance: Instance, k: int, cost: float, count: int, deadline: float) -> Coverage:
-    return best(SetSystem.within(instance, cost), k, target=count, budget=Budget(seconds=max(deadline - clock.now(), 1e-3)))
-
-
-def _paid(instance: Instance, chosen: Integers, count: int) -> float:
-    """Return the least cost at which the chosen cover so many."""
-    paid = instance.to(chosen).min(axis=1) if len(chosen) else np.full(instance.size, np.inf)
-    return float(np.partition(paid, count - 1)[count - 1])
-
-
-def _between(instance: Instance, lower: float, upper: float) -> float:
-    """Return a cost that is there, at least lower and below upper: their median."""
-    values = np.concatenate([block.cost[(block.cost >= lower) & (block.cost < upper)] for block in instance.blocks])
-    return float(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else lower
-
-
-def _above(instance: Instance, cost: float) -> float:
-    """Return the next cost that is there."""
-    return min(float(block.cost[block.cost > cost].min(initial=np.inf)) for block in instance.blocks)
+    lower = min(search.lower, search.upper)
+    return Centers(chosen=search.chosen, cost=search.upper, lower=lower, proved=True, steps=search.steps)
 
 
 # The paper's other ways: each component on its own, and a solver

@@ -1,0 +1,160 @@
+"""k-center for a part of the factuals: the least cost at which k candidates cover so many.
+
+The cost is enclosed by questions "do k candidates cover so many at this cost?", each a maximum coverage (`search`) that stops once
+it is answered, or has had its share of branches. The first round asks with one branch each: bounds that stall and choices improved
+by exchange answer most, and leave a narrow gap. Later rounds ask with more branches, of the cost next below the best choice first,
+for its answer ends the search. Multipliers are handed on from question to question, by factual; so are the candidates that no
+choice can have which covers so many at this cost, for it has none of them at a lower cost either.
+Sound? yes: the upper bound is counted, the lower proved in whole numbers.   Complete? yes, given time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from encoders.network import Booleans, Integers
+from encoders.programs.max_coverage import UNIT
+from solvers import clock
+from verifair.systems.fgce.instance import Instance
+from verifair.systems.fgce.optimum.cover import SetSystem, greedy, within
+from verifair.systems.fgce.optimum.search import CoverSearch
+
+ROUNDS = (1, 40, 400, 4000)
+"""Branches that a question gets in each round; then as many as it takes."""
+NARROW = 1e-4
+"""Share of the cost below which a gap is not halved any more in a round."""
+HALVED = 3
+"""Costs that a round asks about below the one next to the best choice; the first round: as many as it takes."""
+WIDE = 4096
+"""Columns whose sums are added up at once."""
+
+
+class PartialSearch:
+    """Encloses the cost at which k candidates cover `count` factuals of an instance.
+
+    lower: no k candidates do with less.   upper, chosen: what is found.   steps: questions asked.
+    """
+
+    def __init__(self, instance: Instance, k: int, count: int) -> None:
+        self.instance, self.k, self.count = instance, k, count
+        nearest = np.concatenate([block.cost.min(axis=1) for block in instance.blocks])
+        self.lower, self.upper = float(np.partition(nearest, count - 1)[count - 1]), np.inf
+        self.chosen: Integers = np.empty(0, dtype=np.int64)
+        self.steps = 0
+        self.rates = np.full(instance.size, 0.5)
+        self.useful: list[tuple[float, list[Integers]]] = [(np.inf, [np.arange(len(b.candidates)) for b in instance.blocks])]
+
+    def run(self, deadline: float) -> int:
+        """Search until the enclosure is a point or time is up; return how many k candidates can cover at most, at any cost."""
+        most = self._reachable(deadline)
+        if most < self.count:
+            return most
+        for branches in (*ROUNDS, None):
+            self._round(branches, deadline)
+            if self._done(deadline):
+                break
+        return most
+
+    def _reachable(self, deadline: float) -> int:
+        """Return a bound on what k candidates cover at any cost; at least `count` where they cover so many, or time was up."""
+        system = SetSystem.within(self.instance, np.inf)
+        search = CoverSearch(system.covers, system.weights, greedy(system, self.k), self.k, self.count)
+        search.run(deadline, None)
+        if search.covered >= self.count:
+            self._found(system.nodes[search.chosen])
+        return search.bound
+
+    def _done(self, deadline: float) -> bool:
+        return self.lower >= self.upper or clock.now() >= deadline
+
+    def _round(self, branches: int | None, deadline: float) -> None:
+        """Ask with so many branches: next below the best choice, then halfway between what is known and what stayed open."""
+        first = branches == ROUNDS[0]
+        if not first:
+            while not self._done(deadline) and self._asked(self._below(self.upper), branches, deadline) is True:
+                pass
+        low, high = self.upper, self.lower  # the least and the largest cost that stayed open
+        halved = 0
+        while not self._done(deadline) and (first or halved < HALVED):
+            halved += 1
+            cost = self._between(self.lower, min(low, self.upper))
+            if cost is None and first:
+                cost = self._between(max(float(np.nextafter(high, np.inf)), self.lower), self.upper)
+            if cost is None:
+                return
+            if self._asked(cost, branches, deadline) is None:
+                low, high = min(low, cost), max(high, cost)
+
+    def _asked(self, cost: float, branches: int | None, deadline: float) -> bool | None:
+        """Return whether k candidates cover so many at this cost, None where that stays open; note what follows."""
+        self.steps += 1
+        columns = next(kept for limit, kept in reversed(self.useful) if limit >= cost)
+        blocks = self.instance.blocks
+        near = [within(block.cost if len(own) == len(block.candidates) else block.cost[:, own], cost)
+                for block, own in zip(blocks, columns, strict=True)]
+        system = SetSystem.of(near, [block.candidates[own] for block, own in zip(blocks, columns, strict=True)])
+        if int(system.weights.sum()) < self.count:
+            self.lower = max(self.lower, self._above(cost))
+            return False
+        some = system.same >= 0
+        multipliers = np.zeros(len(system.weights))
+        np.add.at(multipliers, system.same[some], self.rates[some])
+        search = CoverSearch(system.covers, system.weights, greedy(system, self.k), self.k, self.count, multipliers)
+        search.run(deadline, branches)
+        if search.root is not None:
+            self.rates[some] = np.ldexp(search.priced / system.weights, -UNIT)[system.same[some]]
+            self._keep(cost, near, columns, system, search)
+        if search.covered >= self.count:
+            self._found(system.nodes[search.chosen])
+            return True
+        if search.bound < self.count:
+            self.lower = max(self.lower, self._above(cost))
+            return False
+        return None
+
+    def _keep(
+        self, cost: float, near: list[Booleans], columns: list[Integers], system: SetSystem, search: CoverSearch
+    ) -> None:
+        """Note the candidates that a choice can have which covers so many at this cost or a lower one.
+
+        Those that the system left out, contained in others, have a bound like any other: the rest of a choice can do with the
+        system's own.
+        """
+        root = search.root
+        if root is None or root.bound < self.count:
+            return
+        first = np.zeros(self.instance.size, dtype=bool)  # of each row of the system a factual
+        rows, place = np.unique(system.same, return_index=True)
+        first[place[rows >= 0]] = True
+        start, kept = 0, []
+        for table, own in zip(near, columns, strict=True):
+            one = np.flatnonzero(first[start : start + len(table)])
+            units = search.priced[system.same[start + one]].astype(np.float64)  # whole, and so are sums: below 2^53
+            parts = [units @ table[one][:, part] for part in np.array_split(np.arange(len(own)), len(own) // WIDE + 1)]
+            kept.append(own[root.forced(np.concatenate(parts).astype(np.int64)) >= self.count])
+            start += len(table)
+        if cost < self.upper:
+            others = [(limit, old) for limit, old in self.useful if limit != cost]
+            self.useful = sorted([*others, (cost, kept)], key=lambda one: -one[0])
+
+    def _found(self, chosen: Integers) -> None:
+        paid = self.instance.to(chosen).min(axis=1)
+        cost = float(np.partition(paid, self.count - 1)[self.count - 1])
+        if cost < self.upper:
+            self.upper, self.chosen = cost, chosen
+
+    def _between(self, lower: float, upper: float) -> float | None:
+        """Return the median of the costs there are from lower up to below upper; None where there is none, or the gap is narrow."""
+        if not lower < upper * (1 - NARROW):
+            return None
+        values = np.concatenate([block.cost[(block.cost >= lower) & (block.cost < upper)] for block in self.instance.blocks])
+        return float(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else None
+
+    def _below(self, cost: float) -> float:
+        """Return the cost that is there next below, at least `lower`."""
+        below = max(float(block.cost.max(initial=-np.inf, where=block.cost < cost)) for block in self.instance.blocks)
+        return max(below, self.lower)
+
+    def _above(self, cost: float) -> float:
+        """Return the next cost that is there."""
+        return min(float(block.cost.min(initial=np.inf, where=block.cost > cost)) for block in self.instance.blocks)

@@ -1,0 +1,319 @@
+"""The search behind exact coverage: the k columns of a system that cover the most.
+
+Branch and bound, depth first, over columns that are in or out. A branch is closed by the Lagrangian bound
+    sum (w - lambda) + the k largest sums of lambda over a column,
+true for any multipliers and added up in whole numbers. They come from subgradient steps, a matrix product each, until they stall;
+columns that no better choice can have (their bound when they are forced in says so) leave the branch, then rows that became alike
+are taken as one, and the steps go on. Where that does not close a small branch, the duals of its LP are tried. Choices come from
+greedy, from the columns that are usually among the k best, and from exchanging one column at a time while that gains.
+Sound? yes: no tolerance, no solver's word.   Complete? yes, given time.
+Reference: Cornuejols, Fisher and Nemhauser, Location of bank accounts to optimize float (1977); Beasley, Lagrangian relaxation, in
+Modern heuristic techniques for combinatorial problems (1993), for the reduction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from encoders.network import Array, Booleans, Integers
+from encoders.programs.max_coverage import UNIT, ColumnBounds, column_bounds, coverage_bound, max_coverage
+from solvers import clock
+from solvers.outcome import Budget, Limit
+from solvers.registry import solve
+
+STEPS = 300
+"""Subgradient steps that a branch gets at once."""
+DEFLECTED = 0.8
+"""What the last direction counts in the next: plain subgradients zigzag, and stay 1 to 3 % above what these reach."""
+PATIENCE = 12
+"""Steps without a better bound after which steps are halved."""
+FINEST = 1e-3
+"""Length of a step, of the first, below which the multipliers have stalled."""
+SMALL = 20_000
+"""Entries of a branch up to which its LP is solved."""
+AGAIN = 0.8
+"""Share of columns left by a reduction below which the steps go on."""
+DOMINATED = 3000
+"""Columns of a table up to which dominated ones are looked for: the comparison is quadratic."""
+DENSE = 20_000_000
+"""Entries of the table in which exchanges are looked for."""
+EXCHANGED = 8
+"""Every so many branches exchanges are looked for, and in the first."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Branch:
+    """What is open below some decisions.
+
+    bound: no choice in it covers more.   inside: columns that are in, covering `sure`.   k: how many may join them.
+    covers: (R, C) CSC, rows not yet covered and columns not yet decided; weights (R,).   columns: (C,) their numbers in the system.
+    multipliers: (R,) to begin with.   merged: columns when rows were last compared.
+    """
+
+    bound: int
+    inside: tuple[int, ...]
+    sure: int
+    k: int
+    covers: sp.csc_array
+    weights: Integers
+    columns: Integers
+    multipliers: Array
+    merged: int
+
+    def reduced(self, keep: Booleans) -> Branch:
+        """Return the branch with these columns only, less rows that none of them covers; rows alike and columns contained in
+        another are looked for once a fifth of the columns is gone."""
+        covers = sp.csc_array(self.covers[:, np.flatnonzero(keep)])
+        left = replace(self, covers=covers, columns=self.columns[keep])
+        left = left._rows(np.bincount(covers.indices, minlength=covers.shape[0]) > 0)
+        return left._compared() if covers.shape[1] < AGAIN * self.merged else left
+
+    def _rows(self, some: Booleans) -> Branch:
+        if some.all():
+            return self
+        place = np.cumsum(some) - 1
+        old = self.covers
+        stays = some[old.indices]
+        ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(stays)])[old.indptr]
+        covers = sp.csc_array((old.data[stays], place[old.indices[stays]], ends), shape=(int(some.sum()), old.shape[1]))
+        return replace(self, covers=covers, weights=self.weights[some], multipliers=self.multipliers[some])
+
+    def _compared(self) -> Branch:
+        table = self.covers.toarray().astype(bool)
+        kinds, same = distinct(table)
+        columns = undominated(table[kinds])
+        weights = np.bincount(same, weights=self.weights).astype(np.int64)
+        multipliers = np.bincount(same, weights=self.multipliers).astype(np.float64)
+        covers = sp.csc_array(table[kinds][:, columns], dtype=np.float64)
+        return replace(
+            self, covers=covers, weights=weights, columns=self.columns[columns], multipliers=multipliers, merged=len(columns)
+        )
+
+    def without(self, j: int) -> Branch:
+        """Return the branch where column j (of its own) is out."""
+        return self.reduced(np.arange(len(self.columns)) != j)
+
+    def within(self, j: int) -> Branch:
+        """Return the branch where column j is in."""
+        covered = np.zeros(len(self.weights), dtype=bool)
+        covered[self.covers.indices[self.covers.indptr[j] : self.covers.indptr[j + 1]]] = True
+        gain = int(self.weights[covered].sum())
+        rest = replace(self, inside=(*self.inside, int(self.columns[j])), sure=self.sure + gain, k=self.k - 1)._rows(~covered)
+        return rest.reduced(np.diff(rest.covers.indptr) > 0)
+
+
+class CoverSearch:
+    """Looks for the best columns of a system, or for columns that cover at least `target`.
+
+    covers (R, C) CSC, weights (R,), a first choice of at most k columns.   multipliers: (R,) to begin with, None: half the weights.
+
+    chosen, covered: the best choice so far, and the weight that it covers.   bound: no k columns cover more.   nodes: branches.
+    root: of all columns at the first branch's first multipliers `priced` (R,), whole units; None before.
+    """
+
+    def __init__(
+        self, covers: sp.csc_array, weights: Integers, first: Sequence[int], k: int, target: int | None,
+        multipliers: Array | None = None,
+    ) -> None:
+        self.covers, self.weights, self.k = covers, weights, k
+        self.enough = int(weights.sum()) if target is None else target
+        self.needed = 0 if target is None else target
+        self.chosen, self.covered = list(first), int(weights[self._reached(first)].sum())
+        self.nodes = 0
+        self.closed = 0  # the largest bound of branches that were closed
+        self.root: ColumnBounds | None = None
+        self.priced: Integers = np.empty(0, dtype=np.int64)
+        sizes = np.sort(self.weights @ self.covers)[::-1]
+        count = covers.shape[1]
+        self.open = [Branch(
+            bound=min(int(weights.sum()), int(sizes[:k].sum())), inside=(), sure=0, k=k,
+            covers=sp.csc_array(covers, dtype=np.float64), weights=weights, columns=np.arange(count),
+            multipliers=weights / 2 if multipliers is None else multipliers, merged=count,
+        )]
+
+    @property
+    def bound(self) -> int:
+        return max([self.covered, self.closed, *(branch.bound for branch in self.open)])
+
+    def run(self, deadline: float, most: int | None) -> None:
+        """Search until all branches are closed, the target is met, or time or branches are up. May be called again."""
+        while self.open and self.covered < self.enough:
+            if clock.now() >= deadline or (most is not None and self.nodes >= most):
+                return
+            self._branch(self.open.pop(), deadline)
+
+    @property
+    def _goal(self) -> int:
+        """A branch whose bound is no higher has nothing for us."""
+        return max(self.needed - 1, self.covered)
+
+    def _branch(self, branch: Branch, deadline: float) -> None:
+        """Bound one branch, and split it where that does not close it."""
+        self.nodes += 1
+        if self._hopeless(branch.bound):
+            return
+        self._offer(branch.inside)
+        first = self.nodes == 1
+        size, usual = 0, np.empty(0)
+        while branch.k > 0 and len(branch.columns) and len(branch.weights):
+            size = len(branch.columns)
+            branch, usual, closed = self._priced(branch, 1.0 if first and self.root is None else 0.4, deadline)
+            if closed:
+                return
+            self._tried(branch, usual, exchange=self.nodes % EXCHANGED == 1)
+            if self.covered >= self.enough:
+                self.open.append(branch)  # nobody asks any more, but its bound counts
+                return
+            if len(branch.columns) > AGAIN * size or clock.now() >= deadline:
+                break
+        if branch.k == 0 or not len(branch.columns) or not len(branch.weights):
+            return
+        if branch.covers.nnz <= SMALL and not self._hopeless(branch.bound):
+            found = _relaxed(branch, deadline)
+            if found is not None:
+                branch, usual = replace(branch, bound=min(branch.bound, found[0])), found[1]
+                self._tried(branch, usual, exchange=False)
+        if self._hopeless(branch.bound):
+            return
+        j = int(np.argmin(np.abs(usual - 0.5)))
+        self.open += [branch.without(j), branch.within(j)]
+
+    def _priced(self, branch: Branch, scale: float, deadline: float) -> tuple[Branch, Array, bool]:
+        """Return the branch with better multipliers and without the columns that are of no use, how often each of its columns was
+        among the k best (C,), and whether it is closed."""
+        best, usual = _descended(branch, self._goal - branch.sure, scale, deadline)
+        whole = np.minimum(np.ldexp(best, UNIT).astype(np.int64), branch.weights << UNIT)
+        covers = branch.covers
+        found = column_bounds(covers, branch.weights, whole, branch.k)
+        if self.root is None:
+            self.root, self.priced = found, whole
+        branch = replace(branch, bound=min(branch.bound, branch.sure + found.bound), multipliers=best)
+        if self._hopeless(branch.bound):
+            return branch, usual, True
+        forced = branch.sure + found.forced()
+        keep = forced > self._goal
+        if not keep.all():
+            self.closed = max(self.closed, int(forced[~keep].max()))
+        numbers = branch.columns
+        branch = branch.reduced(keep)
+        return branch, usual[np.searchsorted(numbers, branch.columns)], False
+
+    def _tried(self, branch: Branch, usual: Array, *, exchange: bool) -> None:
+        """Offer the columns that are usually among the best, and what exchanging them one by one makes of them."""
+        k = min(branch.k, len(branch.columns))
+        order = np.argsort(-usual, kind="stable")
+        self._offer([*branch.inside, *branch.columns[order[:k]].tolist()])
+        if exchange:
+            pool = np.sort(order[: max(DENSE // len(branch.weights), k)])
+            table = branch.covers[:, pool].toarray().astype(np.float32)
+            found = exchanged(table, branch.weights, np.searchsorted(pool, order[:k]).tolist())
+            self._offer([*branch.inside, *branch.columns[pool[found]].tolist()])
+
+    def _hopeless(self, bound: int) -> bool:
+        """Return whether nothing below this bound is of use; then it counts as closed."""
+        if bound > self._goal:
+            return False
+        self.closed = max(self.closed, bound)
+        return True
+
+    def _reached(self, chosen: Sequence[int]) -> Booleans:
+        """Return (R,) rows that the columns cover."""
+        covered = np.zeros(len(self.weights), dtype=bool)
+        for j in chosen:
+            covered[self.covers.indices[self.covers.indptr[j] : self.covers.indptr[j + 1]]] = True
+        return covered
+
+    def _offer(self, chosen: Sequence[int]) -> None:
+        value = int(self.weights[self._reached(chosen)].sum())
+        if value > self.covered:
+            self.chosen, self.covered = list(chosen), value
+
+
+def distinct(table: Booleans) -> tuple[Integers, Integers]:
+    """Return the first of each kind of row of a table (r, c), and for every row the number of its kind (r,)."""
+    kinds: dict[bytes, int] = {}
+    same = np.array([kinds.setdefault(row.tobytes(), len(kinds)) for row in np.packbits(table, axis=1)], dtype=np.int64)
+    return np.unique(same, return_index=True)[1], same
+
+
+def undominated(table: Booleans) -> Integers:
+    """Return columns of a table (r, c) that no other one contains, ascending; of equal ones the first."""
+    first = np.sort(distinct(np.ascontiguousarray(table.T))[0])
+    size = table[:, first].sum(axis=0)
+    first = first[size > 0]
+    if len(first) > DOMINATED:
+        return np.asarray(first)
+    some = table[:, first].astype(np.float32)  # sums of fewer than 2^24 ones are exact
+    size = some.sum(axis=0)
+    contained = (some.T @ some >= size[:, None]) & (size[:, None] < size[None, :])
+    return np.asarray(first[~contained.any(axis=1)])
+
+
+def exchanged(table: Array, weights: Integers, chosen: Sequence[int]) -> list[int]:
+    """Return columns of a table (R, C) of float32 zeros and ones, from the chosen by the best exchange of one, until none gains."""
+    found = list(chosen)
+    while True:
+        count = table[:, found].sum(axis=1)
+        only = np.stack([np.where(count <= table[:, j], weights, 0) for j in found]).astype(np.float32)  # uncovered without j
+        value = only @ table + (weights.sum() - only.sum(axis=1, dtype=np.float64))[:, None]
+        clock.spend(only.size * table.shape[1])
+        out, into = np.unravel_index(value.argmax(), value.shape)
+        if value[out, into] <= weights[count > 0].sum():
+            return found
+        found[out] = int(into)
+
+
+def _descended(branch: Branch, goal: int, scale: float, deadline: float) -> tuple[Array, Array]:
+    """Return multipliers (R,) with a low bound, by subgradient steps that stop once the bound is at most `goal`, or they stall; and
+    how often each column was among the k best (C,), late steps counting more."""
+    covers, k = branch.covers, branch.k
+    most = branch.weights.astype(np.float64)
+    current = best = np.clip(branch.multipliers, 0.0, most)
+    least, idle, finest = np.inf, 0, FINEST * scale
+    often, direction = np.zeros(covers.shape[1]), np.zeros(len(most))
+    back = covers.T
+    for _ in range(STEPS):
+        clock.spend(4 * covers.nnz + 200_000)
+        gathered = back @ current
+        top = np.argpartition(-gathered, k - 1)[:k] if k < len(gathered) else np.arange(len(gathered))
+        value = float((most - current).sum() + gathered[top].sum())
+        if value < least - 1e-6 * max(abs(value), 1.0):
+            least, best, idle = value, current, 0
+        else:
+            idle += 1
+        often *= 0.95
+        often[top] += 0.05
+        if least < goal + 1 or scale < finest or clock.now() >= deadline:
+            break
+        if idle >= PATIENCE:
+            scale, idle, current, direction = scale / 2, 0, best, np.zeros(len(most))
+            continue
+        met = np.concatenate([covers.indices[covers.indptr[j] : covers.indptr[j + 1]] for j in top])
+        slope = np.bincount(met, minlength=len(most)) - 1.0
+        slope[(current <= 0) & (slope > 0)] = 0.0  # cannot go lower
+        slope[(current >= most) & (slope < 0)] = 0.0
+        direction = DEFLECTED * direction + (1 - DEFLECTED) * slope
+        size = float(direction @ direction)
+        if size == 0.0:
+            break
+        current = np.clip(current - scale * (value - goal) / size * direction, 0.0, most)
+    return best, often
+
+
+def _relaxed(branch: Branch, deadline: float) -> tuple[int, Array] | None:
+    """Return a proved bound of a branch from its LP's duals, and the LP's point (C,); None when it was not solved."""
+    left = deadline - clock.now()
+    if left <= 0:
+        return None
+    program = max_coverage(branch.covers.astype(bool), branch.weights, k=branch.k)
+    outcome = solve(program.program, backend="highs", budget=Budget(seconds=left), relax_integrality=True)
+    if outcome.limit is Limit.INTERRUPTED:  # the solver heard a Ctrl-C that was meant for all of us
+        raise KeyboardInterrupt
+    if outcome.values is None or outcome.duals is None:
+        return None
+    bound = coverage_bound(program.covers, branch.weights, -outcome.duals[: len(branch.weights)], branch.k)
+    return branch.sure + bound, outcome.values[: len(branch.columns)]
