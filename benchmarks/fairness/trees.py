@@ -1,6 +1,6 @@
 """Tree ensembles trained on the encoded Adult table: PBA of rows, a flip on the whole domain, parts of the partition of size 10,
-the largest gap, one difference decided by MILP as well, and rows by MILP (on trees of differences, and as two copies that share
-thresholds alone) and Z3.
+the certified share, the largest gap, one difference decided by MILP as well, and rows by MILP (on trees of differences, and as two
+copies that share thresholds alone) and Z3.
 
 XGBoost, LightGBM and HistGradientBoosting of 100 trees and a forest of 100 trees of depth 10, as their converters write them. CPU
 seconds; loading is a column of its own. Parts: a sample, up to `nodes` boxes a question, so `open` says what that leaves.
@@ -36,6 +36,7 @@ from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.questions import Pairs, bias_problem, box_of, goals_of, questions_of, twin_problem
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED, VIOLATED
+from verifair.engine.share import certify_share
 from verifair.engine.solver import copies_of
 from verifair.engine.verdict import Status
 from verifair.models.read import read
@@ -51,7 +52,7 @@ def run(
 ) -> pd.DataFrame:
     """rows: of the table, for PBA within delta units, both questions.   parts: of 16,000.   nodes: boxes a question may take.
 
-    seconds: for a largest gap, and for the solver.   asked: rows whose questions within 3 units are put to solvers too.
+    seconds: for a share, a largest gap, and the solver.   asked: rows whose questions within 3 units are put to solvers too.
     """
     data = data_folder()
     table = pd.read_csv(data / "encoded" / "adult.csv.gz")
@@ -91,7 +92,8 @@ def _line(
     found: dict[str, Any] = {"model": name, "load s": time.process_time() - started}
     raw = x[:rows].astype(float)
     for part in (_rows(read_in, schema, raw, delta), _whole(read_in, schema), _parts(read_in, schema, parts, nodes),
-                 _gap(read_in, schema, seconds, solver), _beside(read_in, schema, raw[:asked], seconds, solver)):
+                 _share(read_in, schema, seconds), _gap(read_in, schema, seconds, solver),
+                 _beside(read_in, schema, raw[:asked], seconds, solver)):
         found |= dict(part)
     return found
 
@@ -125,6 +127,15 @@ def _parts(model: Model, schema: Schema, parts: int, nodes: int) -> Iterator[tup
     yield "flips", int(found.refuted.sum())
     yield "open", int((found.out_of != "").sum())
     yield "boxes", int(found.nodes.sum())
+
+
+def _share(model: Model, schema: Schema, seconds: float) -> Iterator[tuple[str, Any]]:
+    started = time.process_time()
+    query = IndividualFairness(network=model, schema=schema, protected=["sex"])
+    found = certify_share(query, budget=Budget(seconds=seconds))
+    yield "share s", time.process_time() - started
+    yield "fair", found.fair
+    yield "share open", found.width
 
 
 def _gap(model: Model, schema: Schema, seconds: float, solver: str) -> Iterator[tuple[str, Any]]:

@@ -1,5 +1,6 @@
 """The certified share: every bracket holds the share by enumeration, at tolerance 0 it is that share, and forgeries are refused."""
 
+import time
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -15,6 +16,7 @@ from encoders.bounds.copies import CopyForms
 from encoders.domain import Regions
 from encoders.exact.dyadic import exact
 from encoders.network import Network
+from solvers import clock
 from tests.builders import integer, network_of, one_hot, random_network, real, schema_of
 from verifair.checker.check import check
 from verifair.checker.kernel.forms import copy_planes
@@ -250,12 +252,24 @@ def test_run_goes_on_from_its_store(tmp_path: Path) -> None:
         certify_share(replace(QUERY, protected=["sex"]), budget=BUDGET, store=path, resume=True)
 
 
+def test_counted_effort_ends_a_share_at_the_same_cells() -> None:
+    """An audit's share, which cuts on for ever at tolerance 0, ends by what it did and not by the clock."""
+    found = []
+    for _ in range(2):
+        query = replace(QUERY, network=random_network(np.random.default_rng(0), (7, 30, 20, 1)))
+        with clock.counted(time.monotonic() + 60) as counted:
+            found.append(certify_share(query, tolerance=0, budget=vf.Budget(seconds=0.01)))
+        assert not counted.cut
+    assert [one.reason for one in found] == [Reason.TIME] * 2
+    assert found[0].cells == found[1].cells > 1
+
+
 def test_interrupt_and_time_keep_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     late = certify_share(QUERY, tolerance=0, budget=vf.Budget(seconds=1e-9))
     assert late.reason is Reason.TIME
     assert not accepted(late, QUERY)
     calls = 0
-    look = share._Looks.cells
+    look = share.CellLooks.cells
 
     def interrupted(self: Any, *given: Any) -> Any:
         nonlocal calls
@@ -264,7 +278,7 @@ def test_interrupt_and_time_keep_what_is_done(monkeypatch: pytest.MonkeyPatch) -
             raise KeyboardInterrupt
         return look(self, *given)
 
-    monkeypatch.setattr(share._Looks, "cells", interrupted)
+    monkeypatch.setattr(share.CellLooks, "cells", interrupted)
     found = certify_share(QUERY, tolerance=0, budget=BUDGET)
     assert found.reason is Reason.INTERRUPTED
     assert found.certificate.fair <= FOUND.certificate.fair <= 1 - found.certificate.unfair

@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from encoders.domain import Batched, Domain
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Booleans, Integers, Model
 
 Numbers = npt.NDArray[np.object_]
 """Exact ones: whole, or fractions."""
@@ -131,6 +131,11 @@ class ShareQuestion:
         """Return the network boxes (B K, n_0) of all copies of cells (B, V)."""
         return self.domain.box(self.rows(lower), self.rows(upper))
 
+    def begun(self, lower: Array, upper: Array) -> Array:
+        """Return the lower ends (B, V) of cells of a tree ensemble: the number after it where a real feature has a width, as a
+        threshold belongs to what lies below it, and a single number has no width."""
+        return np.where(~self.domain.integer & (lower < upper), np.nextafter(lower, np.inf), lower)
+
     def volumes(self, lower: Array, upper: Array) -> Numbers:
         """Return (B,) how much cells (B, V) hold: their values, times the widths of real features that the box leaves a width."""
         whole, real = self.domain.integer, np.flatnonzero(~self.domain.integer & (self.upper > self.lower))
@@ -148,7 +153,7 @@ class ShareQuestion:
             met |= ((common > 0) | ((common == 0) & (self.domain.integer | (low == high)))).all(axis=1).reshape(met.shape)
         return self.compared & legal[:, :, None] & legal[:, None], np.asarray((met & legal).any(axis=1))
 
-    def decided(self, network: Network, raw: Array, pairs: Booleans) -> Booleans:
+    def decided(self, network: Model, raw: Array, pairs: Booleans) -> Booleans:
         """Return (B,) whether raw points (B, V) are fair, in exact arithmetic. Raises OverflowError for absurd weights."""
         logits = network.forward(exact(self.domain.encode(self.rows(raw))))
         margin = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
@@ -157,7 +162,7 @@ class ShareQuestion:
         return np.asarray(~flips.any(axis=(1, 2)))
 
     def counted(
-        self, network: Network, lower: Array, upper: Array, under: tuple[Array, Array], over: tuple[Array, Array]
+        self, network: Model, lower: Array, upper: Array, under: tuple[Array, Array], over: tuple[Array, Array]
     ) -> Counted:
         """Return what is shown of cells (B, V) by planes under and over their copies: slopes (B K, n_0) and values (B K,)."""
         shape = len(lower), len(self.values)
@@ -171,7 +176,8 @@ class ShareQuestion:
             settled = self.decided(network, lower[point], pairs[point])
             fair[point], unfair[point] = settled, ~settled
         volume, whole = np.where(outside, 0, self.volumes(lower, upper)), fair | unfair | outside
-        count, rest = np.where([fair, unfair], volume, 0), np.flatnonzero(~whole & ~mixed)
+        sloped = np.any([one.slope.any(axis=(1, 2)) for one in planes], axis=0)
+        count, rest = np.where([fair, unfair], volume, 0), np.flatnonzero(~whole & ~mixed & sloped)
         count[:, rest] = self._partly(lower[rest], upper[rest], [one.take(rest) for one in planes], volume[rest], pairs[rest])
         return Counted(fair=count[0], unfair=count[1], volume=volume, whole=whole)
 

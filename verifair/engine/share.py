@@ -1,8 +1,7 @@
 """`certify_share`: which share of a box is treated alike, and which is not, bracketed by cutting the box into cells.
 
-Method: every cell is bounded by two planes for each copy (`encoders.bounds.copies`). Cells where these show one answer
-throughout are done; of the others the points on both sides of an undecided strip are counted. Those with the most open volume are
-cut first: where what the schema forbids begins or ends, then where the bands of their neurons come from.
+Method: every cell is bounded for each copy (`share_cells`). Cells where the bounds show one answer throughout are done; of the
+others the points on both sides of an undecided strip are counted. Those with the most open volume are cut first.
 Sound? yes: the certificate holds the tree, and `check` bounds and counts it again.
 Complete? to the tolerance, within the budget: cells end as single network inputs, which exact arithmetic decides.
 References: the share is that of FairQuant (Kim et al., ICSE 2025), whose cells are decided as wholes.
@@ -13,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +19,21 @@ import joblib
 import numpy as np
 import numpy.typing as npt
 
-from encoders.bounds.copies import CopyForms, CopyPlanes
 from encoders.domain import Batched, Regions
-from encoders.network import Array, Booleans, Integers, Network
+from encoders.network import Array, Integers
+from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
 from verifair.checker.share_certificate import ShareCertificate, ShareQuery
-from verifair.checker.shares import MOST, SLACK, Numbers, ShareQuestion, swing
+from verifair.checker.shares import SLACK, ShareQuestion
 from verifair.checker.tree import Tree, leaf_regions
 from verifair.engine.parallel import Shared, as_done
 from verifair.engine.queries import IndividualFairness
-from verifair.engine.questions import Pairs, box_of, margin
+from verifair.engine.questions import Pairs, box_of
 from verifair.engine.search.subdivision import subdivide
 from verifair.engine.search.trees import Trees
+from verifair.engine.share_cells import COPIES, COPY, SPARE, CellLooks, ShareCells
 from verifair.engine.verdict import Reason
 from verifair.errors import CertificateError, DataError, QueryError
 from verifair.notebook.pictures import Pictured, shares
@@ -43,12 +42,9 @@ AT_ONCE, PART = 256, 32
 """Leaves cut at a time, or that part of all where they are many; never more than a quarter."""
 POINTS = "fair", "unfair", "outside", "open"
 """What of a cell is counted, and passes to its halves when it is cut."""
-COPIES = 4096
-"""Copies bounded at a time when a tree is read again."""
 EACH = 64
 """Cells that a process gets at least: fewer are looked at sooner than sent."""
-SPARE = Fraction(1, 10**6)
-"""Share of what is counted in cells of both kinds that is not stated: the checker's directions are rounded in another order."""
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CertifiedShare(Pictured):
@@ -82,7 +78,7 @@ def certify_share(
     """Bracket the share of the query's box where no decision flips, to `tolerance` or as far as the budget goes.
 
     Of a schema with constraints it is the share of those points where two compared rows at least are legal.
-    Requires: a piecewise-linear network with one or two logits, no epsilon and nothing relaxed.
+    Requires: a piecewise-linear network or a tree ensemble, one or two logits, no epsilon and nothing relaxed.
     Returns: the bracket and its certificate, which is written to `store` where one is named; `resume` goes on with the tree there.
     jobs: processes that share the cells of every step; the tree is the same. seconds count on the clock, whatever their number.
     progress is called with estimates of the fair share and of that which is not unfair. Ctrl-C ends it with what is known by then.
@@ -139,7 +135,8 @@ def share_question(query: IndividualFairness) -> ShareQuestion:
 def _check(query: IndividualFairness, tolerance: float) -> None:
     if not 0 <= tolerance < 1:
         raise QueryError(f"tolerance = {tolerance}: expected at least 0 and less than 1")
-    query.network.require_piecewise_linear("the certified share")
+    if not isinstance(query.network, TreeEnsemble):
+        query.network.require_piecewise_linear("the certified share")
     query.require_favourable("the certified share")
     if query.epsilon is not None:
         raise QueryError("the certified share is about decisions: drop epsilon")
@@ -178,105 +175,19 @@ def _stored(query: IndividualFairness, store: str | Path) -> ShareCertificate:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Cells(Batched):
-    """B cells.   lower, upper: (B, V).   fair, unfair, outside: exact numbers of points, the last of those that are not counted.
-    strip: that are counted, as no whole cell is.   open: share of the box that is left.   variable, cut: where it would be cut, -1
-    where it cannot be."""
-
-    lower: Array
-    upper: Array
-    fair: Numbers
-    unfair: Numbers
-    outside: Numbers
-    strip: Booleans
-    open: Array
-    variable: Integers
-    cut: Array
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class _Taken(Batched):
     """Leaves that are cut."""
 
     node: Integers
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Looks:
-    """What every process needs to bound and to count cells. volume: of the box."""
-
-    network: Network
-    question: ShareQuestion
-    copies: CopyForms
-    volume: Fraction
-
-    @classmethod
-    def of(cls, network: Network, question: ShareQuestion) -> _Looks:
-        domain = question.domain
-        copies = CopyForms(network, margin(network, 1, 0), domain, partial(swing, domain))
-        volume = Fraction(question.volumes(question.lower[None], question.upper[None])[0])
-        return cls(network=network, question=question, copies=copies, volume=volume)
-
-    def cells(self, lower: Array, upper: Array) -> _Cells:
-        """Bound and count cells (B, V), and choose where they would be cut."""
-        step = max(1, COPIES // len(self.question.values))
-        return _Cells.join([self._look(lower[i : i + step], upper[i : i + step]) for i in range(0, len(lower), step)])
-
-    def _look(self, lower: Array, upper: Array) -> _Cells:
-        question = self.question
-        planes = self.copies.planes(*question.boxes(lower, upper))
-        counted = question.counted(self.network, lower, upper, (planes.under, planes.least), (planes.over, planes.most))
-        volume, decided = (one.astype(np.float64) for one in (counted.volume, counted.fair + counted.unfair))
-        left = np.where(counted.whole, 0.0, np.maximum(volume - decided, float(SPARE) * volume)) / float(self.volume)
-        outside = np.where(counted.volume == 0, question.volumes(lower, upper), 0)
-        variable, cut = self._faces(lower, upper, self._variable(planes, lower, upper))
-        return _Cells(
-            lower=lower, upper=upper, fair=counted.fair, unfair=counted.unfair, outside=outside, strip=~counted.whole, open=left,
-            variable=variable, cut=cut,
-        )
-
-    def _faces(self, lower: Array, upper: Array, variable: Integers) -> tuple[Integers, Array]:
-        """Return along which feature (B,) cells are cut, and where (B,): in the middle of the given one, or at an end of a
-        forbidden box that some copies' points lie in, and others' of the same protected values not."""
-        domain, question, at = self.question.domain, self.question, np.arange(len(lower))
-        cut = domain.middle(lower, upper)[at, variable]
-        forbidden = domain.forbidden
-        if forbidden is None:
-            return variable, cut
-        variable, mixed = variable.copy(), question.asked(lower, upper)[1]
-        low, high = question.rows(lower), question.rows(upper)
-        for least, most, common in zip(forbidden.lower, forbidden.upper, forbidden.common(low, high), strict=True):
-            met = (common >= 0).all(axis=1).reshape(len(lower), -1).any(axis=1)
-            first, last = np.where(domain.integer, np.ceil(least) - 1, least), np.where(domain.integer, np.floor(most), most)
-            for end in (first, last):
-                inside = (end + domain.integer > lower) & (end < upper)
-                here = np.flatnonzero(mixed & met & inside.any(axis=1))
-                variable[here] = inside[here].argmax(axis=1)
-                cut[here] = end[variable[here]]
-        return variable, cut
-
-    def _variable(self, planes: CopyPlanes, lower: Array, upper: Array) -> Integers:
-        """Return (B,) along which feature the errors of cells' forms come from most."""
-        question, domain = self.question, self.question.domain
-        shape = len(lower), len(question.values), -1
-        slope, score = (planes.under + planes.over).reshape(shape) / 2, planes.score.reshape(shape)
-        low, high = domain.box(lower, upper)
-        counted = (domain.integer & (upper - lower < MOST)) @ question.owner.T > 0
-        apart = np.abs(slope - np.where(counted, slope.mean(axis=1), 0.0)[:, None]).sum(axis=1) + 1e-6 * np.abs(slope).sum(axis=1)
-        blame = (score.sum(axis=1) + apart * (high - low) / 2) @ question.owner
-        can = domain.divisible(lower, upper)
-        wide = (upper - lower) / np.maximum(question.upper - question.lower, np.finfo(float).tiny)
-        blame = np.where(can, blame + 1e-9 * wide * blame.max(axis=1, keepdims=True) + 1e-300 * wide, -1.0)
-        return np.where(can.any(axis=1), blame.argmax(axis=1), -1)
-
-
-def _looked(k: int, common: Shared[_Looks], lower: Array, upper: Array) -> tuple[int, _Cells]:
+def _looked(k: int, common: Shared[CellLooks], lower: Array, upper: Array) -> tuple[int, ShareCells]:
     """Return the cells of the k-th part of a batch."""
     return k, common.value.cells(lower, upper)
 
 
 class _ShareSearch:
-    """The tree under way; of every node is known what `_Cells` holds, without points where it is cut."""
+    """The tree under way; of every node is known what `ShareCells` holds, without points where it is cut."""
 
     def __init__(
         self, query: IndividualFairness, question: ShareQuestion, tolerance: float, budget: Budget, before: ShareCertificate | None,
@@ -284,7 +195,7 @@ class _ShareSearch:
     ) -> None:
         self.query, self.question, self.tolerance, self.budget, self.jobs = query, question, tolerance, budget, jobs
         self.domain = domain = question.domain
-        self.looks = _Looks.of(query.network, question)
+        self.looks = CellLooks.of(query.network, question)
         self.volume, self.common = self.looks.volume, Shared(value=self.looks)
         self.started = clock.now()
         self.deadline = self.started + (np.inf if budget.seconds is None else budget.seconds)
@@ -362,7 +273,7 @@ class _ShareSearch:
     def _boxes(self, nodes: Integers) -> tuple[Array, Array]:
         return self._known("lower")[nodes].astype(np.float64), self._known("upper")[nodes].astype(np.float64)
 
-    def _note(self, nodes: Integers, cells: _Cells) -> None:
+    def _note(self, nodes: Integers, cells: ShareCells) -> None:
         for name in cells.__dataclass_fields__:
             self._known(name)[nodes] = getattr(cells, name)
 
@@ -376,14 +287,15 @@ class _ShareSearch:
         number, (leaves, regions) = self.trees.grow(tree), found
         self._note(number[leaves], self._looked_at(regions.lower, regions.upper))
 
-    def _looked_at(self, lower: Array, upper: Array) -> _Cells:
+    def _looked_at(self, lower: Array, upper: Array) -> ShareCells:
         """Bound and count cells (B, V), and choose where they would be cut, by all processes."""
+        clock.spend(len(lower) * len(self.question.values) * (COPY + self.looks.bounds.work))
         jobs = min(self.jobs, len(lower) // EACH)
         if jobs < 2:
             return self.looks.cells(lower, upper)
         parts = zip(np.array_split(lower, jobs), np.array_split(upper, jobs), strict=True)
         tasks = (joblib.delayed(_looked)(k, self.common, *part) for k, part in enumerate(parts))
-        return _Cells.join([cells for _, cells in sorted(as_done(tasks, jobs), key=lambda one: one[0])])
+        return ShareCells.join([cells for _, cells in sorted(as_done(tasks, jobs), key=lambda one: one[0])])
 
     def _shares(self) -> tuple[Fraction, Fraction]:
         """Return what all cells show, and remember when that was."""

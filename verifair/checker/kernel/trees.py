@@ -134,12 +134,7 @@ class TreeBounds:
         found = np.full(len(box), -np.inf)
         blocks = np.flatnonzero(self.domain.one_hot)
         columns = [slice(int(self.domain.start[v]), int(self.domain.start[v] + self.domain.width[v])) for v in blocks]
-        possible = []
-        for ends in (first, second):
-            some = np.zeros((len(ends[0]), len(blocks), self.paths.categories.shape[2]), dtype=bool)
-            for b, block in enumerate(columns):
-                some[:, b, : block.stop - block.start] = ends[1][:, block] >= 1
-            possible.append(some)
+        possible = [self._possible(ends[1]) for ends in (first, second)]
         widest = [(one[0].min(axis=0)[None], one[1].max(axis=0)[None], np.any(some, axis=0)[None])
                   for one, some in zip((first, second), possible, strict=True)]
         shared = [b for b, block in enumerate(columns) if not apart[block].any()]
@@ -176,6 +171,35 @@ class TreeBounds:
                 total = np.array([float(base + sum(row)) * unit for row in least.tolist()])
                 found[rows] = np.where(nowhere[at], np.inf, total)
         return found
+
+    def alone(self, low: Array, high: Array, weight: Array) -> Array:
+        """Return lower bounds (B,) of  weight . f(x),  weight (m,), over boxes low, high (B, n)."""
+        every = np.arange(len(self.paths.tree))
+        both = np.concatenate([weight, np.zeros_like(weight)])
+        whole, base, unit = self._whole([self.paths, self.paths], (every, every), self.paths.tree, both)
+        some = self._possible(high)
+        found = np.full(len(low), np.inf)
+        for start in range(0, len(low), TOGETHER):
+            part = slice(start, start + TOGETHER)
+            ends = low[part], high[part], some[part]
+            around = ends[0].min(axis=0)[None], ends[1].max(axis=0)[None], np.any(ends[2], axis=0)[None]
+            kept = np.flatnonzero(self.paths.meet(*around)[0])
+            begin = np.flatnonzero(np.diff(self.paths.tree[kept], prepend=-1) != 0)
+            if len(begin) == len(self.ensemble.root):   # else no row is in any of the boxes
+                met = self.paths.take(kept).meet(*ends)
+                least = np.minimum.reduceat(np.where(met, whole[kept], np.int64(1) << 62), begin, axis=1)
+                total = np.array([float(base + sum(row)) * unit for row in least.tolist()])
+                found[part] = np.where(np.all(np.logical_or.reduceat(met, begin, axis=1), axis=1), total, np.inf)
+        return found
+
+    def _possible(self, high: Array) -> Booleans:
+        """Return (B, blocks, words) which categories boxes with upper ends (B, n) leave."""
+        blocks = np.flatnonzero(self.domain.one_hot)
+        some = np.zeros((len(high), len(blocks), self.paths.categories.shape[2]), dtype=bool)
+        for b, v in enumerate(blocks.tolist()):
+            width = int(self.domain.width[v])
+            some[:, b, :width] = high[:, int(self.domain.start[v]) : int(self.domain.start[v]) + width] >= 1
+        return some
 
     def _whole(
         self, parts: list[Paths], pair: tuple[Integers, Integers], tree: Integers, weight: Array

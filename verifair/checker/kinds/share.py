@@ -1,20 +1,24 @@
 """The independent re-checker of certified shares: is at least so much of the box fair, and at least so much of it not?
 
 The tree must cover the box of points without the protected features, and no split may be along one of those. Every leaf is bounded
-once, by the planes of `kernel.forms` for every copy; a single network input is decided by exact arithmetic. What they show is
-counted as `verifair.checker.shares` defines it, added up exactly, and compared with the stated shares. Nothing is cut or chosen.
+once for every copy, by the planes of `kernel.forms`, or by the extremes of an ensemble's trees (`kernel.trees`); a single input is
+decided by exact arithmetic. What they show is counted as `verifair.checker.shares` defines it, added up, and compared with the
+stated shares. Nothing is cut or chosen.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 
 from encoders.domain import Regions
-from encoders.network import Model, Network
+from encoders.network import Array, Model
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.kernel.forms import copy_planes
+from verifair.checker.kernel.trees import TreeBounds
 from verifair.checker.kind import Kind
 from verifair.checker.report import CheckReport, Progress, Rejection
 from verifair.checker.share_certificate import FILE, ShareCertificate
@@ -33,7 +37,9 @@ def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, 
 
     progress is called with the number of leaves done and of all leaves.
     """
-    network = schema.judges(network).require_piecewise_linear("check of a certified share")
+    network = schema.judges(network)
+    if not isinstance(network, TreeEnsemble):
+        network.require_piecewise_linear("check of a certified share")
     started, count = time.perf_counter(), 0
     claim = next(given.misfits(network, schema, None), None) or _claim_of(given, schema)
     if isinstance(claim, str):
@@ -70,16 +76,16 @@ def _claim_of(given: ShareCertificate, schema: InputSpace) -> tuple[ShareQuestio
 
 
 def _confirm(
-    given: ShareCertificate, question: ShareQuestion, leaves: Regions, network: Network, progress: Progress | None
+    given: ShareCertificate, question: ShareQuestion, leaves: Regions, network: Model, progress: Progress | None
 ) -> str | None:
     """Return why the stated shares are more than what the leaves show."""
     fair, unfair, whole = Fraction(0), Fraction(0), Fraction(0)
     step = max(1, COPIES // len(question.values))
     margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
+    bounds = _bounds_of(network, margin, question)
     for start in range(0, len(leaves), step):
         lower, upper = leaves.lower[start : start + step], leaves.upper[start : start + step]
-        boxes = question.boxes(lower, upper)
-        found = question.counted(network, lower, upper, *copy_planes(network, margin, question.domain, *boxes))
+        found = question.counted(network, lower, upper, *bounds(lower, upper))
         fair, unfair, whole = fair + found.fair.sum(), unfair + found.unfair.sum(), whole + found.volume.sum()
         if progress is not None:
             progress(min(start + step, len(leaves)), len(leaves))
@@ -91,6 +97,21 @@ def _confirm(
     if given.fair + given.unfair > 1:
         return "it states more than the whole: fair and unfair points are different ones"
     return None
+
+
+def _bounds_of(network: Model, margin: Array, question: ShareQuestion) -> Callable[[Array, Array], tuple[tuple[Array, Array], ...]]:
+    """Return what finds the planes under and over all copies over cells: slopes (B K, n_0) and values (B K,)."""
+    if not isinstance(network, TreeEnsemble):
+        layered = network.require_piecewise_linear("check of a certified share")
+        return lambda lower, upper: copy_planes(layered, margin, question.domain, *question.boxes(lower, upper))
+    trees = TreeBounds(network, question.domain)
+
+    def extremes(lower: Array, upper: Array) -> tuple[tuple[Array, Array], ...]:
+        low, high = question.boxes(question.begun(lower, upper), upper)
+        flat = np.zeros_like(low)
+        return (flat, trees.alone(low, high, margin)), (flat, -trees.alone(low, high, -margin))
+
+    return extremes
 
 
 def _statement(given: ShareCertificate, schema: InputSpace, network: Model) -> str:

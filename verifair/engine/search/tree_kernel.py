@@ -157,6 +157,51 @@ def _tried(
 
 
 @compiled
+def extremes(
+    variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, base: Any, boxes: Any, first: Any,
+    last: Any, start: Any, score: Any,
+) -> Any:
+    """Bound two lines, a margin and its opposite, over N boxes from below (N, 2).
+
+    variable ... cells: `Preorder`.   adds, base: `LineTrees`.   first, last: (N, V) cells.
+    score: (N, start[V]); where the margin's sign is open, what its bounds lose at every cut of a box is added, v's from start[v].
+    """
+    count, trees, size = len(hot), len(root), len(variable)
+    a_variable, a_cut, a_right, least_at, other_at = whole(size), whole(size), whole(size), real(size), real(size)
+    waiting, least, ends, found = whole(2 * size + 2), real(2), whole(2 * trees), real(2 * boxes)
+    for k in range(boxes):
+        top, used, at, place = 0, 0, k * count, k * start[count]
+        found[2 * k], found[2 * k + 1] = base[0], base[1]
+        for t in range(trees):
+            end = _pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, first, last, at, hot, cells, counts,
+                          adds, 2, least, waiting)
+            found[2 * k] += least[0]
+            found[2 * k + 1] += least[1]
+            if end > top + 1:
+                ends[2 * used], ends[2 * used + 1] = top, end
+                used, top = used + 1, end
+        if found[2 * k] > 0 or found[2 * k + 1] >= 0:
+            continue
+        for t in range(used):
+            for j in range(ends[2 * t + 1] - 1, ends[2 * t] - 1, -1):
+                v, c = a_variable[j], a_cut[j]
+                if v == -1:
+                    least_at[j], other_at[j] = adds[2 * c], adds[2 * c + 1]
+                    continue
+                one, two = j + 1, a_right[j]
+                apart = abs(least_at[one] - least_at[two]) + abs(other_at[one] - other_at[two]) + 1e-300
+                least_at[j] = min(least_at[one], least_at[two])
+                other_at[j] = min(other_at[one], other_at[two])
+                if hot[v] == 0:
+                    score[place + start[v] + c] += apart
+                else:
+                    for x in range(first[at + v], last[at + v]):
+                        if counts[c + x + 1] - counts[c + x] != counts[c + x + 2] - counts[c + x + 1]:
+                            score[place + start[v] + x] += apart
+    return found
+
+
+@compiled
 def explore(
     variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
     rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, enough: Any,
