@@ -19,6 +19,7 @@ from encoders.onnx.reader import read_onnx
 from encoders.vnnlib.reader import read_vnnlib
 from solvers.outcome import Budget
 from tests.builders import SHA, categorical, integer, linear_network, real, schema_of
+from verifair.checker.centers_certificate import CentersCertificate
 from verifair.checker.certificate import Certificate, Proof
 from verifair.checker.check import check
 from verifair.checker.consistency_certificate import ConsistencyCertificate
@@ -122,8 +123,15 @@ def query(tmp_path_factory: pytest.TempPathFactory) -> Kind:
                 of=vnnlib.VnnlibCertificate, rejections=rejections, format=vnnlib.FORMAT)
 
 
+def centers() -> Kind:
+    table = pd.DataFrame({"income": [1.0, 2.0, 3.0, 4.0, 7.0, 8.0, 9.0, 6.5], "years": [1, 2, 5, 4, 2, 5, 6, 9]})
+    table["sex"] = list("ffffffmm")
+    model = vf.GroupCounterfactuals(NETWORK, SCHEMA, k=2, coverage=0.75, eps=2.0, changes={"sex": "free"}).fit(table)
+    return own(model.prove_optima(), check)
+
+
 OWN = {"rows": cache(rows), "fairness": cache(fairness), "counterfactuals": cache(counterfactuals), "kmax": cache(buckets),
-       "consistency": cache(consistency)}
+       "consistency": cache(consistency), "centers": cache(centers)}
 each = pytest.mark.parametrize("name", [*OWN, "vnnlib"])
 
 
@@ -234,4 +242,4 @@ def test_another_network_under_the_same_digest_is_refuted_by_the_proofs(kind: Ki
 
 
 def test_every_kind_is_here() -> None:
-    assert {KmaxCertificate, ConsistencyCertificate, Certificate} == {OWN[name]().of for name in OWN}
+    assert {KmaxCertificate, ConsistencyCertificate, CentersCertificate, Certificate} == {OWN[name]().of for name in OWN}

@@ -324,7 +324,7 @@ def test_only_robust_counterfactuals_cost_more_and_hold(robustly: tuple[str, dic
 @pytest.mark.parametrize(("options", "told"), [
     (("--robust", "-1"), "--robust -1: expected a number of at least 0"),
     (("--only-robust", "nan"), "--only-robust nan: expected a finite number"),
-    (("--certificate", "proof.json"), "add --robust DELTA"),
+    (("--cost", "hops", "--certificate", "proof.json"), "for --cost l2 and methods exact and components"),
     (("--robust", "1", "--certificate", "."), "is a folder; name a file"),
     (("--only-robust", "1000"), "have a counterfactual that may be robust"),
 ])

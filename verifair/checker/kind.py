@@ -1,7 +1,6 @@
 """The kinds of files of proofs, and the list of them.
 
-A kind is a module of `verifair.checker.kinds` with a name KIND: how the file is read, how it is checked, and what it states.
-From it come `vf.check`, `verifair check`, what the audit re-checks, and the JSON schema of the file.
+A kind is a module of `verifair.checker.kinds` with a name KIND: how a file is read, checked, what it states.
 """
 
 from __future__ import annotations
@@ -51,6 +50,7 @@ KINDS: dict[str, str] = {
     "verifair-consistency-certificate": "verifair.checker.kinds.consistency",
     "verifair-partition": "verifair.checker.kinds.partition",
     "verifair-share-certificate": "verifair.checker.kinds.share",
+    "verifair-centers-certificate": "verifair.checker.kinds.centers",
 }
 """Format without its version -> the kind's module, imported when a file of it is met. A new kind is one more line here."""
 

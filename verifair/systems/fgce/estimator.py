@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
+from verifair.checker.centers_certificate import CentersCertificate
 from verifair.errors import DataError, QueryError
 from verifair.models.read import read
 from verifair.schema.file import Change
@@ -26,6 +27,7 @@ from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.measures import assignment, change_frequency
 from verifair.systems.fgce.optimum.center import Centers, Unfinished, by_components, by_solver, centers
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
+from verifair.systems.fgce.optimum.proof import certificate
 from verifair.systems.fgce.robust import CertifiedRobustness, askable, by_group, certify_robust, prover, re_evaluated
 from verifair.systems.fgce.robust_choice import Prove, RobustChoice, robust_choice
 from verifair.systems.fgce.settings import Bandwidth, Cost, Factuals, FgceSettings, Method, Weighting
@@ -161,6 +163,23 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         budget = Budget(seconds=self.seconds if seconds is None else seconds)
         found = certify_robust(self.model_, self.schema, self.graph_.raw[nodes], delta=delta, budget=budget, progress=progress)
         return CertifiedRobustness(table=by_group(found.table, nodes, used), certificate=found.certificate)
+
+    def prove_optima(self, *, seconds: float | None = None) -> CentersCertificate | str:
+        """Return a certificate that no choice is better, of the groups whose optimum is proved again within `seconds`, or why there
+        can be none: it is about l2 costs, all rows decided positively as candidates, and a model that `verifair.read` takes.
+        """
+        check_is_fitted(self, "groups_")
+        if self.cost != "l2" or self.custom is not None or self.only_robust is not None or self.method == "mip":
+            return "it is about cost l2, methods exact and components, without a custom rule and only_robust"
+        network = read(self.model)
+        if not network.piecewise_linear:
+            return "the model is smooth, so that its decisions are not exact"
+        answers = {name: (group.negatives, group.instance, group.found) for name, group in self.groups_.items()}
+        budget = Budget(seconds=self.seconds if seconds is None else seconds)
+        return certificate(
+            network, self.schema.named(network), self.graph_, answers, k=self.k, coverage=self.coverage, max_cost=self.max_cost,
+            budget=budget,
+        )
 
     def attribute_changes(self) -> pd.DataFrame:
         """Return ACF: for each group, the share of its factuals whose counterfactual differs in each feature."""

@@ -96,8 +96,11 @@ class FgceSettings(Grouped):
         return self
 
     def check_options(self, inputs: Inputs, run: Run) -> None:
-        if run.certificate is not None and not self.deltas:
-            raise ValueError("--certificate holds proofs that counterfactuals are robust: add --robust DELTA, or drop it")
+        if run.certificate is not None and not self.deltas and (self.cost != "l2" or self.method in ("mip", "greedy")):
+            raise ValueError(
+                "--certificate holds the proof that no choice is better, for --cost l2 and methods exact and components; or with "
+                "--robust DELTA that counterfactuals keep: change these, or drop it"
+            )
 
 
 SYSTEM = System(
@@ -107,6 +110,8 @@ Chooses, for each group, few rows of the data that those decided negatively can 
 everybody at the least largest cost (with --max-cost: cover the most), and proves that no choice is better.
 
 Example: verifair fgce --demo german --protected sex --k 20
+
+An optimum that others can check: verifair fgce --demo german --protected sex --k 20 --certificate optimum.json.gz
 
 Advice that keeps working: verifair fgce --demo german --protected sex --k 20 --robust 1 --robust 5 --certificate proof.json
 

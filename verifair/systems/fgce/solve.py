@@ -49,7 +49,11 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
         measured = _measured(fitted, work, tell) if settings.measures and decided is not None else None
     names = pd.Index([name if isinstance(name, (str, int, float)) else str(name) for name in rows.frame.index], dtype=object)
     found = summaries(fitted, names, seed=work.seed)
-    _, note = work.save_proof(proved.certificate if proved else None, "nothing was proved robust")
+    if settings.deltas or work.certificate is None:
+        _, note = work.save_proof(proved.certificate if proved else None, "nothing was proved robust")
+    else:
+        optimum = fitted.prove_optima(seconds=max(work.left, 1.0)) if finished else "interrupted"
+        _, note = work.save_proof(None, optimum) if isinstance(optimum, str) else work.save_proof(optimum, "")
     whole = decided is not None and (measured is None or measured.stopped != "interrupted")
     return FgceResult(
         model_sha256=subject.network.source_sha256, schema_sha256=subject.schema.sha256, seed=work.seed,

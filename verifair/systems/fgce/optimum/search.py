@@ -51,7 +51,8 @@ class Branch:
 
     bound: no choice in it covers more.   inside: columns that are in, covering `sure`.   k: how many may join them.
     covers: (R, C) CSC, rows not yet covered and columns not yet decided; weights (R,).   columns: (C,) their numbers in the system.
-    multipliers: (R,) to begin with.   merged: columns when rows were last compared.
+    rows: (R,) theirs, of rows taken as one the first's.   multipliers: (R,) to begin with.   merged: columns when rows were last
+    compared.
     """
 
     bound: int
@@ -61,6 +62,7 @@ class Branch:
     covers: sp.csc_array
     weights: Integers
     columns: Integers
+    rows: Integers
     multipliers: Array
     merged: int
 
@@ -80,7 +82,9 @@ class Branch:
         stays = some[old.indices]
         ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(stays)])[old.indptr]
         covers = sp.csc_array((old.data[stays], place[old.indices[stays]], ends), shape=(int(some.sum()), old.shape[1]))
-        return replace(self, covers=covers, weights=self.weights[some], multipliers=self.multipliers[some])
+        return replace(
+            self, covers=covers, weights=self.weights[some], rows=self.rows[some], multipliers=self.multipliers[some]
+        )
 
     def _compared(self) -> Branch:
         table = self.covers.toarray().astype(bool)
@@ -90,7 +94,8 @@ class Branch:
         multipliers = np.bincount(same, weights=self.multipliers).astype(np.float64)
         covers = sp.csc_array(table[kinds][:, columns], dtype=np.float64)
         return replace(
-            self, covers=covers, weights=weights, columns=self.columns[columns], multipliers=multipliers, merged=len(columns)
+            self, covers=covers, weights=weights, columns=self.columns[columns], rows=self.rows[kinds], multipliers=multipliers,
+            merged=len(columns),
         )
 
     def without(self, j: int) -> Branch:
@@ -106,6 +111,21 @@ class Branch:
         return rest.reduced(np.diff(rest.covers.indptr) > 0)
 
 
+CLOSED, AGAIN_PRICED = -1, -2
+
+
+@dataclass(kw_only=True, eq=False)
+class Step:
+    """One bound of a recorded search, branches in the order in which they are looked at, "in" before "out".
+
+    multipliers: (R,) whole units of 2^-UNIT.   split: what follows: the column that is in or out, CLOSED, or AGAIN_PRICED: the same
+    branch less the columns that are of no use.
+    """
+
+    multipliers: Integers
+    split: int = CLOSED
+
+
 class CoverSearch:
     """Looks for the best columns of a system, or for columns that cover at least `target`.
 
@@ -113,12 +133,14 @@ class CoverSearch:
 
     chosen, covered: the best choice so far, and the weight that it covers.   bound: no k columns cover more.   nodes: branches.
     root: of all columns at the first branch's first multipliers `priced` (R,), whole units; None before.
+    steps: every bound, where they are to be recorded (rows are not merged then, and no LP is asked); None otherwise.
     """
 
     def __init__(
         self, covers: sp.csc_array, weights: Integers, first: Sequence[int], k: int, target: int | None,
-        multipliers: Array | None = None,
+        multipliers: Array | None = None, *, record: bool = False,
     ) -> None:
+        self.steps: list[Step] | None = [] if record else None
         self.covers, self.weights, self.k = covers, weights, k
         self.enough = int(weights.sum()) if target is None else target
         self.needed = 0 if target is None else target
@@ -130,9 +152,10 @@ class CoverSearch:
         sizes = np.sort(self.weights @ self.covers)[::-1]
         count = covers.shape[1]
         self.open = [Branch(
-            bound=min(int(weights.sum()), int(sizes[:k].sum())), inside=(), sure=0, k=k,
+            bound=int(np.iinfo(np.int64).max) if record else min(int(weights.sum()), int(sizes[:k].sum())), inside=(), sure=0, k=k,
             covers=sp.csc_array(covers, dtype=np.float64), weights=weights, columns=np.arange(count),
-            multipliers=weights / 2 if multipliers is None else multipliers, merged=count,
+            rows=np.arange(len(weights)), multipliers=weights / 2 if multipliers is None else multipliers,
+            merged=0 if record else count,
         )]
 
     @property
@@ -170,9 +193,13 @@ class CoverSearch:
                 return
             if len(branch.columns) > AGAIN * size or clock.now() >= deadline:
                 break
+            self._followed_by(AGAIN_PRICED)
         if branch.k == 0 or not len(branch.columns) or not len(branch.weights):
+            if self.steps is not None:
+                self._followed_by(AGAIN_PRICED, only=size > 0)
+                self.steps.append(Step(multipliers=self.weights << UNIT))  # nobody is left to be covered by more
             return
-        if branch.covers.nnz <= SMALL and not self._hopeless(branch.bound):
+        if self.steps is None and branch.covers.nnz <= SMALL and not self._hopeless(branch.bound):
             found = _relaxed(branch, deadline)
             if found is not None:
                 branch, usual = replace(branch, bound=min(branch.bound, found[0])), found[1]
@@ -180,7 +207,13 @@ class CoverSearch:
         if self._hopeless(branch.bound):
             return
         j = int(np.argmin(np.abs(usual - 0.5)))
+        self._followed_by(int(branch.columns[j]))
         self.open += [branch.without(j), branch.within(j)]
+
+    def _followed_by(self, split: int, *, only: bool = True) -> None:
+        """Note what follows the last bound."""
+        if self.steps and only:
+            self.steps[-1].split = split
 
     def _priced(self, branch: Branch, scale: float, deadline: float) -> tuple[Branch, Array, bool]:
         """Return the branch with better multipliers and without the columns that are of no use, how often each of its columns was
@@ -191,6 +224,10 @@ class CoverSearch:
         found = column_bounds(covers, branch.weights, whole, branch.k)
         if self.root is None:
             self.root, self.priced = found, whole
+        if self.steps is not None:
+            units = np.zeros(len(self.weights), dtype=np.int64)
+            units[branch.rows] = whole
+            self.steps.append(Step(multipliers=units))
         branch = replace(branch, bound=min(branch.bound, branch.sure + found.bound), multipliers=best)
         if self._hopeless(branch.bound):
             return branch, usual, True

@@ -1,0 +1,226 @@
+"""The independent re-checker of group counterfactuals (FGCE): is no other choice of rows better?
+
+What a file states, of a table of raw rows and a model. A row may become another in one move where every feature changes as
+`changes` and the schema's `moves` allow and the two are at most eps apart; over any number of moves it reaches rows. People of a
+group are the rows asked about, all decided unfavourably, that reach a row decided favourably; these are the candidates. A candidate
+that somebody reaches costs their distance. Distances are Euclidean: numbers and ordered categories on [0, 1] by their declared
+range, two categories 0 or 1, others one-hot; computed in float64, and compared within 1e-9 of the limit.
+    without a cost limit   the chosen, at most k, cover the share `coverage` of the people at cost `value`, and no k rows do at less
+    with one               the chosen cover `value` people at that cost, and no k rows cover more
+
+Decisions are exact. That no k rows cover `target` people follows from a tree of bounds: in a branch where some rows are in and some
+out, whatever the multipliers u in [0, 1], at most  sure + sum (1 - u) + the k' largest sums of u over a candidate  are covered; all
+sums are of whole numbers below 2^53, so float64 has them exactly.   Imports no search.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from encoders.exact.dyadic import exact
+from encoders.network import Array, Booleans, Integers, Model
+from verifair.checker.centers_certificate import FILE, MOST_ROWS, UNIT, CentersCertificate, GroupProof
+from verifair.checker.kind import Kind
+from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.schema.space import InputSpace
+
+NEAR = 1e-9
+"""Share of a limit within which distances count as the limit."""
+AT_ONCE = 256
+
+
+def check_centers(
+    given: CentersCertificate, *, network: Model, schema: InputSpace, progress: Progress | None = None
+) -> CheckReport:
+    """Prove a certificate again. progress is called with the number of groups done and of all."""
+    started, count = time.perf_counter(), sum(len(proof.steps) for proof in given.groups.values())
+    flaw = next(given.misfits(network, schema), None) or _flaw(given, schema)
+    reasons = list(_confirm(given, network, schema, progress)) if flaw is None else [flaw]
+    rejections = [Rejection(proof=None, reason=reason) for reason in reasons]
+    return CheckReport.of(
+        rejections, proofs=len(given.groups), leaves=count, started=started, extent=given.extent, unit="groups"
+    )
+
+
+def _flaw(given: CentersCertificate, schema: InputSpace) -> str | None:
+    query, count = given.query, len(given.rows)
+    if set(query.changes) != {feature.name for feature in schema.features}:
+        return "the query must say of every feature of the schema how it may move"
+    if count > MOST_ROWS:
+        return f"its table has {count:,} rows, more than the {MOST_ROWS:,} whose graph is closed here"
+    if not schema.domain.within(given.rows).all():
+        return "a row of its table lies outside the declared domain"
+    if not set(given.groups) <= set(query.asked) or len(given.groups) + given.undecided != len(query.asked):
+        return "its groups are not those that were asked about, or left undecided"
+    for name, rows in query.asked.items():
+        if len(set(rows)) < len(rows) or max(rows, default=0) >= count:
+            return f"group {name!r} lists a row twice, or one that the table does not have"
+    return None
+
+
+def _confirm(given: CentersCertificate, network: Model, schema: InputSpace, progress: Progress | None) -> Iterator[str]:
+    """Yield what is wrong with which group."""
+    favoured = _favoured(given.rows, network, schema)
+    if favoured is None:
+        yield "decisions of a smooth model are not exact: there is no such certificate of one"
+        return
+    points, edges = _points(given, schema), _edges(given, schema)
+    for done, (name, proof) in enumerate(given.groups.items()):
+        asked = np.unique(np.array(given.query.asked[name], dtype=np.int64))
+        flaw = _group_flaw(given, proof, asked, favoured, points, edges)
+        if flaw is not None:
+            yield f"group {name!r}: {flaw}"
+        if progress is not None:
+            progress(done + 1, len(given.groups))
+
+
+def _favoured(rows: Array, network: Model, schema: InputSpace) -> Booleans | None:
+    """Return (N,) which rows are decided favourably, exactly; None for a model that has no exact outputs."""
+    judge = schema.judges(network)
+    if not judge.piecewise_linear:
+        return None
+    above = []
+    for start in range(0, len(rows), AT_ONCE):
+        logits = judge.forward(exact(schema.domain.encode(rows[start : start + AT_ONCE])))
+        margin = logits[:, 0] if judge.outputs == 1 else logits[:, 1] - logits[:, 0]
+        above.append(margin.sign > 0)
+    return np.asarray(np.concatenate(above) == (schema.outcome.good == 1))
+
+
+def _points(given: CentersCertificate, schema: InputSpace) -> Array:
+    """Return (N, p) coordinates."""
+    columns = []
+    for v, feature in enumerate(schema.features):
+        value, words = given.rows[:, v], len(feature.categories or ())
+        ordered = feature.ordered or given.query.changes[feature.name] in ("increase", "decrease")
+        if words > 2 and not ordered:
+            columns.append((value[:, None] == np.arange(words)).astype(np.float64))
+            continue
+        low, high = feature.range or (0.0, words - 1.0)
+        columns.append(((value - low) / (high - low) if high > low else np.zeros(len(value)))[:, None])
+    return np.concatenate(columns, axis=1)
+
+
+def _edges(given: CentersCertificate, schema: InputSpace) -> np.ndarray:
+    """Return (N, N) float32, 1 where the first may become the second in one move."""
+    points, limit = _points(given, schema), given.query.eps * (1 + NEAR)
+    edges = np.zeros((len(points), len(points)), dtype=np.float32)
+    for i, point in enumerate(points):
+        ok = np.sqrt(((points - point) ** 2).sum(axis=1)) <= limit
+        for v, feature in enumerate(schema.features):
+            change, before, after = given.query.changes[feature.name], given.rows[i, v], given.rows[:, v]
+            if change == "fixed":
+                ok &= after == before
+            elif change == "increase":
+                ok &= after >= before
+            elif change == "decrease":
+                ok &= after <= before
+            if change != "fixed" and feature.moves is not None:
+                names = feature.categories or ()
+                to = feature.moves.get(names[int(before)])
+                ok &= True if to is None else np.isin(after, [before, *(names.index(name) for name in to)])
+        edges[i] = ok
+    return edges
+
+
+def _group_flaw(
+    given: CentersCertificate, proof: GroupProof, asked: Integers, favoured: Booleans, points: Array, edges: np.ndarray
+) -> str | None:
+    query, candidates = given.query, np.flatnonzero(favoured)
+    if favoured[asked].any():
+        return "somebody asked about is decided favourably"
+    reached = np.zeros((len(asked), len(points)), dtype=bool)
+    reached[np.arange(len(asked)), asked] = True
+    while True:
+        more = reached | ((reached.astype(np.float32) @ edges) > 0)
+        if (more == reached).all():
+            break
+        reached = more
+    people = reached[:, candidates].any(axis=1)
+    if not people.any():
+        return "nobody in it can reach a row that is decided favourably"
+    own, feasible = points[asked[people]], reached[people][:, candidates]
+    cost = np.array([np.sqrt(((points[candidates] - point) ** 2).sum(axis=1)) for point in own])
+    cost = np.where(feasible, cost, np.inf)
+    chosen = np.array(proof.chosen, dtype=np.int64)
+    if len(chosen) > query.k or len(set(proof.chosen)) < len(chosen) or not np.isin(chosen, candidates).all():
+        return f"it chooses more than {query.k} rows, or one twice, or one that is not decided favourably"
+    limit = proof.value if query.max_cost is None else query.max_cost
+    paid = cost[:, np.searchsorted(candidates, chosen)].min(axis=1, initial=np.inf)
+    covered = int((paid <= limit * (1 + NEAR)).sum())
+    if query.max_cost is None:
+        target = max(int(np.ceil(query.coverage * len(own) - NEAR)), 1)
+        stated, near = target, cost < limit * (1 - NEAR)
+    else:
+        stated, near = int(proof.value), cost <= limit * (1 + NEAR)
+        target = stated + 1
+    if stated != proof.value and query.max_cost is not None:
+        return "it states no whole number of people"
+    if covered < stated:
+        return f"its choice covers {covered} people, not {stated}"
+    return _tree_flaw(near, query.k, target, proof)
+
+
+def _tree_flaw(near: Booleans, k: int, target: int, proof: GroupProof) -> str | None:
+    """Return why the steps do not show that no k columns of a table (F, C) cover `target` rows, or None."""
+    kept: Booleans = np.asarray(near.any(axis=0))
+    pairs = np.array(proof.contained, dtype=np.int64).reshape(-1, 2)
+    if (pairs >= near.shape[1]).any() or len(np.unique(pairs[:, 0])) < len(pairs) or np.isin(pairs[:, 1], pairs[:, 0]).any():
+        return "a candidate that is left out is contained in none that stays"
+    if (near[:, pairs[:, 0]] & ~near[:, pairs[:, 1]]).any():
+        return "a candidate is left out that is not contained in another"
+    kept[pairs[:, 0]] = False
+    table, need, one = near.astype(np.float64), target << UNIT, 1 << UNIT
+    branches = [(kept, np.zeros(len(near), dtype=bool), k)]
+    for number, step in enumerate(proof.steps):
+        if not branches or len(step.multipliers) != len(near):
+            return f"step {number} belongs to no branch, or has not one multiplier for each of the {len(near)} people"
+        alive, covered, left = branches.pop()
+        columns = np.flatnonzero(alive)
+        some = table[:, columns]
+        open_ = ~covered & some.any(axis=1)
+        units = np.where(open_, np.array(step.multipliers, dtype=np.float64), 0.0)
+        sums = units @ some
+        largest = -np.sort(-sums)[:left] if left else np.empty(0)
+        total = int(covered.sum()) * one + int(open_.sum()) * one - int(units.sum()) + int(largest.sum())
+        if step.split == -1:
+            if total >= need:
+                return f"step {number} closes a branch that may cover {total / one:.3f}, not fewer than {target}"
+            continue
+        least = int(largest[-1]) if len(largest) == left > 0 else 0
+        alive = alive.copy()
+        alive[columns[total - np.maximum(least - sums, 0) < need]] = False
+        if step.split == -2:
+            branches.append((alive, covered, left))
+            continue
+        if left == 0 or step.split >= len(alive) or not alive[step.split]:
+            return f"step {number} decides on a candidate that is not open"
+        alive[step.split] = False
+        branches += [(alive, covered, left), (alive, covered | near[:, step.split], left - 1)]
+    return f"{len(branches)} branches are left open" if branches else None
+
+
+def _statement(given: CentersCertificate, schema: InputSpace, network: Model) -> str:
+    """What the file states, in words."""
+    query, parts = given.query, []
+    for name, proof in given.groups.items():
+        if query.max_cost is None:
+            parts.append(f"{name}: the least largest cost is {proof.value:.9g}, with {len(proof.chosen)}")
+        else:
+            parts.append(f"{name}: at most {proof.value:.0f} people can be covered, with {len(proof.chosen)}")
+    share = f"cover {100 * query.coverage:.9g}% of those who can be helped"
+    aim = share if query.max_cost is None else f"cost at most {query.max_cost:g}"
+    moves = ", ".join(f"{name} {change}" for name, change in query.changes.items() if change != "free") or "all features free"
+    return (
+        f"It states: of all choices of at most {query.k} rows of its table of {len(given.rows):,} that {aim} ({schema.positive}; "
+        f"moves of at most {query.eps:.6g}; {moves}), none is better (costs within 1e-9). {'; '.join(parts)}."
+    )
+
+
+KIND = Kind(
+    format=CentersCertificate.FORMAT, counts="groups", load=CentersCertificate.load, check=check_centers, statement=_statement,
+    file=FILE, title="Files of optimal group counterfactuals",
+)

@@ -1,0 +1,106 @@
+"""Proofs of group optima that somebody else can check: the search once more, with every bound recorded.
+
+Sound? what is written is checked by `verifair check`, which knows nothing of this search.   Complete? given time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from encoders.network import Booleans, Integers, Model
+from encoders.programs.max_coverage import UNIT
+from solvers import clock
+from solvers.outcome import Budget
+from verifair.checker.centers_certificate import MOST_ROWS, CentersCertificate, CentersQuery, GroupProof, Step
+from verifair.checker.envelope import semantics
+from verifair.schema.schema import Schema
+from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
+from verifair.systems.fgce.instance import Instance
+from verifair.systems.fgce.optimum.center import Centers, needed
+from verifair.systems.fgce.optimum.cover import Coverage, SetSystem, greedy
+from verifair.systems.fgce.optimum.search import CoverSearch
+
+Answer = tuple[Integers, Instance, Centers | Coverage]
+"""A group's negatives that were asked about, its question, and the answer."""
+
+
+def certificate(
+    network: Model, schema: Schema, graph: FeasibilityGraph, answers: Mapping[str, Answer], *, k: int, coverage: float,
+    max_cost: float | None, budget: Budget,
+) -> CentersCertificate | str:
+    """Return a certificate of the groups whose optimum is proved again in time, or why there can be none.
+
+    Requires: cost l2, no custom rule for moves, all positive rows as candidates, and a `network` that `verifair.read` gave.
+    """
+    if len(graph) > MOST_ROWS:
+        return f"the table has {len(graph):,} rows, and the checker closes graphs of at most {MOST_ROWS:,}"
+    if max_cost is not None and not np.isfinite(max_cost):
+        return "the cost limit is infinite: pass a finite --max-cost"
+    deadline = clock.now() + budget.seconds
+    groups: dict[str, GroupProof] = {}
+    for name, (_, instance, found) in answers.items():
+        proof = _proof(instance, found, k, coverage, max_cost, deadline)
+        if proof is not None:
+            groups[name] = proof
+    if not groups:
+        return "no group's optimum was proved in time"
+    changes = {feature.name: change for feature, change in zip(schema.features, graph.space.changes, strict=True)}
+    query = CentersQuery(
+        kind="group-counterfactuals", eps=graph.eps, changes=changes, k=k, coverage=coverage, max_cost=max_cost,
+        asked={name: tuple(negatives.tolist()) for name, (negatives, _, _) in answers.items()},
+    )
+    return CentersCertificate(
+        network_sha256=network.source_sha256, schema_sha256=schema.sha256, semantics=semantics(network),
+        features=tuple(feature.name for feature in schema.features), query=query, rows=graph.raw, groups=groups,
+        undecided=len(answers) - len(groups),
+    )
+
+
+def _proof(
+    instance: Instance, found: Centers | Coverage, k: int, coverage: float, max_cost: float | None, deadline: float
+) -> GroupProof | None:
+    if not found.optimal or (isinstance(found, Centers) and not np.isfinite(found.cost)):
+        return None
+    order = np.argsort(instance.factuals)
+    columns = np.unique(instance.candidates)
+    cost = np.full((instance.size, len(columns)), np.inf)
+    cost[:, np.searchsorted(columns, instance.columns)] = instance.costs()
+    cost = cost[order]
+    if isinstance(found, Centers):
+        near, target, value = cost < found.cost, needed(instance, coverage), found.cost
+    else:
+        near, target, value = np.isfinite(cost) & (cost <= float(max_cost or 0.0)), found.covered + 1, float(found.covered)
+    recorded = steps(near, k, target, deadline)
+    if recorded is None:
+        return None
+    contained, proof = recorded
+    return GroupProof(chosen=tuple(sorted(found.chosen.tolist())), value=value, contained=contained, steps=proof)
+
+
+def steps(near: Booleans, k: int, target: int, deadline: float) -> tuple[list[tuple[int, int]], list[Step]] | None:
+    """Return columns of a table (F, C) with one that contains each, and the bounds that show that no k columns cover `target` rows;
+    None where time was up or some do."""
+    if not near.any():
+        return [], [Step(multipliers=[0] * len(near), split=-1)]
+    system = SetSystem.of([near], [np.arange(near.shape[1])])
+    search = CoverSearch(system.covers, system.weights, greedy(system, k), k, target, record=True)
+    search.run(deadline, None)
+    if search.open or search.covered >= target or search.steps is None:
+        return None
+    left = np.setdiff1d(np.flatnonzero(near.any(axis=0)), system.nodes)
+    some = near[:, system.nodes].astype(np.float32)
+    inside = near[:, left].astype(np.float32).T @ some >= near[:, left].sum(axis=0)[:, None]
+    contained = list(zip(left.tolist(), system.nodes[inside.argmax(axis=1)].tolist(), strict=True))
+    # A row of the system stands for several factuals: its multiplier is handed to them in turn, one unit at most to each.
+    before = np.zeros(len(near), dtype=np.int64)
+    for row in range(len(system.weights)):
+        own = np.flatnonzero(system.same == row)
+        before[own] = np.arange(len(own)) << UNIT
+    met = system.same >= 0
+    out = []
+    for step in search.steps:
+        units = np.where(met, np.clip(step.multipliers[system.same] - before, 0, 1 << UNIT), 0)
+        out.append(Step(multipliers=units.tolist(), split=step.split if step.split < 0 else int(system.nodes[step.split])))
+    return contained, out
