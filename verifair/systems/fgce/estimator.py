@@ -24,7 +24,7 @@ from verifair.systems.fgce.graph.density import edge_weights
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.measures import assignment, change_frequency
+from verifair.systems.fgce.measures import assignment, binned, change_frequency, change_size
 from verifair.systems.fgce.optimum.center import Centers, Unfinished, by_components, by_solver, centers
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
 from verifair.systems.fgce.optimum.proof import certificate
@@ -99,8 +99,9 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         (combination of) value; None: one group of all.
         audit: (N,) rows whose decisions are to be explained; None: all. Every row may serve as a step or as a counterfactual.
 
-        Sets model_ (who decides), space_, graph_, reachability_, positive_ (N,), groups_ (name -> Group), skipped_ (name -> why),
-        stranded_ (name -> how many are to be explained, of groups that are skipped because none of them has a way).
+        Sets model_ (who decides), space_, graph_, levels_ (`binned` rows), reachability_, positive_ (N,), groups_ (name -> Group),
+        skipped_ (name -> why), stranded_ (name -> how many are to be explained, of groups that are skipped because none of them has
+        a way).
         Raises DataError, QueryError, SchemaError: no negative or positive rows, no feasible counterfactual, k too few (a line for
         each group).
         """
@@ -122,6 +123,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
                 "every row that can move has an identical twin, so the smallest eps that leaves nobody alone is 0, and nobody "
                 "would move; pass an eps (--eps), or drop duplicate rows"
             )
+        self.levels_ = binned(self.space_, raw)
         self.reachability_ = Reachability.of(self.graph_)
         weights = None
         if self.cost == "path":
@@ -182,13 +184,20 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
         )
 
     def attribute_changes(self) -> pd.DataFrame:
-        """Return ACF: for each group, the share of its factuals whose counterfactual differs in each feature."""
+        """Return ACF: for each group, the share of its factuals whose counterfactual differs in each feature; see `binned`."""
         check_is_fitted(self, "groups_")
-        rows = {
-            name: change_frequency(self.space_, self.graph_.raw, group.instance.factuals, group.assigned)
-            for name, group in self.groups_.items()
+        return self._of_changes(change_frequency, self.levels_)
+
+    def attribute_sizes(self) -> pd.DataFrame:
+        """Return for each group by how much each number changes, in its own unit, on average for those for whom it does."""
+        check_is_fitted(self, "groups_")
+        return self._of_changes(change_size, self.graph_.raw)
+
+    def _of_changes(self, measure: Callable[..., pd.Series], rows: Array) -> pd.DataFrame:
+        found = {
+            name: measure(self.space_, rows, group.instance.factuals, group.assigned) for name, group in self.groups_.items()
         }
-        return pd.DataFrame(rows).T
+        return pd.DataFrame(found).T
 
     def _used(self) -> tuple[dict[str, Integers], Integers]:
         """Return the nodes that serve somebody, by group, and all of them once."""

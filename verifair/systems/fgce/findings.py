@@ -93,7 +93,8 @@ def _by_use(group: Group) -> Integers:
 def _advice(model: GroupCounterfactuals, group: Group, node: int, rows: pd.Index) -> Advice:
     own = group.assigned == node
     raw = model.graph_.raw
-    shares = change_frequency(model.space_, raw, group.instance.factuals[own], group.assigned[own]).sort_values(ascending=False)
+    shares = change_frequency(model.space_, model.levels_, group.instance.factuals[own], group.assigned[own])
+    shares = shares.sort_values(ascending=False)
     return Advice(
         row=rows[node], values=model.schema.decode(raw[node]), serves=int(own.sum()), largest=float(group.cost[own].max()),
         mean=float(group.cost[own].mean()), changes={str(f): float(share) for f, share in shares.items() if share > 0},

@@ -60,7 +60,7 @@ class Advice(Shape):
     largest: Measured
     mean: Measured
     changes: dict[str, Measured]
-    """Feature -> share of those served for whom it changes, largest first, without zeros."""
+    """Feature -> share of those served for whom it changes (continuous ones by bins), largest first, without zeros."""
 
 
 class Subgroup(Shape):
@@ -221,9 +221,16 @@ class FgceResult(Result):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def attribute_changes(self) -> dict[str, dict[str, Measured]]:
-        """Group -> feature -> share of its people for whom it changes."""
+        """Group -> feature -> share of its people for whom it changes; numbers of many values count by bins."""
         shares: dict[str, dict[str, float]] = self.fitted.attribute_changes().to_dict(orient="index")
         return shares
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def attribute_sizes(self) -> dict[str, dict[str, Measured]]:
+        """Group -> feature -> by how much a number changes, on average for those for whom it does; null for categories."""
+        sizes: dict[str, dict[str, float]] = self.fitted.attribute_sizes().to_dict(orient="index")
+        return sizes
 
     @computed_field  # type: ignore[prop-decorator]
     @property

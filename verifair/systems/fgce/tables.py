@@ -64,13 +64,13 @@ def show(result: FgceResult, console: Console) -> None:
 
 def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
     """Return file name -> table, of those with lines."""
-    shares = result.fitted.attribute_changes()
     out = {
         "groups": pd.DataFrame([_flat(one) for one in result.groups]),
         "counterfactuals": advice_table(result.groups),
         "explanations": result.explanations,
         "subgroups": subgroup_table(result.groups),
-        "attribute-changes": shares.rename(columns=beside(("group",), list(shares.columns))).rename_axis("group").reset_index(),
+        "attribute-changes": _by_group(result.fitted.attribute_changes()),
+        "attribute-sizes": _by_group(result.fitted.attribute_sizes()),
     }
     if result.re_evaluated is not None:
         out["re-evaluated"] = result.re_evaluated
@@ -81,6 +81,10 @@ def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
         out |= {"coverage": measured.coverage, "cost": measured.cost}
         out |= {"kauc": measured.kauc, "dauc": measured.dauc, "cauc": measured.cauc}
     return {f"{name}.csv": table for name, table in out.items() if len(table)}
+
+
+def _by_group(table: pd.DataFrame) -> pd.DataFrame:
+    return table.rename(columns=beside(("group",), list(table.columns))).rename_axis("group").reset_index()
 
 
 def _about(result: FgceResult) -> str:
