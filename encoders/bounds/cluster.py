@@ -11,6 +11,7 @@ Sound? yes, outward-rounded (see `rounding`).  Complete? no.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from flint import arb, fmpq
@@ -23,7 +24,9 @@ from encoders.bounds.twin import Twin
 from encoders.domain import Domain, Regions
 from encoders.exact.balls import precision
 from encoders.network import Array, Booleans, Integers, Network, activate
+from encoders.probability import bucket
 from encoders.problem import Goal, TwinBatch, TwinProblem
+from encoders.shares import share_bucket
 from solvers import clock
 
 _ROWS = Goal(rows=np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]]), strict=True)
@@ -39,15 +42,25 @@ ROOM = 15
 class Thresholds:
     """Where the buckets 1 ... B - 1 begin on the logits: log(i / (B - i)) lies in [lower[i - 1], upper[i - 1]], each (B - 1,).
 
-    A logit g is in bucket i exactly when i of the B - 1 thresholds are < g.
+    A logit g is in bucket i exactly when i of the B - 1 thresholds are < g. shares: g + 1/2 is a share of votes, and the thresholds
+    are i / B - 1/2.
     """
 
     lower: Array
     upper: Array
+    shares: bool = False
 
     @classmethod
-    def of(cls, buckets: int) -> Thresholds:
+    def of(cls, buckets: int, *, shares: bool = False) -> Thresholds:
         """Enclosed in ball arithmetic (Arb, through python-flint); the middle one of an even number is exactly 0."""
+        if shares:
+            exactly = [Fraction(2 * i - buckets, 2 * buckets) for i in range(1, buckets)]
+            near = np.array([float(value) for value in exactly])
+            same = np.array([Fraction(value) for value in near.tolist()], dtype=object) == exactly
+            return cls(
+                lower=np.where(same, near, np.nextafter(near, -np.inf)), upper=np.where(same, near, np.nextafter(near, np.inf)),
+                shares=True,
+            )
         with precision(PRECISION):
             balls = [arb(fmpq(i, buckets - i)).log() for i in range(1, buckets)]
             lower = [float(np.nextafter(float(ball.lower()), -np.inf)) for ball in balls]
@@ -58,6 +71,10 @@ class Thresholds:
     @property
     def buckets(self) -> int:
         return len(self.lower) + 1
+
+    def bucket(self, logit: Fraction) -> int:
+        """Return the bucket of a number, exactly."""
+        return share_bucket(logit, self.buckets) if self.shares else bucket(logit, self.buckets)
 
     def surely(self, logit: Array) -> Integers:
         """The least bucket that a number >= logit can be in."""
@@ -79,19 +96,44 @@ class CopyBounds:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Copies:
-    """K copies made ready for bounding over boxes within one root box.
+class Copied:
+    """K rows that differ in protected variables alone.
 
-    values: (K, P) the protected values z, raw.   protected: (P,) which variables they are.   margin: (n_N,), g = margin . f.
-    reference: the position of r among the copies.   twin: the twin problem of the K pairs (r, z).
+    values: (K, P) the protected values z, raw.   protected: (P,) which variables they are.   reference: the position of r among
+    the copies.
     """
 
-    network: Network
     domain: Domain
-    margin: Array
     values: Array
     protected: Integers
     reference: int
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def rows(self, raw: Array) -> Array:
+        """(N, K, V) the rows of all copies at raw points (N, V)."""
+        out = np.repeat(raw[:, None, :], len(self), axis=1)
+        out[:, :, self.protected] = self.values
+        return out
+
+    def possible(self, lower: Array, upper: Array) -> Booleans:
+        """(B, K) copies that some row of each raw box (B, V) can be; see `Domain.impossible`."""
+        if self.domain.forbidden is None:
+            return np.ones((len(lower), len(self)), dtype=bool)
+        low, high = (self.rows(end).reshape(-1, lower.shape[1]) for end in (lower, upper))
+        return ~self.domain.impossible(low, high).reshape(len(lower), len(self))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Copies(Copied):
+    """K copies of a network made ready for bounding over boxes within one root box.
+
+    margin: (n_N,), g = margin . f.   twin: the twin problem of the K pairs (r, z).
+    """
+
+    network: Network
+    margin: Array
     twin: Twin
 
     @classmethod
@@ -111,9 +153,6 @@ class Copies:
             network=network, domain=domain, margin=margin, values=values, protected=protected, reference=reference, twin=twin,
         )
 
-    def __len__(self) -> int:
-        return len(self.values)
-
     def with_reference(self, reference: int, lower: Array, upper: Array) -> Copies:
         """The same copies over another root box, compared with another one."""
         return Copies.of(self.network, self.domain, self.margin, self.values, self.protected, (lower, upper), reference)
@@ -123,18 +162,10 @@ class Copies:
         """The variables that some box moves."""
         return self.twin.variables
 
-    def rows(self, raw: Array) -> Array:
-        """(N, K, V) the rows of all copies at raw points (N, V)."""
-        out = np.repeat(raw[:, None, :], len(self), axis=1)
-        out[:, :, self.protected] = self.values
-        return out
-
-    def possible(self, lower: Array, upper: Array) -> Booleans:
-        """(B, K) copies that some row of each raw box (B, V) can be; see `Domain.impossible`."""
-        if self.domain.forbidden is None:
-            return np.ones((len(lower), len(self)), dtype=bool)
-        low, high = (self.rows(end).reshape(-1, lower.shape[1]) for end in (lower, upper))
-        return ~self.domain.impossible(low, high).reshape(len(lower), len(self))
+    @property
+    def final(self) -> bool:
+        """Whether `linear` shows all that the standard relaxation, by which proofs are checked, shows."""
+        return self.twin.depth < 2
 
     def evaluate(self, raw: Array) -> Array:
         """g(x, z) in float64, (N, K), at raw points (N, V): to look for witnesses, never to decide."""
@@ -150,15 +181,16 @@ class Copies:
             a = activate(a, below) @ layer.weight.T + layer.bias
         return np.asarray((a @ self.margin).reshape(len(raw), len(self)))
 
-    def linear(self, lower: Array, upper: Array) -> tuple[CopyBounds, Array]:
-        """Bounds of all copies over raw boxes (B, V) within the root box, and (B, v) how much of their looseness each moving
-        variable causes. With one hidden layer at most they are the standard relaxation's, with room."""
+    def linear(self, lower: Array, upper: Array) -> tuple[CopyBounds, Array, Array]:
+        """Bounds of all copies over raw boxes (B, V) within the root box, (B, v) how much of their looseness each moving variable
+        causes, and (B, v) where it would be cut. With one hidden layer at most they are the standard relaxation's, with room."""
         twin, (question, low, high) = self.twin, self._pairs(lower, upper)
         wanted = np.broadcast_to(_WEIGHTS, (len(question), len(_WEIGHTS)))
         intervals = interval_bounds(twin, question, low, high)
         found = linear_goals(twin, question, (low, high), intervals, *every_row(twin, len(question)), wanted)
         score = np.add.reduceat(found.score.reshape(len(lower), len(self), -1).sum(axis=1), twin.local.start, axis=1)
-        return self._bounds((found.lower - ROOM * found.error).T, intervals[-1]), score
+        at = self.domain.middle(lower, upper)[:, self.variables]
+        return self._bounds((found.lower - ROOM * found.error).T, intervals[-1]), score, at
 
     def standard(self, lower: Array, upper: Array, *, closer: bool) -> CopyBounds:
         """Bounds by the standard relaxation (see `regions`), with room, for two hidden layers or more.

@@ -271,13 +271,14 @@ def test_what_the_writer_counts_the_checker_counts_with_tighter_bounds() -> None
 def shown_by_the_checker(bounds: CopyBounds, counted: Booleans, buckets: int, claim: int) -> int:
     checker = object.__new__(_KmaxChecker)
     checker.buckets, checker.claim, checker.reference = buckets, claim, 0
-    checker.border_low, checker.border_high = _borders(buckets)
+    checker.border_low, checker.border_high = _borders(buckets, shares=False)
     given = _Enclosed(low=bounds.lower, high=bounds.upper, d_low=bounds.delta_lower, d_high=bounds.delta_upper)
     return checker._most(given, 0, counted)
 
 
-@pytest.mark.parametrize("buckets", [2, 3, 7, 20, 100, 999, 1000])
-def test_writer_and_checker_agree_on_where_buckets_begin(buckets: int) -> None:
-    thresholds, borders = Thresholds.of(buckets), _borders(buckets)
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("buckets", [2, 3, 7, 8, 20, 100, 999, 1000])
+def test_writer_and_checker_agree_on_where_buckets_begin(buckets: int, shares: bool) -> None:
+    thresholds, borders = Thresholds.of(buckets, shares=shares), _borders(buckets, shares=shares)
     assert np.array_equal(thresholds.lower, borders[0])
     assert np.array_equal(thresholds.upper, borders[1])

@@ -7,7 +7,7 @@ sums of what its trees add at least and at most; cells are cut at the threshold 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Protocol
@@ -17,18 +17,13 @@ import numpy as np
 from encoders.bounds.copies import CopyForms, CopyPlanes
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers, Model
-from encoders.trees.cells import TreeCells
-from encoders.trees.compiled import held
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.joint import JointTrees, LineTrees
+from encoders.trees.extremes import TreeLines
 from verifair.checker.shares import MOST, Numbers, ShareQuestion, swing
 from verifair.engine.questions import margin
-from verifair.engine.search.tree_kernel import extremes
 
 COPIES = 4096
 """Copies bounded at a time."""
-SCORES = 1 << 22
-"""Numbers held at a time to choose where cells are cut."""
 COPY, NODE = 200_000, 8
 """Multiplications that take as long as bounding and counting one copy takes besides, and as looking at a node of a tree."""
 SPARE = Fraction(1, 10**6)
@@ -55,7 +50,7 @@ class ShareCells(Batched):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CopyBounds:
+class CellPlanes:
     """Planes under and over the K copies over B cells: slopes (B K, n_0) and values in the middle (B K,). variable, cut: (B,)
     where a cell would be cut; -1 where nothing is left to cut."""
 
@@ -70,7 +65,7 @@ class CellBounds(Protocol):
 
     work: int
 
-    def of(self, lower: Array, upper: Array) -> CopyBounds: ...
+    def of(self, lower: Array, upper: Array) -> CellPlanes: ...
 
 
 class ByPlanes:
@@ -83,11 +78,11 @@ class ByPlanes:
         below = np.cumsum([0, *(layer.weight.size for layer in network.layers)])
         self.work = int(sum(len(layer.bias) * size for layer, size in zip(network.layers, below, strict=False)))
 
-    def of(self, lower: Array, upper: Array) -> CopyBounds:
+    def of(self, lower: Array, upper: Array) -> CellPlanes:
         planes = self.copies.planes(*self.question.boxes(lower, upper))
         variable = self._variable(planes, lower, upper)
         cut = self.question.domain.middle(lower, upper)[np.arange(len(lower)), variable]
-        return CopyBounds(under=(planes.under, planes.least), over=(planes.over, planes.most), variable=variable, cut=cut)
+        return CellPlanes(under=(planes.under, planes.least), over=(planes.over, planes.most), variable=variable, cut=cut)
 
     def _variable(self, planes: CopyPlanes, lower: Array, upper: Array) -> Integers:
         """Return (B,) along which feature the errors of cells' forms come from most."""
@@ -108,49 +103,20 @@ class ByTrees:
     """A tree ensemble's copies, each with its protected values filled in."""
 
     def __init__(self, ensemble: TreeEnsemble, question: ShareQuestion) -> None:
-        self.question, domain = question, question.domain
-        cells = TreeCells.of(ensemble, domain)
-        self.cells = replace(cells, variable=np.where(np.isin(cells.variable, question.index), -2, cells.variable))
-        asked, weights = self.cells.variable == -2, margin(ensemble, 1, 0)
-        column = np.maximum(ensemble.column, 0)
-        self.work = NODE * len(ensemble.column)
-        self.copies: list[LineTrees] = []
-        for row in domain.encode(question.rows(question.lower[None])):
-            left = asked & (row[column] <= ensemble.threshold)
-            self.copies.append(JointTrees.of(ensemble, self.cells, left, left).worth(weights).lines(LINES))
-        count = [cells.count(v) for v in range(domain.variables)]
-        self.start = np.cumsum([0, *count])
-        at = [np.arange(count[v], dtype=np.float64) if domain.one_hot[v] else np.append(cuts, np.inf)
-              for v, cuts in enumerate(cells.cuts)]
-        self.owner, self.at = np.repeat(np.arange(domain.variables), count), np.concatenate(at)
+        self.question, rows = question, question.rows(question.lower[None])
+        self.work, protected = NODE * len(ensemble.column), np.array(question.index)
+        pairs = [(row, row) for row in rows]
+        self.lines = TreeLines.of(ensemble, question.domain, protected, margin(ensemble, 1, 0), pairs, LINES)
 
-    def of(self, lower: Array, upper: Array) -> CopyBounds:
-        step = max(1, SCORES // len(self.at))
-        parts = [self._of(lower[i : i + step], upper[i : i + step]) for i in range(0, len(lower), step)]
-        least, most, key = (np.concatenate(one) for one in zip(*parts, strict=True))
-        flat = np.zeros((least.size, self.question.domain.columns))
-        able = key >= 0
-        return CopyBounds(
-            under=(flat, least.reshape(-1)), over=(flat, most.reshape(-1)), variable=np.where(able, self.owner[key], -1),
-            cut=np.where(able, self.at[key], np.nan),
+    def of(self, lower: Array, upper: Array) -> CellPlanes:
+        above = ~self.question.domain.integer & (lower < upper)
+        bounds, score, at = self.lines.least(lower, upper, above, undecided=True)
+        best, every = score.argmax(axis=1), np.arange(len(score))
+        flat = np.zeros((bounds.shape[0] * bounds.shape[1], self.question.domain.columns))
+        return CellPlanes(
+            under=(flat, bounds[:, :, 0].reshape(-1)), over=(flat, -bounds[:, :, 1].reshape(-1)),
+            variable=np.where(score[every, best] > 0, best, -1), cut=at[every, best],
         )
-
-    def _of(self, lower: Array, upper: Array) -> tuple[Array, Array, Integers]:
-        """Return bounds (B, K) of all copies over cells, and behind which value (B,), of all variables', they are cut, or -1."""
-        first, last = self.cells.of_boxes(lower, upper, above=~self.question.domain.integer & (lower < upper))
-        low, high, start = held(first), held(last), held(self.start)
-        least, most, score = [], [], held(np.zeros(len(lower) * len(self.at)))
-        for copy in self.copies:
-            trees = copy.trees
-            found = np.asarray(extremes(
-                trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, trees.cells, copy.adds, copy.base,
-                len(lower), low, high, start, score,
-            )).reshape(-1, 2)
-            least.append(found[:, 0])
-            most.append(-found[:, 1])
-        sums = np.asarray(score).reshape(len(lower), -1)
-        best = sums.argmax(axis=1)
-        return np.stack(least, axis=1), np.stack(most, axis=1), np.where(sums.max(axis=1) > 0, best, -1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,14 +8,15 @@ the favourable ones under softmax; B = 2 of them counts decisions as the model m
 
 Imports neither the search, nor the engine's bounds, nor a solver; shared with them are the network's forward pass, the exact
 arithmetic and the schema. The tree must cover the box, and every leaf must show the claim by itself: a single point in exact
-arithmetic; others because no more combinations are legal there, or by the bounds of `kernel.bounds` for every copy and for its
-difference from the reference copy that the certificate names. Nothing is cut, and nothing is chosen.
+arithmetic; others because no more combinations are legal there, or by the bounds of `kernel.bounds` (of trees `kernel.trees`) for
+every copy and for its difference from the reference copy that the certificate names. Nothing is cut, and nothing is chosen.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from fractions import Fraction
 from math import prod
 
 import numpy as np
@@ -24,9 +25,12 @@ from flint import arb, ctx, fmpq
 from encoders.decision import softmax_buckets
 from encoders.domain import Domain, Regions
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Booleans, Integers, Model, Network, layered
+from encoders.network import Array, Booleans, Integers, Model, layered
 from encoders.probability import bucket
+from encoders.shares import logistic, share_bucket
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.kernel.bounds import TwinBounds
+from verifair.checker.kernel.trees import TreeBounds
 from verifair.checker.kind import Kind
 from verifair.checker.kmax_certificate import FILE, KmaxCertificate
 from verifair.checker.report import CheckReport, Progress, Rejection
@@ -45,8 +49,10 @@ def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, pr
 
     progress is called with the number of leaves done and of all leaves.
     """
-    whole = network.whole.require_piecewise_linear("check of a kmax certificate")
-    network = layered(schema.judges(whole, odds=_probable(given, whole)), "check of a kmax certificate")
+    whole = network.whole
+    if not isinstance(whole, TreeEnsemble):
+        whole.require_piecewise_linear("check of a kmax certificate")
+    network = schema.judges(whole, odds=_probable(given, whole))
     started = time.perf_counter()
     flaw = None
     if not given.extent.whole:
@@ -55,11 +61,11 @@ def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, pr
     if reason is None:
         root = root_of(given, schema)
         leaves = root if isinstance(root, str) else leaves_of(given, root, schema.domain)
-        if isinstance(leaves, str):
-            reason = leaves
+        if isinstance(root, str) or isinstance(leaves, str):
+            reason = str(leaves)
         else:
             count = len(leaves)
-            reason = _KmaxChecker(network, schema, given).run(leaves, progress)
+            reason = _KmaxChecker(network, schema, given, root[0]).run(leaves, progress)
     rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
     return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=given.extent, unit="combinations")
 
@@ -77,13 +83,14 @@ class _Enclosed:
 class _KmaxChecker:
     """Confirms the leaves of one tree."""
 
-    def __init__(self, network: Network, schema: InputSpace, given: KmaxCertificate) -> None:
+    def __init__(self, network: Model, schema: InputSpace, given: KmaxCertificate, start: Array) -> None:
         query = given.query
+        self.start, self.trees = start, TreeBounds(network, schema.domain) if isinstance(network, TreeEnsemble) else None
         self.network, self.domain, self.buckets, self.claim = network, schema.domain, query.buckets, given.upper
         self.margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
         self.values, self.reference = np.array(query.combinations), given.reference
         self.order = np.array([schema.index(name) for name in query.protected])
-        self.border_low, self.border_high = _borders(query.buckets)
+        self.border_low, self.border_high = _borders(query.buckets, shares=not logistic(network))
 
     def run(self, leaves: Regions, progress: Progress | None) -> str | None:
         """Return the first reason to reject."""
@@ -93,7 +100,7 @@ class _KmaxChecker:
         for start in range(0, len(leaves), step):
             part = leaves.take(slice(start, start + step))
             with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see kernel.bounds
-                most = self._shown(part.lower, part.upper)
+                most = self._shown(self._begun(part.lower), part.upper)
             for n in np.flatnonzero(most > self.claim):
                 return f"leaf {part.lower[n].tolist()} .. {part.upper[n].tolist()}: {most[n]} buckets cannot be ruled out"
             if progress is not None:
@@ -116,6 +123,11 @@ class _KmaxChecker:
                 most[box] = [self._most(bounds, n, counted[k]) for n, k in enumerate(box)]
         return np.asarray(most)
 
+    def _begun(self, lower: Array) -> Array:
+        """Return the lower ends (B, V) of leaves. For trees, what lies above a cut of a real feature leaves the cut itself out."""
+        cut = ~self.domain.integer & (lower > self.start)
+        return lower if self.trees is None else np.where(cut, np.nextafter(lower, np.inf), lower)
+
     def _rows(self, raw: Array) -> Array:
         """Return all copies' rows (B * K, V) of raw points (B, V)."""
         rows = np.repeat(raw, len(self.values), axis=0)
@@ -132,21 +144,34 @@ class _KmaxChecker:
             return len(set(by_softmax))
         logits = self.network.forward(exact(inputs)).to_fractions()
         values = logits[:, 0] if self.network.outputs == 1 else logits[:, 1] - logits[:, 0]
-        return len({bucket(value, self.buckets) for value in values})
+        of = bucket if logistic(self.network) else share_bucket
+        return len({of(value, self.buckets) for value in values})
 
     def _enclosed(self, lower: Array, upper: Array, close: bool) -> _Enclosed:
         count, shape = len(self.values), (len(lower), len(self.values))
         low2, high2 = self.domain.box(self._rows(lower), self._rows(upper))
         first = np.repeat(np.arange(len(lower)) * count + self.reference, count)
-        bounds = TwinBounds(self.network, low2[first], high2[first], low2, high2, close=close)
+        every = np.arange(len(low2))
         plus, zero = np.tile(self.margin, (len(low2), 1)), np.zeros((len(low2), len(self.margin)))
-        layer = len(self.network.layers) - 1
         rows = ((zero, plus), (zero, -plus), (-plus, plus), (plus, -plus))
-        ends = [bounds.by_substitution(p, q, np.arange(len(low2)), layer=layer).reshape(shape) for p, q in rows]
-        alike = bounds.alike(plus).reshape(shape)
+        if self.trees is None:
+            network = layered(self.network, "check of a kmax certificate")
+            bounds, layer = TwinBounds(network, low2[first], high2[first], low2, high2, close=close), len(network.layers) - 1
+            ends = [bounds.by_substitution(p, q, every, layer=layer).reshape(shape) for p, q in rows]
+            alike = bounds.alike(plus).reshape(shape)
+        else:
+            apart, reference, copy = self._apart(), (low2[first], high2[first]), (low2, high2)
+            ends = [self.trees.least(reference, copy, apart, every, p, q).reshape(shape) for p, q in rows]
+            alike = np.zeros(shape, dtype=bool)
         alike[:, self.reference] = True
         d_low, d_high = np.where(alike, 0.0, ends[2]), np.where(alike, 0.0, -ends[3])
         return _Enclosed(low=ends[0], high=-ends[1], d_low=d_low, d_high=d_high)
+
+    def _apart(self) -> Booleans:
+        """Return (n,) the columns of protected features."""
+        found = np.zeros(self.domain.columns, dtype=bool)
+        found[self.domain.columns_of(self.order)] = True
+        return found
 
     def _most(self, bounds: _Enclosed, n: int, counted: Booleans) -> int:
         """Return an upper bound of the buckets hit in box n: slices of the reference's logit, halved where they show more than
@@ -193,8 +218,14 @@ def _probable(given: KmaxCertificate, network: Model) -> bool:
     return given.query.buckets > 2 or network.outputs < 3
 
 
-def _borders(buckets: int) -> tuple[Array, Array]:
-    """Return float64 numbers not above and not below the logits log(i / (B - i)) at which the buckets i = 1 ... B - 1 begin."""
+def _borders(buckets: int, *, shares: bool) -> tuple[Array, Array]:
+    """Return float64 numbers not above and not below the logits log(i / (B - i)) at which the buckets i = 1 ... B - 1 begin; of
+    shares of votes, less 1/2, i / B - 1/2."""
+    if shares:
+        exactly = [Fraction(2 * i - buckets, 2 * buckets) for i in range(1, buckets)]
+        near = np.array([float(border) for border in exactly])
+        same = np.array([Fraction(number) == border for number, border in zip(near.tolist(), exactly, strict=True)])
+        return np.where(same, near, np.nextafter(near, -np.inf)), np.where(same, near, np.nextafter(near, np.inf))
     before, ctx.prec = ctx.prec, 256
     try:
         balls = [arb(0) if 2 * i == buckets else (arb(fmpq(i, buckets - i))).log() for i in range(1, buckets)]

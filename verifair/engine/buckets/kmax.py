@@ -21,6 +21,8 @@ from encoders.bounds.cluster import Copies, CopyBounds, Thresholds
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers, layered
 from encoders.onnx.runtime import runtime_logits
+from encoders.shares import logistic
+from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.envelope import semantics
@@ -28,6 +30,7 @@ from verifair.checker.kmax_certificate import BucketQuery, KmaxCertificate
 from verifair.checker.tree import Tree
 from verifair.engine.buckets.bounds import different, most_buckets
 from verifair.engine.buckets.points import Point, PointSearch
+from verifair.engine.buckets.tree_copies import TreeCopies
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import box_of, margin
 from verifair.engine.search.subdivision import Open, subdivide
@@ -95,7 +98,8 @@ def kmax(
     the box are left out, protected entries do not matter.   progress: called with (lower, upper) after every step.
     Ctrl-C ends the run with what is certified so far. Raises QueryError for a box that names protected features.
     """
-    query.network.whole.require_piecewise_linear("kmax")
+    if not isinstance(query.network, TreeEnsemble):
+        query.network.whole.require_piecewise_linear("kmax")
     started = clock.now()
     run = _KmaxSearch(query, budget or Budget(), started)
     try:
@@ -144,10 +148,12 @@ class _KmaxSearch:
         protected = np.array([schema.index(name) for name in query.protected])
         self.lower[protected] = self.upper[protected] = values[0]
         weights = margin(query.network, 1, 0)
-        copies = Copies.of(layered(query.network, "kmax"), domain, weights, values, protected, (self.lower, self.upper))
-        self.thresholds = Thresholds.of(query.buckets)
+        model, about = query.network, (domain, weights, values, protected, (self.lower, self.upper))
+        copies = TreeCopies.of(model, *about) if isinstance(model, TreeEnsemble) else Copies.of(layered(model, "kmax"), *about)
+        self.thresholds = Thresholds.of(query.buckets, shares=not logistic(query.network))
         self.search = PointSearch(copies, self.thresholds, (self.lower, self.upper), budget.seed, started + budget.seconds)
-        self.copies = copies.with_reference(_reference(copies, self.search.uniform(64)), self.lower, self.upper)
+        reference = _reference(copies, self.search.uniform(64))
+        self.copies: Copies | TreeCopies = copies.with_reference(reference, self.lower, self.upper)
         cap = min(len(values), query.buckets)
         self.tree = KmaxTree(cap)
         self.cap = cap
@@ -238,14 +244,14 @@ class _KmaxSearch:
         self.boxes += len(boxes)
         centre = self.copies.domain.middle(boxes.lower, boxes.upper)
         self.search.look(centre)
-        boxes, centre = self._without_points(boxes, centre)
+        boxes = self._without_points(boxes, centre)
         if not len(boxes):
             return
         possible = self.copies.possible(boxes.lower, boxes.upper)
         bound = self.tree.known["bound"][boxes.node]
-        found, score = self.copies.linear(boxes.lower, boxes.upper)
+        found, score, at = self.copies.linear(boxes.lower, boxes.upper)
         likely = self._most(found, possible)
-        if self.copies.twin.depth < 2:
+        if self.copies.final:
             bound = np.minimum(bound, likely)
         else:  # only what the checker's relaxation shows counts; where linear bounds get nowhere, it does not either
             for closer in (False, True):
@@ -255,12 +261,12 @@ class _KmaxSearch:
                     bound[todo] = np.minimum(bound[todo], self._most(found, possible[todo]))
         bound = self.tree.tighten(boxes.node, bound)
         left = bound > self.search.k
-        self._split(boxes.take(left), centre[left], bound[left], score[left])
+        self._split(boxes.take(left), at[left], bound[left], score[left])
 
     def _most(self, bounds: CopyBounds, possible: Booleans) -> Integers:
         return most_buckets(bounds, self.thresholds, self.copies.reference, possible, self.search.k)
 
-    def _without_points(self, boxes: _Boxes, centre: Array) -> tuple[_Boxes, Array]:
+    def _without_points(self, boxes: _Boxes, centre: Array) -> _Boxes:
         """Decide exactly the boxes that hold one network input, and return the others."""
         low, high = self.copies.domain.box(boxes.lower, boxes.upper)
         point = (low == high).all(axis=1)
@@ -270,19 +276,19 @@ class _KmaxSearch:
             counted = self.copies.possible(one.lower, one.upper)[0]
             decided = Point.at(self.copies, self.thresholds, centre[n], counted)
             self.tree.tighten(one.node, np.array([decided.k]))
-        return boxes.take(~point), centre[~point]
+        return boxes.take(~point)
 
-    def _split(self, boxes: _Boxes, centre: Array, bound: Integers, score: Array) -> None:
+    def _split(self, boxes: _Boxes, at: Array, bound: Integers, score: Array) -> None:
         if not len(boxes):
             return
         domain, variables = self.copies.domain, self.copies.variables
-        can = domain.divisible(boxes.lower, boxes.upper)[:, variables]
+        can = domain.divisible(boxes.lower, boxes.upper)[:, variables] & ~np.isnan(at)
         relative = ((boxes.upper - boxes.lower) / np.maximum(self.upper - self.lower, 1e-300))[:, variables]
         score = np.where(can, np.maximum(np.nan_to_num(score), 0.0) + 1e-12 * relative, -np.inf)
         # A real interval without a float64 inside, yet two float32 inputs: it stays a leaf with its bound, and open.
         rows = np.flatnonzero(can.any(axis=1))
-        v = variables[score[rows].argmax(axis=1)]
-        cut = centre[rows, v]
+        best = score[rows].argmax(axis=1)
+        v, cut = variables[best], at[rows, best]
         lower, upper = domain.halves(boxes.lower[rows], boxes.upper[rows], v, cut)
         children = self.tree.split(boxes.node[rows], v, cut)
         both = _Boxes(node=np.concatenate([children, children + 1]), lower=lower, upper=upper)
@@ -291,14 +297,14 @@ class _KmaxSearch:
             self.open.add(both.take(level == k), k)
 
 
-def _reference(copies: Copies, points: Array) -> int:
+def _reference(copies: Copies | TreeCopies, points: Array) -> int:
     """Return the copy that the others are nearest to, on the whole, at some points (N, V)."""
     logits = copies.evaluate(points)
     centre = np.median(logits, axis=1, keepdims=True)
     return int(np.abs(logits - centre).sum(axis=0).argmin())
 
 
-def _outcomes(query: KDiscrimination, copies: Copies, point: Point) -> tuple[CombinationOutcome, ...]:
+def _outcomes(query: KDiscrimination, copies: Copies | TreeCopies, point: Point) -> tuple[CombinationOutcome, ...]:
     found = []
     for z, row in enumerate(copies.values.tolist()):
         words = {name: query.schema[name].word(value) for name, value in zip(query.protected, row, strict=True)}

@@ -6,16 +6,16 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.special
 
 from encoders.bounds.cluster import Copies, Thresholds
 from encoders.decision import softmax_buckets
 from encoders.evaluate import at_once
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Layer, affine
-from encoders.probability import bucket
+from encoders.shares import probabilities
 from solvers import clock
 from verifair.engine.buckets.bounds import different
+from verifair.engine.buckets.tree_copies import TreeCopies
 
 EVALUATED = 1 << 16
 """Copies evaluated at once."""
@@ -38,7 +38,7 @@ class Point:
         return int(different(self.buckets[None], self.counted[None])[0])
 
     @classmethod
-    def at(cls, copies: Copies, thresholds: Thresholds, x: Array, counted: Booleans | None = None) -> Point:
+    def at(cls, copies: Copies | TreeCopies, thresholds: Thresholds, x: Array, counted: Booleans | None = None) -> Point:
         """Sound? yes: error-free arithmetic over the stored weights; a logit between the two ends of an enclosed threshold is
         decided in ball arithmetic, and so are probabilities of several classes. `counted` None: the copies that are legal rows."""
         rows = copies.rows(x[None])[0]
@@ -51,7 +51,7 @@ class Point:
         lower, upper, buckets = thresholds.lower.tolist(), thresholds.upper.tolist(), []
         for value in logits.to_fractions()[:, 0]:
             least, most = bisect_left(upper, value), bisect_left(lower, value)  # comparing a fraction with a float is exact
-            buckets.append(least if least == most else bucket(value, thresholds.buckets))
+            buckets.append(least if least == most else thresholds.bucket(value))
         return cls(
             x=x, counted=legal, buckets=np.array(buckets, dtype=np.int64), logits=logits.to_float()[:, 0],
         )
@@ -63,7 +63,9 @@ class PointSearch:
     deadline: by clock.now(), past which no further points are evaluated.
     """
 
-    def __init__(self, copies: Copies, thresholds: Thresholds, box: tuple[Array, Array], seed: int, deadline: float) -> None:
+    def __init__(
+        self, copies: Copies | TreeCopies, thresholds: Thresholds, box: tuple[Array, Array], seed: int, deadline: float
+    ) -> None:
         self.copies, self.thresholds = copies, thresholds
         self.lower, self.upper = box
         self.deadline = deadline
@@ -115,7 +117,7 @@ class PointSearch:
         held = np.zeros((len(logits), total), dtype=np.int64)
         np.add.at(held, (at, buckets), counted)
         spare = counted & (held[at, buckets] > 1)
-        probability = scipy.special.expit(logits)
+        probability = probabilities(self.copies.network, logits)
         missing = np.ones(len(logits))
         for k in range(total):
             apart = np.maximum(k / total - probability, probability - (k + 1) / total)

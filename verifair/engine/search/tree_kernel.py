@@ -13,54 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 from encoders.trees.compiled import compiled, real, room, whole
+from encoders.trees.extremes import INFINITE, pruned
 
-INFINITE = float("inf")
 TRIES, SWEEPS, VALUES, WAY = 12, 2, 5, 6
 """Random points of a box that are tried, times that every variable of the best one is changed, and values that are tried of it;
 nodes on the way of a point to a leaf, about."""
-
-
-@compiled
-def _pruned(
-    j: Any, variable: Any, cut: Any, right: Any, to_variable: Any, to_cut: Any, to_right: Any, top: Any, first: Any, last: Any,
-    at: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any, least: Any, waiting: Any,
-) -> Any:
-    """Copy the tree at node j, without what the box at `at` cannot meet, to `top`; returns where it ends.   least: (S,) of its
-    leaves, filled."""
-    for s in range(lines):
-        least[s] = INFINITE
-    count, patch = 0, -1
-    while True:
-        v = variable[j]
-        while v >= 0:
-            a, b, c = first[at + v], last[at + v], cut[j]
-            if hot[v] == 1:
-                w = cells[v] + 1
-                some_left, some_right = counts[c + b + 1] > counts[c + a], counts[c + w + b + 1] > counts[c + w + a]
-            else:
-                some_left, some_right = a <= c, b > c
-            if some_left and some_right:
-                break
-            j = j + 1 if some_left else right[j]
-            v = variable[j]
-        if patch >= 0:
-            to_right[patch] = top
-            patch = -1
-        to_variable[top], to_cut[top] = v, cut[j]
-        if v >= 0:
-            waiting[count], waiting[count + 1] = right[j], top
-            count += 2
-            j, top = j + 1, top + 1
-        else:
-            k = cut[j] * lines
-            for s in range(lines):
-                if adds[k + s] < least[s]:
-                    least[s] = adds[k + s]
-            top += 1
-            if count == 0:
-                return top
-            count -= 2
-            j, patch = waiting[count], waiting[count + 1]
 
 
 @compiled
@@ -157,51 +114,6 @@ def _tried(
 
 
 @compiled
-def extremes(
-    variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, base: Any, boxes: Any, first: Any,
-    last: Any, start: Any, score: Any,
-) -> Any:
-    """Bound two lines, a margin and its opposite, over N boxes from below (N, 2).
-
-    variable ... cells: `Preorder`.   adds, base: `LineTrees`.   first, last: (N, V) cells.
-    score: (N, start[V]); where the margin's sign is open, what its bounds lose at every cut of a box is added, v's from start[v].
-    """
-    count, trees, size = len(hot), len(root), len(variable)
-    a_variable, a_cut, a_right, least_at, other_at = whole(size), whole(size), whole(size), real(size), real(size)
-    waiting, least, ends, found = whole(2 * size + 2), real(2), whole(2 * trees), real(2 * boxes)
-    for k in range(boxes):
-        top, used, at, place = 0, 0, k * count, k * start[count]
-        found[2 * k], found[2 * k + 1] = base[0], base[1]
-        for t in range(trees):
-            end = _pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, first, last, at, hot, cells, counts,
-                          adds, 2, least, waiting)
-            found[2 * k] += least[0]
-            found[2 * k + 1] += least[1]
-            if end > top + 1:
-                ends[2 * used], ends[2 * used + 1] = top, end
-                used, top = used + 1, end
-        if found[2 * k] > 0 or found[2 * k + 1] >= 0:
-            continue
-        for t in range(used):
-            for j in range(ends[2 * t + 1] - 1, ends[2 * t] - 1, -1):
-                v, c = a_variable[j], a_cut[j]
-                if v == -1:
-                    least_at[j], other_at[j] = adds[2 * c], adds[2 * c + 1]
-                    continue
-                one, two = j + 1, a_right[j]
-                apart = abs(least_at[one] - least_at[two]) + abs(other_at[one] - other_at[two]) + 1e-300
-                least_at[j] = min(least_at[one], least_at[two])
-                other_at[j] = min(other_at[one], other_at[two])
-                if hot[v] == 0:
-                    score[place + start[v] + c] += apart
-                else:
-                    for x in range(first[at + v], last[at + v]):
-                        if counts[c + x + 1] - counts[c + x] != counts[c + x + 2] - counts[c + x + 1]:
-                            score[place + start[v] + x] += apart
-    return found
-
-
-@compiled
 def explore(
     variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
     rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, enough: Any,
@@ -255,7 +167,7 @@ def explore(
             for v in range(count):
                 low[v], high[v] = first[k * count + v], last[k * count + v]
             for t in range(trees):
-                end = _pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, low, high, 0, hot, cells, counts,
+                end = pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, low, high, 0, hot, cells, counts,
                               adds, lines, least, waiting)
                 for s in range(lines):
                     side_bound[s] += least[s]
@@ -386,7 +298,7 @@ def explore(
                     a_variable, a_cut, a_right = room(a_variable, end), room(a_cut, end), room(a_right, end)
                     least_at = room(least_at, end)
                     tree_at = room(tree_at, 2 * used + 2)
-                    end = _pruned(tree_at[2 * t], a_variable, a_cut, a_right, a_variable, a_cut, a_right, top, half_low, half_high,
+                    end = pruned(tree_at[2 * t], a_variable, a_cut, a_right, a_variable, a_cut, a_right, top, half_low, half_high,
                                   0, hot, cells, counts, adds, lines, least, waiting)
                     for s in range(lines):
                         value[s] += least[s]

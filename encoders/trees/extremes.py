@@ -1,0 +1,183 @@
+"""Lines of a margin over boxes: the sum of what every tree's least leaf adds, and where a box would be cut.
+
+A line  p g(x, z) + q g(x, z')  of two copies with protected values z and z' is bounded by `JointTrees`. A cut counts by the sum,
+over the questions there, of | least of the left branch - least of the right one |.
+Sound? yes.   Complete? of a box within one cell the bounds are the values, but for the rounding of `joint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from encoders.domain import Domain
+from encoders.network import Array, Booleans, Integers
+from encoders.trees.cells import TreeCells
+from encoders.trees.compiled import compiled, held, real, whole
+from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.joint import JointTrees, LineTrees
+
+INFINITE = float("inf")
+SCORES = 1 << 22
+"""Numbers held at a time to choose where boxes are cut."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreeLines:
+    """S lines of P pairs of copies. trees: of each pair.   cells: nodes about protected variables belong to variable -2.
+
+    owner: (C,) the variable of each value after which a box can be cut.   at: (C,) these values, raw.
+    """
+
+    cells: TreeCells
+    trees: tuple[LineTrees, ...]
+    owner: Integers
+    at: Array
+
+    @classmethod
+    def of(
+        cls, ensemble: TreeEnsemble, domain: Domain, protected: Integers, margin: Array, pairs: Sequence[tuple[Array, Array]],
+        lines: Array,
+    ) -> TreeLines:
+        """pairs: two raw rows (V,) each, of which the protected entries count.   lines: (S, 2).   margin: (m,), g = margin . f."""
+        cells = TreeCells.of(ensemble, domain)
+        cells = replace(cells, variable=np.where(np.isin(cells.variable, protected), -2, cells.variable))
+        asked, column = cells.variable == -2, np.maximum(ensemble.column, 0)
+        trees = []
+        for pair in pairs:
+            left = [asked & (row[column] <= ensemble.threshold) for row in domain.encode(np.stack(pair))]
+            trees.append(JointTrees.of(ensemble, cells, left[0], left[1]).worth(margin).lines(lines))
+        count = [cells.count(v) for v in range(domain.variables)]
+        at = [np.arange(count[v], dtype=np.float64) if domain.one_hot[v] else np.append(cuts, np.inf)
+              for v, cuts in enumerate(cells.cuts)]
+        return cls(
+            cells=cells, trees=tuple(trees), owner=np.repeat(np.arange(domain.variables), count), at=np.concatenate(at),
+        )
+
+    def least(self, lower: Array, upper: Array, above: Booleans, *, undecided: bool = False) -> tuple[Array, Array, Array]:
+        """Return lower bounds (B, P, S) over raw boxes (B, V), how much every variable's best cut counts (B, V), and where that is
+        (B, V), NaN where nothing is asked. above: (B, V) lower ends that are left out.
+
+        undecided: cuts count only where no line of a pair is surely positive, nor the second one 0: these are g and -g then.
+        """
+        step = max(1, SCORES // len(self.at))
+        parts = [self._least(lower[i : i + step], upper[i : i + step], above[i : i + step], undecided)
+                 for i in range(0, len(lower), step)]
+        bounds, score, at = (np.concatenate(one) for one in zip(*parts, strict=True))
+        return bounds, score, at
+
+    def _least(self, lower: Array, upper: Array, above: Booleans, undecided: bool) -> tuple[Array, Array, Array]:
+        first, last = self.cells.of_boxes(lower, upper, above=above)
+        variables = len(self.cells.cuts)
+        start = np.searchsorted(self.owner, np.arange(variables + 1))
+        low, high, begin, scores = held(first), held(last), held(start), held(np.zeros(len(lower) * len(self.at)))
+        found = []
+        for one in self.trees:
+            trees = one.trees
+            least = extremes(
+                trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, trees.cells, one.adds, len(one.base),
+                one.base, len(lower), low, high, begin, int(undecided), scores,
+            )
+            found.append(np.asarray(least).reshape(len(lower), -1))
+        sums = np.asarray(scores).reshape(len(lower), -1)
+        score, at = np.zeros((len(lower), variables)), np.full((len(lower), variables), np.nan)
+        for v in range(variables):
+            mine = sums[:, start[v] : start[v + 1]]
+            best = mine.argmax(axis=1)
+            score[:, v] = mine[np.arange(len(mine)), best]
+            at[:, v] = np.where(score[:, v] > 0, self.at[start[v] + best], np.nan)
+        return np.stack(found, axis=1), score, at
+
+
+@compiled
+def pruned(
+    j: Any, variable: Any, cut: Any, right: Any, to_variable: Any, to_cut: Any, to_right: Any, top: Any, first: Any, last: Any,
+    at: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any, least: Any, waiting: Any,
+) -> Any:
+    """Copy the tree at node j, without what the box at `at` cannot meet, to `top`; returns where it ends.   least: (S,) of its
+    leaves, filled."""
+    for s in range(lines):
+        least[s] = INFINITE
+    count, patch = 0, -1
+    while True:
+        v = variable[j]
+        while v >= 0:
+            a, b, c = first[at + v], last[at + v], cut[j]
+            if hot[v] == 1:
+                w = cells[v] + 1
+                some_left, some_right = counts[c + b + 1] > counts[c + a], counts[c + w + b + 1] > counts[c + w + a]
+            else:
+                some_left, some_right = a <= c, b > c
+            if some_left and some_right:
+                break
+            j = j + 1 if some_left else right[j]
+            v = variable[j]
+        if patch >= 0:
+            to_right[patch] = top
+            patch = -1
+        to_variable[top], to_cut[top] = v, cut[j]
+        if v >= 0:
+            waiting[count], waiting[count + 1] = right[j], top
+            count += 2
+            j, top = j + 1, top + 1
+        else:
+            k = cut[j] * lines
+            for s in range(lines):
+                if adds[k + s] < least[s]:
+                    least[s] = adds[k + s]
+            top += 1
+            if count == 0:
+                return top
+            count -= 2
+            j, patch = waiting[count], waiting[count + 1]
+
+
+@compiled
+def extremes(
+    variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
+    boxes: Any, first: Any, last: Any, start: Any, undecided: Any, score: Any,
+) -> Any:
+    """Bound lines over N boxes from below (N, S).
+
+    variable ... cells: `Preorder`.   adds, lines, base: `LineTrees`.   first, last: (N, V) cells.   undecided: 1 for only those.
+    score: (N, start[V]), to which is added what every cut of a box counts, those of v from start[v] on.
+    """
+    count, trees, size = len(hot), len(root), len(variable)
+    a_variable, a_cut, a_right, least_at = whole(size), whole(size), whole(size), real(size * lines)
+    waiting, least, ends, found = whole(2 * size + 2), real(lines), whole(2 * trees), real(lines * boxes)
+    for k in range(boxes):
+        top, used, at, place = 0, 0, k * count, k * start[count]
+        for s in range(lines):
+            found[k * lines + s] = base[s]
+        for t in range(trees):
+            end = pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, first, last, at, hot, cells, counts,
+                         adds, lines, least, waiting)
+            for s in range(lines):
+                found[k * lines + s] += least[s]
+            if end > top + 1:
+                ends[2 * used], ends[2 * used + 1] = top, end
+                used, top = used + 1, end
+        if undecided == 1 and (found[k * lines] > 0 or found[k * lines + 1] >= 0):
+            continue
+        for t in range(used):
+            for j in range(ends[2 * t + 1] - 1, ends[2 * t] - 1, -1):
+                v, c = a_variable[j], a_cut[j]
+                if v == -1:
+                    for s in range(lines):
+                        least_at[j * lines + s] = adds[c * lines + s]
+                    continue
+                apart = 1e-300
+                for s in range(lines):
+                    one, two = least_at[(j + 1) * lines + s], least_at[a_right[j] * lines + s]
+                    apart += abs(one - two)
+                    least_at[j * lines + s] = min(one, two)
+                if hot[v] == 0:
+                    score[place + start[v] + c] += apart
+                else:
+                    for x in range(first[at + v], last[at + v]):
+                        if counts[c + x + 1] - counts[c + x] != counts[c + x + 2] - counts[c + x + 1]:
+                            score[place + start[v] + x] += apart
+    return found

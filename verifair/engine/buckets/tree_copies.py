@@ -1,0 +1,93 @@
+"""The K copies of a tree ensemble that share everything but the protected variables, bounded over boxes.
+
+As `encoders.bounds.cluster` does for networks: every copy and its difference from the reference copy are bounded by the extremes of
+the trees, the difference by those of both copies at once. Real boxes are half open: what lies above a cut leaves the cut out
+(`encoders.trees.twin`).
+Sound? yes.   Complete? with splitting at thresholds it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoders.bounds.cluster import Copied, CopyBounds
+from encoders.domain import Domain
+from encoders.network import Array, Integers
+from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.extremes import TreeLines
+from solvers import clock
+
+LINES = np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]])
+"""With x the reference copy and x' the copy z: lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z."""
+ROOM = 2.0**-45
+"""Of the margins' size: taken off bounds of leaves that are not float32 numbers, whose sums the checker rounds otherwise."""
+NODE = 8
+"""Multiplications that take as long as looking at a node."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreeCopies(Copied):
+    """margin: (m,), g = margin . f.   start: (V,) lower end of the root box.   variables: that it moves.   lines: of all pairs
+    (r, z).   room: taken off every bound."""
+
+    network: TreeEnsemble
+    margin: Array
+    root: tuple[Array, Array]
+    variables: Integers
+    lines: TreeLines
+    room: float
+
+    @classmethod
+    def of(
+        cls, ensemble: TreeEnsemble, domain: Domain, margin: Array, values: Array, protected: Integers, root: tuple[Array, Array],
+        reference: int = 0,
+    ) -> TreeCopies:
+        """Copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
+        rows = np.repeat(root[0][None], len(values), axis=0)
+        rows[:, protected] = values
+        moves = root[0] < root[1]
+        moves[protected] = False
+        numbers = [ensemble.value, ensemble.base]
+        exact = bool(np.isin(np.abs(margin), (0, 1)).all()) and all((one.astype(np.float32) == one).all() for one in numbers)
+        return cls(
+            network=ensemble, domain=domain, margin=margin, values=values, protected=protected, reference=reference, root=root,
+            variables=np.flatnonzero(moves), room=0.0 if exact else float(ROOM * (np.abs(margin) @ ensemble.largest)),
+            lines=TreeLines.of(ensemble, domain, protected, margin, [(rows[reference], row) for row in rows], LINES),
+        )
+
+    def with_reference(self, reference: int, lower: Array, upper: Array) -> TreeCopies:
+        """The same copies over another root box, compared with another one."""
+        return self.of(self.network, self.domain, self.margin, self.values, self.protected, (lower, upper), reference)
+
+    @property
+    def final(self) -> bool:
+        """Whether `linear` shows all that the checker does."""
+        return True
+
+    def evaluate(self, raw: Array) -> Array:
+        """g(x, z) in float64, (N, K), at raw points (N, V): to look for witnesses, never to decide."""
+        clock.spend(2 * len(raw) * len(self) * self.network.work)
+        x = self.domain.encode(self.rows(raw).reshape(-1, raw.shape[1]))
+        return np.asarray((self.network.forward(x) @ self.margin).reshape(len(raw), len(self)))
+
+    def linear(self, lower: Array, upper: Array) -> tuple[CopyBounds, Array, Array]:
+        """Bounds of all copies over raw boxes (B, V) within the root box, (B, v) how much each moving variable's best threshold
+        counts, and (B, v) where that is. Where nothing is asked it is the middle if the schema forbids rows, else NaN."""
+        clock.spend(NODE * len(lower) * len(self) * len(self.network.column))
+        least, score, at = self.lines.least(lower, upper, ~self.domain.integer & (lower > self.root[0]))
+        least = least - self.room
+        alike = np.zeros(least.shape[:2], dtype=bool)
+        alike[:, self.reference] = True
+        bounds = CopyBounds(
+            lower=least[:, :, 0], upper=-least[:, :, 1], delta_lower=np.where(alike, 0.0, least[:, :, 2]),
+            delta_upper=np.where(alike, 0.0, -least[:, :, 3]),
+        )
+        if self.domain.forbidden is not None:
+            at = np.where(np.isnan(at), self.domain.middle(lower, upper), at)
+        return bounds, score[:, self.variables], at[:, self.variables]
+
+    def standard(self, lower: Array, upper: Array, *, closer: bool) -> CopyBounds:
+        """The same bounds: there are no others."""
+        return self.linear(lower, upper)[0]
