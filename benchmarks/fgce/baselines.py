@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.fgce.data import CONFIDENT, classifier, load
+from benchmarks.fgce.data import CONFIDENT, PaperData, classifier, load
 from benchmarks.fgce.paper import TABLE_VI
 from benchmarks.shared import data_folder, show
 from encoders.network import Array, Booleans, Integers
@@ -31,13 +31,13 @@ CASES = {"Student": (5, ("age", "health")), "COMPAS": (9, ("age", "priors_count"
 
 def run(folder: Path) -> pd.DataFrame:
     data = data_folder()
-    found = pd.concat([_compared(name, data) for name in CASES], ignore_index=True)
+    found = pd.concat([compared(load(name, data)) for name in CASES], ignore_index=True)
     return show("FGCE baselines: table VI, coverage in percent and mean L2 cost", found, folder)
 
 
-def _compared(name: str, folder: Path) -> pd.DataFrame:
-    data = load(name, folder)
-    k, single = CASES[name]
+def compared(data: PaperData) -> pd.DataFrame:
+    """Table VI of one of `CASES`, beside the paper's."""
+    k, single = CASES[data.name]
     model = classifier(data)
     test = data.split[1]
     raw = data.raw[test]
@@ -51,7 +51,7 @@ def _compared(name: str, folder: Path) -> pd.DataFrame:
     every = [feature.name for feature in data.schema.features]
     removed = {"none": (), **{one: (one,) for one in single}, "all": every}
     table = compare(data.space, raw, missed, candidates, recourses, _fgce, k, eps=(data.eps, np.inf), removed=removed)
-    return _beside(name, table)
+    return _beside(data.name, table)
 
 
 def _fgce(instance: Instance, k: int) -> Integers:

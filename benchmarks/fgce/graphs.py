@@ -49,6 +49,16 @@ def run(folder: Path, *, names: Sequence[str] = tuple(LOADERS)) -> list[pd.DataF
     return [show(title, pd.DataFrame(lines), folder) for title, lines in tables.items()]
 
 
+def groups(data: PaperData) -> pd.DataFrame:
+    """Table I or VII of one dataset, beside the paper's."""
+    return pd.DataFrame(_groups(data))
+
+
+def curve(data: PaperData) -> pd.DataFrame:
+    """Figure 1 or 5 of one dataset: connectivity over eps."""
+    return pd.DataFrame(_curve(data))
+
+
 def group_counts(data: PaperData, eps: float) -> tuple[GraphStatistics, GraphStatistics]:
     """Of the subgraphs that G0 and G1 induce."""
     g0, g1 = (GraphStatistics.of(FeasibilityGraph.build(data.space, data.raw[data.group == group], eps)) for group in (0, 1))

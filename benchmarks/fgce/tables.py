@@ -53,9 +53,9 @@ def run(folder: Path, *, names: Sequence[str] = tuple(LOADERS)) -> list[pd.DataF
     parts: dict[str, list[pd.DataFrame]] = {"kauc": [], "dauc": [], "cauc": []}
     coverages = []
     for one, pair in zip(chosen, pairs, strict=True):
-        d0 = [line["d0"] for line in burden if line["dataset"] == one.name]
-        for name, levels in (("kauc", kauc_costs(one, max(d0))), ("dauc", dauc_costs(one))):
-            tables = [coverage_table(instance, KS, levels.tolist(), budget=BUDGET) for instance in pair]
+        d0 = max(line["d0"] for line in burden if line["dataset"] == one.name)
+        for name in ("kauc", "dauc"):
+            tables = _coverages(one, pair, name, d0)
             coverages += [table.assign(table=name, dataset=one.name, group=group) for group, table in enumerate(tables)]
             parts[name].append(_areas(one, tables, "d" if name == "kauc" else "k"))
         parts["cauc"].append(_cost_areas(one, pair))
@@ -67,6 +67,34 @@ def run(folder: Path, *, names: Sequence[str] = tuple(LOADERS)) -> list[pd.DataF
         "FGCE ranks: ours beside the paper's": pd.concat([_ranks(name, table) for name, table in cells.items()]),
     }
     return [show(title, frame, folder) for title, frame in titles.items()]
+
+
+def burden_table(data: PaperData) -> pd.DataFrame:
+    """Table II or VIII of one dataset: k0 and d0 of both groups, beside the paper's."""
+    return pd.DataFrame(_burden(data, audits(data)))
+
+
+def kauc_table(data: PaperData) -> pd.DataFrame:
+    """Table III or IX of one dataset, cell by cell beside the paper's."""
+    pair = audits(data)
+    d0 = max(reach(instance, budget=BUDGET).d0 for instance in pair)
+    return _areas(data, _coverages(data, pair, "kauc", d0), "d")
+
+
+def dauc_table(data: PaperData) -> pd.DataFrame:
+    """Table IV or X of one dataset, cell by cell beside the paper's."""
+    return _areas(data, _coverages(data, audits(data), "dauc", np.inf), "k")
+
+
+def cauc_table(data: PaperData) -> pd.DataFrame:
+    """Table V or XI of one dataset, cell by cell beside the paper's."""
+    return _cost_areas(data, audits(data))
+
+
+def _coverages(data: PaperData, pair: Pair, name: str, d0: float) -> list[pd.DataFrame]:
+    """Coverage of both groups at the costs of kAUC (for which d0 counts) or dAUC."""
+    levels = kauc_costs(data, d0) if name == "kauc" else dauc_costs(data)
+    return [coverage_table(instance, KS, levels.tolist(), budget=BUDGET) for instance in pair]
 
 
 PRINTED = {"kauc": "III and IX", "dauc": "IV and X", "cauc": "V and XI"}

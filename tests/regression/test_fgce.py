@@ -13,6 +13,8 @@ from onnx import helper, numpy_helper
 from typer.testing import CliRunner
 
 from benchmarks.fgce.data import audits, classifier, load
+from benchmarks.fgce.figures import PRINTED as MADE
+from benchmarks.fgce.figures import attributes, components, datasets_of, face
 from benchmarks.fgce.graphs import cut, group_counts
 from benchmarks.fgce.paper import (
     COMPAS_IS_HELOC_AT,
@@ -130,6 +132,30 @@ def test_k0_and_d0_are_the_papers_and_so_is_coverage(name: str, factuals: tuple[
         some = slice(0, 1) if name == "COMPAS" else slice(None)
         np.testing.assert_allclose(ours["largest"][some], printed["coverage"][some], atol=0.01)
         np.testing.assert_allclose(ours["score"][some], printed["auc"][some], atol=0.01)
+
+
+def test_every_table_and_figure_of_the_paper_can_be_made() -> None:
+    tables = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI"]
+    assert list(MADE) == [f"table {n}" for n in tables] + [f"figure {n}" for n in range(1, 9)]
+    assert {name for printed in MADE for name in datasets_of(printed)} == {"Student", "COMPAS", "Adult", "German", "HELOC"}
+
+
+@needs_data
+def test_figures_say_what_the_text_says_of_them() -> None:
+    """Student: absences, health and age change for all of G1, for six tenths of G0. German: what sets the groups apart."""
+    student = attributes(load("Student", DATA)).set_index("feature")
+    assert (student.loc[["absences", "health", "age"], "male"] > 0.88).all()
+    assert student.loc[["absences", "health", "age"], "female"].round(1).tolist() == [0.6] * 3
+    german = attributes(load("German", DATA)).set_index("feature")
+    owned = ["Present-Employment", "Residence", "Existing-Account-Status", "Instalment-Rate"]
+    assert (german.loc[owned, "female"] > german.loc[owned, "male"]).all()
+    assert german.loc["Month-Duration", ["female", "male"]].tolist() == [0, 1]
+    assert components(load("COMPAS", DATA)).groupby("group").size().to_dict() == {"female": 3, "male": 8}
+    costs = face(load("Student", DATA))
+    assert (costs["FACE L2"] <= costs["FGCE L2"]).all()
+    assert (costs["FACE W"] <= costs["FGCE W"]).all()
+    assert costs["coverage"].is_monotonic_increasing
+    assert costs["optimal"].all()
 
 
 @needs_data
