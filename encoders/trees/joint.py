@@ -13,6 +13,7 @@ Sound? yes.   Complete? of a box within one cell the bound is the value, but for
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,12 +108,15 @@ class Worth:
 
     def lines(self, lines: Array) -> LineTrees:
         """The trees of lines (S, 2), collapsed."""
-        every = [self.rounded(float(p), float(q)) for p, q in lines]
-        adds = held(np.stack([leaves for leaves, _ in every], axis=1))
-        trees = self.joint.trees
-        variable, cut, right, root = _collapsed(trees.variable, trees.cut, trees.right, trees.root, adds, len(lines))
-        collapsed = replace(trees, variable=variable, cut=cut, right=right, root=root)
-        return LineTrees(trees=collapsed, adds=adds, base=held(np.array([base for _, base in every])))
+        return line_trees(self.joint, [self.rounded(float(p), float(q)) for p, q in lines])
+
+
+def line_trees(joint: JointTrees, every: Sequence[tuple[Array, float]]) -> LineTrees:
+    """Trees collapsed for S lines, of each what leaves (L,) add to it, and what every row gets (`Worth.rounded`)."""
+    adds, trees = held(np.stack([leaves for leaves, _ in every], axis=1)), joint.trees
+    variable, cut, right, root = _collapsed(trees.variable, trees.cut, trees.right, trees.root, adds, len(every))
+    collapsed = replace(trees, variable=variable, cut=cut, right=right, root=root)
+    return LineTrees(trees=collapsed, adds=adds, base=held(np.array([base for _, base in every])))
 
 
 @compiled

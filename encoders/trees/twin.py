@@ -6,17 +6,20 @@ the box below it. So boxes on both sides of a threshold never share a branch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import numpy as np
 
 from encoders.domain import Domain
 from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import TwinProblem
+from encoders.problem import Goal, TwinProblem
 from encoders.trees.cells import TreeCells
+from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.joint import JointTrees, Worth
+from encoders.trees.joint import JointTrees, LineTrees, Worth, line_trees
 from solvers import clock
 
 SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
@@ -47,9 +50,13 @@ class TreeTwin:
     _worth: dict[int, Worth] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, problem: TwinProblem, ensemble: TreeEnsemble) -> TreeTwin:
+    def of(cls, problem: TwinProblem) -> TreeTwin:
         """Raises ModelError for what is not supported yet."""
-        batch, domain = problem.batch, problem.domain
+        batch, domain, ensemble = problem.batch, problem.domain, problem.network.whole
+        if not isinstance(ensemble, TreeEnsemble):
+            raise TypeError(f"a tree ensemble is needed, not {type(ensemble).__name__}")
+        compared = isinstance(problem.network, ComparedTrees)   # a margin is then a difference of two scores
+        size = 2 * float(ensemble.largest.max()) if compared else float(np.abs(problem.margin) @ ensemble.largest)
         if batch.offset is not None and batch.offset.any():
             raise ModelError(ensemble.source or "model", "is a tree ensemble, for which relaxed features are not supported yet")
         variables = np.flatnonzero((batch.lower != batch.upper).any(axis=0))
@@ -60,8 +67,7 @@ class TreeTwin:
         _, pairs, which = np.unique(values, axis=0, return_index=True, return_inverse=True)
         return cls(
             problem=problem, ensemble=ensemble, variables=variables, moving=domain.columns_of(variables),
-            local=domain.take(variables), cells=hidden, which=which.reshape(-1), pairs=pairs,
-            size=float(np.abs(problem.margin) @ ensemble.largest),
+            local=domain.take(variables), cells=hidden, which=which.reshape(-1), pairs=pairs, size=size,
         )
 
     def worth(self, pair: int) -> Worth:
@@ -74,6 +80,13 @@ class TreeTwin:
         """The trees of each copy by itself, for a pair of protected values, with what their leaves add to its margin."""
         first, second = self._sides(pair)
         return self._joined(first, first), self._joined(second, second)
+
+    def lines(self, pair: int, lines: Sequence[ScoreLine]) -> LineTrees:
+        """The trees of both copies for a pair of protected values, collapsed for differences of scores."""
+        joint = JointTrees.of(self.ensemble, self.cells, *self._sides(pair))
+        unit = np.eye(self.ensemble.outputs)
+        worth = {(a, b): joint.worth(unit[a] - unit[b]) for a, b in {(one.over, one.under) for one in lines}}
+        return line_trees(joint, [worth[one.over, one.under].rounded(one.p, one.q) for one in lines])
 
     def _joined(self, first: Booleans, second: Booleans) -> Worth:
         return JointTrees.of(self.ensemble, self.cells, first, second).worth(self.problem.margin)
@@ -99,7 +112,7 @@ class TreeTwin:
         for k, raw in enumerate((lower, batch.take(question).second(lower))):
             columns = domain.encode(raw)
             columns[:, self.moving] = x
-            found[:, k] = self.ensemble.forward(columns) @ self.problem.margin
+            found[:, k] = self.problem.network.forward(columns) @ self.problem.margin
         return found
 
     def boxes(self, question: Integers, lower: Array, upper: Array) -> tuple[Integers, Integers]:
@@ -175,6 +188,56 @@ class RowBounds:
     def charges(self, size: float) -> Array:
         """(R,) what rows of the lines' bounds are lowered by, for margins of this size."""
         return np.asarray((np.abs(self.shares).sum(axis=1) * size + np.abs(self.constants)) * self.room)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreLine:
+    """p d(x) + q d(x'), d = f_over - f_under."""
+
+    over: int
+    under: int
+    p: float
+    q: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClauseRows:
+    """A goal about what is decided among classes as rows of their scores. Its margin is g = max of f in S - max of f outside.
+
+    At x let class b score most on the side that a row  p g(x) + q g(x')  takes away, at x' class b', on the other side there. Then
+    |p| (f_a - f_b)(x) + |q| (f_a' - f_b')(x')  is at most the row, for any a and a' of the sides that it adds: one clause for each
+    pair b, b', whose rows are those of the goal with every a, or a'; and of both copies with a = b' and a' = b, a line of one
+    difference of scores, of which common leaves leave nothing. A box is closed where every clause has a row that holds in it.
+    Sound? yes.   Complete? within one cell of all trees, where the rows of single copies are the goal's own.
+
+    lines: S.   line: (R,) of each row.   clause: (R,) ascending.   strict: (R,).
+    """
+
+    lines: tuple[ScoreLine, ...]
+    line: Integers
+    clause: Integers
+    strict: Booleans
+
+    @classmethod
+    def of(cls, goal: Goal, network: ComparedTrees, margin: Array) -> ClauseRows:
+        """Raises ModelError for goals that are not about decisions."""
+        (k,) = np.flatnonzero(margin)
+        inside = np.isin(np.arange(network.undecided.outputs), network.decision.groups[int(k)])
+        sides = np.flatnonzero(inside).tolist(), np.flatnonzero(~inside).tolist()
+        rows = goal.rows * margin[k]
+        first, second = ({float(np.sign(v)) for v in column if v} for column in rows.T)
+        if network.decision.odds or goal.constants.any() or len(first) > 1 or len(second) > 1 or first & second:
+            raise ModelError(network.source or "model", "is a tree ensemble of classes, of which decisions alone are proved")
+        (down, up), (down2, up2) = ((sides if -1.0 in one else sides[::-1]) if one else ([-1], []) for one in (first, second))
+        lines, found = dict[ScoreLine, int](), list[tuple[int, int, bool]]()
+        for clause, (b, b2) in enumerate(product(down, down2)):
+            for (p, q), strict in zip(np.abs(rows).tolist(), goal.strict_rows.tolist(), strict=True):
+                both = [ScoreLine(over=b2, under=b, p=p, q=-q)] if p and q else []
+                one = [ScoreLine(over=a, under=b, p=p, q=0.0) for a in up] if not q else []
+                other = [ScoreLine(over=a, under=b2, p=0.0, q=q) for a in up2] if not p else []
+                found += [(lines.setdefault(line, len(lines)), clause, strict) for line in (*both, *one, *other)]
+        line, clauses, stricts = zip(*found, strict=True)
+        return cls(lines=tuple(lines), line=np.array(line), clause=np.array(clauses), strict=np.array(stricts))
 
 
 def _line(sign: float, share: float) -> tuple[float, float]:

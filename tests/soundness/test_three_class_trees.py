@@ -79,9 +79,10 @@ def test_buckets_of_a_person_are_counted_exactly(buckets: int, tmp_path: Path) -
 def test_no_proof_about_such_trees_is_accepted_nor_made(tmp_path: Path) -> None:
     described = schema_of(*FEATURES, positive="class = 2")
     model, network = trees(0, tmp_path / "trees.onnx", scores=3), made(0, 3)
-    for query in (vf.IndividualFairness, vf.ProbabilityGap):
+    gaps = (vf.IndividualFairness, {"epsilon": 0.1}), (vf.ProbabilityGap, {}), (vf.ProbabilityGap, {"scale": "logit"})
+    for query, more in gaps:
         with pytest.raises(ModelError, match="is a tree ensemble of 3 classes"):
-            query(network=model, schema=described, protected=["sex"])
+            query(network=model, schema=described, protected=["sex"], **more)
     with pytest.raises(ModelError, match="is a tree ensemble, which kmax cannot take"):
         vf.verify(vf.KDiscrimination(network=model, schema=described, protected=["sex"]))
     about = {"schema": described, "protected": ["sex"]}
@@ -94,7 +95,8 @@ def test_no_proof_about_such_trees_is_accepted_nor_made(tmp_path: Path) -> None:
     assert not vf.check(claimed, network=model, schema=described).accepted  # it claims float32, of which nothing is known
     real = replace(claimed, proofs=tuple(replace(one, float32=False) for one in claimed.proofs))
     others = [replace(one, network_sha256=model.source_sha256) for one in (gaps, buckets)]
-    for certificate in (real, *others):
+    assert not vf.check(real, network=model, schema=described).accepted     # the network's tree cuts no signs here
+    for certificate in others:
         with pytest.raises(ModelError, match="is a tree ensemble"):
             vf.check(certificate, network=model, schema=described)
 

@@ -1,16 +1,20 @@
-"""Certified counterfactual decisions of three-class networks, against every counterfactual in exact arithmetic."""
+"""Certified counterfactual decisions of three classes, of networks and trees, against every counterfactual in exact arithmetic."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import verifair as vf
-from encoders.network import Network
+from encoders.network import Model, Network
+from encoders.onnx.reader import read_model
 from tests.builders import categorical, integer, network_of, real, schema_of
+from tests.tree_models import random_tree, save
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
@@ -30,7 +34,17 @@ def made(seed: int) -> Network:
     return network_of((first, bias), (last, -last @ middle), source_sha256="4" * 64)
 
 
-def favourable(network: Network, row: tuple[Fraction, ...], rule: str) -> bool:
+def grown(seed: int, path: Path) -> Model:
+    """Trees whose leaves are halves, so that classes tie, with thresholds on what incomes become, and next to it."""
+    rng, grid = np.random.default_rng(seed), np.array([0, 1.75, 3, 4.25, 5.5, 6.75, 8], dtype=np.float32)
+
+    def halved(node: Any) -> Any:
+        return [round(2 * v) / 2 for v in node] if isinstance(node, list) else (*node[:3], *map(halved, node[3:]))
+
+    return read_model(save(path, [halved(random_tree(rng, 3, 3, scores=3, grid=grid)) for _ in range(5)], 3))
+
+
+def favourable(network: Model, row: tuple[Fraction, ...], rule: str) -> bool:
     """As `docs/how-to/schema.md` says: the largest output decides, and a tie with class 1 alone is not favourable where it is."""
     (logits,) = network.forward(np.array([list(row)], dtype=object))
     found = list(logits)
@@ -47,7 +61,8 @@ def counterfactual(income: Fraction, years: int, more: Fraction, worth: Fraction
 
 @pytest.mark.parametrize("error", [0.0, 0.125])
 @pytest.mark.parametrize("rule", RULES)
-def test_certified_counterfactuals_are_those_of_every_coefficient(rule: str, error: float) -> None:
+@pytest.mark.parametrize("kind", ["network", "trees"])
+def test_certified_counterfactuals_are_those_of_every_coefficient(kind: str, rule: str, error: float, tmp_path: Path) -> None:
     schema, seen = schema_of(*FEATURES, positive=rule), set()
     rows = [(Fraction(i, 4), y) for i in range(0, 36, 5) for y in range(0, 9, 3)]
     frame = pd.DataFrame([{"income": float(i), "years": y, "sex": "f"} for i, y in rows])
@@ -55,8 +70,8 @@ def test_certified_counterfactuals_are_those_of_every_coefficient(rule: str, err
     income = Node(name="income", parents=("sex",), mechanism=Linear(coefficients={"sex": {"m": float(STEP)}}))
     years = Node(name="years", parents=("income",), mechanism=Linear(coefficients={"income": float(MORE)}))
     causal = CausalModel(nodes=(Node(name="sex"), income, years))
-    for seed in range(2 if error else 6):
-        network = made(seed)
+    for seed in range(2 if error and kind == "network" else 6):
+        network = made(seed) if kind == "network" else grown(seed, tmp_path / "trees.onnx")
         found = certify_counterfactuals(
             causal_model=causal, network=network, schema=schema, frame=frame, do={"sex": "m"},
             errors={"income": {"sex = m": error}, "years": {"income": 0.0}},

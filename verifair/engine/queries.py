@@ -121,13 +121,19 @@ class PairQuestion(Shown):
         return False
 
     @property
+    def gaps(self) -> bool:
+        """Whether it is asked how far something moves, not whether decisions flip."""
+        return True
+
+    @property
     def thresholds(self) -> list[tuple[int, int]]:
         """Each class that is asked about with the next lower one: whether a person is decided that or higher may not flip."""
         return [(k + 1, k) for k in range(self.network.outputs)] if self.network.ordered else [(1, 0)]
 
     def __post_init__(self) -> None:
         _settle(self, judged=True, odds=self.odds)
-        _check_searched(self.network)
+        if self.gaps:
+            _check_gaps(self.network)
         _check_pairs(self.schema, self.protected, self.differ)
         object.__setattr__(self, "relax", _relaxed(self.schema, self.protected, self.relax))
 
@@ -171,6 +177,10 @@ class IndividualFairness(PairQuestion):
 
     @property
     def odds(self) -> bool:
+        return self.epsilon is not None
+
+    @property
+    def gaps(self) -> bool:
         return self.epsilon is not None
 
     def require_favourable(self, what: str) -> None:
@@ -274,12 +284,12 @@ def _settle(query: Any, *, judged: bool = False, odds: bool = False) -> None:
     object.__setattr__(query, "schema", schema)
 
 
-def _check_searched(network: Model) -> None:
+def _check_gaps(network: Model) -> None:
     if isinstance(network.whole, TreeEnsemble) and network.whole.outputs > 2:
         raise ModelError(
             network.source or "model",
-            f"is a tree ensemble of {network.whole.outputs} classes, and what is proved of pairs of people is about one score; pba "
-            "compares its classes in pairs, explain and guard search, and of two classes all can be asked",
+            f"is a tree ensemble of {network.whole.outputs} classes, whose probabilities nothing is proved of; ask whether "
+            "decisions flip (without epsilon), or of two classes",
         )
 
 

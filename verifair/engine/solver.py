@@ -56,7 +56,7 @@ def left(budget: Budget, deadline: float) -> Budget:
 
 def copies_of(problem: TwinProblem) -> Twin | TreeTwin:
     """Return both copies of a problem's model, as `ask` takes them."""
-    return TreeTwin.of(problem, problem.network) if isinstance(problem.network, TreeEnsemble) else Twin.of(problem)
+    return TreeTwin.of(problem) if isinstance(problem.network, TreeEnsemble) else Twin.of(problem)
 
 
 def _encoded(twin: Twin | TreeTwin, q: int, goal: Goal, method: str) -> Encoding | TreeProgram:

@@ -145,6 +145,11 @@ class LeafRule:
         self.neurons = 2 * sum(network.hidden)
         self.points = Points(network, domain, tasks)
         self.trees = TreeBounds(network, domain) if isinstance(network, TreeEnsemble) else None
+        self.compared = None
+        if self.trees is None and isinstance(network.whole, TreeEnsemble):
+            from verifair.checker.kernel.compared import ComparedBounds
+
+            self.trees = self.compared = ComparedBounds(network, domain)
         self.count = np.array([len(one.rows) for one in tasks.asked])
         node = np.repeat(np.arange(len(forest.feature)), np.diff(forest.start))
         tree = np.repeat(np.arange(len(forest.size)), forest.size)
@@ -305,7 +310,13 @@ class LeafRule:
             part, place = rows.take(np.isin(rows.leaf, at)), np.searchsorted(at, np.arange(len(leaves)))
             some = boxes.take(at)
             margin = self.tasks.margin[tree[part.leaf]]
-            least = bounds.least((some.low, some.high), (some.low2, some.high2), apart, place[part.leaf], part.p, part.q)
+            ends = (some.low, some.high), (some.low2, some.high2)
+            if self.compared is not None:
+                part = part.take(~part.mixed & (part.constant == 0) & ~self.forest.float32[tree[part.leaf]])
+                target = self.target[tree[part.leaf]]
+                proved[at] |= self.compared.decided(*ends, apart, place[part.leaf], part.p, part.q, part.strict, target)
+                continue
+            least = bounds.least(*ends, apart, place[part.leaf], part.p, part.q)
             bound = least + part.constant - UNIT * (np.abs(part.constant) + np.abs(least)) * (part.constant != 0)
             bound = bound - np.where(part.mixed, bounds.charge(margin, part.size, part.size_of_constant), 0.0)
             met = np.where(part.strict, bound > 0, bound >= 0) & (bound >= self.target[tree[part.leaf]] * part.weight)

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from encoders.domain import Domain
-from encoders.network import Link
+from encoders.network import Link, Model
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
 
@@ -16,7 +16,7 @@ from encoders.trees.ensemble import TreeEnsemble
 def ready(model: object) -> float:
     """Make everything ready that searching this model needs. Returns the seconds that took: no limit of time should count them."""
     started = time.monotonic()
-    if isinstance(model, TreeEnsemble):
+    if isinstance(model, Model) and isinstance(model.whole, TreeEnsemble):
         _loops()
     return time.monotonic() - started
 
@@ -44,7 +44,7 @@ def _loops() -> None:
     batch = TwinBatch(lower=np.zeros((1, 2)), upper=np.array([[0.0, 1.0]]), prime=np.ones((1, 2)), protected=of == 0)
     goal = Goal(rows=np.array([[1.0, -1.0]]), strict=True)     # of one row: no random points are tried first, which may decide it
     problem = TwinProblem(network=ensemble, domain=domain, batch=batch, margin=np.ones(1), goals=(goal,))
-    search = TreeSearch(problem, ensemble, Limits(deadline=np.inf, max_nodes=None, group=None))
+    search = TreeSearch(problem, Limits(deadline=np.inf, max_nodes=None, group=None))
     search.start(np.random.default_rng(0))
     while (nodes := search.open.take(1)) is not None:
         search.step(nodes)

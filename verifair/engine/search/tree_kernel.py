@@ -5,7 +5,8 @@ p g + q g'  by the sum of what every tree's least leaf adds. A box is cut after 
 over the questions there of | least of the left branch - least of the right one |. Before a box is cut, points of it are tried:
 counterexamples that are known, moved into the box, and then one value after the other changed for the better.
 
-Rows are closed by combinations of lines, as `encoders.trees.twin.RowBounds` has them.
+Rows are closed by combinations of lines, as `encoders.trees.twin.RowBounds` has them. They stand in clauses, all of which some row
+has to close: one for scores, several for what is decided among classes (`encoders.trees.twin.ClauseRows`).
 """
 
 from __future__ import annotations
@@ -42,10 +43,19 @@ def _at_point(
 
 
 @compiled
-def _best_row(value: Any, lines: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any) -> Any:
-    """The row with the largest value for its size, of lines (S,), its value, and whether it is met: at 0 a strict one is not."""
+def _best_row(
+    value: Any, lines: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any
+) -> Any:
+    """The row with the largest value for its size, of lines (S,), its value, and whether it is met: at 0 a strict one is not.
+    Of several clauses, those of the one that is farthest from being met."""
     best, found, most = 0, -INFINITE, -INFINITE
+    worst, least, met = -1, INFINITE, True
     for r in range(rows):
+        if r > 0 and clause[r] != clause[r - 1]:
+            holds = found > 0 or (found == 0 and strict[best] == 0)
+            if found < least or (found == least and met and not holds):
+                worst, least, met = best, found, holds
+            best, found, most = r, -INFINITE, -INFINITE
         total = constants[r] - charges[r]
         for s in range(lines):
             if shares[r * lines + s] != 0:
@@ -53,14 +63,17 @@ def _best_row(value: Any, lines: Any, rows: Any, shares: Any, constants: Any, ch
         relative = total / sizes[r]
         if relative > most or (relative == most and strict[r] < strict[best]):
             best, found, most = r, total, relative
-    return best, found, found > 0 or (found == 0 and strict[best] == 0)
+    holds = found > 0 or (found == 0 and strict[best] == 0)
+    if worst >= 0 and (least < found or (least == found and holds)):
+        return worst, least, met
+    return best, found, holds
 
 
 @compiled
 def _tried(
     begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
     base: Any, base_at: Any, first: Any, last: Any, at: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any,
-    strict: Any, known: Any, hints: Any, seed: Any, point: Any, best: Any, value: Any,
+    strict: Any, clause: Any, known: Any, hints: Any, seed: Any, point: Any, best: Any, value: Any,
 ) -> Any:
     """Try points of a box: those known, moved into it, random ones, and what changing single values makes of the best one. Returns
     whether one was met at which no row is, left in `best`, and the random state."""
@@ -76,7 +89,7 @@ def _tried(
                 seed = (seed * 1103515245 + 12345) % 2147483648
                 point[v] = a + (seed >> 8) % (b - a + 1)
         _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
-        _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict)
+        _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause)
         if found < score or not met:
             score = found
             for v in range(count):
@@ -102,7 +115,7 @@ def _tried(
                     continue
                 point[v] = x
                 _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
-                _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict)
+                _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause)
                 if found < score or not met:
                     score, best[v] = found, x
                     if not met:
@@ -116,14 +129,16 @@ def _tried(
 @compiled
 def explore(
     variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
-    rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, enough: Any,
+    rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any,
+    enough: Any,
     boxes: Any, first: Any, last: Any, wanted: Any, extra: Any, limit: Any, owner: Any, owners: Any, stop: Any, budget: Any,
     known: Any, learnt: Any, seed: Any,
 ) -> Any:
     """Look for a proof of one goal, or a point against it, in N boxes, one after the other.
 
     variable ... cells: `Preorder`.   adds, lines, base: `LineTrees`.   rows: R, of shares (R, S) of the lines, constants, charges
-    and sizes (R,).   strict: (R,) 1 where a row has to be positive.   enough: (R,) what it has to exceed to hold in float32.
+    and sizes (R,).   strict: (R,) 1 where a row has to be positive.   clause: (R,) the number of its clause, ascending.
+    enough: (R,) what it has to exceed to hold in float32.
     first, last: (N, V) cells.   limit: (N,) boxes that each may take, `budget`: all.   stop: 1 where any point will do.
     wanted: (N,) 1 where leaves that do not hold in float32 are cut up to `extra` (N,) times more, 2 where they have to hold.
     owner: (N,) of `owners`: when there is a point for one, its other boxes are left.
@@ -178,7 +193,7 @@ def explore(
                     tree_at[2 * used], tree_at[2 * used + 1] = top, end
                     used, top = used + 1, end
             item[0], item[1], item[2], item[3], item[4] = 0, used, top, used, 0
-            row, found, proved = _best_row(side_bound, lines, rows, shares, constants, charges, sizes, strict)
+            row, found, proved = _best_row(side_bound, lines, rows, shares, constants, charges, sizes, strict, clause)
             item[5], worst[0], waits = row, found, 1
             whole_bound[k] = found
             looked[k] += 1
@@ -195,8 +210,8 @@ def explore(
                 hints = learnt if learnt < len(known) // count else len(known) // count
                 spent += used * WAY * (hints + TRIES + SWEEPS * VALUES * count)
                 fails, seed = _tried(0, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, bounds, 0, low,
-                                     high, 0, rows, shares, constants, charges, sizes, strict, known, hints, seed, point, best,
-                                     value)
+                                     high, 0, rows, shares, constants, charges, sizes, strict, clause, known, hints, seed, point,
+                                     best, value)
                 if fails:
                     points, points_cell = room(points, found_points + 1), room(points_cell, (found_points + 1) * count)
                     points[found_points] = k
@@ -308,7 +323,7 @@ def explore(
                     else:
                         tree_at[2 * used], tree_at[2 * used + 1] = top, end
                         used, top = used + 1, end
-                row, found, proved = _best_row(value, lines, rows, shares, constants, charges, sizes, strict)
+                row, found, proved = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause)
                 side_row[side], side_value[side] = row, found
                 looked[k] += 1
                 surely = found > enough[row]

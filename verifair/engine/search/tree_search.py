@@ -18,10 +18,10 @@ from scipy.special import expit
 from encoders.network import Array, Booleans, Integers
 from encoders.probability import STEEPEST, line_of
 from encoders.problem import Goal, TwinProblem
+from encoders.trees.compared import ComparedTrees
 from encoders.trees.compiled import COMPILED, held
-from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.joint import LineTrees
-from encoders.trees.twin import RowBounds, TreeTwin
+from encoders.trees.twin import ClauseRows, RowBounds, ScoreLine, TreeTwin
 from solvers import clock
 from verifair.engine.search.box_search import EXTRA_CUTS, BoxSearch, Limits
 from verifair.engine.search.boxes import Nodes, anywhere, borders, legal_pairs, roots
@@ -47,10 +47,11 @@ ELSEWHERE = 32
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Closing:
-    """What closes one goal: its rows, and mixtures behind them. lines: (S, 2) that they are bounded by.   lists: for the kernel."""
+    """What closes one goal: its rows, and mixtures behind them. lines: (S, 2) that they are bounded by, or differences of scores.
+    lists: for the kernel."""
 
-    lines: Array
-    lists: tuple[Any, Any, Any, Any, Any, Any, Any]
+    lines: Array | tuple[ScoreLine, ...]
+    lists: tuple[Any, Any, Any, Any, Any, Any, Any, Any]
 
 
 def _mixed(goal: Goal) -> bool:
@@ -64,14 +65,28 @@ def _named(goal: Goal) -> list[tuple[Integers, Array]]:
     return [*rows, *((np.flatnonzero(one), one[one > 0]) for one in MIXED if _mixed(goal))]
 
 
+def _compared(rows: ClauseRows) -> Closing:
+    """What closes a goal about classes: its checker bounds all rows by itself, so a proof names none."""
+    count = len(rows.line)
+    nothing, size = np.zeros(count), np.array([abs(line.p) + abs(line.q) for line in rows.lines])[rows.line]
+    shares = np.arange(len(rows.lines)) == rows.line[:, None]
+    lists = (count, held(shares.astype(float)), held(nothing), held(nothing), held(size), held(rows.strict.astype(np.int64)),
+             held(rows.clause), held(np.full(count, np.inf)))
+    return Closing(lines=rows.lines, lists=lists)
+
+
 class TreeSearch(BoxSearch):
     """The search for tree ensembles."""
 
-    def __init__(self, problem: TwinProblem, ensemble: TreeEnsemble, limits: Limits) -> None:
-        self.twin, count = TreeTwin.of(problem, ensemble), len(problem.batch)
-        self.trees = GoalTrees(count, [_named(goal) for goal in problem.goals])
+    def __init__(self, problem: TwinProblem, limits: Limits) -> None:
+        self.twin, count, network = TreeTwin.of(problem), len(problem.batch), problem.network
+        compared = isinstance(network, ComparedTrees)
+        self.trees = GoalTrees(count, [[] if compared else _named(goal) for goal in problem.goals])
         super().__init__(self.twin, limits, self.trees)
-        self.closing = [self._closing(goal) for goal in problem.goals]
+        self.closing = [
+            _compared(ClauseRows.of(goal, network, problem.margin)) if isinstance(network, ComparedTrees) else self._closing(goal)
+            for goal in problem.goals
+        ]
         self.careful = np.zeros((count, len(problem.goals)), dtype=bool)
         self.known = [held(np.zeros((HINTS, problem.domain.variables), dtype=np.int64)) for _ in problem.goals]
         self.learnt = [0] * len(problem.goals)
@@ -88,7 +103,7 @@ class TreeSearch(BoxSearch):
         rule = self.goals.rule
         enough = np.full(len(rows), np.inf) if rule.error is None else ROOM * size * rule.widest
         lists = (len(rows), held(bounds.shares), held(constants), held(bounds.charges(self.twin.size)), held(size),
-                 held(strict.astype(np.int64)), held(enough))
+                 held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(enough))
         return Closing(lines=bounds.lines, lists=lists)
 
     def start(self, rng: np.random.Generator) -> None:
@@ -116,7 +131,10 @@ class TreeSearch(BoxSearch):
 
     def _trees(self, pair: int, goal: int) -> LineTrees:
         if (pair, goal) not in self.lines:
-            self.lines[pair, goal] = self.twin.worth(pair).lines(self.closing[goal].lines)
+            lines = self.closing[goal].lines
+            self.lines[pair, goal] = (
+                self.twin.lines(pair, lines) if isinstance(lines, tuple) else self.twin.worth(pair).lines(lines)
+            )
         return self.lines[pair, goal]
 
     def _visit(self, nodes: Nodes, pair: int, goal: int, careful: int) -> None:
@@ -206,7 +224,8 @@ class TreeSearch(BoxSearch):
         if len(closed):
             box, ids = closed[:, 0], number(closed[:, 0], closed[:, 1])
             goals = np.full(len(box), goal)
-            self.trees.name(ids, closed[:, 2])
+            if self.trees.named[goal]:
+                self.trees.name(ids, closed[:, 2])
             self.goals.close(ids, nodes.question[box], goals, bounds, closed[:, 3] == 1)
         rows, low, high = opened
         kept = alive[rows[:, 0]]

@@ -15,10 +15,10 @@ from verifair import datasets
 FORBIDDEN = ("verifair.engine", "encoders.bounds", "encoders.programs", "encoders.evaluate", "solvers")
 READER = ("encoders.onnx", "encoders.exact.affine")
 """The ONNX reader, which is not counted."""
-ALL_KINDS = 9_716
+ALL_KINDS = 9_869
 """Lines of the checker with every kind of file, and of all that it imports. This may fall, and rise with a new kind
 alone; the aim is 4,000."""
-CODE = 6_636
+CODE = 6_748
 """Those of them that are neither blank, nor comments, nor docstrings."""
 ONE_RUN = 8_446
 """Lines that one run loads, the command line included: it loads the kind of its file alone."""
@@ -71,7 +71,8 @@ def test_check_loads_no_engine_no_bounds_no_programs_and_no_solver(kind: str, fi
 
 def test_the_checker_and_all_that_it_imports_do_not_grow() -> None:
     every = (
-        "from verifair.checker import check, kind\nimport encoders.curves.shapes\n[kind.kind(name) for name in kind.KINDS]\n"
+        "from verifair.checker import check, kind\nimport encoders.curves.shapes\n"
+        "import verifair.checker.kernel.compared\n[kind.kind(name) for name in kind.KINDS]\n"
         "assert 'pandas' not in sys.modules"
     )
     lines, _ = loaded(every)

@@ -73,7 +73,7 @@ def test_a_visit_ends_by_the_nodes_that_it_reads(trees: int, tmp_path: Path, mon
     monkeypatch.setattr(tree_search, "RATE", 4e5)
     _, batch = questions_of(query)
     problem, found = twin_problem(query, batch, goals_of(query)), list[tuple[int, int]]()
-    search = TreeSearch(problem, query.network, Limits(deadline=np.inf, max_nodes=None, group=None))
+    search = TreeSearch(problem, Limits(deadline=np.inf, max_nodes=None, group=None))
     explore = tree_search.explore
 
     def counted(*given: object) -> object:

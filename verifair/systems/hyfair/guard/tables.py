@@ -8,7 +8,6 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as Grid
 
-from encoders.trees.compared import ComparedTrees
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.result import GuardResult
 from verifair.systems.words import box_options, cell
@@ -29,9 +28,9 @@ def show(result: GuardResult, console: Console) -> None:
     also = f", and {result.earlier} of an earlier guardrail that the schema was made for" if result.earlier else ""
     console.print(f"wrote {result.guarded} ({len(result.rules)} rules{also}) and {result.schema_file}", soft_wrap=True)
     about = " ".join([*(f"--protected {name}" for name in query.protected), box_options(query.box)]).rstrip()
-    command = f"verifair certify {result.model} --schema {result.schema_file} {about} --differ any --maximise"
-    if not isinstance(query.network, ComparedTrees):  # nobody proves anything about these
-        console.print(f"To prove what is left: {command}", soft_wrap=True)
+    command = f"verifair certify {result.model} --schema {result.schema_file} {about} --differ any"
+    command += "" if query.network.whole.outputs > 2 and not query.network.programs else " --maximise"
+    console.print(f"To prove what is left: {command}", soft_wrap=True)
 
 
 def _show_tightened(result: GuardResult, console: Console) -> None:
