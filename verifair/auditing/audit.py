@@ -142,7 +142,7 @@ def audit(
     asked = chosen(analyses, network)
     described = schema or Schema.infer(frame, target=str(target), positive=positive, protected=names, model=network)
     text = noted(described, frame) if schema is None else schema.dumps()
-    title = title or f"Audit of {network.source or 'a network'}"
+    title = title or f"Audit of {Path(network.source).name if network.source else 'a network'}"
     head = {"title": title, "seed": seed, "effort": float(effort), "timeout": float(timeout), "what_if": None if what_if else False}
     file = loads(audit_text(head, sections_of(MODEL, SCHEMA, None, names, asked)), name="audit", folder=Path.cwd())
     content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()

@@ -65,7 +65,7 @@ class AuditFile:
 
     @property
     def title(self) -> str:
-        return self.head.title_ or f"Audit of {self.model.file or self.model.demo}"
+        return self.head.title_ or f"Audit of {Path(self.model.file).name if self.model.file else self.model.demo}"
 
     def inside(self, section: str, key: str, written: str) -> Path:
         """The path that a key names. Raises SchemaError for one that leaves the root, links followed, or names no file."""

@@ -74,7 +74,8 @@ def _four_fifths(result: AuditResult) -> Found:
             yield feature, None, None, "no two groups have enough people to be compared"
             continue
         worst = min(groups, key=lambda one: one.ratio or 0.0)
-        yield feature, worst.ratio, worst.ratio, f"{worst.ratio:.3f} ({worst.group}, n = {worst.people:,})"
+        near = "" if worst.ratio_low is None else f", 95 % interval {worst.ratio_low:.3f} to {worst.ratio_high:.3f}"
+        yield feature, worst.ratio, worst.ratio, f"{worst.ratio:.3f} ({worst.group}, n = {worst.people:,}{near})"
 
 
 def _by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str, Any]]]:

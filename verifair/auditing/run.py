@@ -187,7 +187,7 @@ def _cut(section: Section, seconds: float) -> Section:
     """The section, with what the clock did to it."""
     text = (
         f"The time of the audit ({seconds:g} seconds by the clock) was up before this analysis had done its work: what it left "
-        "open, it may answer on an idle machine, or with a longer timeout."
+        "open, it may answer on an idle machine, or with a longer timeout (--timeout, or timeout in the audit file)."
     )
     said = Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=True)
     return section.model_copy(update={"statements": (*section.statements, said)})

@@ -58,9 +58,9 @@ class AuditSettings(Settings):
     out: Path | None = None
     """The page to write (.html); proofs go into a folder beside it."""
     junit: Path | None = None
-    """Write the thresholds of [gate] as JUnit XML."""
+    """Write the thresholds of the audit file's gate as JUnit XML."""
     sarif: Path | None = None
-    """Write what does not meet [gate] as SARIF."""
+    """Write what does not meet the gate as SARIF."""
     summary: Path | None = None
     """Write a summary for a pull request (Markdown)."""
     model_card: Path | None = None

@@ -49,11 +49,13 @@ def _render(template: str, result: AuditResult) -> str:
 
 
 def plain(value: Any) -> str:
-    """Return a value as text that is no markup: names come from the user's files. Control characters become visible."""
+    """Return a value as text that is no markup, and no address that GitHub would link: names come from the user's files. Control
+    characters become visible."""
     if isinstance(value, Markup):
         return value
     text = _visible(str(value))
-    return re.sub(r"[\\`*\[\]<>|&~@#!$]|(?<![^\W_])_|_(?![^\W_])", lambda found: f"&#{ord(found[0])};", text)
+    marks = r"[\\`*\[\]<>|&~@#!$]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\."
+    return re.sub(marks, lambda found: f"&#{ord(found[0])};", text, flags=re.IGNORECASE)
 
 
 def _visible(text: str) -> str:

@@ -26,7 +26,10 @@ def test_every_group_and_how_each_analysis_ended_are_told(kind: str, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", SAVES)
-@pytest.mark.parametrize("name", [HOSTILE, "a|b\n# c", "```", "[x](javascript:1)", "@everyone", "\x1b[31m", "- [ ] *b* _i_"])
+@pytest.mark.parametrize(
+    "name",
+    [HOSTILE, "a|b\n# c", "```", "[x](javascript:1)", "@everyone", "\x1b[31m", "- [ ] *b* _i_", "https://a.b WWW.a.b"],
+)
 def test_names_are_no_markup(kind: str, name: str, tmp_path: Path) -> None:
     result = audit(name=name, title=name, groups=True)
     SAVES[kind](result, tmp_path / "audit.md")
@@ -34,7 +37,7 @@ def test_names_are_no_markup(kind: str, name: str, tmp_path: Path) -> None:
     front, body = text.split("\n---\n", 1) if kind == "model card" else ("", text)
     assert not re.search(r"<(?!/?details|/?summary)", body)
     assert {letter for letter in text if not letter.isprintable()} <= {"\n"}
-    assert not re.search(r"`|@|\]\(", body)
+    assert not re.search(r"(?i)`|@|\]\(|://a|www\.", body)
     rows = [line for line in body.splitlines() if line.startswith("|") and "%" in line and "interval" not in line]
     assert all(line.count("|") == 9 for line in rows)
     if front:
