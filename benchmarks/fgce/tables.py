@@ -36,7 +36,7 @@ from benchmarks.shared import data_folder, show
 from encoders.network import Array
 from solvers.outcome import Budget
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.measures import cost_table, coverage_table, curves, reach
+from verifair.systems.fgce.measures import cost_table, coverage_table, curves, paper_range, reach
 
 KS = range(1, 11)
 DIGIT = 0.01
@@ -102,8 +102,8 @@ PRINTED = {"kauc": "III and IX", "dauc": "IV and X", "cauc": "V and XI"}
 
 def kauc_costs(data: PaperData, d0: float) -> Array:
     """From 70 % of the larger d0, in steps of `dauc_costs`, to the largest cost possible."""
-    low, step = 0.7 * d0, float(np.diff(dauc_costs(data))[0])
-    return np.arange(low, data.space.largest_cost, step)
+    low, high = paper_range(data.space, d0)
+    return np.arange(low, high, float(np.diff(dauc_costs(data))[0]))
 
 
 def dauc_costs(data: PaperData) -> Array:

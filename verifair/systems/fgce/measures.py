@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import computed_field
+from pydantic import Field, computed_field
 from scipy.stats import bootstrap
 from sklearn.metrics import auc
 
@@ -104,6 +104,56 @@ def curves(table: pd.DataFrame, along: str, of: str = "coverage") -> pd.DataFram
             raise QueryError(f"a curve along {along} needs at least two values of {along}; found {x[0]:g} only")
         lines.append({by: value, "saturation": x[y.argmax()], "largest": y.max(), "score": auc(x, y) / (x[-1] - x[0])})
     return pd.DataFrame(lines)
+
+
+def coverage_steps(instance: Instance, k: int, *, budget: Budget | None = None) -> pd.DataFrame | None:
+    """Return every cost at which the best coverage with k counterfactuals rises, with the share covered from there on (columns d,
+    coverage); None when time was up.
+
+    The optimal cost rises with the number that is to be covered, so that a range of numbers whose ends cost the same is one step.
+    Sound? yes, every step is a proved optimum.   Complete? given time.
+    """
+    deadline = clock.now() + (budget or Budget()).seconds
+
+    def left() -> Budget:
+        return Budget(seconds=max(deadline - clock.now(), LEAST))
+
+    most = best(SetSystem.within(instance, np.inf), k, budget=left())
+    if not most.optimal:
+        return None
+    costs: dict[int, float] = {}
+    pending = [(1, most.covered)]
+    while pending:
+        low, high = pending.pop()
+        for count in (low, high):
+            if count not in costs:
+                found = centers(instance, k, count / instance.size, budget=left())
+                if not found.optimal or clock.now() >= deadline:
+                    return None
+                costs[count] = found.cost
+        middle = (low + high) // 2
+        if costs[low] < costs[high] and middle > low:
+            pending += [(low, middle), (middle, high)]
+    table = pd.DataFrame({"d": list(costs.values()), "coverage": [count / instance.size for count in costs]})
+    return table.groupby("d", as_index=False)["coverage"].max()
+
+
+def exact_area(steps: pd.DataFrame, low: float, high: float) -> dict[str, float]:
+    """Return what `curves` does of one k, over all costs from low to high instead of some: score, saturation and largest.
+
+    score: area under the steps over that of full coverage.   Raises QueryError for an empty range.
+    """
+    if not low < high:
+        raise QueryError(f"costs from {low:g} to {high:g}: expected a range")
+    d, coverage = steps["d"].to_numpy(dtype=float), steps["coverage"].to_numpy(dtype=float)
+    rise = np.diff(coverage, prepend=0.0)
+    area = float((rise * np.clip(high - d, 0.0, high - low)).sum())
+    return {"score": area / (high - low), "saturation": float(d[-1]), "largest": float(coverage[-1])}
+
+
+def paper_range(space: FeatureSpace, d0: float) -> tuple[float, float]:
+    """Return the costs of the paper's kAUC: from 70 % of that of full coverage to the largest there can be (appendix C)."""
+    return 0.7 * d0, space.largest_cost
 
 
 def cost_table(
@@ -229,6 +279,8 @@ class Burden(Shape):
     """A line for each group, k and d, as `coverage_table`."""
     cost: Annotated[pd.DataFrame, RowsOf(Line)]
     """A line for each group, c and k, as `cost_table`."""
+    steps: Annotated[pd.DataFrame, RowsOf(Line)] = Field(default_factory=pd.DataFrame)
+    """A line for each group, k and cost at which coverage rises, as `coverage_steps`; empty unless asked for, and known of all."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -240,7 +292,12 @@ class Burden(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def kauc(self) -> Annotated[pd.DataFrame, RowsOf(Line)]:
-        """A line for each k and each group that all costs were asked of."""
+        """A line for each k and each group that all costs were asked of; over all costs where `steps` are known."""
+        if len(self.steps):
+            return pd.DataFrame([
+                {"k": k, **exact_area(part, self.levels[0], self.levels[-1]), "group": name}
+                for (name, k), part in self.steps.groupby(["group", "k"], sort=False)
+            ])
         if not len(self.coverage):
             return pd.DataFrame()
         return self._curves("d", self.coverage[self.coverage.groupby("group")["d"].transform("nunique") == len(self.levels)])
@@ -272,14 +329,15 @@ class Burden(Shape):
 
 def burden(
     instances: Mapping[str, Instance], levels: Array, *, exact: bool = True, seconds: float = 60.0, ks: Sequence[int] = KS,
-    coverages: Sequence[float] = COVERAGES, progress: Progress | None = None,
+    coverages: Sequence[float] = COVERAGES, breakpoints: bool = False, progress: Progress | None = None,
 ) -> Burden:
     """Return every measure of every group (name -> its question), at costs `levels` (D,) for the coverage curves.
 
-    exact: optima of coverage; otherwise greedy's, at least (1 - 1/e) of them.   seconds: for all of it, shared out evenly among
-    what is left to ask. Ctrl-C ends it, and what is done stands.
+    exact: optima of coverage; otherwise greedy's, at least (1 - 1/e) of them.   breakpoints: kAUC and its saturation points over
+    all costs at which an optimum changes, not over the levels, where time is enough for all groups.
+    seconds: for all of it, shared out evenly among what is left to ask. Ctrl-C ends it, and what is done stands.
     """
-    work = _Questions(instances, levels, ks, coverages, exact, clock.now() + seconds)
+    work = _Questions(instances, levels, ks, coverages, exact, breakpoints, clock.now() + seconds)
     stopped: Literal["interrupted", "time"] | None = None
     try:
         stopped = None if work.run(progress or (lambda done, total: None)) else "time"
@@ -292,7 +350,7 @@ def burden(
         tables[1] = _bounded(tables[1].assign(k=-tables[1]["k"]), "k", "c", "lower", "cost").assign(k=lambda table: -table["k"])
     return Burden(
         reach=work.reaches, subgroups=work.subgroups, coverage=tables[0], cost=tables[1], levels=levels.tolist(), exact=exact,
-        stopped=stopped,
+        stopped=stopped, steps=pd.concat(work.steps_parts) if len(work.steps_parts) == len(instances) * len(ks) else pd.DataFrame(),
     )
 
 
@@ -334,18 +392,20 @@ class _Questions:
 
     def __init__(
         self, instances: Mapping[str, Instance], levels: Array, ks: Sequence[int], fractions: Sequence[float], exact: bool,
-        deadline: float,
+        breakpoints: bool, deadline: float,
     ) -> None:
         self.instances, self.ks, self.exact, self.deadline = instances, ks, exact, deadline
         self.reaches: dict[str, Reach | None] = {}
         self.subgroups: dict[str, dict[int, Reach | None]] = {}
         self.coverage_parts: list[pd.DataFrame] = []
         self.cost_parts: list[pd.DataFrame] = []
+        self.steps_parts: list[pd.DataFrame] = []
         self.steps: list[Callable[[], None]] = [
             *(partial(self._reach, name) for name in instances),
             *(partial(self._parts, name) for name in instances),
             *(partial(self._coverage, name, float(d)) for d in levels for name in instances),
             *(partial(self._cost, name, c) for c in sorted(fractions, reverse=True) for name in instances),
+            *(partial(self._breakpoints, name, k) for k in ks for name in instances if breakpoints and exact),
         ]
         self.left = len(self.steps)
 
@@ -388,6 +448,11 @@ class _Questions:
         ks = sorted({*self.ks, *more})
         table = cost_table(self.instances[name], ks, [c], budget=self._budget(len(ks)))
         self.cost_parts.append(table.assign(group=name))
+
+    def _breakpoints(self, name: str, k: int) -> None:
+        found = coverage_steps(self.instances[name], k, budget=self._budget(1))
+        if found is not None:
+            self.steps_parts.append(found.assign(group=name, k=k))
 
 
 def _reach(instance: Instance, budget: Budget) -> Reach | None:

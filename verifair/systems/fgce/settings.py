@@ -79,6 +79,8 @@ class FgceSettings(Grouped):
     """Choose only rows that are proved to stay positive within DELTA units."""
     measures: bool = False
     """Also k0, d0, kAUC, dAUC, cAUC; compare groups by them."""
+    breakpoints: bool = False
+    """kAUC over all costs at which coverage changes, not ten."""
     rows: Annotated[Whole | None, Option(hidden=True)] = None
     """Only so many rows of the table, drawn with the seed."""
 
@@ -93,6 +95,12 @@ class FgceSettings(Grouped):
             raise ValueError(f"method {self.method} minimises cost; with a cost limit use exact or greedy")
         if self.max_cost is None and self.method == "greedy":
             raise ValueError("method greedy covers the most at a cost limit; pass max_cost, or use method exact")
+        return self
+
+    @model_validator(mode="after")
+    def _breakpoints_fit(self) -> FgceSettings:
+        if self.breakpoints and (not self.measures or self.method == "greedy"):
+            raise ValueError("breakpoints are of the measures' optima: ask for measures, with another method than greedy")
         return self
 
     def check_options(self, inputs: Inputs, run: Run) -> None:

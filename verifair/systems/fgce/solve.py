@@ -46,7 +46,7 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
     with work.bars() as tell:
         finished = _fit(fitted, rows, tell, work)
         decided, proved = _of_network(fitted, settings, work, tell) if finished else (None, None)
-        measured = _measured(fitted, work, tell) if settings.measures and decided is not None else None
+        measured = _measured(fitted, settings.breakpoints, work, tell) if settings.measures and decided is not None else None
     names = pd.Index([name if isinstance(name, (str, int, float)) else str(name) for name in rows.frame.index], dtype=object)
     found = summaries(fitted, names, seed=work.seed)
     if settings.deltas or work.certificate is None:
@@ -106,11 +106,11 @@ def _of_network(
     return decided, proved
 
 
-def _measured(fitted: GroupCounterfactuals, work: Work, tell: Tell) -> Burden:
+def _measured(fitted: GroupCounterfactuals, breakpoints: bool, work: Work, tell: Tell) -> Burden:
     instances = {name: group.instance for name, group in fitted.groups_.items()}
     levels = levels_of(fitted.space_, instances, fitted.cost)
     return burden(
-        instances, levels, exact=fitted.method != "greedy", seconds=max(work.left, 1.0),
+        instances, levels, exact=fitted.method != "greedy", seconds=max(work.left, 1.0), breakpoints=breakpoints,
         progress=lambda done, total: tell("measures", done, total),
     )
 

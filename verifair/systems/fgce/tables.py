@@ -55,6 +55,8 @@ def show(result: FgceResult, console: Console) -> None:
             console.print(line, soft_wrap=True)
     if measured is not None:
         _show_burden(measured, result.groups, console)
+        if query.breakpoints and not len(measured.steps):
+            console.print("Not all costs at which coverage changes were found in time: kAUC is over ten costs; raise --timeout.")
     if result.comparison:
         console.print(comparison_grid(result.comparison))
     console.print(_closing(result), soft_wrap=True)
@@ -79,7 +81,7 @@ def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
         out["robust"] = result.robust.assign(witness=said)
     if (measured := result.measures) is not None:
         out |= {"coverage": measured.coverage, "cost": measured.cost}
-        out |= {"kauc": measured.kauc, "dauc": measured.dauc, "cauc": measured.cauc}
+        out |= {"kauc": measured.kauc, "dauc": measured.dauc, "cauc": measured.cauc, "breakpoints": measured.steps}
     return {f"{name}.csv": table for name, table in out.items() if len(table)}
 
 
@@ -312,7 +314,7 @@ def _show_burden(measured: Burden, groups: Sequence[GroupSummary], console: Cons
         console.print(reach_grid(measured, groups))
     of = "best" if measured.exact else "greedy's"
     for title, table, by in (
-        (f"kAUC: {of} coverage over costs, for each k", measured.kauc, "k"),
+        (f"kAUC: {of} coverage over {'all ' if len(measured.steps) else ''}costs, for each k", measured.kauc, "k"),
         (f"dAUC: {of} coverage over k, for each cost d", measured.dauc, "d"),
         ("cAUC: least cost over k, for each coverage c", measured.cauc, "c"),
     ):

@@ -1,5 +1,7 @@
 """FGCE's measures: on tables small enough to be done by hand, of all groups in a given time, and compared."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from encoders.network import Array
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
 from tests.builders import categorical, integer, one_hot, real, schema_of
+from tests.soundness.random_groups import most_covered
 from verifair import datasets
 from verifair.errors import QueryError
 from verifair.systems.fgce import measures as module
@@ -24,10 +27,13 @@ from verifair.systems.fgce.measures import (
     cost_curves,
     cost_levels,
     cost_table,
+    coverage_steps,
     coverage_table,
     curves,
+    exact_area,
     interval,
     levels_of,
+    paper_range,
     reach,
 )
 from verifair.systems.fgce.space import FeatureSpace
@@ -298,6 +304,49 @@ def test_in_time_it_says_what_each_question_alone_does(instances: dict[str, Inst
         parts = [part for part in found.subgroups[name].values() if part is not None]
         assert sum(part.k0 for part in parts) == reach.k0
         assert max(part.d_least for part in parts) == reach.d_least
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_areas_over_all_costs_are_brute_forces(seed: int) -> None:
+    one = random_instance(seed)
+    cost = one.costs()
+    values = np.unique(cost[np.isfinite(cost)])
+    for k in (1, 2, 4):
+        steps = coverage_steps(one, k)
+        assert steps is not None
+        truth = np.array([most_covered(cost, k, d) for d in values]) / one.size
+        rises = np.flatnonzero(np.diff(truth, prepend=0.0))
+        assert steps["d"].tolist() == values[rises].tolist()
+        assert steps["coverage"].tolist() == truth[rises].tolist()
+        low, high = 0.2, 1.1
+        ends = np.unique(np.clip([low, *values, high], low, high))
+        area = sum((b - a) * most_covered(cost, k, a) / one.size for a, b in itertools.pairwise(ends))
+        found = exact_area(steps, low, high)
+        assert found["score"] == pytest.approx(area / (high - low))
+        assert (found["saturation"], found["largest"]) == (values[rises[-1]], truth[-1])
+    assert coverage_steps(one, 2, budget=Budget(seconds=1e-9)) is None
+
+
+def test_breakpoints_take_the_place_of_levels_for_all_groups_or_none(
+    instances: dict[str, Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, found = burden(instances, LEVELS, seconds=60), burden(instances, LEVELS, seconds=60, breakpoints=True)
+    assert plain.steps.empty
+    assert set(found.kauc["group"]) == {"a", "b"}
+    both = plain.kauc.merge(found.kauc, on=["k", "group"], suffixes=("", " exact"))
+    assert len(both) == len(plain.kauc) == len(found.kauc)
+    assert (both["saturation exact"] <= both["saturation"]).all()  # a level at or above the cost itself
+    assert (both["largest"] <= both["largest exact"]).all()
+    assert found.dauc.equals(plain.dauc)
+    monkeypatch.setattr(module, "coverage_steps", lambda one, k, budget: None)
+    assert burden(instances, LEVELS, seconds=60, breakpoints=True).kauc.equals(plain.kauc)
+
+
+def test_the_papers_range_begins_at_a_share_of_full_coverage() -> None:
+    space = FeatureSpace.of(schema_of(integer("a", 0, 9), integer("b", 0, 9)))
+    assert paper_range(space, 1.0) == (0.7, np.sqrt(2))
+    with pytest.raises(QueryError, match="expected a range"):
+        exact_area(pd.DataFrame({"d": [1.0], "coverage": [1.0]}), 1.0, 1.0)
 
 
 def test_without_time_nothing_is_made_up(instances: dict[str, Instance]) -> None:
