@@ -15,7 +15,7 @@ import numpy as np
 from encoders.domain import Domain
 from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Integers
-from encoders.problem import Goal, TwinProblem
+from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.trees.cells import TreeCells
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
@@ -34,8 +34,8 @@ ROOM = 2.0**-45
 class TreeTwin:
     """variables: raw variables that some box moves; moving: their columns; local: the domain of these alone.
 
-    cells: those of all variables; nodes about protected ones belong to variable -2.
-    which: (Q,) the pair of protected values of each question; pairs: (P,) a question of each.
+    cells: those of all variables.
+    which: (Q,) the pair of values of each question, in what differs between its copies; pairs: (P,) a question of each.
     """
 
     problem: TwinProblem
@@ -51,51 +51,60 @@ class TreeTwin:
 
     @classmethod
     def of(cls, problem: TwinProblem) -> TreeTwin:
-        """Raises ModelError for what is not supported yet."""
+        """Raises ModelError for shifted features that have a range: they are asked value by value."""
         batch, domain, ensemble = problem.batch, problem.domain, problem.network.whole
         if not isinstance(ensemble, TreeEnsemble):
             raise TypeError(f"a tree ensemble is needed, not {type(ensemble).__name__}")
         compared = isinstance(problem.network, ComparedTrees)   # a margin is then a difference of two scores
         size = 2 * float(ensemble.largest.max()) if compared else float(np.abs(problem.margin) @ ensemble.largest)
-        if batch.offset is not None and batch.offset.any():
-            raise ModelError(ensemble.source or "model", "is a tree ensemble, for which relaxed features are not supported yet")
+        differs = _differs(batch)
+        if (differs & (batch.lower != batch.upper)).any():
+            raise ModelError(ensemble.source or "model", "is a tree ensemble, of which relaxed features are asked value by value")
         variables = np.flatnonzero((batch.lower != batch.upper).any(axis=0))
-        cells = TreeCells.of(ensemble, domain)
-        protected = np.flatnonzero(batch.protected)
-        hidden = replace(cells, variable=np.where(np.isin(cells.variable, protected), -2, cells.variable))
-        values = np.concatenate([batch.lower[:, protected], batch.prime[:, protected]], axis=1)
-        _, pairs, which = np.unique(values, axis=0, return_index=True, return_inverse=True)
+        some = differs.any(axis=0)
+        values = [differs, np.where(differs, batch.lower, 0.0), np.where(differs, batch.second(batch.lower), 0.0)]
+        joined = np.concatenate([one[:, some] for one in values], axis=1)
+        _, pairs, which = np.unique(joined, axis=0, return_index=True, return_inverse=True)
         return cls(
             problem=problem, ensemble=ensemble, variables=variables, moving=domain.columns_of(variables),
-            local=domain.take(variables), cells=hidden, which=which.reshape(-1), pairs=pairs, size=size,
+            local=domain.take(variables), cells=TreeCells.of(ensemble, domain), which=which.reshape(-1), pairs=pairs, size=size,
         )
 
     def worth(self, pair: int) -> Worth:
         """The trees of both copies for a pair of protected values, with what their leaves add to the margins."""
         if pair not in self._worth:
-            self._worth[pair] = self._joined(*self._sides(pair))
+            self._worth[pair] = self._joined(pair, *self._sides(pair))
         return self._worth[pair]
 
     def alone(self, pair: int) -> tuple[Worth, Worth]:
         """The trees of each copy by itself, for a pair of protected values, with what their leaves add to its margin."""
         first, second = self._sides(pair)
-        return self._joined(first, first), self._joined(second, second)
+        return self._joined(pair, first, first), self._joined(pair, second, second)
 
     def lines(self, pair: int, lines: Sequence[ScoreLine]) -> LineTrees:
         """The trees of both copies for a pair of protected values, collapsed for differences of scores."""
-        joint = JointTrees.of(self.ensemble, self.cells, *self._sides(pair))
+        joint = self._joint(pair, *self._sides(pair))
         unit = np.eye(self.ensemble.outputs)
         worth = {(a, b): joint.worth(unit[a] - unit[b]) for a, b in {(one.over, one.under) for one in lines}}
         return line_trees(joint, [worth[one.over, one.under].rounded(one.p, one.q) for one in lines])
 
-    def _joined(self, first: Booleans, second: Booleans) -> Worth:
-        return JointTrees.of(self.ensemble, self.cells, first, second).worth(self.problem.margin)
+    def _joined(self, pair: int, first: Booleans, second: Booleans) -> Worth:
+        return self._joint(pair, first, second).worth(self.problem.margin)
+
+    def _joint(self, pair: int, first: Booleans, second: Booleans) -> JointTrees:
+        """The trees in which nodes about what differs belong to variable -2."""
+        variable = np.where(self._asked(pair), -2, self.cells.variable)
+        return JointTrees.of(self.ensemble, replace(self.cells, variable=variable), first, second)
+
+    def _asked(self, pair: int) -> Booleans:
+        """Which nodes (K,) ask about what differs between the copies."""
+        differs = _differs(self.problem.batch.take(self.pairs[[pair]]))[0]
+        return np.asarray(np.isin(self.cells.variable, np.flatnonzero(differs)))
 
     def _sides(self, pair: int) -> list[Booleans]:
-        """Which nodes about protected variables (K,) go left, in both copies."""
-        batch, ensemble = self.problem.batch, self.ensemble
-        k, at = self.pairs[pair], self.cells.variable == -2
-        both = np.stack([batch.lower[k], np.where(batch.protected, batch.prime[k], batch.lower[k])])
+        """Which nodes about what differs (K,) go left, in both copies."""
+        batch, ensemble = self.problem.batch.take(self.pairs[[pair]]), self.ensemble
+        at, both = self._asked(pair), np.concatenate([batch.lower, batch.second(batch.lower)])
         return [at & (x[np.maximum(ensemble.column, 0)] <= ensemble.threshold) for x in self.problem.domain.encode(both)]
 
     @property
@@ -106,12 +115,15 @@ class TreeTwin:
     def evaluate(self, question: Integers, x: Array) -> Array:
         """Margins (N, 2) = g(x), g(x') at moving columns x (N, d): to find witnesses, not to confirm them."""
         batch, domain = self.problem.batch, self.problem.domain
-        lower = batch.lower[question]
+        batch = batch.take(question)
+        lower, differs = batch.lower, np.repeat(_differs(batch), domain.width, axis=1)
+        apart = np.empty((len(x), domain.columns), dtype=bool)
+        apart[:, domain.columns_of(np.arange(domain.variables))] = differs
         clock.spend(STEP * 2 * len(x) * self.ensemble.work)
         found = np.empty((len(x), 2))
-        for k, raw in enumerate((lower, batch.take(question).second(lower))):
+        for k, raw in enumerate((lower, batch.second(lower))):
             columns = domain.encode(raw)
-            columns[:, self.moving] = x
+            columns[:, self.moving] = np.where(apart[:, self.moving], columns[:, self.moving], x)
             found[:, k] = self.problem.network.forward(columns) @ self.problem.margin
         return found
 
@@ -188,6 +200,12 @@ class RowBounds:
     def charges(self, size: float) -> Array:
         """(R,) what rows of the lines' bounds are lowered by, for margins of this size."""
         return np.asarray((np.abs(self.shares).sum(axis=1) * size + np.abs(self.constants)) * self.room)
+
+
+def _differs(batch: TwinBatch) -> Booleans:
+    """(Q, V) what differs between the copies of questions: protected variables, and those that are shifted."""
+    shifted = np.zeros(batch.lower.shape, dtype=bool) if batch.offset is None else batch.offset != 0
+    return np.asarray(batch.protected | shifted)
 
 
 @dataclass(frozen=True, kw_only=True)

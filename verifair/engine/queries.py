@@ -105,12 +105,15 @@ class PairQuestion(Shown):
 
     @property
     def pinned(self) -> list[int]:
-        """The relaxed variables whose two values are asked about one by one: those whose columns no shift moves by a constant."""
-        index = [self.schema.index(name) for name in self.relax]
-        return [v for v in index if not _unscaled(self.schema.features[v])]
+        """The relaxed variables whose two values are asked about one by one: those whose columns no shift moves by a constant, and
+        all that trees ask about."""
+        index, trees = [self.schema.index(name) for name in self.relax], isinstance(self.network.whole, TreeEnsemble)
+        return [v for v in index if trees or not _unscaled(self.schema.features[v])]
 
     def require_shifts(self, what: str) -> None:
-        """Raise QueryError where categories or scaled features are relaxed, which `what` does not ask about."""
+        """Raise QueryError where features are relaxed whose values are asked about one by one, which `what` does not do."""
+        if self.pinned and isinstance(self.network.whole, TreeEnsemble):
+            raise QueryError(f"{what} of a tree ensemble relaxes nothing; drop relax, or ask certify of a --box")
         if self.pinned:
             names = " and ".join(self.schema.features[v].name for v in self.pinned)
             raise QueryError(f"{what} relaxes unscaled integer features alone, not {names}; drop it, or ask certify of a --box")
