@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from verifair.auditing.page.contents import commands, duration, evidence_counts, outcomes, semantics, when
+from verifair.auditing.page.contents import commands, duration, evidence_counts, not_asked, outcomes, semantics, when
 from verifair.auditing.result import AuditResult
 from verifair.systems.files import save_text
 
@@ -42,6 +42,7 @@ def _render(template: str, result: AuditResult) -> str:
     witnesses = [one for section in result.sections for one in section.witnesses]
     return environment.get_template(template).render(
         result=result, findings=[one for one in result.statements if one.headline], outcomes=outcomes(result), shown=SHOWN,
+        not_asked=not_asked(result),
         witnesses=sorted(witnesses, key=lambda one: -abs(one.after - one.before)),
         commands=[Markup(_visible(line)) for line in commands(result).splitlines()],  # in a block of code nothing is markup
         semantics=semantics(result), checked=evidence_counts(result),

@@ -14,8 +14,10 @@ from urllib.parse import quote
 
 from verifair.auditing.page.cells import Grid, grid
 from verifair.auditing.result import AuditResult
+from verifair.auditing.settings import known_analyses
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.groups import SMALL
+from verifair.systems.system import system
 
 MOST_WITNESSES = 2_000
 MOST_ROWS = 500
@@ -114,6 +116,16 @@ def outcomes(result: AuditResult) -> list[tuple[int, str, str, list[tuple[Standi
         ended = ended or ("in part not decided" if open_ else "finished")
         lines.append((place, section.title, ended, [(standing, count[standing]) for standing in WORDS if count[standing]]))
     return lines
+
+
+def not_asked(result: AuditResult) -> str:
+    """Return the titles of the analyses that the audit did not ask for, and what the one or other would need."""
+    asked = {section.key for section in result.sections}
+    others = [system(key) for key in known_analyses() if key not in asked]
+    needs = {"causal": "a causal model"}
+    return "; ".join(
+        one.heading["title"] + "".join(f" (needs {needs.get(name, name)})" for name in one.required) for one in others
+    )
 
 
 def standings(result: AuditResult) -> list[tuple[int, str, list[int]]]:

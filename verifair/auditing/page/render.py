@@ -44,6 +44,7 @@ def page(result: AuditResult) -> str:
         result=result, groups=shown, lede=contents.lede(shown, result.sections), words=contents.WORDS,
         checked=contents.evidence_counts(result),
         rows=rows, left_out=left_out, standings=contents.standings(result), outcomes=contents.outcomes(result),
+        not_asked=contents.not_asked(result),
         decided=contents.DECISIONS, small=SMALL, commands=contents.commands(result),
         semantics=contents.semantics(result), examples=contents.EXAMPLES, tall=contents.TALL, printed=contents.PRINTED,
         dense=contents.dense(shown), what_if=_seen(contents.what_if(result)),

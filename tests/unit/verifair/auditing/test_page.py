@@ -11,7 +11,7 @@ import pytest
 from tests.audit_sample import HOSTILE, audit, drawing, replace
 from verifair.auditing.page import page
 from verifair.auditing.page.cells import Cell, grid, number
-from verifair.auditing.page.contents import PRINTED, duration, groups, lede, link, picture, when
+from verifair.auditing.page.contents import PRINTED, duration, groups, lede, link, not_asked, picture, when
 from verifair.auditing.result import AuditResult
 from verifair.auditing.what_if import WhatIf
 from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone
@@ -22,6 +22,14 @@ def stated(standing: Standing, tone: Tone) -> AuditResult:
     whole = audit(witnesses=0)
     said = Statement(text="Said.", standing=standing, tone=tone, headline=True)
     return replace(whole, sections=(replace(whole.sections[0], statements=(said,)),))
+
+
+def test_the_first_screen_says_what_was_not_asked() -> None:
+    """Nobody may take the others for fine."""
+    found = not_asked(audit())
+    assert found.startswith("The person whose outcome depends most on sensitive values; Ways to the favourable")
+    assert not any(section.title in found for section in audit().sections)
+    assert f"Not asked: {found}." in page(audit())
 
 
 def with_evidence(**changes: str) -> AuditResult:
