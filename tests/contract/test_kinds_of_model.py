@@ -122,3 +122,15 @@ def test_every_cell_is_true(name: str, asked: str, files: Path, monkeypatch: pyt
     told = done.exception  # the command writes it in one line
     assert told is None or isinstance(told, (VerifairError, ModelError, BackendError)), told
     assert (told is not None) == cell.startswith("no"), f"{cell!r} is written, and it says: {told or done.output}"
+
+
+@pytest.mark.parametrize("asked", ["guard --retrain", "cec --certify"])
+@pytest.mark.parametrize("name", ["boosted trees", "forest"])
+def test_what_needs_gradients_says_what_to_do(name: str, asked: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    verb, *options = ASKED[asked]
+    done = CliRunner().invoke(app, [verb, f"{name}.onnx", "--schema", f"{name}.toml", "--data", f"{name}.csv", *options])
+    told = str(done.exception)
+    assert f"{name}.onnx: is a tree ensemble, and --" in told
+    assert f"drop {asked.split()[1]}" in told
+    assert "\n" not in told

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from encoders.errors import ModelError
 from encoders.network import Integers, layered
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.datasets import Dataset, read_table
 from verifair.errors import DataError
 from verifair.systems.cec.attributions import words_of
@@ -31,6 +33,12 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
     network, schema = subject.judged, subject.schema
     words_of(network, settings, None)
     if settings.certify is not None:
+        if isinstance(network.whole, TreeEnsemble):
+            raise ModelError(
+                subject.model,
+                "is a tree ensemble, and --certify bounds integrated gradients, which trees do not have: their Shapley values are "
+                "exact for the people of the table, and proved of nobody else; drop --certify",
+            )
         layered(network, "cec --certify")
     if settings.certify:
         schema.steps([])  # a schema without units has no neighbourhoods: said before the work
