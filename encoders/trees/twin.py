@@ -52,10 +52,11 @@ class TreeTwin:
     @classmethod
     def of(cls, problem: TwinProblem) -> TreeTwin:
         """Raises ModelError for shifted features that have a range: they are asked value by value."""
-        batch, domain, ensemble = problem.batch, problem.domain, problem.network.whole
+        batch, domain, network = problem.batch, problem.domain, problem.network
+        compared = isinstance(network, ComparedTrees)   # a margin is then a difference of two scores
+        ensemble = network.undecided if isinstance(network, ComparedTrees) else network     # as it decides, not as it was read
         if not isinstance(ensemble, TreeEnsemble):
             raise TypeError(f"a tree ensemble is needed, not {type(ensemble).__name__}")
-        compared = isinstance(problem.network, ComparedTrees)   # a margin is then a difference of two scores
         size = 2 * float(ensemble.largest.max()) if compared else float(np.abs(problem.margin) @ ensemble.largest)
         differs = _differs(batch)
         if (differs & (batch.lower != batch.upper)).any():

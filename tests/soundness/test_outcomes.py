@@ -118,6 +118,11 @@ def test_thresholds_of_tree_ensembles_are_exact(rule: str, tmp_path: Path) -> No
         assert found.status is (vf.Status.VIOLATED if flips else vf.Status.PROVED)
         if found.certificate is not None:
             assert vf.check(found.certificate, network=model, schema=described).accepted
+        values = np.array(outputs_of(model, ROWS), dtype=float)[:, 0]
+        gap = maximise(vf.ProbabilityGap(network=model, schema=described, protected=["sex"], scale="logit"), tolerance=1e-3)
+        assert gap.lower - 1e-9 <= np.abs(values[0::2] - values[1::2]).max() <= gap.upper + 1e-9
+        assert gap.certificate is not None
+        assert vf.check(gap.certificate, network=model, schema=described).accepted
     assert decided >= 11
 
 
@@ -187,8 +192,8 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="the model gives values, which have no probabilities"):
         vf.IndividualFairness(network=one, schema=valued, protected=["sex"], epsilon=0.1)
     several = trees(0, tmp_path / "several.onnx", scores=3)
-    with pytest.raises(ModelError, match="is a tree ensemble of 3 classes, and what is proved of pairs"):
-        vf.IndividualFairness(network=several, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"])
+    with pytest.raises(ModelError, match="is a tree ensemble of 3 classes, whose probabilities nothing is proved of"):
+        vf.IndividualFairness(network=several, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"], epsilon=0.1)
 
 
 def test_the_gap_of_values_is_that_of_the_model() -> None:
