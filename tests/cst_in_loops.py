@@ -57,7 +57,7 @@ def refused(
 ) -> float:
     """How many of the k rows nearest to `around` were refused.
 
-    ties: with "first" the earliest rows are taken, with "share" each has an equal part.
+    ties: with "first" the earliest rows are taken, with "last" the latest, with "share" each has an equal part.
     """
     by_distance = sorted((distance(around, people[i], spans), i) for i in rows)
     blocks: list[list[int]] = []
@@ -71,8 +71,8 @@ def refused(
     for block in blocks:
         if len(block) <= left:
             taken, weight = sorted(block), 1.0
-        elif ties == "first":
-            taken, weight = sorted(block)[: int(left)], 1.0
+        elif ties != "share":
+            taken, weight = sorted(block, reverse=ties == "last")[: int(left)], 1.0
         else:
             taken, weight = block, left / len(block)
         found += weight * sum(1 for i in taken if negative[i])

@@ -4,6 +4,7 @@ Real attributes are often whole numbers and words, so that many rows lie equally
 
 share   rows tied for the last places share them evenly, as if each were drawn with equal chance; no order of rows matters
 first   the earlier rows of the table win, as in a stable sort
+last    the later rows of the table win, as in the authors' heap of (-distance, row)
 
 A k-d tree finds them where there are few coordinates, a pruned scan where categories make many: an attribute of 40 categories is 40
 coordinates of an embedding, in which a k-d tree prunes nothing. The scan counts unequal categories first, which is cheap, and
@@ -166,7 +167,7 @@ def _step(
         for row, one in enumerate(k):
             low, high, more = _edge(near, one, pool.rounding, whole=width == len(pool.points))
             short[begin : begin + size] |= more
-            found[row, part] = _shared(near, one, low, high) if ties == "share" else _first(pool, near, one, low, high, mine)
+            found[row, part] = _shared(near, one, low, high) if ties == "share" else _by_row(pool, near, one, low, high, mine, ties)
     return short
 
 
@@ -206,22 +207,28 @@ def _shared(near: Near, k: int, low: Integers, high: Integers) -> Array:
     return np.asarray(bad + (k - inside) * tied_bad / np.maximum(tied, 1))
 
 
-def _first(pool: NeighbourPool, near: Near, k: int, low: Integers, high: Integers, own: Own | None) -> Array:
+def _by_row(pool: NeighbourPool, near: Near, k: int, low: Integers, high: Integers, own: Own | None, ties: Ties) -> Array:
     found = _shared(near, k, low, high)
     torn = np.flatnonzero(_upto(near.count, high) > k)
     for b in torn:
         inside = int(near.count[b, : low[b]].sum())
         points, mine = near.point[b, low[b] : high[b]], None if own is None else int(own.row[b])
-        chosen = _tied_rows(pool, points, mine, most=k - inside + 1)  # one more, as the center's own row may be among them
+        chosen = _tied_rows(pool, points, mine, ties, most=k - inside + 1)  # one more, as the center's own row may be among them
         found[b] = near.bad[b, : low[b]].sum() + pool.negative[chosen[: k - inside]].sum()
     return found
 
 
-def _tied_rows(pool: NeighbourPool, points: Integers, own: int | None, most: int | None = None) -> Integers:
-    """Positions in the pool of the rows at these points, the table's order, without `own`; of each point the first `most` only."""
-    ends = pool.start[points + 1] if most is None else np.minimum(pool.start[points + 1], pool.start[points] + most)
-    at = np.concatenate([np.arange(low, high) for low, high in zip(pool.start[points], ends, strict=True)])
-    at = at[np.argsort(pool.rows[at], kind="stable")]
+def _tied_rows(pool: NeighbourPool, points: Integers, own: int | None, ties: Ties, most: int | None = None) -> Integers:
+    """Positions in the pool of the rows at these points, without `own`, those that win first: the table's order, or for "last" its
+    reverse. most: no more than so many winners of each point.
+    """
+    starts, ends = pool.start[points], pool.start[points + 1]
+    if most is not None and ties == "last":
+        starts = np.maximum(starts, ends - most)
+    elif most is not None:
+        ends = np.minimum(ends, starts + most)
+    at = np.concatenate([np.arange(low, high) for low, high in zip(starts, ends, strict=True)])
+    at = at[np.argsort(-pool.rows[at] if ties == "last" else pool.rows[at], kind="stable")]
     return at if own is None else at[pool.rows[at] != own]
 
 
@@ -241,10 +248,10 @@ def nearest(
             break
         width = min(len(pool.points), 2 * width)
     blocks = [near.point[0, j : j + 1] for j in range(low[0])] + [near.point[0, low[0] : high[0]]]
-    at = [_tied_rows(pool, points, own) for points in blocks]
+    at = [_tied_rows(pool, points, own, ties) for points in blocks]
     distance = np.repeat(near.distance[0, : len(blocks)], [len(rows) for rows in at])
     rows = pool.rows[np.concatenate(at)]
-    if ties == "first":
+    if ties != "share":
         return rows[:k], distance[:k], np.ones(k)
     inside = len(rows) - len(at[-1])
     return rows, distance, np.concatenate([np.ones(inside), np.full(len(at[-1]), (k - inside) / len(at[-1]))])

@@ -17,7 +17,7 @@ Name = Annotated[str, Field(strict=True, min_length=1)]
 Value = StrictBool | StrictInt | StrictFloat | StrictStr
 Distance = Literal["mixed", "standardised", "heom", "mahalanobis"]
 Interval = Literal["newcombe", "wald"]
-Ties = Literal["share", "first"]
+Ties = Literal["share", "first", "last"]
 Small = Literal["error", "leave-out"]
 Correction = Literal["bh"]
 Preset = Literal["paper"]
@@ -69,7 +69,7 @@ class Situation(Settings):
     distance: Annotated[Distance, Option(unsaid=True)] = "mixed"
     """mixed (range-normalised), standardised, heom or mahalanobis."""
     ties: Annotated[Ties, Option(unsaid=True)] = "share"
-    """Equally near rows share the last places, or the first in the table win."""
+    """Equally near rows share the last places, or the first or last in the table win."""
     small: Annotated[Small, Option(unsaid=True)] = "error"
     """Groups smaller than the largest k: error, or leave-out (and say so)."""
     preset: Annotated[Preset | None, Option(unsaid=True)] = None

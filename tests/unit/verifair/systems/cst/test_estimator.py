@@ -23,6 +23,7 @@ from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import Decider, LinearRule, Model, NetworkDecider, Recorded
 from verifair.systems.cst.estimator import SituationTesting, chance
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
+from verifair.systems.cst.settings import Ties
 from verifair.systems.cst.testing import METHODS, Situations, situation_test
 
 RULE = LinearRule(weights={"salary": 1.0, "balance": 5.0}, above=225_000.0)
@@ -331,20 +332,24 @@ def test_counterfactuals_of_fewer_categories_lie_in_the_tables_coordinates() -> 
         situation_test(frame, frame[:4].assign(sex="M", job=list("abda")), **asked)
 
 
-def test_a_huge_tie_in_the_tables_order_is_cut_short() -> None:
+@pytest.mark.parametrize("ties", ["first", "last"])
+def test_a_huge_tie_by_row_is_cut_short(ties: Ties) -> None:
     """Every complainant sorted all rows of the tie: 40 seconds for 100,000 rows at one point."""
     rows = 40_000
     frame = pd.DataFrame({"sex": np.where(np.arange(rows) % 2, "F", "M"), "pay": 1.0})
     decisions = np.arange(rows) % 4 < 2
     found = situation_test(
         frame, frame[frame["sex"] == "F"].assign(sex="M"), do={"sex": "M"}, attributes=["pay"], decisions=decisions, k=[1, 2, 3],
-        ties="first", threads=1,
+        ties=ties, threads=1,
     )
-    women = list(range(1, 9, 2))  # the first four, every second decided negatively
+    order = 1 if ties == "first" else -1
+    women, men = list(range(1, rows, 2))[::order][:4], list(range(0, rows, 2))[::order][:3]  # every second decided negatively
     for row, k in ((1, 1), (1, 3), (3, 2), (3, 3), (rows - 1, 3)):
         nearest = [one for one in women if one != row][:k]
         assert found.control[k - 1, row // 2] == sum(not decisions[one] for one in nearest)
-    assert found.standard[:, 0].tolist() == [0, 1, 1]
+    assert found.standard[:, 0].tolist() == np.cumsum(~decisions[men]).tolist()
+    assert found.case(rows - 1, 3)["ST"][0].tolist() == men
+    assert found.case(rows - 1, 3)["control"][0].tolist() == [one for one in women if one != rows - 1][:3]
 
 
 @pytest.mark.parametrize(("features", "do", "message"), [
