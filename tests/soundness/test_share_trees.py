@@ -44,9 +44,10 @@ def opposed(tree: Node) -> Node:
 
 
 def drawn(rng: np.random.Generator, path: Path, columns: int, *, ties: bool, classes: int = 0) -> Model:
+    """Trees at random; with ties, NaN goes the true way at every other node as well."""
     trees = [random_tree(rng, columns, 4, grid=WHOLE) for _ in range(int(rng.integers(1, 6)))]
     trees = [tied(rng, tree) for tree in trees] if ties else trees
-    return model_of(path, [opposed(tree) for tree in trees] if classes else trees, columns, classes=classes)
+    return model_of(path, [opposed(tree) for tree in trees] if classes else trees, columns, classes=classes, missing=ties)
 
 
 @pytest.mark.parametrize("seed", range(24))
