@@ -74,6 +74,11 @@ def test_a_program_that_takes_longer_to_build_is_not_begun(method: str, monkeypa
     assert {(answer.status, answer.reason, answer.outcomes) for answer in answers} == {(vf.Status.UNKNOWN, vf.Reason.TIME, ())}
 
 
+def test_highs_is_not_begun_where_it_would_not_look_at_the_clock_in_time() -> None:
+    found = vf.verify(QUERY, budget=vf.Budget(seconds=3.0), method="milp")
+    assert (found.status, found.reason) == (vf.Status.UNKNOWN, vf.Reason.TIME)
+
+
 def test_boxes_whose_bounds_take_longer_than_is_left_are_not_begun() -> None:
     problem = twin_problem(QUERY, questions_of(QUERY)[1], goals_of(QUERY))
     problem = replace(problem, batch=problem.batch.take(np.arange(4)))
