@@ -153,11 +153,9 @@ def _answers(result: AuditResult, key: str) -> Iterator[tuple[tuple[str, str], _
     section = _section(result, key)
     standings = {one.checked for one in section.evidence} if section is not None else set()
     if key == "pba":
-        accepted = bool(standings) and standings <= {"accepted", "accepted in part"}
         for feature, rows, proved, late, delta in biased(result):
             yield (f"people with a proved persistent bias (delta {delta:g})", feature), _Quantity(
-                low=proved / rows if accepted else 0.0, people=rows, better="lower",
-                high=min(1.0, (proved + late) / rows) if accepted else 1.0,
+                low=proved / rows, people=rows, better="lower", high=min(1.0, (proved + late) / rows),
                 shown=f"{proved:,} of {rows:,}" + (f" ({late:,} questions not decided)" if late else ""),
             )
     if key == "certify":

@@ -128,18 +128,24 @@ def bias(result: AuditResult) -> Found:
 
 
 def biased(result: AuditResult) -> Iterator[tuple[str, int, int, int, float]]:
-    """Feature, people asked about, for how many a bias is proved, questions not decided, and the least delta."""
+    """Feature, people asked about, for how many a bias is proved, questions not decided, and the least delta.
+
+    Nothing is proved, and all is open, where the separate checker did not accept every file of proofs.
+    """
     for section in result.sections:
         if section.key != "pba":
             continue
+        checked = {one.checked for one in section.evidence}
+        whole = checked <= {"accepted", "accepted in part"}
         shares = [one for one in section.answer.get("shares", ()) if one["metric"] == "PBA"]
         for feature in dict.fromkeys(one["sensitive"] for one in shares):
             own = [one for one in shares if one["sensitive"] == feature]
             first = [one for one in own if one["delta"] == min(each["delta"] for each in own)]
             rows = sum(one["rows"] for one in first if one["setting"] == "observed")
             proved, late = (sum(one[what] for one in first) for what in ("proved", "unknown"))
+            sure = whole and (bool(checked) or not proved)
             if rows:
-                yield feature, rows, proved, late, first[0]["delta"]
+                yield feature, rows, proved if sure else 0, late if sure else rows, first[0]["delta"]
 
 
 def exit_code(checks: list[GateCheck], unknown: str) -> int:

@@ -257,7 +257,8 @@ def _write_example(path: Path) -> None:
         raise QueryError(f"--write-example {path}: is there already; name another file, so that nothing is lost")
     path.parent.mkdir(parents=True, exist_ok=True)
     save_text(path, EXAMPLE)
-    console().print(f"{path}: edit it, then run verifair audit {shlex.quote(str(path))} --out report.html", soft_wrap=True)
+    told = f"{path}: edit it, then run verifair audit {shlex.quote(str(path))} --out report.html"
+    console().print(told, soft_wrap=True, markup=False)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 from rich.console import Console
+from rich.markup import escape
 
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
@@ -74,7 +75,8 @@ app = app_of(SYSTEM, run)
 
 
 def _show(written: Export, out: Console) -> None:
-    out.print(f"[bold]{len(written.files)}[/] queries in {written.folder}, each as VNN-LIB 1.0 and 2.0", soft_wrap=True)
+    folder = escape(str(written.folder))
+    out.print(f"[bold]{len(written.files)}[/] queries in {folder}, each as VNN-LIB 1.0 and 2.0", soft_wrap=True)
     out.print("proved when all files of one version are unsat", soft_wrap=True)
     if not written.single:
         out.print("the networks are float64: float32 does not hold the constants folded into their weights", soft_wrap=True)

@@ -49,7 +49,7 @@ def infer(
         typer.echo(text, nl=False)
     else:
         out.write_text(text, encoding="utf-8")
-        Console(highlight=False).print(f"wrote {out}; check every # note in it")
+        Console(highlight=False).print(f"wrote {out}; check every # note in it", soft_wrap=True, markup=False)
 
 
 JSON_EXAMPLE = """

@@ -141,7 +141,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     network, schema = model.save(settings.out)
     report = {"consistency": None, "plain": None, **asdict(model.report)}
     screen = console()
-    screen.print(f"wrote {network} and {schema}")
+    screen.print(f"wrote {network} and {schema}", soft_wrap=True, markup=False)
     screen.print(
         f"accuracy {model.report.train_accuracy:.4f} (training rows), {model.report.test_accuracy:.4f} (test rows); "
         f"always the larger class: {model.report.base_rate:.4f}"

@@ -84,8 +84,12 @@ def test_persistent_bias_counts_both_directions(proved: int, unknown: int, thres
         {**line, "setting": "observed", "delta": 2.0, "proved": 0},
     ]  # fmt: skip
     whole = audit(witnesses=0)
-    section = replace(whole.sections[1], answer={"shares": shares}, evidence=())
-    assert outcome(replace(whole, sections=(section,), protected=("sex",)), pba_share=threshold) == expected
+    for checked, told in (("accepted", expected), ("accepted in part", expected), ("rejected", "unknown")):
+        section = replace(whole.sections[1], answer={"shares": shares}, evidence=(replace(PROOF, checked=checked),))
+        told = "passed" if threshold == 1 else told  # all people are 100 % at most
+        first, *others = gate(GateSection(pba_share=threshold), replace(whole, sections=(section,), protected=("sex",)))
+        assert first.outcome == told
+        assert [one.outcome for one in others] == ["failed"] * (checked == "rejected")
 
 
 def test_what_did_not_run_is_not_decided_and_fails_unless_the_gate_says_otherwise() -> None:
