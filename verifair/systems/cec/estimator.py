@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from encoders.network import Model
@@ -19,10 +18,11 @@ from verifair.systems.cec.audit import Audit, audit, control
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
 from verifair.systems.cec.settings import DEFAULTS, CecSettings, Ties
+from verifair.systems.estimators import TableEstimator
 from verifair.systems.work import Progress
 
 
-class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
+class ExplanationConsistency(TableEstimator):
     """Does the model decide like people alike, and for like reasons?  (CEC)
 
     network: one or two outputs; a model, or whatever `verifair.read` takes.
@@ -55,6 +55,7 @@ class ExplanationConsistency(BaseEstimator):  # type: ignore[misc]
         self._check()
         people = people_of(self.schema, X, _named(sensitive_features), y)
         self.reference_ = Reference.of(people, merit_columns(self.schema))
+        self._note_columns(X)
         return self
 
     def audit(

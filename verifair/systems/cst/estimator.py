@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
@@ -23,9 +22,10 @@ from verifair.systems.cst.deciders import Decider, Recorded, decided, taken
 from verifair.systems.cst.groups import groups_under, least_group, told
 from verifair.systems.cst.settings import DEFAULTS, Correction, Distance, Interval, Preset, Small, Ties
 from verifair.systems.cst.testing import Situations, Terms, situation_test
+from verifair.systems.estimators import TableEstimator
 
 
-class SituationTesting(BaseEstimator):  # type: ignore[misc]
+class SituationTesting(TableEstimator):
     """Would these people have been decided on alike, had they not been of their group?  (CST)
 
     causal_model: a DAG over the table's columns with mechanisms, fitted or not.   decider: who decides (`deciders`).
@@ -63,6 +63,7 @@ class SituationTesting(BaseEstimator):  # type: ignore[misc]
         self.decisions_ = booleans(self.decider.decide(X), len(X), "decisions")
         with threadpool_limits(limits=1):  # small fits: OpenMP's threads wait for each other, ten times as long beside other work
             self.causal_model_ = self.causal_model if self.causal_model.fitted else self.causal_model.fit(X, seed=self.seed)
+        self._note_columns(X)
         self.frame_ = X.copy()  # what the caller writes into his table later is none of this test's
         return self
 

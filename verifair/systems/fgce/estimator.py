@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from encoders.network import Array, Booleans, Integers
@@ -19,6 +18,7 @@ from verifair.models.read import read
 from verifair.schema.file import Change
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import audited, check_number, check_settings, check_table, groups_of, positives
+from verifair.systems.estimators import TableEstimator
 from verifair.systems.fgce.decider import as_decider, beside, frame_of, positive
 from verifair.systems.fgce.graph.density import edge_weights
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
@@ -64,7 +64,7 @@ class Group:
         return np.unique(self.assigned[self.assigned >= 0])
 
 
-class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
+class GroupCounterfactuals(TableEstimator):
     """Few counterfactuals that explain each group's negative decisions, feasible and optimal.  (FGCE)
 
     model: a Network, an estimator whose `predict` takes a DataFrame, or whatever else `verifair.read` takes; it decides by its
@@ -123,6 +123,7 @@ class GroupCounterfactuals(BaseEstimator):  # type: ignore[misc]
                 "every row that can move has an identical twin, so the smallest eps that leaves nobody alone is 0, and nobody "
                 "would move; pass an eps (--eps), or drop duplicate rows"
             )
+        self._note_columns(X)
         self.levels_ = binned(self.space_, raw)
         self.reachability_ = Reachability.of(self.graph_)
         weights = None
