@@ -87,8 +87,18 @@ def compare(now: AuditResult, before: AuditResult) -> Comparison:
         for key in ("pba", "certify", "kmax"):
             why = other or _other(now, before, key)
             changes += _changes(dict(_answers(now, key)), dict(_answers(before, key)), why, table if key == "pba" else model)
+    changes += _not_compared(now, before)
     return Comparison(title=before.title, started=before.started, same_model=same["model"], same_schema=same["schema"],
                       same_data=same["data"], changes=tuple(changes))  # fmt: skip
+
+
+def _not_compared(now: AuditResult, before: AuditResult) -> Iterator[Change]:
+    """Name the analyses whose numbers are left to the reader, so that nobody takes them for unchanged."""
+    for key in ("cst", "cec", "fgce"):
+        found = [section for section in (_section(now, key), _section(before, key)) if section is not None]
+        if found:
+            both = "its measurements are not compared: read them on both pages"
+            yield _apart(found[0].title, None, both if len(found) == 2 else "only one of the two audits has it")
 
 
 def _digest(result: AuditResult, role: str) -> str | None:

@@ -118,6 +118,19 @@ def test_another_outcome_is_not_compared_at_all(audited: Path) -> None:
     assert "favourable outcome" in one.why
 
 
+def test_measured_analyses_are_named_as_not_compared(audited: Path) -> None:
+    """Whoever reads "nothing is worse" has to know what was not looked at."""
+    measured, without = changed(audited, lambda one: part(one, "kmax").update(key="cst")), load(audited)
+    for before, why in ((measured, "its measurements are not compared"), (without, "only one of the two audits has it")):
+        (told,) = (one for one in compare(measured, before).changes if one.what == part_of(measured, "cst").title)
+        assert told.standing == "incomparable"
+        assert told.why.startswith(why)
+
+
+def part_of(result: AuditResult, key: str) -> Any:
+    return next(one for one in result.sections if one.key == key)
+
+
 def test_files_that_are_no_audit_are_named(audited: Path, tmp_path: Path) -> None:
     for text, told in (("{", "is no JSON"), ("[]", "its format is None"), ('{"format": "other/1"}', "its format is 'other/1'"),
                        ('{"format": "verifair-audit/1"}', "another version of verifair wrote it")):  # fmt: skip
