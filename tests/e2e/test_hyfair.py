@@ -83,6 +83,22 @@ def test_guard_refuses_what_the_rules_say_and_its_schema_too(folder: Path) -> No
     assert after["local_success"] < before["local_success"]
 
 
+def test_explain_and_guard_combine_the_values_that_are_listed(folder: Path) -> None:
+    listed = ("--protected", "sex", "--protected", "duration", "--values", "duration=6:36:6")
+    answered(
+        "explain", "german.onnx", "--schema", "german.toml", *listed, "--data", "german.csv", "--iterations", 30,
+        "--samples", 1000, "--out", "listed", cwd=folder,
+    )
+    query = json.loads((folder / "listed" / "rules.json").read_text())["query"]
+    assert query["values"] == {"duration": [6, 12, 18, 24, 30, 36]}
+    guard = ("guard", "german.onnx", "--schema", "german.toml", "--rules", "listed/rules.json", "--iterations", 30)
+    largest = []
+    for name, extra in (("same", ()), ("two", ("--values", "duration=6,7"))):
+        answered(*guard, *extra, "--out", f"{name}.onnx", "--json", f"{name}.json", cwd=folder)
+        largest.append(json.loads((folder / f"{name}.json").read_text())["effects"][0]["max_k"])
+    assert largest[1] <= 4 < largest[0] <= 12, "the rules' own values are asked again, unless the command line lists others"
+
+
 def test_guard_retrains(folder: Path) -> None:
     pytest.importorskip("torch")
     answered(

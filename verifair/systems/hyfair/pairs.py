@@ -1,17 +1,18 @@
-"""Which people are compared: the settings that certify, kmax, export, explain and guard share."""
+"""Which people are compared, and over which values: the settings that certify, kmax, export, explain and guard share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from verifair.errors import QueryError
-from verifair.systems.settings import Box, Option, Protected, Settings, typed, widths
+from verifair.systems.settings import Box, Option, Protected, Settings, assignments, typed, widths
 
 if TYPE_CHECKING:
     from verifair.engine.queries import IndividualFairness
+    from verifair.schema.schema import Schema
     from verifair.systems.subject import Subject
 
 
@@ -29,6 +30,50 @@ class PairSettings(Settings):
             declared = ", ".join(known) or "none is declared protected"
             raise QueryError(f"{verb} needs a protected feature: pass --protected NAME (protected in the schema: {declared})")
         return self.protected
+
+
+def _listed(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    expected = "expected feature=low:high:step or feature=one,two, e.g. age=20:80:10"
+    found = assignments(texts, expected=expected, once="list all its values in one")
+    return {name: tuple(part.strip() for part in value.split(",")) for name, value in found.items()}
+
+
+class VariantSettings(PairSettings):
+    """People with all combinations of protected values."""
+
+    values: Annotated[
+        dict[str, Annotated[tuple[bool | int | float | str, ...], Field(min_length=1)]], typed(_listed), Option(type=list[str])
+    ] = Field(default_factory=dict)
+    """Only these: feature=low:high:step or feature=one,two; repeat. Default: all legal values."""
+
+    def raw_values(self, schema: Schema) -> dict[str, list[float]]:
+        """Return protected feature -> the raw values to combine. Raises QueryError for a range that is none."""
+        return {name: _raw(schema, name, listed) for name, listed in self.values.items()}
+
+
+def _raw(schema: Schema, name: str, listed: tuple[Any, ...]) -> list[float]:
+    """Return the raw values that were listed, one by one or, of a number, as low:high:step with both ends included."""
+    out: list[float] = []
+    for value in listed:
+        is_range = isinstance(value, str) and ":" in value and schema[name].numeric
+        out += _range(schema, name, value) if is_range else [schema.raw_value(name, value)]
+    return out
+
+
+def _range(schema: Schema, name: str, text: str) -> list[float]:
+    import numpy as np
+
+    from verifair.engine.exchange import MAX_COMBINATIONS
+
+    numbers = [schema.raw_value(name, part) for part in text.split(":")]
+    low, high, step = numbers if len(numbers) == 3 else (*numbers, 1.0) if len(numbers) == 2 else (0.0, 0.0, 0.0)
+    if step <= 0 or low > high:
+        raise QueryError(
+            f"--values {name}={text}: expected low:high:step with low <= high and a positive step, e.g. age=20:80:10"
+        )
+    if (high - low) / step > MAX_COMBINATIONS:
+        raise QueryError(f"--values {name}={text}: are more than {MAX_COMBINATIONS:,} values; take a larger step")
+    return [float(value) for value in np.arange(low, high + step / 2, step) if value <= high]
 
 
 class FairnessSettings(PairSettings):

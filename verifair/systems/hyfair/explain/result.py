@@ -32,7 +32,8 @@ class SampleSettings(Shape):
     """Least fall of the severity by negation; null: a share of the largest there can be."""
     depth: Count
     leaf: Count
-    purity: Share
+    purity: Share | None
+    """Asked of a leaf; null: the default, see that of each cluster."""
     iterations: Count
     seconds: Seconds
     seed: Seed
@@ -43,6 +44,8 @@ class ExplainedCluster(Shape):
     severity: float
     high_from: float
     """Samples of this severity and more are called high."""
+    purity: Share
+    """Least share of high samples in the leaves that became rules."""
 
 
 class LimeLine(Shape):

@@ -27,6 +27,8 @@ LISTED = 8
 """So many categories of one feature are listed in words."""
 
 
+PURITY = 0.3
+"""Share of high samples that makes a leaf high, where none is named and some leaf has so much."""
 SIGNIFICANT = 0.05
 """Of the largest severity that there can be: the least fall by negation that keeps a rule, where none is named."""
 
@@ -132,7 +134,8 @@ class Explanation:
     """The rules found around one cluster.
 
     centre: (V,) the cluster's raw point.   severity: its own.   labelled: the local samples.   tree, columns: the decision tree
-    and the variables that it saw.   rules: those kept, by falling difference.   dropped: those that negation did not confirm.
+    and the variables that it saw.   purity: the share of high samples from which on its leaves were high.
+    rules: those kept, by falling difference.   dropped: those that negation did not confirm.
     late: how many others there was no time for.
     """
 
@@ -141,6 +144,7 @@ class Explanation:
     labelled: Labelled
     tree: DecisionTreeClassifier
     columns: tuple[int, ...]
+    purity: float
     rules: tuple[Explained, ...]
     dropped: tuple[Explained, ...]
     late: int
@@ -153,12 +157,12 @@ def explain(
 
     rows: (N, V) raw data, for spreads and coverage.   settings: n, kappa's quantile and the significant difference of Algorithm 2,
     and the decision tree's depth, its fewest samples of a leaf and the share of high samples from which on a leaf is high. These
-    three are our choice, the paper gives none: of 5 % high samples hardly any leaf holds a majority.
+    three are our choice, the paper gives none: of 5 % high samples hardly any leaf holds a majority. Without a share of one's own
+    the purest leaf counts where none has PURITY; negation still decides whether its rule is kept.
     Where the space's deadline comes, rules that are not judged yet are left out.
     Sound? findings only.  Raises OutOfTime before the first rule, QueryError when severity is the same everywhere, or the tree has
     no leaf of high severity.
     """
-    purity = settings.purity
     largest = space.cap if settings.measure == "k" else 1.0
     delta = settings.delta if settings.delta is not None else SIGNIFICANT * largest
     rng = np.random.default_rng(seed)
@@ -170,6 +174,7 @@ def explain(
         raise QueryError("every feature is protected or has a single value: there is nothing that a rule could be about")
     tree = DecisionTreeClassifier(max_depth=settings.depth, min_samples_leaf=settings.leaf, random_state=seed)
     tree.fit(raw[:, columns], labelled.high)
+    purity = least_purity(tree) if settings.purity is None else settings.purity
     paths = list(high_leaves(tree, columns, near.whole, purity))
     if not paths:
         raise QueryError(
@@ -191,10 +196,22 @@ def explain(
         labelled=labelled,
         tree=tree,
         columns=columns,
+        purity=purity,
         rules=tuple(one for one in judged if one.evidence.difference >= delta),
         dropped=tuple(one for one in judged if not one.evidence.difference >= delta),
         late=len(paths) - len(judged),
     )
+
+
+def least_purity(tree: DecisionTreeClassifier) -> float:
+    """Return PURITY or, where no leaf has so large a share of high samples, that of the purest leaf.
+
+    A leaf must be purer than all samples together: of a tree without a cut the only rule would be "always".
+    """
+    inner, high = tree.tree_, list(tree.classes_).index(True)
+    share = inner.value[:, 0, high] / inner.value[:, 0, :].sum(axis=1)
+    purest = float(share[inner.children_left < 0].max())
+    return PURITY if purest >= PURITY or purest <= share[0] else purest * (1 - 1e-9)  # a quotient may round up
 
 
 def high_leaves(tree: DecisionTreeClassifier, columns: Sequence[int], whole: Booleans, purity: float) -> Iterator[Rule]:

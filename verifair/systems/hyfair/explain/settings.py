@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from verifair.systems.hyfair.pairs import PairSettings
+from verifair.systems.hyfair.pairs import VariantSettings
 from verifair.systems.settings import Option, Outside
 from verifair.systems.system import System
 
 
-class ExplainSettings(PairSettings):
+class ExplainSettings(VariantSettings):
     """Where clusters of discrimination are searched, and how rules about them are found (HyFair, Algorithm 2)."""
 
     measure: Literal["k", "gap"] = "k"
@@ -30,8 +30,8 @@ class ExplainSettings(PairSettings):
     """Of the decision tree."""
     leaf: Annotated[int, Field(ge=1)] = 25
     """Fewest samples of a leaf."""
-    purity: Annotated[float, Field(gt=0, le=1)] = 0.3
-    """Share of high samples that makes a leaf high."""
+    purity: Annotated[float | None, Field(gt=0, le=1)] = None
+    """Share of high samples that makes a leaf high (default: 0.3, or that of the purest leaf where none has so much)."""
     iterations: Annotated[int, Field(ge=1)] = 500
     """Steps of each search for a cluster."""
     lime: Annotated[bool, Option(name="--lime")] = False

@@ -26,7 +26,7 @@ def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainRes
     schema = subject.schema
     query = KDiscrimination(
         network=subject.network, schema=schema, protected=names(schema, settings.protected), buckets=settings.buckets,
-        box=settings.box,
+        box=settings.box, values=settings.raw_values(schema),
     )
     rows = None if subject.table is None else legal_rows(subject.table, settings.outside)[0]
     limits = Budget(seconds=(work.deadline - work.started) / (2 * settings.rounds), nodes=None, seed=work.seed)
@@ -55,7 +55,9 @@ def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainRes
         ),
         settings=SampleSettings(**own, seconds=limits.seconds, seed=work.seed),
         clusters=[
-            ExplainedCluster(x=schema.decode(one.centre), severity=one.severity, high_from=one.labelled.threshold)
+            ExplainedCluster(
+                x=schema.decode(one.centre), severity=one.severity, high_from=one.labelled.threshold, purity=one.purity,
+            )
             for one in found.found
         ],
         rules=[found_rule(one, schema, k) for k, explanation in enumerate(found.found) for one in explanation.rules],

@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file
 from verifair.systems.hyfair.explain.result import ExplainResult, LimeLine
-from verifair.systems.hyfair.explain.rules import Explained
+from verifair.systems.hyfair.explain.rules import PURITY, Explained
 from verifair.systems.words import box_options
 
 SHOWN = 10
@@ -50,6 +50,8 @@ def _print(result: ExplainResult, console: Console, shown: int) -> None:
             f"cluster {number}: {values} {what}; {high} of {len(one.labelled.raw):,} samples around it are high (from "
             f"{one.labelled.threshold:.4g}); {len(one.rules)} rules kept, {len(one.dropped)} not confirmed by negation"
         )
+        if settings.purity is None and one.purity < PURITY:
+            console.print(f"  no leaf of the tree is {_percent(PURITY)} high; the purest, {_percent(one.purity)}, was taken")
         words = ", ".join(f"{f.name} {schema.format(f.name, x)}" for f, x in zip(schema.features, one.centre, strict=True))
         console.print(f"  {words}", soft_wrap=True)
     rules = result.best

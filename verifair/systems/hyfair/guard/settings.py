@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
-from verifair.systems.hyfair.pairs import PairSettings
+from verifair.systems.hyfair.pairs import VariantSettings
 from verifair.systems.settings import Option, Outside, Positive
 from verifair.systems.system import System
 
 
-class GuardSettings(PairSettings):
+class GuardSettings(VariantSettings):
     """Which inputs a network refuses, and whether it is trained on (HyFair, mitigation)."""
 
     belongs: ClassVar = {"epochs": ("retrain", None), "learning_rate": ("retrain", None), "certificate": ("target", None)}

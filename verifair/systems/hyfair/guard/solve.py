@@ -66,7 +66,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
         retraining.weights_of(layered(subject.network, "guard --retrain"))
     given = rules_file.NOTHING if settings.rules is None else rules_file.load(settings.rules, schema)
     rows, labels, dataset = _measured(dataset, settings.outside)
-    query = _query(given, schema, subject.network, settings.protected, settings.box)
+    query = _query(given, schema, subject.network, settings)
     rules_file.check_protected(settings.rules, given.rules, query.protected, schema)
     kept, tightened = snapped(given.rules, schema), None
     if settings.target is not None:
@@ -163,11 +163,11 @@ def _write(subject: Subject, out: Path, kept: Sequence[Rule], rows: Array | None
     return toml
 
 
-def _query(
-    given: RuleFile, schema: Schema, network: Model, protected: Sequence[str], box: dict[str, Any]
-) -> KDiscrimination:
+def _query(given: RuleFile, schema: Schema, network: Model, settings: GuardSettings) -> KDiscrimination:
     """Return what the rules were found by, unless the command line says something else."""
-    asked = {key: given.query[key] for key in ("buckets", "box", "values") if key in given.query} | ({"box": box} if box else {})
+    said: dict[str, Any] = {"box": settings.box, "values": settings.raw_values(schema)}
+    asked: dict[str, Any] = {key: given.query[key] for key in ("buckets", "box", "values") if key in given.query}
+    asked |= {key: value for key, value in said.items() if value}
     return KDiscrimination(
-        network=network, schema=schema, protected=names(schema, protected or given.query.get("protected")), **asked
+        network=network, schema=schema, protected=names(schema, settings.protected or given.query.get("protected")), **asked
     )

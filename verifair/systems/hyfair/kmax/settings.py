@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from verifair.systems.hyfair.pairs import PairSettings
-from verifair.systems.settings import Option, assignments, typed
+from verifair.systems.hyfair.pairs import VariantSettings
 from verifair.systems.system import About, System
 
 
-def _listed(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    expected = "expected feature=low:high:step or feature=one,two, e.g. age=20:80:10"
-    found = assignments(texts, expected=expected, once="list all its values in one")
-    return {name: tuple(part.strip() for part in value.split(",")) for name, value in found.items()}
-
-
-class KmaxSettings(PairSettings):
+class KmaxSettings(VariantSettings):
     """The person who falls into the most outcome buckets, over all combinations of protected values."""
 
     belongs: ClassVar = {"certificate": ("bound", True)}
-    values: Annotated[
-        dict[str, Annotated[tuple[bool | int | float | str, ...], Field(min_length=1)]], typed(_listed), Option(type=list[str])
-    ] = Field(default_factory=dict)
-    """Only these: feature=low:high:step or feature=one,two; repeat. Default: all legal values."""
     buckets: Annotated[int, Field(ge=2, le=1000)] = 20
     """Outcome buckets of equal width in [0, 1]."""
     search: Literal["rw", "sa", "sa-knn"] = "sa"

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from verifair.engine.buckets.kmax import kmax
-from verifair.engine.exchange import MAX_COMBINATIONS
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.verdict import Reason
 from verifair.errors import QueryError
-from verifair.schema.schema import Schema
 from verifair.systems.hyfair.kmax.result import KmaxBound, KmaxQuery, KmaxResult, KmaxSearch
 from verifair.systems.hyfair.kmax.settings import KmaxSettings
 from verifair.systems.hyfair.search import clusters
@@ -33,7 +27,7 @@ def solve(settings: KmaxSettings, subject: Subject, work: Work) -> KmaxResult:
     schema = subject.schema
     query = KDiscrimination(
         network=subject.network, schema=schema, protected=settings.names("kmax", schema.protected_names), box=settings.box,
-        values={name: _raw(schema, name, listed) for name, listed in settings.values.items()}, buckets=settings.buckets,
+        values=settings.raw_values(schema), buckets=settings.buckets,
     )
     space = Space.of(query)
     rows = None if subject.frame is None else schema.raw(subject.frame, outside="keep")
@@ -66,24 +60,3 @@ def solve(settings: KmaxSettings, subject: Subject, work: Work) -> KmaxResult:
         interrupted=interrupted,
         proof_line=work.save_proof(verdict.certificate if verdict else None, "the search was interrupted")[1],
     )
-
-
-def _raw(schema: Schema, name: str, listed: tuple[Any, ...]) -> list[float]:
-    """Return the raw values that were listed, one by one or, of a number, as low:high:step with both ends included."""
-    out: list[float] = []
-    for value in listed:
-        is_range = isinstance(value, str) and ":" in value and schema[name].numeric
-        out += _range(schema, name, value) if is_range else [schema.raw_value(name, value)]
-    return out
-
-
-def _range(schema: Schema, name: str, text: str) -> list[float]:
-    numbers = [schema.raw_value(name, part) for part in text.split(":")]
-    low, high, step = numbers if len(numbers) == 3 else (*numbers, 1.0) if len(numbers) == 2 else (0.0, 0.0, 0.0)
-    if step <= 0 or low > high:
-        raise QueryError(
-            f"--values {name}={text}: expected low:high:step with low <= high and a positive step, e.g. age=20:80:10"
-        )
-    if (high - low) / step > MAX_COMBINATIONS:
-        raise QueryError(f"--values {name}={text}: are more than {MAX_COMBINATIONS:,} values; take a larger step")
-    return [float(value) for value in np.arange(low, high + step / 2, step) if value <= high]

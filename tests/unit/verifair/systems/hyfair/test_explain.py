@@ -110,6 +110,24 @@ def test_no_high_leaf_is_a_clear_error(space: Space) -> None:
         explain(space, CENTRE, lambda raw: (np.floor(raw[:, 1] * 1e7) % 2).astype(float), settings)
 
 
+def test_the_purest_leaf_is_explained_where_none_is_pure(space: Space) -> None:
+    def weak(raw: Array) -> Array:
+        """High for 12 % of the clerks and 1 % of the others, at random: no leaf can be 30 % high."""
+        drawn = np.random.default_rng(len(raw)).random(len(raw))
+        return np.where(drawn < np.where(raw[:, 2] == 1, 0.12, 0.01), 6.0, 1.0)
+
+    explanation = explain(space, CENTRE, weak, ExplainSettings(delta=0.0, leaf=400, depth=2, samples=4000))
+    rules = [one.rule for one in (*explanation.rules, *explanation.dropped)]
+    assert rules
+    assert 0.01 < explanation.purity < 0.3
+    assert all(2 in rule.conditions for rule in rules), "the job is what tells them apart; no rule says `always`"
+    for rule in rules:
+        inside = rule.contain(explanation.labelled.raw)
+        assert explanation.labelled.high[inside].mean() > explanation.labelled.high.mean()
+    with pytest.raises(QueryError, match="no leaf of the decision tree is high"):
+        explain(space, CENTRE, weak, ExplainSettings(purity=0.3, leaf=400, depth=2, samples=4000))
+
+
 def test_samples_are_local_legal_and_seeded(space: Space) -> None:
     near = Neighbourhood.of(space, CENTRE)
     one, two = (near.draw(2000, np.random.default_rng(5)) for _ in range(2))
