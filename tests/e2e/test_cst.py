@@ -364,7 +364,7 @@ BAD: dict[str, tuple[str, tuple[object, ...]]] = {
     "unknown preset": ("--preset papers: expected paper", ("--demo", "loan", "--preset", "papers")),
     "distance": ("--distance l7: expected mixed, standardised, heom or mahalanobis", ("--demo", "loan", "--distance", "l7")),
     "interval": ("--interval exact: expected newcombe or wald", ("--demo", "loan", "--interval", "exact")),
-    "ties": ("--ties last: expected share or first", ("--demo", "loan", "--ties", "last")),
+    "ties": ("--ties middle: expected share, first or last", ("--demo", "loan", "--ties", "middle")),
     "correction": ("--correct fdr: expected bh", ("--demo", "loan", "--correct", "fdr")),
     "level": ("--level 5: expected percent", ("--demo", "loan", "--level", 5)),
     "tau": ("--tau 1: expected a number of at least 0 and below 1, such as 0", ("--demo", "loan", "--tau", 1)),
