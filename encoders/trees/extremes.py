@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from encoders.trees.joint import JointTrees, LineTrees
 INFINITE = float("inf")
 SCORES = 1 << 22
 """Numbers held at a time to choose where boxes are cut."""
+Undecided = Literal["deployed", "strict"]
+"""Cuts count only where the sign of the margin is open: positive or not; or positive, 0 or negative."""
+MODES: dict[Undecided | None, int] = {None: 0, "deployed": 1, "strict": 2}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,11 +60,11 @@ class TreeLines:
             cells=cells, trees=tuple(trees), owner=np.repeat(np.arange(domain.variables), count), at=np.concatenate(at),
         )
 
-    def least(self, lower: Array, upper: Array, above: Booleans, *, undecided: bool = False) -> tuple[Array, Array, Array]:
+    def least(self, lower: Array, upper: Array, above: Booleans, *, undecided: Undecided | None = None) -> tuple[Array, Array, Array]:
         """Return lower bounds (B, P, S) over raw boxes (B, V), how much every variable's best cut counts (B, V), and where that is
         (B, V), NaN where nothing is asked. above: (B, V) lower ends that are left out.
 
-        undecided: cuts count only where no line of a pair is surely positive, nor the second one 0: these are g and -g then.
+        undecided: cuts count only for the pairs whose sign is open by this rule: the lines are g and -g then.
         """
         step = max(1, SCORES // len(self.at))
         parts = [self._least(lower[i : i + step], upper[i : i + step], above[i : i + step], undecided)
@@ -69,7 +72,7 @@ class TreeLines:
         bounds, score, at = (np.concatenate(one) for one in zip(*parts, strict=True))
         return bounds, score, at
 
-    def _least(self, lower: Array, upper: Array, above: Booleans, undecided: bool) -> tuple[Array, Array, Array]:
+    def _least(self, lower: Array, upper: Array, above: Booleans, undecided: Undecided | None) -> tuple[Array, Array, Array]:
         first, last = self.cells.of_boxes(lower, upper, above=above)
         variables = len(self.cells.cuts)
         start = np.searchsorted(self.owner, np.arange(variables + 1))
@@ -79,7 +82,7 @@ class TreeLines:
             trees = one.trees
             least = extremes(
                 trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, trees.cells, one.adds, len(one.base),
-                one.base, len(lower), low, high, begin, int(undecided), scores,
+                one.base, len(lower), low, high, begin, MODES[undecided], scores,
             )
             found.append(np.asarray(least).reshape(len(lower), -1))
         sums = np.asarray(scores).reshape(len(lower), -1)
@@ -142,7 +145,7 @@ def extremes(
 ) -> Any:
     """Bound lines over N boxes from below (N, S).
 
-    variable ... cells: `Preorder`.   adds, lines, base: `LineTrees`.   first, last: (N, V) cells.   undecided: 1 for only those.
+    variable ... cells: `Preorder`.   adds, lines, base: `LineTrees`.   first, last: (N, V) cells.   undecided: of `MODES`.
     score: (N, start[V]), to which is added what every cut of a box counts, those of v from start[v] on.
     """
     count, trees, size = len(hot), len(root), len(variable)
@@ -160,8 +163,10 @@ def extremes(
             if end > top + 1:
                 ends[2 * used], ends[2 * used + 1] = top, end
                 used, top = used + 1, end
-        if undecided == 1 and (found[k * lines] > 0 or found[k * lines + 1] >= 0):
-            continue
+        if undecided > 0:
+            above, below = found[k * lines], found[k * lines + 1]
+            if above > 0 or below > 0 or (below >= 0 and (undecided == 1 or above >= 0)):
+                continue
         for t in range(used):
             for j in range(ends[2 * t + 1] - 1, ends[2 * t] - 1, -1):
                 v, c = a_variable[j], a_cut[j]

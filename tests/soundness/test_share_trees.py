@@ -149,3 +149,17 @@ def test_a_constant_ensemble_treats_all_alike(tmp_path: Path) -> None:
     found = certify_share(query, tolerance=0, budget=BUDGET)
     assert (found.fair, found.unfair, found.cells) == (1.0, 0.0, 1)
     assert not accepted(found, query)
+
+
+@pytest.mark.parametrize("scores", [(0.0, 2.0, -1.0), (0.0, -2.0, 1.0), (0.0, 0.0, 3.0), (-1.0, 0.0, 0.0)])
+def test_strict_signs_ask_whether_a_sum_is_0(scores: tuple[float, float, float], tmp_path: Path) -> None:
+    """Whether a sum is 0 or beyond decides whether there is a flip, for it counts on neither side: it is cut as far."""
+    zero, other, men = scores
+    women = (1, "BRANCH_LEQ", 0.25, (1, "BRANCH_LEQ", 0.125, [zero], [other]), [zero])
+    tree = (0, "BRANCH_LEQ", 0.5, women, (1, "BRANCH_LEQ", 0.5, [men], [zero]))
+    schema = schema_of(integer("sex", 0, 1), integer("a", 0, 15, scale="minmax"))
+    query: Any = vf.IndividualFairness(network=model_of(tmp_path, [tree], 2), schema=schema, protected=["sex"], signs="strict")
+    found, expected = certify_share(query, tolerance=0, budget=BUDGET), truth(query)
+    assert found.reason is None
+    assert (found.certificate.fair, 1 - found.certificate.unfair) == (expected, expected)
+    assert not accepted(found, query)

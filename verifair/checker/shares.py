@@ -6,7 +6,7 @@ Combinations that the schema forbids are compared with nothing; points without a
 
 Every copy lies over one plane and under another one, value + slope . (x - middle). With a, the mean of the lower planes' slopes
 over the columns of whole numbers, the copies lie over  a . (x - middle) + least_k,  and likewise under  b . (x - middle) + most_k.
-Points are counted by a . (x - middle) and by b . (x - middle), each by itself:
+A cell is fair as a whole where no compared pair can flip. Points of other cells are counted by a . (x - middle) and b . (x - middle):
 
     fair where all copies are positive (the smallest least_k) or none is (the largest most_k),
     unfair, for a compared pair i, j: at least those where i is surely positive, less those where j may be.
@@ -189,10 +189,10 @@ class ShareQuestion:
             slack = self.slack * ((np.abs(one.slope) @ (high - low)[:, :, None])[:, :, 0] + np.abs(one.value))
             ends.append(one.value + swing(self.domain, one.slope, low, high)[side] + (2 * side - 1) * slack)
         least, most = ends
-        alone = ~pairs.any(axis=2)
-        fair = np.asarray((alone | (least > 0)).all(axis=1) | (alone | (most <= 0)).all(axis=1))
-        negative = most < 0 if self.strict else most <= 0
-        return fair, np.asarray(((least > 0)[:, :, None] & negative[:, None] & pairs).any(axis=(1, 2)))
+        positive, negative = least > 0, most < 0 if self.strict else most <= 0
+        never = [least >= 0 if self.strict else positive, most <= 0]  # negative; positive
+        fair = (~pairs | never[1][:, :, None] | never[0][:, None]).all(axis=(1, 2))
+        return np.asarray(fair), np.asarray((positive[:, :, None] & negative[:, None] & pairs).any(axis=(1, 2)))
 
     def _partly(self, lower: Array, upper: Array, planes: list[Planes], volume: Numbers, pairs: Booleans) -> Numbers:
         """Return (2, B) how many points of cells are shown to be fair, and unfair."""

@@ -110,7 +110,7 @@ class ByTrees:
 
     def of(self, lower: Array, upper: Array) -> CellPlanes:
         above = ~self.question.domain.integer & (lower < upper)
-        bounds, score, at = self.lines.least(lower, upper, above, undecided=True)
+        bounds, score, at = self.lines.least(lower, upper, above, undecided="strict" if self.question.strict else "deployed")
         best, every = score.argmax(axis=1), np.arange(len(score))
         flat = np.zeros((bounds.shape[0] * bounds.shape[1], self.question.domain.columns))
         return CellPlanes(
