@@ -23,9 +23,9 @@ from encoders.trees.joint import JointTrees, LineTrees
 INFINITE = float("inf")
 SCORES = 1 << 22
 """Numbers held at a time to choose where boxes are cut."""
-Undecided = Literal["deployed", "strict"]
+Signs = Literal["deployed", "strict"]
 """Cuts count only where the sign of the margin is open: positive or not; or positive, 0 or negative."""
-MODES: dict[Undecided | None, int] = {None: 0, "deployed": 1, "strict": 2}
+MODES: dict[Signs | None, int] = {None: 0, "deployed": 1, "strict": 2}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +60,7 @@ class TreeLines:
             cells=cells, trees=tuple(trees), owner=np.repeat(np.arange(domain.variables), count), at=np.concatenate(at),
         )
 
-    def least(self, lower: Array, upper: Array, above: Booleans, *, undecided: Undecided | None = None) -> tuple[Array, Array, Array]:
+    def least(self, lower: Array, upper: Array, above: Booleans, *, undecided: Signs | None = None) -> tuple[Array, Array, Array]:
         """Return lower bounds (B, P, S) over raw boxes (B, V), how much every variable's best cut counts (B, V), and where that is
         (B, V), NaN where nothing is asked. above: (B, V) lower ends that are left out.
 
@@ -72,7 +72,7 @@ class TreeLines:
         bounds, score, at = (np.concatenate(one) for one in zip(*parts, strict=True))
         return bounds, score, at
 
-    def _least(self, lower: Array, upper: Array, above: Booleans, undecided: Undecided | None) -> tuple[Array, Array, Array]:
+    def _least(self, lower: Array, upper: Array, above: Booleans, undecided: Signs | None) -> tuple[Array, Array, Array]:
         first, last = self.cells.of_boxes(lower, upper, above=above)
         variables = len(self.cells.cuts)
         start = np.searchsorted(self.owner, np.arange(variables + 1))

@@ -6,7 +6,7 @@ Combinations that the schema forbids are compared with nothing; points without a
 
 Every copy lies over one plane and under another one, value + slope . (x - middle). With a, the mean of the lower planes' slopes
 over the columns of whole numbers, the copies lie over  a . (x - middle) + least_k,  and likewise under  b . (x - middle) + most_k.
-A cell is fair as a whole where no compared pair can flip. Points of other cells are counted by a . (x - middle) and b . (x - middle):
+A cell is fair as a whole where no compared pair can flip. Points of others are counted by a . (x - middle) and b . (x - middle):
 
     fair where all copies are positive (the smallest least_k) or none is (the largest most_k),
     unfair, for a compared pair i, j: at least those where i is surely positive, less those where j may be.
