@@ -42,6 +42,11 @@ def _show_tightened(result: GuardResult, console: Console) -> None:
         console.print(f"{number}. {rule.words(result.query.schema)}{share}", soft_wrap=True)
     for step in tightened.steps:
         console.print(f"{step.rules} rules: a gap of {step.lower:.4f} was met, {step.upper:.4f} is certified")
+    first, last = tightened.steps[0], tightened.steps[-1]
+    if last.upper < first.upper:
+        console.print(f"With as much time for either proof, the certified gap falls from {first.upper:.4f} to {last.upper:.4f}.")
+    elif last.rules > first.rules:
+        console.print(f"No fall is certified: {first.upper:.4f} was proved without these rules in as much time, and still holds.")
     if result.certificate is not None:
         proved = tightened.bound.certificate is not None
         console.print(f"certificate: {result.certificate}" if proved else "no certificate: nothing below 1 was proved")

@@ -5,7 +5,8 @@ worst. Here every round maximises the probability gap over what is not refused y
 Samples around the witness with a gap above the target are told apart from the rows of data by a shallow decision tree, and the
 leaves that the samples dominate become rules: short conditions that refuse the witness and few real people.
 
-The last proof is about exactly what is answered in the end. Sound? yes: `upper` is certified, whatever the rules are.
+The first maximisation, before any rule of ours, and the last one, about exactly what is answered in the end, get the same time:
+what lies between their bounds is due to the rules. Sound? yes: `upper` is certified, whatever the rules are.
 Complete? no: rounds or time may run out first.
 """
 
@@ -52,7 +53,10 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tightened:
-    """rules: snapped, those given first.   bound: the last maximisation, outside of all of them.   steps: round by round."""
+    """rules: snapped, those given first.   bound: the last maximisation, outside of all of them.   steps: round by round.
+
+    The first step is outside of the given rules alone.
+    """
 
     rules: tuple[Rule, ...]
     bound: MaximumGap
@@ -71,23 +75,23 @@ def tighten(
 ) -> Tightened:
     """Add rules until the certified largest gap between any two protected variants is at most `target`.
 
-    rows: (N, V) raw data, whom the rules should spare.   seconds: for all; half of them, or what the rounds leave, for the last
-    proof. Raises QueryError for a target that is no gap, KeyboardInterrupt after Ctrl-C, and SchemaError when nothing
+    rows: (N, V) raw data, whom the rules should spare.   seconds: for all; a third of them each for the proof before the rounds
+    and the one after. Raises QueryError for a target that is no gap, KeyboardInterrupt after Ctrl-C, and SchemaError when nothing
     would be left to answer.
     """
     if not 0 < target < 1:
         raise QueryError(f"target = {target}: a gap between two probabilities lies strictly between 0 and 1")
-    started, kept, steps = clock.now(), tuple(rules), list[Step]()
-    each = seconds / (2 * ROUNDS)
+    end, kept, steps = clock.now() + seconds, tuple(rules), list[Step]()
+    proof, each = seconds / 3, seconds / (3 * ROUNDS)
     while True:
-        left = max(seconds - (clock.now() - started), 0.1)
-        last = len(steps) >= ROUNDS or left < 2 * each
-        bound = _bound(query, kept, left if last else each, target, seed)
+        left = end - clock.now() - proof
+        last = len(steps) > ROUNDS or (len(steps) > 0 and left < each)
+        bound = _bound(query, kept, proof if last or not steps else each, target, seed)
         if bound.reason is Reason.INTERRUPTED:
             raise KeyboardInterrupt  # maximise gives back what it knows; nobody wants the next round
         steps.append(Step(rules=len(kept), lower=bound.lower, upper=bound.upper))
         if progress is not None:
-            progress(len(steps), ROUNDS + 1)
+            progress(len(steps), ROUNDS + 2)
         if bound.upper <= target or last:
             return Tightened(rules=kept, bound=bound, steps=tuple(steps))
         if bound.lower > target:

@@ -1,5 +1,6 @@
 """Guardrails from counterexamples and retraining: the gap comes down, labels are consistent, and the measures of Table IV."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from tests.builders import categorical, integer, lattice, linear_network, real, 
 from verifair import datasets
 from verifair.checker.check import check
 from verifair.datasets import Dataset
-from verifair.engine.queries import KDiscrimination
+from verifair.engine.gap.maximise import MaximumGap
+from verifair.engine.queries import KDiscrimination, ProbabilityGap
 from verifair.errors import DataError, QueryError, TrainingError
 from verifair.systems.hyfair.explain.lime import comparison, surrogates
 from verifair.systems.hyfair.explain.refusals import snapped
@@ -20,6 +22,7 @@ from verifair.systems.hyfair.explain.rounds import explain_rounds, outside
 from verifair.systems.hyfair.explain.rules import Rule, refused
 from verifair.systems.hyfair.explain.samples import severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
+from verifair.systems.hyfair.guard import tighten as tightening
 from verifair.systems.hyfair.guard.effects import EffectData, effect, score
 from verifair.systems.hyfair.guard.retraining import instances, majority, retrain, weights_of
 from verifair.systems.hyfair.guard.tighten import tighten
@@ -217,6 +220,22 @@ def test_the_certified_gap_comes_down_to_the_target(gap_query: KDiscrimination, 
     assert found.bound.certificate is not None
     narrowed = outside(gap_query, found.rules).schema
     assert check(found.bound.certificate, network=gap_query.network, schema=narrowed).accepted
+
+
+def test_the_proofs_before_and_after_get_the_same_time(
+    gap_query: KDiscrimination, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, bounded = list[float](), tightening.maximise
+
+    def timed(query: ProbabilityGap, *, budget: Budget, tolerance: float) -> MaximumGap:
+        given.append(budget.seconds)
+        return replace(bounded(query, budget=Budget(seconds=2.0), tolerance=tolerance), upper=0.9)  # the target is never proved
+
+    monkeypatch.setattr(tightening, "maximise", timed)
+    found = tighten(gap_query, rows, 0.3, seconds=6000.0)
+    assert given[0] == given[-1] == 2000.0
+    assert len(given) == len(found.steps) > 2
+    assert max(given[1:-1]) < 2000.0
 
 
 def test_without_data_the_counterexamples_are_boxed_in(gap_query: KDiscrimination) -> None:
