@@ -29,8 +29,8 @@ CASES = {
     "search": "hyfair.search", "guardrail": "hyfair.guardrail", "kmax": "hyfair.kmax",
     "interop_marabou": "interop.marabou", "kill_resume": "fairness.kill_resume", "cec_audit": "cec.audit",
     "cec_epoch": "cec.epoch", "cec_comparison": "cec.comparison", "cec_ablation": "cec.ablation", "cec_verified": "cec.verified",
-    "fgce_graphs": "fgce.graphs", "fgce_adult": "fgce.adult", "fgce_baselines": "fgce.baselines", "k_center": "fgce.k_center",
-    "fgce_tables": "fgce.tables", "fgce_figures": "fgce.figures",
+    "fgce_graphs": "fgce.graphs", "fgce_adult": "fgce.adult", "k_center": "fgce.k_center",
+    "fgce_tables": "fgce.tables",
     "cst_tables": "cst.tables", "cst_speed": "cst.speed", "cst_million": "cst.million",
 }
 """Name -> the module whose `run(folder, ...)` makes the comparison, and ..."""

@@ -22,10 +22,10 @@ from pathlib import Path
 import pandas as pd
 from joblib import Parallel, delayed
 
-from benchmarks.cec.data import ENCODINGS, FOLDS, LOWER, Case, measured
 from benchmarks.cec.figures import heatmaps, regime_bars
-from benchmarks.cec.paper import ABLATION, SWEEP
 from benchmarks.shared import show
+from verifair.papers.cec.data import ENCODINGS, FOLDS, LOWER, Case, measured
+from verifair.papers.cec.printed import ABLATION, SWEEP
 from verifair.systems.cec.training import CEC_LOOP, ConsistencyTerms, train_decider
 
 PARTS = {"pred": (0.0, 0.0), "pred + EO": (1.0, 0.0), "pred + CEC": (0.0, 1.0), "full": (1.0, 1.0)}

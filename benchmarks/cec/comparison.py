@@ -27,12 +27,13 @@ from typing import Any
 import pandas as pd
 from joblib import Parallel, delayed
 
-from benchmarks.cec.data import FOLDS, SENSITIVE, Case, always_positive, keep, measured
 from benchmarks.cec.figures import plane, regime_bars
-from benchmarks.cec.paper import LANDMARKS, NOTES, PARETO
-from benchmarks.shared import Skipped, show
+from benchmarks.shared import Skipped, data_folder, show
+from verifair.papers.cec.data import FOLDS, SENSITIVE, Case, always_positive, keep, measured
+from verifair.papers.cec.printed import LANDMARKS, NOTES, PARETO
 from verifair.systems.cec.training import CEC_LOOP, METHODS, train_decider
 
+HMDA = Path("tabular") / "hmda_texas2022.csv.gz"
 OURS = "merit-only"
 """The baseline that the paper does not have."""
 SHOWN = ("F1", "AUC", "variance", "positive", "EO gap", "SP gap", "CEC", "CEC within", "PFR")
@@ -47,7 +48,7 @@ def run(
     constants = []
     for name in datasets:
         try:
-            case = Case.load(name)
+            case = Case.load(name, data_folder() / HMDA if name == "hmda" else None)
         except Skipped as reason:
             print(f"cec_comparison: {name} skipped, {reason}")
             continue

@@ -25,7 +25,6 @@ import pandas as pd
 from scipy.stats import spearmanr
 from threadpoolctl import threadpool_limits
 
-from benchmarks.cec.data import SENSITIVE, Case, keep
 from benchmarks.shared import measured, show
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
@@ -34,6 +33,7 @@ from verifair.engine.buckets.kmax import kmax
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.queries import KDiscrimination, PersistentBias, ProbabilityGap
 from verifair.errors import Disagreement
+from verifair.papers.cec.data import SENSITIVE, Case, keep
 from verifair.systems.cec.audit import audit
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.matching import Reference

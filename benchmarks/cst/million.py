@@ -17,11 +17,11 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.cst.data import audit
-from benchmarks.cst.paper import K
 from benchmarks.cst.tables import cases
 from benchmarks.shared import peak, show
 from verifair import datasets
+from verifair.papers.cst.data import audit
+from verifair.papers.cst.printed import K
 
 ROWS = (10_000, 100_000, 1_000_000)
 

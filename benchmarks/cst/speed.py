@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.cst.data import Audit, law_school
-from benchmarks.cst.paper import K
 from benchmarks.shared import data_folder, show
 from encoders.network import Array
 from tests.cst_in_loops import authors_counts, people_tested
 from verifair import datasets
+from verifair.papers.cst.data import Audit, law_school
+from verifair.papers.cst.printed import K
 from verifair.systems.cst.testing import Situations
 
 CHUNK = 400

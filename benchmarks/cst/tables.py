@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.cst.data import Audit, authors_loan, law_school, law_school_jointly
-from benchmarks.cst.paper import JOINTLY, TABLE_1, TABLE_4, TABLE_5, Counts, K
 from benchmarks.shared import data_folder, show
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
+from verifair.papers.cst.data import Audit, authors_loan, law_school, law_school_jointly
+from verifair.papers.cst.printed import JOINTLY, TABLE_1, TABLE_4, TABLE_5, Counts, K
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import NetworkDecider

@@ -23,13 +23,14 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.fairness.networks import fairify_schema, random_weights
+from benchmarks.fairness.networks import random_weights
 from benchmarks.shared import Skipped, data_folder, measured
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.cli.main import main
 from verifair.engine.queries import IndividualFairness
 from verifair.interop.export import export
+from verifair.papers.hyfair.data import fairify_schema
 from verifair.training.onnx_writer import save_onnx
 
 HIDDEN = {"1x4": (4,), "3x1000": (1000, 1000, 1000), "4x256": (256,) * 4, "6x100": (100,) * 6}

@@ -14,10 +14,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.fairness.networks import ListedNetwork, fairify_schema, family_file
+from benchmarks.fairness.networks import ListedNetwork
 from benchmarks.shared import Skipped, data_folder
 from encoders.onnx.reader import read_onnx
 from verifair.datasets import Dataset, read_table
+from verifair.papers.hyfair.data import fairify_schema, family_file
 from verifair.schema.schema import Schema
 from verifair.training import train
 

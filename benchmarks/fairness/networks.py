@@ -16,6 +16,7 @@ from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from verifair.checker.statement import Signs
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
+from verifair.papers.hyfair.data import fairify_schema, family_file
 from verifair.schema.schema import Schema
 from verifair.training.onnx_writer import Weights
 
@@ -94,34 +95,6 @@ def random_weights(columns: int, hidden: Sequence[int]) -> Weights:
         ((rng.standard_normal((m, n)) * np.sqrt(2 / n)).astype("f4"), (0.1 * rng.standard_normal(m)).astype("f4"))
         for n, m in itertools.pairwise(widths)
     ]
-
-
-def fairify_schema(folder: Path, family: str, *, named: bool = False, scaled: bool = False) -> Schema:
-    """Integer features over the declared domain, in the raw label-encoded units the networks take.
-
-    named: label-encoded features are categorical, with the names of their classes, so that rules and witnesses read in words.
-    scaled: the network takes all features scaled to 0 .. 1 by their ranges.
-    """
-    content = family_file(folder, family)
-    scale = {"scale": "minmax"} if scaled else {}
-    features = [
-        {**_values(f, named), **scale, "protected": f["name"] in content["protected_attributes"]} for f in content["features"]
-    ]
-    return Schema.build({"features": features, "positive": "logit > 0", "label": content["label_column"]}, name=family)
-
-
-def family_file(folder: Path, family: str) -> dict[str, Any]:
-    """Return what the schema file of a family holds."""
-    content: dict[str, Any] = json.loads((folder / "schemas" / f"{family}.json").read_text(encoding="utf-8"))
-    return content
-
-
-def _values(feature: dict[str, Any], named: bool) -> dict[str, Any]:
-    """Name, kind and range. Where the declared domain has fewer codes than there are classes, the last classes are left out."""
-    name, low, high, classes = (feature.get(key) for key in ("name", "low", "high", "label_classes"))
-    if named and classes and low == 0 and high < len(classes):
-        return {"name": name, "kind": "categorical", "categories": classes[: high + 1]}
-    return {"name": name, "kind": "integer", "range": [low, high], "unit": 1}
 
 
 def exact_queries(folder: Path) -> list[ExactQuery]:

@@ -20,7 +20,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from benchmarks.fairness.networks import fairify_schema
 from benchmarks.shared import Skipped, data_folder, measured
 from encoders.network import Model
 from encoders.problem import Goal
@@ -40,6 +39,7 @@ from verifair.engine.share import certify_share
 from verifair.engine.solver import copies_of
 from verifair.engine.verdict import Status
 from verifair.models.read import read
+from verifair.papers.hyfair.data import fairify_schema
 from verifair.schema.schema import Schema
 
 EVERY = ("xgboost", "lightgbm", "histogram", "forest")

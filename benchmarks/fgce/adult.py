@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.fgce.data import SEED, classifier, load
 from benchmarks.shared import data_folder, peak, show
 from solvers.outcome import Budget
 from verifair.errors import QueryError
+from verifair.papers.fgce.data import SEED, classifier, load
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance

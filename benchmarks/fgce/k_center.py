@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.fgce.data import classifier, load
 from benchmarks.shared import data_folder, show
 from solvers.outcome import BackendError, Budget
 from solvers.registry import available
 from verifair.errors import QueryError
+from verifair.papers.fgce.data import classifier, load
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance

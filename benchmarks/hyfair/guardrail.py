@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.fairness.networks import fairify_schema
 from benchmarks.shared import Skipped, data_folder, show
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
@@ -24,6 +23,7 @@ from verifair.datasets import Dataset
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.queries import KDiscrimination, ProbabilityGap
 from verifair.errors import QueryError
+from verifair.papers.hyfair.data import fairify_schema
 from verifair.systems.hyfair.explain.refusals import guarded_schema, snapped
 from verifair.systems.hyfair.explain.rounds import Rounds, explain_rounds
 from verifair.systems.hyfair.explain.rules import Rule

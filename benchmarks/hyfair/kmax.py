@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from benchmarks.fairness.networks import fairify_schema
 from benchmarks.shared import data_folder, show
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
@@ -29,6 +28,7 @@ from verifair.datasets import read_table
 from verifair.engine.buckets.kmax import KmaxVerdict, kmax
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import Disagreement
+from verifair.papers.hyfair.data import fairify_schema
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.search.annealing import search_clusters
 

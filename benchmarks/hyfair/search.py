@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from benchmarks.fairness.networks import fairify_schema
 from benchmarks.shared import data_folder, show
 from encoders.network import Array, Network
 from encoders.onnx.reader import read_onnx
 from verifair.datasets import read_table
 from verifair.engine.queries import KDiscrimination
+from verifair.papers.hyfair.data import fairify_schema
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.search.annealing import METHODS, search_clusters
 from verifair.systems.hyfair.search.clusters import ClusterSearch

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from benchmarks.cst.tables import without
-from benchmarks.fairness.networks import fairify_schema
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
+from verifair.papers.hyfair.data import fairify_schema
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel

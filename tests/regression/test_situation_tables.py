@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.cst.data import Audit, authors_loan, law_school, law_school_jointly
-from benchmarks.cst.paper import JOINTLY, METHODS, SLIP, TABLE_1, TABLE_4, TABLE_5, TABLES_2_3, K, authors_file
+from verifair.papers.cst.data import Audit, authors_loan, law_school, law_school_jointly
+from verifair.papers.cst.printed import JOINTLY, METHODS, SLIP, TABLE_1, TABLE_4, TABLE_5, TABLES_2_3, K, authors_file
 from verifair.systems.cst.testing import METHODS as OURS
 from verifair.systems.cst.testing import Method, Situations
 

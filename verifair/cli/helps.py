@@ -67,6 +67,8 @@ With files: verifair audit credit.audit.toml --out report.html
 
 A file to begin with: verifair audit --write-example my.audit.toml
 """,
+    "reproduce": "Makes the papers' tables and figures again, ours beside the printed numbers.\n\nExample: verifair reproduce pba "
+    "--table 3 --seeds 3\n\nWhat there is: verifair reproduce cst --list",
     "schema": "Drafts a schema of a network's inputs; prints the JSON schemas of answers.",
     "doctor": "Lists backends, versions, limits, clashes; with --model how a network is read.\n\nExample: verifair doctor",
 }

@@ -22,7 +22,7 @@ from verifair.cli.command import app_of
 from verifair.cli.helps import HELPS
 from verifair.systems.system import SYSTEMS, system
 
-OWN = ("check", "train", "export", "verify", "bench", "audit", "doctor", "schema")
+OWN = ("check", "train", "export", "verify", "bench", "audit", "reproduce", "doctor", "schema")
 """Verbs that are no systems, each a module of this package."""
 ORDER = ("pba", "certify", "check", "explain", "guard", "kmax", "fgce", "cec", "cst")
 """What comes first in the help, in this order."""

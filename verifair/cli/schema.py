@@ -63,6 +63,7 @@ TYPES = {
     "check": "verifair.cli.check:CheckAnswer",
     "doctor": "verifair.cli.doctor:DoctorAnswer",
     "export": "verifair.interop.export:ExportAnswer",
+    "reproduce": "verifair.cli.reproduce:ReproduceAnswer",
     "train": "verifair.cli.train:TrainAnswer",
     "verify": "verifair.cli.verify:VerifyAnswer",
     "audit": "verifair.auditing.result:AuditResult",

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 pytest.importorskip("fairlearn")
 
 from benchmarks.cec import comparison as cec_comparison
-from benchmarks.cec.data import ENCODINGS, Case
+from verifair.papers.cec.data import ENCODINGS, Case
 
 
 def test_dominated_means_worse_in_all_three() -> None:

@@ -13,7 +13,6 @@ from sklearn.metrics import f1_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from benchmarks.shared import data_folder
 from encoders.network import Integers
 from verifair import datasets
 from verifair.datasets import Dataset
@@ -43,11 +42,8 @@ class Case:
     columns: ColumnRoles
 
     @classmethod
-    def load(cls, name: str) -> Case:
-        """Raises Skipped where the file of hmda is not there."""
-        path = None
-        if name == "hmda":
-            path = data_folder() / "tabular" / "hmda_texas2022.csv.gz"
+    def load(cls, name: str, path: Path | None = None) -> Case:
+        """Return one of `SENSITIVE`. path: of the file of hmda, which is not shipped."""
         data = datasets.load(name, path)
         sensitive = SENSITIVE[name]
         inputs = [feature.name for feature in data.schema.features]

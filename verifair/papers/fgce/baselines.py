@@ -6,16 +6,13 @@ tenths of those who have a feasible counterfactual, or if k is too few for that,
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
-from benchmarks.fgce.data import CONFIDENT, PaperData, classifier, load
-from benchmarks.fgce.paper import TABLE_VI
-from benchmarks.shared import data_folder, show
 from encoders.network import Array, Booleans, Integers
 from verifair.errors import QueryError
+from verifair.papers.fgce.data import CONFIDENT, PaperData, classifier
+from verifair.papers.fgce.printed import TABLE_VI
 from verifair.systems.fgce.baselines.ares import ares
 from verifair.systems.fgce.baselines.comparison import compare
 from verifair.systems.fgce.baselines.globe_ce import globe_ce
@@ -27,12 +24,6 @@ from verifair.systems.fgce.optimum.cover import largest_coverage
 SHARE = 0.9
 CASES = {"Student": (5, ("age", "health")), "COMPAS": (9, ("age", "priors_count"))}
 """Of each dataset: k of FGCE, and the features whose constraints are taken away one by one."""
-
-
-def run(folder: Path) -> pd.DataFrame:
-    data = data_folder()
-    found = pd.concat([compared(load(name, data)) for name in CASES], ignore_index=True)
-    return show("FGCE baselines: table VI, coverage in percent and mean L2 cost", found, folder)
 
 
 def compared(data: PaperData) -> pd.DataFrame:

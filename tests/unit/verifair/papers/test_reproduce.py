@@ -1,0 +1,169 @@
+"""The papers' tables made again: what is asked for by number, how seeds are put together, what is kept, and what agrees exactly."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from verifair import datasets
+from verifair.cli.main import app
+from verifair.errors import QueryError
+from verifair.papers.catalog import PAPERS, Printed, Request, catalog, chosen
+from verifair.papers.pba import tables as pba
+from verifair.papers.pba.printed import BLOCKS, DELTAS, printed
+from verifair.papers.reproduce import Reproduced, averaged, draw, pairs, reproduce
+
+DATA = os.environ.get("VERIFAIR_DATA")
+needs_data = pytest.mark.skipif(not DATA, reason="VERIFAIR_DATA is not set")
+
+
+def made(request: Request) -> pd.DataFrame:
+    return pd.DataFrame({"who": [request.dataset, "all"], "share": [0.2 + request.seed, 1.0], "paper's share": [0.5, 0.9]})
+
+
+TABLE = Printed(name="table 3", about="shares", datasets=("a", "b"), make=made, keys=("who",), seeds=2)
+
+
+def run(printed: Printed, **more: object) -> Reproduced:
+    asked = {"folder": None, "datasets": (), "seeds": 2, "seconds": 1.0, **more}
+    return reproduce(printed, **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_table_of_a_paper_has_a_name_of_its_own(paper: str) -> None:
+    names = [one.name for one in catalog(paper)]
+    assert len(set(names)) == len(names) > 0
+    assert all(name.split()[0] in ("table", "figure") and name.split()[1].isdecimal() for name in names)
+
+
+@pytest.mark.parametrize(("text", "name"), [("4", "table 4"), ("IV", "table 4"), ("iv", "table 4")])
+def test_a_table_is_named_by_either_numeral(text: str, name: str) -> None:
+    assert [one.name for one in chosen("fgce", [text], ["2"])] == [name, "figure 2"]
+    assert len(chosen("fgce", [], [])) == len(catalog("fgce"))
+
+
+@pytest.mark.parametrize(("text", "told"), [("12", "table 12 cannot be made"), ("four", "the number"), ("IIII", "the number")])
+def test_a_table_that_is_not_there_is_refused(text: str, told: str) -> None:
+    with pytest.raises(QueryError, match=told):
+        chosen("cst", [text], [])
+
+
+def test_seeds_are_averaged_and_the_papers_numbers_are_not() -> None:
+    found = run(TABLE)
+    assert (found.parts, found.asked, found.seeds) == (4, 4, 2)
+    one = found.frame.set_index("who").loc["a"]
+    assert one["share"] == pytest.approx(0.7)
+    assert one["± share"] == pytest.approx(np.std([0.2, 1.2], ddof=1))
+    assert one["paper's share"] == 0.5
+    assert "± paper's share" not in found.frame
+    assert run(replace(TABLE, seeds=1)).frame["share"].tolist() == [0.2, 1.0, 0.2, 1.0], "nothing is drawn: one seed will do"
+
+
+def test_parts_are_kept_and_taken_up_again(tmp_path: Path) -> None:
+    calls: list[Request] = []
+
+    def stopped(request: Request) -> pd.DataFrame:
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        calls.append(request)
+        return made(request)
+
+    part = run(replace(TABLE, make=stopped), kept=tmp_path)
+    assert (part.parts, part.asked) == (3, 4)
+    whole = run(replace(TABLE, make=lambda request: calls.append(request) or made(request)), kept=tmp_path, resume=True)
+    assert [(one.dataset, one.seed) for one in calls] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    pd.testing.assert_frame_equal(whole.frame, run(TABLE).frame)
+
+
+def test_a_picture_shows_the_columns_that_both_have(tmp_path: Path) -> None:
+    found = run(TABLE)
+    assert [name for name, _, _ in pairs(found.frame)] == ["share"]
+    assert draw(found, tmp_path / "t.png")
+    assert (tmp_path / "t.png").stat().st_size > 1000
+    assert not draw(replace(found, frame=found.frame.drop(columns="paper's share")), tmp_path / "none.png")
+
+
+def test_averages_keep_lines_apart_that_have_no_name() -> None:
+    frame = pd.DataFrame({"k": [1.0, np.nan, 1.0, np.nan], "cost": [1.0, 2.0, 3.0, 4.0], "note": list("abcd")})
+    assert averaged(frame, ["k"])["cost"].tolist() == [2.0, 3.0]
+
+
+@pytest.mark.parametrize(("dataset", "sensitive"), BLOCKS)
+def test_what_pba_prints_is_read_column_by_column(dataset: str, sensitive: str) -> None:
+    table = printed(dataset, sensitive)
+    assert table["paper's share"].between(0, 1).all()
+    wide = table[table["metric"] == "PBA"].pivot_table(
+        index=["hidden", "method", "group", "delta"], columns="setting", values="paper's share", sort=False
+    )
+    for _, part in wide.groupby(["hidden", "method", "group"]):
+        assert (part.diff().dropna() <= 1e-9).all(axis=None), "more units prove fewer rows"
+    groups = list(dict.fromkeys(table["group"]))
+    observed = wide["observed"].xs(groups[0], level="group")
+    flipped = wide["flipped"].xs(groups[1], level="group").reindex(observed.index)
+    assert ((observed + flipped).dropna() <= 1.0011).all(), "a row is never proved in both directions"
+
+
+def test_pba_on_german_is_near_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(pba, "SIZES", ((100, 50),))
+    monkeypatch.setattr(pba, "METHODS", ("agnostic",))
+    table = pba.metrics(datasets.load("german"), "age", 0, "german")
+    assert len(table) == 2 * (3 + 4 * len(DELTAS))
+    assert (table["share"] - table["paper's share"]).abs().mean() < 0.06
+
+
+def test_the_sample_of_adult_has_the_papers_sizes() -> None:
+    sample = pba.balanced_adult(datasets.load("adult"))
+    assert len(sample.frame) == 4800
+    assert sample.frame["sex"].value_counts().to_dict() == {"Male": 3290, "Female": 1510}
+    assert sample.frame["race"].value_counts().to_dict() == {"White": 3870, "Black": 930}
+    assert sample.frame["income"].value_counts(normalize=True).between(0.4, 0.6).all()
+    assert len(sample.test) == 960
+
+
+@needs_data
+def test_the_command_writes_tables_pictures_and_json(tmp_path: Path) -> None:
+    words = ["reproduce", "cst", "--table", "1", "--table", "III", "--data", str(DATA), "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, [*words, "--json", str(tmp_path / "cst.json")])
+    assert done.exit_code == 0, done.output
+    answer = json.loads((tmp_path / "cst.json").read_text())
+    first, third = answer["tables"]
+    assert first["agreement"] == [{"column": "cases", "numbers": 16, "mean_difference": 0.0, "rank_correlation": 1.0}]
+    assert max(one["mean_difference"] for one in third["agreement"]) < 0.005
+    table = pd.read_csv(tmp_path / "cst" / "table-1.csv")
+    assert (table["cases"] == table["paper's cases"]).all()
+    assert (tmp_path / "cst" / "table-1.png").stat().st_size > 1000
+
+
+@needs_data
+@pytest.mark.parametrize(("paper", "table", "dataset"), [("fgce", "8", "German"), ("fgce", "7", "German"), ("hyfair", "2", "BM-1")])
+def test_one_table_of_one_dataset(paper: str, table: str, dataset: str, tmp_path: Path) -> None:
+    words = ["reproduce", paper, "--table", table, "--dataset", dataset, "--seeds", "1", "--seconds", "0.5"]
+    done = CliRunner().invoke(app, [*words, "--data", str(DATA), "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert len(pd.read_csv(tmp_path / paper / f"table-{table}.csv")) > 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["law"], "there is no such paper"), (["cst", "--table", "9"], "table 9 cannot be made"),
+        (["cst", "--table", "1"], "pass --data DIR"), (["cst", "--data", "nowhere"], "is no folder"),
+        (["pba", "--dataset", "law"], "known are adult sample, adult, compas, german"),
+    ],
+)
+def test_mistakes_are_told_before_any_work(words: list[str], told: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["reproduce", *words, "--out", str(tmp_path / "out")])
+    assert done.exit_code != 0
+    assert told in str(done.exception)
+
+
+def test_what_there_is_is_listed() -> None:
+    done = CliRunner().invoke(app, ["reproduce", "fgce", "--list"])
+    assert done.exit_code == 0
+    assert "figure 8" in done.stdout

@@ -1,0 +1,195 @@
+"""verifair reproduce: the tables and figures of the five papers, ours beside the printed ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+from rich.console import Console
+from rich.table import Table as Grid
+
+from verifair.cli.command import app_of, asked
+from verifair.cli.helps import HELPS
+from verifair.errors import QueryError
+from verifair.systems.result import Answer, Count, Measured, Shape, Table
+from verifair.systems.settings import Option, Positive, Settings
+from verifair.systems.system import System
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from verifair.papers.catalog import Printed
+    from verifair.papers.reproduce import Reproduced
+
+SHOWN = 40
+"""Lines of a table on the screen; files have all."""
+
+
+class ReproduceSettings(Settings):
+    """Which tables and figures of which paper."""
+
+    paper: Annotated[str, Option(argument=True)]
+    """pba, hyfair, fgce, cec or cst."""
+    table: tuple[str, ...] = ()
+    """Number of a table, 4 or IV; repeat. Default: all tables and figures."""
+    figure: tuple[str, ...] = ()
+    """Number of a figure; repeat."""
+    dataset: tuple[str, ...] = ()
+    """Only these datasets (or networks) of the paper; repeat."""
+    seeds: Annotated[int, Field(ge=1)] = 3
+    """Seeds 0, 1, ... of what is drawn or trained; tables show mean and spread."""
+    seconds: Positive = 10.0
+    """For each search or solver that the paper gives a time limit."""
+    data: Path | None = None
+    """Folder of the papers' data files, where they are not shipped."""
+    out: Path = Path("runs") / "papers"
+    """Folder for tables (CSV) and pictures (PNG)."""
+    list_tables: Annotated[bool, Option(name="--list")] = False
+    """List what can be made, and make nothing."""
+
+
+class Agreement(Shape):
+    """How near ours are to the printed numbers of a column."""
+
+    column: str
+    numbers: Count
+    mean_difference: Measured
+    """Of the absolute values."""
+    rank_correlation: Measured
+    """Spearman's."""
+
+
+class ReproducedShape(Shape):
+    """A table or figure made again."""
+
+    name: str
+    about: str
+    differences: str
+    """What is known of why ours are not the paper's."""
+    seeds: Count
+    parts: Count
+    """Of dataset and seed that are in the rows."""
+    asked: Count
+    """As many as there are parts of the table."""
+    agreement: list[Agreement]
+    rows: Table
+    files: list[str]
+
+
+class ReproduceAnswer(Answer):
+    """`verifair reproduce`: ours beside the paper's, measured anew."""
+
+    paper: str
+    tables: list[ReproducedShape]
+
+
+def run(system: System, given: dict[str, Any]) -> None:
+    """Make one table after the other; each is written and shown as soon as it is there."""
+    from verifair.cli.output import check_outputs, console, progress_bar, save_answer
+    from verifair.papers.catalog import catalog, chosen
+    from verifair.papers.reproduce import reproduce
+    from verifair.systems.work import Interrupted
+
+    _, settings, files = asked(system, given)
+    screen = console()
+    if settings.list_tables:
+        _list(settings.paper, catalog(settings.paper), screen)
+        return
+    wanted = chosen(settings.paper, settings.table, settings.figure)
+    known = list(dict.fromkeys(name for one in wanted for name in one.datasets))
+    for name in settings.dataset:
+        if name not in known:
+            raise QueryError(f"--dataset {name}: {settings.paper} has no such dataset there; known are {', '.join(known)}")
+    if settings.data is not None and not settings.data.is_dir():
+        raise QueryError(f"--data {settings.data}: is no folder; name the one that holds the papers' data files")
+    folder = settings.out / settings.paper
+    check_outputs({"--json": files.json_file, "--out": folder / "table.csv"})
+    done: list[ReproducedShape] = []
+    for printed in wanted:
+        if settings.dataset and not set(settings.dataset) & set(printed.datasets):
+            continue
+        with progress_bar(f"{settings.paper} {printed.name}") as progress:
+            made = reproduce(
+                printed, folder=settings.data, datasets=settings.dataset, seeds=settings.seeds, seconds=settings.seconds,
+                kept=folder / "parts", resume=files.resume, progress=progress,
+            )
+        done.append(_finished(made, folder, screen))
+        if made.parts < made.asked:
+            save_answer(files.json_file, ReproduceAnswer(paper=settings.paper, tables=done))
+            raise Interrupted(
+                f"interrupted: {made.parts} of {made.asked} parts of {printed.name} are done; go on with --resume"
+            )
+    save_answer(files.json_file, ReproduceAnswer(paper=settings.paper, tables=done))
+
+
+def _finished(made: Reproduced, folder: Path, screen: Console) -> ReproducedShape:
+    """Write a table and its picture, show it, and return what the JSON says of it."""
+    from verifair.papers.reproduce import draw, pairs
+    from verifair.systems.files import file_name, plain, save_table
+
+    printed, stem = made.printed, file_name(made.printed.name)
+    table, picture = folder / f"{stem}.csv", folder / f"{stem}.png"
+    folder.mkdir(parents=True, exist_ok=True)
+    save_table(table, [made.frame])
+    written = [str(table), *([str(picture)] if draw(made, picture) else [])]
+    agreement = [
+        Agreement(
+            column=name, numbers=len(ours), mean_difference=float((ours - paper).abs().mean()), rank_correlation=_rank(ours, paper)
+        )
+        for name, ours, paper in pairs(made.frame)
+    ]
+    _show(made, agreement, written, screen)
+    return ReproducedShape(
+        name=printed.name, about=printed.about, differences=printed.differences, seeds=made.seeds, parts=made.parts,
+        asked=made.asked, agreement=agreement, rows=plain(made.frame.to_dict(orient="records")), files=written,
+    )
+
+
+def _rank(ours: pd.Series, paper: pd.Series) -> float:
+    """Return Spearman's correlation, NaN where all of one are the same."""
+    return float(ours.corr(paper, method="spearman")) if min(ours.nunique(), paper.nunique()) > 1 else float("nan")
+
+
+def _show(made: Reproduced, agreement: list[Agreement], written: list[str], screen: Console) -> None:
+    from verifair.papers.reproduce import SPREAD
+    from verifair.systems.words import cell
+
+    seeds = f", mean of {made.seeds} seeds and ± standard deviation" if made.seeds > 1 else ""
+    grid = Grid(title=f"{made.printed.name}: {made.printed.about}{seeds}", title_justify="left")
+    frame = made.frame
+    alike = [name for name in made.printed.keys if len(frame) > 1 and frame[name].nunique() == 1]
+    shown = [name for name in frame.columns if name not in alike and not str(name).startswith(SPREAD)]
+    for name in shown:
+        grid.add_column(str(name), justify="left" if name in made.printed.keys else "right")
+    for _, row in frame.head(SHOWN).iterrows():
+        cells = [cell(row[name], ".3g") if isinstance(row[name], float) else str(row[name]) for name in shown]
+        spread = [row.get(SPREAD + str(name)) for name in shown]
+        grid.add_row(*(text if part is None else f"{text} ±{cell(part, '.2g')}" for text, part in zip(cells, spread, strict=True)))
+    screen.print(grid, markup=False)
+    if alike:
+        screen.print("All lines: " + ", ".join(f"{name} = {frame[name].iloc[0]}" for name in alike), markup=False)
+    if len(made.frame) > SHOWN:
+        screen.print(f"The first {SHOWN} of {len(made.frame)} lines; the file has all.")
+    for one in agreement:
+        rank = f", rank correlation {one.rank_correlation:.3f}" if one.rank_correlation == one.rank_correlation else ""
+        screen.print(f"{one.column}: {one.numbers} printed numbers, mean difference {one.mean_difference:.3g}{rank}", markup=False)
+    if made.printed.differences:
+        screen.print(f"Why they differ: {made.printed.differences}", markup=False)
+    screen.print("wrote " + " and ".join(written) + "\n", soft_wrap=True, markup=False)
+
+
+def _list(paper: str, known: tuple[Printed, ...], screen: Console) -> None:
+    from verifair.papers.catalog import MANY, PAPERS
+
+    grid = Grid("", "what", "datasets", "seeds at most", title=PAPERS[paper], title_justify="left")
+    for one in known:
+        grid.add_row(one.name, one.about, ", ".join(one.datasets), str(one.seeds) if one.seeds < MANY else "any")
+    screen.print(grid, markup=False)
+
+
+SYSTEM = System(
+    verb="reproduce", help=HELPS["reproduce"], settings=ReproduceSettings, inputs=Settings, run=("resume", "json_file"),
+    helps={"resume": "Take the parts that are finished from --out."},
+)
+app = app_of(SYSTEM, run)

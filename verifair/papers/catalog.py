@@ -1,0 +1,98 @@
+"""What can be made again, of which paper, and how: one `Printed` for each table and figure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import pandas as pd
+
+from verifair.errors import QueryError
+
+PAPERS: Mapping[str, str] = {
+    "pba": "Uncovering Locally-Persistent Bias via Ceteris Paribus Fairness (PBA)",
+    "hyfair": "Uncovering Discrimination Clusters (HyFair)",
+    "fgce": "Feasible Group Counterfactual Explanations (FGCE)",
+    "cec": "Counterfactual Explanation Consistency (CEC)",
+    "cst": "Counterfactual Situation Testing (CST)",
+}
+"""Name on the command line -> the paper. Each is a folder of this package."""
+MANY = 1_000
+"""Seeds of what is trained or drawn."""
+ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One part of a table: of one dataset (or network), with one seed.
+
+    folder: of the data files, None where only shipped ones are at hand.   seconds: for each search or solver that the paper gave a
+    time limit.
+    """
+
+    dataset: str
+    folder: Path | None
+    seed: int
+    seconds: float
+
+    def file(self, *parts: str) -> Path:
+        """Return a file of the data folder. Raises QueryError where there is none."""
+        if self.folder is None:
+            raise QueryError(
+                f"{self.dataset}: its data is not shipped; pass --data DIR, a folder that holds {'/'.join(parts)} "
+                "(docs/how-to/reproduce.md says where each file is to be had)"
+            )
+        path = self.folder.joinpath(*parts)
+        if not path.exists():
+            raise QueryError(
+                f"{path}: there is no such file, which {self.dataset} needs; docs/how-to/reproduce.md says where it is to be had"
+            )
+        return path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """A table or figure of a paper.
+
+    name: "table 4" or "figure 2".   about: what it shows.   datasets: those (or the networks) that it is about, each a part.
+    make: a part as a table, with a column "paper's X" beside each column X that the paper prints too.   keys: what names a line.
+    seeds: the most that mean something, 1 where nothing is drawn.   differences: what is known of why ours are not the paper's.
+    """
+
+    name: str
+    about: str
+    datasets: tuple[str, ...]
+    make: Callable[[Request], pd.DataFrame]
+    keys: tuple[str, ...]
+    seeds: int = 1
+    differences: str = ""
+
+
+def catalog(paper: str) -> tuple[Printed, ...]:
+    """Return all that can be made of a paper. Raises QueryError for another name."""
+    if paper not in PAPERS:
+        raise QueryError(f"{paper}: there is no such paper here; name one of {', '.join(PAPERS)}")
+    found: tuple[Printed, ...] = import_module(f"verifair.papers.{paper}.catalog").PRINTED
+    return found
+
+
+def chosen(paper: str, tables: Sequence[str], figures: Sequence[str]) -> list[Printed]:
+    """Return the tables and figures of these numbers (4 or IV), all of them where none is named. Raises QueryError."""
+    printed = {one.name: one for one in catalog(paper)}
+    names = [f"{kind} {number(text)}" for kind, texts in (("table", tables), ("figure", figures)) for text in texts]
+    unknown = next((name for name in names if name not in printed), None)
+    if unknown is not None:
+        raise QueryError(f"{paper}: {unknown} cannot be made; known are {', '.join(printed)}")
+    return [printed[name] for name in names or printed]
+
+
+def number(text: str) -> int:
+    """Return the number of a table: "4" or "IV". Raises QueryError."""
+    if re.fullmatch(r"\d{1,3}", text):
+        return int(text)
+    if text.upper() in ROMAN:
+        return ROMAN.index(text.upper()) + 1
+    raise QueryError(f"{text}: expected the number of a table or figure, such as 4 or IV")

@@ -1,0 +1,64 @@
+"""Tables 1 to 5 of the CST paper, by the authors' procedure (`preset="paper"`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from verifair.papers.cst.data import Audit, authors_loan, law_school
+from verifair.papers.cst.printed import TABLES_2_3, Counts, K
+from verifair.systems.cst.testing import Situations
+
+SCORES = ("UGPA", "LSAT")
+FOUND_BY_CF = 5
+"""So many of `TABLES_2_3` are table 2, which CF finds as well; the others are table 3."""
+
+
+def the_one(audit: Audit, **settings: Any) -> Situations:
+    """Test the one protected attribute that is asked about."""
+    (found,) = audit.estimator(preset="paper", **settings).fit(audit.frame).test().values()
+    return found
+
+
+def loan_counts(folder: Path, printed: Counts) -> pd.DataFrame:
+    """Table 1: cases by method and k, of the loan applicants."""
+    return pd.DataFrame(_counts(the_one(authors_loan(folder), k=K), printed))
+
+
+def law_counts(folder: Path, printed: Counts, *, protected: str, more: tuple[str, ...] = ()) -> pd.DataFrame:
+    """Tables 4 and 5: the same of the law school's applicants. more: attributes of the distance beside the two scores."""
+    found = the_one(law_school(folder), k=K, do={protected: 0}, attributes=(*SCORES, *more))
+    return pd.DataFrame(_counts(found, printed))
+
+
+def _counts(found: Situations, printed: Counts) -> Iterator[dict[str, Any]]:
+    for method in found.methods:
+        for k, paper in zip(found.k, printed[method], strict=True):
+            claims = found.claims(method, k)
+            yield {
+                "method": method, "k": k, "cases": int(claims.positive.sum()), "paper's cases": paper,
+                "significant": int(claims.significant.sum()), "complainants": len(found.complainants),
+            }
+
+
+def loan_cases(folder: Path, *, by_cf: bool) -> pd.DataFrame:
+    """Table 2 (by_cf) or 3: people of the loan file, k = 15."""
+    found = the_one(authors_loan(folder), k=(15,))
+    claims, place = found.claims("CST", 15), {int(row): c for c, row in enumerate(found.complainants)}
+    rows = list(TABLES_2_3.items())
+    asked = rows[:FOUND_BY_CF] if by_cf else rows[FOUND_BY_CF:]
+    return pd.DataFrame([_case(claims, row, place[row], printed) for row, printed in asked])
+
+
+def _case(claims: Any, row: int, c: int, printed: tuple[float, float, float, float, float, bool]) -> Mapping[str, Any]:
+    ours = {
+        "p_c": claims.p_control[c], "p_t": claims.p_test[c], "delta": claims.delta[c], "low": claims.low[c], "high": claims.high[c],
+        "significant": bool(claims.significant[c]),
+    }
+    line: dict[str, Any] = {"row": row}
+    for (name, value), paper in zip(ours.items(), printed, strict=True):
+        line |= {name: value, f"paper's {name}": paper}
+    return line

@@ -1,0 +1,122 @@
+"""Tables of the papers at work: parts by dataset and seed, put together with mean and spread over the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from verifair.figures import COLORS, figure
+from verifair.papers.catalog import Printed, Request
+from verifair.systems.files import file_name, save_table
+
+PAPERS_OWN = "paper's "
+"""What a column of printed numbers begins with."""
+SPREAD = "± "
+"""What the column of a standard deviation over the seeds begins with."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reproduced:
+    """A table made again.   frame: ours beside the paper's; with several seeds the means, and the standard deviations beside them.
+
+    parts: how many of dataset and seed are in it, of how many.   seeds: how many were asked for.
+    """
+
+    printed: Printed
+    frame: pd.DataFrame
+    parts: int
+    asked: int
+    seeds: int
+
+
+def reproduce(
+    printed: Printed, *, folder: Path | None, datasets: Sequence[str], seeds: int, seconds: float, kept: Path | None = None,
+    resume: bool = False, progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Reproduced:
+    """Make a table again. Ctrl-C ends it: what is finished is put together, and `parts` is less than `asked`.
+
+    kept: folder for the finished parts, which `resume` takes from there.   Raises what the parts raise for data that is missing.
+    """
+    count = min(seeds, printed.seeds)
+    asked = [
+        Request(dataset=dataset, folder=folder, seed=seed, seconds=seconds)
+        for dataset in printed.datasets if not datasets or dataset in datasets for seed in range(count)
+    ]
+    parts: list[pd.DataFrame] = []
+    try:
+        for request in asked:
+            parts.append(_part(printed, request, kept, resume))
+            progress(len(parts), len(asked))
+    except KeyboardInterrupt:
+        if not parts:
+            raise
+    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(printed.keys))
+    shown = averaged(frame, printed.keys) if count > 1 else frame
+    return Reproduced(printed=printed, frame=shown, parts=len(parts), asked=len(asked), seeds=count)
+
+
+def _part(printed: Printed, request: Request, kept: Path | None, resume: bool) -> pd.DataFrame:
+    """Return one part, made or read back."""
+    path = None
+    if kept is not None:
+        path = kept / f"{file_name(f'{printed.name} {request.dataset} {request.seed} {request.seconds:g}')}.csv"
+        if resume and path.exists():
+            return pd.read_csv(path)
+    found = printed.make(request)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_table(path, [found])
+    return found
+
+
+def averaged(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Return one line for each value of the keys: means of ours with their standard deviations, the paper's as they are."""
+    groups = frame.groupby(list(keys), sort=False, dropna=False)
+    columns: dict[str, pd.Series] = {}
+    for name in frame.columns:
+        if name in keys:
+            continue
+        if str(name).startswith(PAPERS_OWN) or not pd.api.types.is_numeric_dtype(frame[name]):
+            columns[name] = groups[name].first()
+            continue
+        columns[name] = groups[name].mean()
+        columns[SPREAD + name] = groups[name].std(ddof=1)
+    return pd.DataFrame(columns).reset_index()
+
+
+def pairs(frame: pd.DataFrame) -> Iterator[tuple[str, pd.Series, pd.Series]]:
+    """Yield name, ours and the paper's of every column that holds numbers on both sides."""
+    for name in frame.columns:
+        own = PAPERS_OWN + str(name)
+        if own in frame.columns and all(pd.api.types.is_numeric_dtype(frame[one]) for one in (name, own)):
+            both = np.isfinite(frame[name].astype(float)) & np.isfinite(frame[own].astype(float))
+            if both.any():
+                yield str(name), frame.loc[both, name].astype(float), frame.loc[both, own].astype(float)
+
+
+def draw(made: Reproduced, path: Path) -> bool:
+    """Draw ours over the paper's, a panel for each column that both have; on the line both are equal. Returns whether any has."""
+    shown = list(pairs(made.frame))
+    if not shown:
+        return False
+    columns = [(name, ours, paper, made.frame.get(SPREAD + name)) for name, ours, paper in shown]
+    with figure(path, (4.2 * len(shown), 4.4), across=len(shown)) as drawn:
+        drawn.suptitle(f"{made.printed.name}: {made.printed.about}")
+        for axis, column in zip(drawn.axes, columns, strict=True):
+            _panel(axis, *column)
+    return True
+
+
+def _panel(axis: Any, name: str, ours: pd.Series, paper: pd.Series, spread: pd.Series | None) -> None:
+    low, high = float(min(ours.min(), paper.min())), float(max(ours.max(), paper.max()))
+    room = 0.05 * (high - low or 1.0)
+    ends = [low - room, high + room]
+    axis.plot(ends, ends, color="0.6", linewidth=1, zorder=1)
+    error = None if spread is None else spread[ours.index].fillna(0.0)
+    axis.errorbar(paper, ours, yerr=error, fmt="o", color=COLORS[0], markersize=4, alpha=0.7, linewidth=0.8, zorder=2)
+    axis.set(xlim=ends, ylim=ends, xlabel="the paper", ylabel="verifair", title=name)
