@@ -14,10 +14,10 @@ from verifair.checker.envelope import Trust as Trust
 from verifair.checker.kmax_certificate import KmaxCertificate as KmaxCertificate
 from verifair.checker.share_certificate import ShareCertificate as ShareCertificate
 from verifair.engine.buckets.kmax import KmaxVerdict as KmaxVerdict
+from verifair.engine.cluster import cluster as cluster
 from verifair.engine.counterexamples import Counterexamples as Counterexamples
 from verifair.engine.counterexamples import counterexamples as counterexamples
 from verifair.engine.gap.maximise import MaximumGap as MaximumGap
-from verifair.engine.parallel import cluster as cluster
 from verifair.engine.partition import certify_partition as certify_partition
 from verifair.engine.queries import IndividualFairness as IndividualFairness
 from verifair.engine.queries import KDiscrimination as KDiscrimination

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from joblib import parallel_config
-from joblib.parallel import get_active_backend
 
 from solvers.outcome import Budget
 from tests.builders import categorical, integer
@@ -23,7 +21,7 @@ from tests.command_line import RUN, Run
 from verifair import datasets
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Reason, Status, Verdict
-from verifair.errors import ClusterError, Disagreement, QueryError
+from verifair.errors import ClusterError, Disagreement
 from verifair.schema.schema import Schema
 from verifair.systems.findings import Section
 from verifair.systems.hyfair.certify import solve
@@ -297,25 +295,6 @@ def test_a_cluster_that_is_lost_ends_the_audit(inside: Run, tmp_path: Path, monk
     code, _, errors = inside("audit", "audit.toml", "--out", "report.html")
     assert (code, "gone" in errors) == (4, True)
     assert not (tmp_path / "report.html").exists()
-
-
-def test_what_has_no_batches_stays_here(inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """scikit-learn's own parallel loops would go to the cluster, with the table."""
-    backends = {}
-
-    def asked(key: str) -> Callable[..., Section]:
-        def ask(*_: object) -> Section:
-            backends[key] = type(get_active_backend()[0]).__name__
-            raise QueryError("enough")
-
-        return ask
-
-    for key, folder in (("pba", "pba"), ("kmax", "hyfair.kmax")):
-        monkeypatch.setattr(f"verifair.systems.{folder}.statements.section", asked(key))
-    files(tmp_path, PBA + KMAX)
-    with parallel_config(backend="multiprocessing"):
-        assert inside("audit", "audit.toml", "--out", "report.html")[0] == 0
-    assert backends == {"pba": "MultiprocessingBackend", "kmax": "ThreadingBackend"}
 
 
 def test_a_starting_file_is_written_once(inside: Run, refused: Callable[..., str], tmp_path: Path) -> None:

@@ -20,8 +20,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from joblib import parallel_config
-
 from encoders.errors import ModelError
 from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
@@ -46,8 +44,6 @@ from verifair.systems.work import OutOfTime, Work
 
 LAST = ("kmax", "pba", "certify")
 """Worked on after the others, in this order: they have a better answer with more time, the others none until they are finished."""
-BATCHES = ("pba", "certify")
-"""What sends batches to other processes or machines."""
 MARK = ".verifair-audit"
 """Says that a folder is ours, to be replaced."""
 KEPT = "resume"
@@ -167,9 +163,7 @@ def _one(key: str, asked: Analysis, subject: AuditSubject, work: Work, share: fl
     """One analysis, whatever becomes of it."""
     started = time.monotonic()
     try:
-        # On a cluster, what has no batches of its own stays here: it would send whole tables.
-        with nullcontext() if key in BATCHES else parallel_config(backend="threading", n_jobs=1):
-            section = _section(key, asked, subject, work)
+        section = _section(key, asked, subject, work)
     except (Disagreement, ClusterError):  # the latter: finished sections are kept, and --resume goes on with this one
         raise
     except OutOfTime as error:

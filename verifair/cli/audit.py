@@ -88,7 +88,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.auditing.subject import read
     from verifair.cli.locks import alone
     from verifair.cli.output import check_outputs, console
-    from verifair.engine import parallel
+    from verifair.engine.cluster import cluster
     from verifair.systems.findings import Standing
     from verifair.systems.work import budget, keeping
 
@@ -119,7 +119,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     against = None if settings.against is None else _against(settings.against, places, settings.root)
     kept = keeping("finished analyses are kept; run the same command with --resume to go on")
     how = files.model_copy(update={"timeout": timeout, "seed": seed})
-    with kept, alone(places.lock, _in_use(places)), parallel.cluster(files.cluster), _bars() as shown:
+    with kept, alone(places.lock, _in_use(places)), cluster(files.cluster), _bars() as shown:
         if isinstance(against, tuple):
             theirs, beside = against
             screen.print(f"against: {theirs.name}, with a page of its own: {beside.page}", soft_wrap=True, markup=False)

@@ -155,6 +155,7 @@ def _option(system: System, name: str) -> str:
 def run_system(system: System, given: dict[str, Any]) -> None:
     """Check the options, read, solve, write the files, then show: whoever pipes the screen into `head` still gets the files."""
     from verifair.cli import output
+    from verifair.engine.cluster import cluster
     from verifair.engine.search.ready import ready
     from verifair.systems.subject import read
 
@@ -163,5 +164,6 @@ def run_system(system: System, given: dict[str, Any]) -> None:
     own_read = system.optional("solve", "read")
     subject = own_read(inputs, settings) if own_read else read(inputs)
     started += ready(getattr(subject, "network", None))
-    result = system.part("solve", "solve")(settings, subject, output.work(run, subject, started))
+    with cluster(run.cluster):
+        result = system.part("solve", "solve")(settings, subject, output.work(run, subject, started))
     output.finish(system, run, result)

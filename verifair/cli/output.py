@@ -55,7 +55,7 @@ def check_workers(jobs: int, cluster: str | None) -> None:
     if cluster is not None and jobs > 1:
         raise QueryError("--jobs counts processes of this machine, --cluster takes all workers of another: drop one")
     if cluster is not None:
-        from verifair.engine.parallel import check_address
+        from verifair.engine.cluster import check_address
 
         check_address(cluster)
 
@@ -86,7 +86,7 @@ def work(run: Run, subject: Any, started: float) -> Work:
     """Return what a system works with on the command line."""
     return Work(
         started=started, deadline=started + run.timeout, seed=run.seed, nodes=run.nodes, jobs=run.jobs, top=run.top,
-        folder=run.out, store=run.store, resume=run.resume, certificate=run.certificate, cluster=run.cluster,
+        folder=run.out, store=run.store, resume=run.resume, certificate=run.certificate,
         options=getattr(subject, "options", ""), bar=progress_bar, warn=warn, say=console().print,
     )
 

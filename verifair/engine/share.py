@@ -28,7 +28,7 @@ from verifair.checker.envelope import semantics
 from verifair.checker.share_certificate import ShareCertificate, ShareQuery
 from verifair.checker.shares import SLACK, ShareQuestion
 from verifair.checker.tree import Tree, leaf_regions
-from verifair.engine.parallel import Shared, as_done
+from verifair.engine.parallel import Shared, as_done, workers
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of
 from verifair.engine.search.subdivision import subdivide
@@ -290,12 +290,12 @@ class _ShareSearch:
     def _looked_at(self, lower: Array, upper: Array) -> ShareCells:
         """Bound and count cells (B, V), and choose where they would be cut, by all processes."""
         clock.spend(len(lower) * len(self.question.values) * (COPY + self.looks.bounds.work))
-        jobs = min(self.jobs, len(lower) // EACH)
+        jobs = min(workers(self.jobs), len(lower) // EACH)
         if jobs < 2:
             return self.looks.cells(lower, upper)
         parts = zip(np.array_split(lower, jobs), np.array_split(upper, jobs), strict=True)
         tasks = (joblib.delayed(_looked)(k, self.common, *part) for k, part in enumerate(parts))
-        return ShareCells.join([cells for _, cells in sorted(as_done(tasks, jobs), key=lambda one: one[0])])
+        return ShareCells.join([cells for _, cells in sorted(as_done(tasks, self.jobs), key=lambda one: one[0])])
 
     def _shares(self) -> tuple[Fraction, Fraction]:
         """Return what all cells show, and remember when that was."""

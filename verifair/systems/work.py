@@ -68,7 +68,7 @@ class Work:
     deadline: by `solvers.clock.now()`.   nodes: boxes of branch-and-bound a question may take.   jobs: processes or threads.
     top: people to review on the screen.
     folder: where files go that are written during the work, None for none.   store, resume: verdicts on disk, and whether to go
-    on with them.   certificate: where the user wants the proofs.   cluster: address of a dask scheduler.
+    on with them.   certificate: where the user wants the proofs.
     options: those that name model and schema to `verifair check`.
     bar: gives the progress callback of a label, within which it is shown.   warn: told what the user should know at once.
     say: told what the question means, before the work begins.
@@ -85,7 +85,6 @@ class Work:
     store: Path | None = None
     resume: bool = False
     certificate: Path | None = None
-    cluster: str | None = None
     options: str = ""
     shown: str = ""
     checks: float = 0.0

@@ -1,7 +1,7 @@
 """Verdicts for every row of a table: plan the questions, solve them in batches, keep each batch as it is decided.
 
 One job, top to bottom: `verify_rows` reads the table, finds the eligible rows, cuts them into batches, solves these (in
-several processes if asked, on the machines of a cluster within `parallel.cluster`), and returns one verdict a line.
+several processes if asked, on the machines of a cluster within `engine.cluster`), and returns one verdict a line.
 Which questions make a batch is fixed by the run, for a bound's last bit, and with it the tree of a proof, can depend on what is
 computed beside it: so whole batches are what is stored and what a resumed run asks.
 """

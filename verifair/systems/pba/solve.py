@@ -7,7 +7,6 @@ from itertools import combinations
 
 import pandas as pd
 
-from verifair.engine import parallel
 from verifair.engine.exchange import Exchange
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import count
@@ -65,21 +64,20 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     queries = [query for query in queries if isinstance(query.sensitive, str) or anyone(query, table)]
     method = "auto" if settings.method == "exact" else settings.method
     rates, asked = [group_rates(network, table, exchange) for exchange in exchanges], []
-    with parallel.cluster(work.cluster):
-        for number, query in enumerate(queries):
-            name = query.exchange.name if query.exchange else ""
-            share = max(1 - SHOWN * len(table.raw) / work.left, 0.5)
-            label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {name}"
-            try:
-                with work.bar(label) as progress:
-                    found = verify_rows(
-                        query, table, budget=work.budget(share / (len(queries) - number)), method=method, solver=settings.solver,
-                        jobs=work.jobs, store=store, resume=work.resume, progress=progress,
-                    )
-            except KeyboardInterrupt:
-                again = f"finished batches are in {store}; run the same command with --resume"
-                raise Interrupted(f"interrupted during {label}: {again if store else 'pass --out to keep work'}") from None
-            asked.append(Asked(query=query, verdicts=found))
+    for number, query in enumerate(queries):
+        name = query.exchange.name if query.exchange else ""
+        share = max(1 - SHOWN * len(table.raw) / work.left, 0.5)
+        label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {name}"
+        try:
+            with work.bar(label) as progress:
+                found = verify_rows(
+                    query, table, budget=work.budget(share / (len(queries) - number)), method=method, solver=settings.solver,
+                    jobs=work.jobs, store=store, resume=work.resume, progress=progress,
+                )
+        except KeyboardInterrupt:
+            again = f"finished batches are in {store}; run the same command with --resume"
+            raise Interrupted(f"interrupted during {label}: {again if store else 'pass --out to keep work'}") from None
+        asked.append(Asked(query=query, verdicts=found))
     verdicts = pd.concat([one.verdicts for one in asked], ignore_index=True)
     if not complementary(verdicts):
         raise Disagreement("PBA: a row was proved in both directions; please report it with the command or the audit file")

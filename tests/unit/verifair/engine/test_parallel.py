@@ -1,70 +1,18 @@
-"""Many machines: what travels, what is refused, the same moment on another clock. A real cluster: tests/e2e/test_cluster.py."""
+"""Batches on this machine: rounds, a process that loses its parent, the same moment on another clock."""
 
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import joblib
+import psutil
 import pytest
 
+from solvers import clock
 from verifair.engine import parallel
-from verifair.engine.cascade import solve
-from verifair.engine.parallel import DaskBackend, Deadline, _called, _SchedulerMoment, as_done, cluster, fingerprint, unlike
-from verifair.errors import ClusterError, MissingPackage, QueryError
-
-
-def test_a_deadline_is_the_same_moment_on_another_clock() -> None:
-    client_behind, worker_behind = 3600.0, -7200.0  # the scheduler's clock is so far ahead of theirs
-    deadline = Deadline.after(60)
-    by_scheduler = _SchedulerMoment(at=deadline.at + client_behind)
-    on_worker = by_scheduler.here(worker_behind)
-    worker_now = time.time() + client_behind - worker_behind
-    assert on_worker.at - worker_now == pytest.approx(60, abs=1)
-    assert deadline.left() == pytest.approx(60, abs=1)
-
-
-def test_other_software_is_named_with_both_versions() -> None:
-    here = fingerprint()
-    assert unlike(here) == ""
-    other = {**here, "numpy": "1.0", "code": "0" * 16}
-    del other["scipy"]
-    said = unlike(other)
-    assert f"numpy 1.0 (here {here['numpy']})" in said
-    assert f"scipy missing (here {here['scipy']})" in said
-    assert "code 0000000000000000" in said
-    assert "pandas" not in said
-
-
-def test_the_digest_is_that_of_the_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    for package in parallel.CODE:
-        (tmp_path / package).mkdir()
-        (tmp_path / package / "one.py").write_text("a = 1\n")
-    monkeypatch.setattr(parallel.resources, "files", lambda package: tmp_path / package)
-    first = fingerprint.__wrapped__()["code"]
-    (tmp_path / "encoders" / "one.py").write_text("a = 2\n")
-    assert fingerprint.__wrapped__()["code"] != first != fingerprint()["code"]
-
-
-@pytest.mark.parametrize("address", ["head:8786", "http://head:8786", "tcp://head", "tcp://:8786", "tcp://head:port", ""])
-def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(QueryError, match="expected the address of a dask scheduler, tcp://host:port"), cluster(address):
-        pass
-
-
-def test_without_dask_the_install_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MissingPackage, match=r"pip install 'verifair\[distributed\]'") as raised, cluster("tcp://head:8786"):
-        pass
-    assert raised.value.exit_code == 4
-
-
-def test_no_address_leaves_joblib_alone() -> None:
-    with cluster(None):
-        assert list(as_done(iter([joblib.delayed(abs)(-k) for k in range(3)]), 1)) == [0, 1, 2]
-
-
+from verifair.engine.parallel import Deadline, Shared, as_done, workers
 
 
 def test_a_backend_without_generators_is_asked_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,43 +35,56 @@ def test_a_backend_without_generators_is_asked_in_rounds(monkeypatch: pytest.Mon
     assert list(results) == [1, 2, 3, 4]
 
 
-def test_a_worker_asks_itself_before_each_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    distributed = pytest.importorskip("distributed", reason="needs dask: pip install 'verifair[distributed]'")
-    worker = SimpleNamespace(address="tcp://10.0.0.7:1", state=SimpleNamespace(nthreads=1), scheduler_delay=0.0)
-    monkeypatch.setattr(distributed, "get_worker", lambda: worker)
-    assert _called(fingerprint(), pow, [2, 3], {}) == 8
-    with pytest.raises(ClusterError, match=r"worker tcp://10\.0\.0\.7:1 joined with other software.*numpy 1\.0"):
-        _called({**fingerprint(), "numpy": "1.0"}, pow, [2, 3], {})
-    with pytest.raises(QueryError, match=r"worker tcp://10\.0\.0\.7:1: solver = highs: bnb asks no solver"):
-        _called(fingerprint(), solve, [SimpleNamespace(network=None)], {"method": "bnb", "solver": "highs"})
-    worker.state.nthreads = 4
-    with pytest.raises(ClusterError, match="runs 4 threads in one process"):
-        _called(fingerprint(), pow, [2, 3], {})
+def _known(shared: Shared[int], deadline: Deadline, *, add: int = 0) -> int:
+    return shared.value + add + (deadline.left() > 0)
 
 
-def test_a_batch_that_kills_its_workers_ends_the_run_with_a_reason() -> None:
-    scheduler = pytest.importorskip("distributed.scheduler", reason="needs dask: pip install 'verifair[distributed]'")
-    client = SimpleNamespace(run_on_scheduler=lambda function: function())
-    backend = DaskBackend(client, "tcp://head:8786", patience=1.0)
-    assert abs(backend.ahead) < 1
-    error = scheduler.KilledWorker("batch", SimpleNamespace(address="tcp://10.0.0.7:1"), 3)
-    killed = SimpleNamespace(status="error", exception=lambda: error)
-    with pytest.raises(ClusterError, match=r"on 4 workers that died, the last tcp://10\.0\.0\.7:1.*--resume"):
-        backend.retrieve_result_callback(killed)
-    with pytest.raises(ClusterError, match=r"the connection to the scheduler was lost.*--resume"):
-        backend.retrieve_result_callback(SimpleNamespace(status="cancelled"))
-    assert backend.retrieve_result_callback(SimpleNamespace(status="finished", result=lambda: 7)) == [7]
+def test_where_work_is_counted_arguments_are_those_of_the_task() -> None:
+    """`Shared` and `Deadline` stay arguments of their own, so that a cluster translates them."""
+    seen = []
+
+    class Elsewhere:
+        def workers(self) -> int:
+            return 2
+
+        def as_done(self, tasks: Iterator[parallel.Task]) -> Iterator[Any]:
+            for function, args, named in tasks:
+                seen.append({type(one) for one in args})
+                yield function(*args, **named)
+
+    token = parallel.MACHINES.set(Elsewhere())
+    try:
+        with clock.counted(time.monotonic() + 60) as counting:
+            deadline = Deadline.after(5)
+            tasks = (joblib.delayed(_known)(Shared(value=k), deadline, add=1) for k in range(3))
+            assert sorted(as_done(tasks, 1)) == [2, 3, 4]
+            assert counting.spent > 0
+        assert workers(1) == 2
+    finally:
+        parallel.MACHINES.reset(token)
+    assert all({Shared, Deadline} <= kinds for kinds in seen)
+    assert workers(1) == 1
 
 
-def test_a_connection_that_is_lost_anywhere_is_the_clusters_fault() -> None:
-    def closed(*_: Any, **__: Any) -> None:
-        raise OSError("Timed out trying to connect")
+ORPHANS = """
+import sys, time
+import joblib
+from verifair.engine.parallel import as_done
+for _ in as_done((joblib.delayed(time.sleep)(k > 1) for k in range(400)), 2):
+    print("begun", flush=True)
+"""
 
-    client = SimpleNamespace(run_on_scheduler=lambda function: function(), nthreads=closed, submit=closed)
-    backend = DaskBackend(client, "tcp://head:8786", patience=1.0)
-    with pytest.raises(ClusterError, match=r"the connection to the scheduler was lost.*--resume"):
-        joblib.Parallel(n_jobs=2, backend=backend)([joblib.delayed(pow)(2, 3)])
-    with pytest.raises(ClusterError, match=r"the connection to the scheduler was lost.*--resume"):
-        backend.submit(SimpleNamespace(items=[(pow, (2, 3), {})]), print)
-    with pytest.raises(ClusterError, match="the connection to the scheduler was lost"):
-        backend.retrieve_result_callback(SimpleNamespace(status="finished", result=closed))
+
+@pytest.mark.skipif(sys.platform == "win32", reason="asks for children by the parent's number")
+def test_processes_end_soon_after_a_parent_that_is_killed() -> None:
+    running = subprocess.Popen([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "begun\n"
+    children = psutil.Process(running.pid).children(recursive=True)
+    assert len(children) >= 2
+    running.kill()
+    running.communicate()
+    _, alive = psutil.wait_procs(children, timeout=60)
+    for one in alive:
+        one.kill()
+    assert not alive

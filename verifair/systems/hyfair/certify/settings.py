@@ -49,7 +49,7 @@ class CertifySettings(FairnessSettings):
 
     def strays(self, *others: Settings) -> Iterator[tuple[str, str, Any]]:
         """Yield options without the setting that they belong to; those of two questions may have either."""
-        shared = ("tolerance", "store", "resume", "data", "plot", "jobs") if self.share else ()
+        shared = ("tolerance", "store", "resume", "data", "plot", "jobs", "cluster") if self.share else ()
         yield from (one for one in super().strays(*others) if one[0] not in shared)
 
     def check_options(self, inputs: Inputs, run: Run) -> None:

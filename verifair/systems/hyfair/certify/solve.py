@@ -10,7 +10,6 @@ from typing import Any
 
 from encoders.shares import logistic
 from verifair.checker.envelope import semantics
-from verifair.engine import parallel
 from verifair.engine.counterexamples import counterexamples
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.partition import certify_partition, describe, run_key
@@ -236,7 +235,7 @@ def _parts(size: int, query: IndividualFairness, subject: Subject, work: Work) -
     store.parent.mkdir(parents=True, exist_ok=True)
     interrupted = None
     try:
-        with parallel.cluster(work.cluster), work.bar(f"parts {' and '.join(query.protected)}") as progress:
+        with work.bar(f"parts {' and '.join(query.protected)}") as progress:
             certify_partition(
                 query, size=size, store=store, resume=work.resume, budget=work.budget(), jobs=work.jobs, progress=progress
             )

@@ -1,0 +1,336 @@
+"""Many machines: the batches of a run on the workers of a dask cluster.
+
+`with cluster("tcp://host:8786"):` sends every batch within it (`engine.parallel`) to the cluster, whose scheduler shares them out.
+Before anything is asked, all workers must run the same code and the same packages as this machine, so that answers do not depend on
+who computes them; while it runs, a worker that dies loses its tasks to the others, and where nobody is left the run ends with an
+error and keeps what is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib import metadata, resources
+from itertools import islice
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from encoders.errors import ModelError
+from solvers.outcome import BackendError
+from verifair.engine.parallel import MACHINES, Deadline, Shared, Task
+from verifair.errors import ClusterError, MissingPackage, QueryError, VerifairError
+
+T = TypeVar("T")
+CONNECT, PATIENCE = 10.0, 60.0
+"""Seconds to wait for the scheduler and its first worker, and for another worker once all are gone."""
+PACKAGES = (
+    "verifair", "numpy", "scipy", "pandas", "pydantic", "onnx", "onnxruntime", "python-flint", "highspy", "joblib", "cloudpickle",
+    "dask", "distributed",
+)
+"""Whose versions decide what a worker answers, or whether it understands us."""
+CODE = ("verifair", "encoders", "solvers")
+SAME = "install the same versions on all machines, and start its workers again"
+AHEAD = 2
+"""Tasks a worker is given beside the one that it is at: while one result travels, it has the next."""
+REMEDY = "What was done before is in the store: start the cluster again, then the same command with --resume"
+
+
+
+@contextmanager
+def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None]:
+    """Run the batches within on the dask cluster whose scheduler listens at `address` (tcp://host:port); None changes nothing.
+
+    patience: seconds without any worker after which a run is given up.
+    Raises QueryError for what is no address, MissingPackage without dask, ClusterError when nobody listens, no worker is there, or
+    one runs other code or packages, has several threads, or (later) when the cluster is lost.
+    """
+    if address is None:
+        yield
+        return
+    check_address(address)
+    with _silence():
+        client = _connected(address)
+        try:
+            with reaching(address):
+                _check_workers(client, address)
+                token = MACHINES.set(DaskCluster.of(client, address, patience))
+            try:
+                yield
+            finally:
+                MACHINES.reset(token)
+        finally:
+            with suppress(OSError, TimeoutError):  # a scheduler that is gone cannot be told goodbye
+                client.close(timeout=5)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Silence what distributed logs about a lost connection, with tracebacks: our errors say it in a line."""
+    handlers = list(logging.getLogger("distributed").handlers)  # its child loggers have levels of their own
+
+    def nothing(record: logging.LogRecord) -> bool:
+        return False
+
+    for handler in handlers:
+        handler.addFilter(nothing)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(nothing)
+
+
+def check_address(address: str) -> None:
+    """Raise QueryError for what is no address, MissingPackage without dask."""
+    scheme, _, rest = address.partition("://")
+    host, _, port = rest.rpartition(":")
+    if scheme not in ("tcp", "tls") or not host or not port.isdecimal():
+        raise QueryError(f"--cluster {address}: expected the address of a dask scheduler, tcp://host:port (or tls://host:port)")
+    try:
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise MissingPackage(f"--cluster needs dask ({error}): pip install 'verifair[distributed]'") from error
+
+
+def _connected(address: str) -> Any:
+    """Return a client, or raise the reason why there is none. Where something else listens than a scheduler, distributed would wait
+    for ever."""
+    import distributed
+
+    found: list[Any] = []
+
+    def connect() -> None:
+        try:
+            found.append(distributed.Client(address, timeout=CONNECT, set_as_default=False))
+        except Exception as error:
+            found.append(error)
+
+    attempt = threading.Thread(target=connect, daemon=True)
+    attempt.start()
+    attempt.join(2 * CONNECT)
+    port = address.rpartition(":")[2]
+    answer = found[0] if found else TimeoutError("what listens there does not speak dask's protocol")
+    if isinstance(answer, Exception):
+        raise ClusterError(
+            f"--cluster {address}: no dask scheduler answers there ({_first_line(answer)}); start one with "
+            f"`dask scheduler --port {port}` and workers with `dask worker {address} --nthreads 1`, and check the firewall between"
+        ) from answer
+    return answer
+
+
+def _check_workers(client: Any, address: str) -> None:
+    """Raise ClusterError unless there is a worker, and all of them are like this machine."""
+    start = f"start some with `dask worker {address} --nthreads 1 --nworkers 4` on each machine"
+    try:
+        client.wait_for_workers(1, timeout=CONNECT)
+    except TimeoutError:
+        raise ClusterError(f"--cluster {address}: the scheduler has no workers; {start}") from None
+    found = {f"worker {worker}": answer for worker, answer in client.run(fingerprint, on_error="return").items()}
+    try:
+        found["the scheduler"] = client.run_on_scheduler(fingerprint)  # dask reads our tasks there
+    except Exception as error:  # whatever importing us raised there
+        found["the scheduler"] = error
+    for who, answer in found.items():
+        if isinstance(answer, OSError):
+            continue  # it died while it was asked: others may be there, and each task asks again
+        if isinstance(answer, Exception):
+            raise ClusterError(
+                f"--cluster {address}: {who} cannot work for us ({type(answer).__name__}: {_first_line(answer)}); install "
+                f"verifair {fingerprint()['verifair']} where it runs, in the environment that starts it"
+            )
+        other = unlike(answer)
+        if other:
+            why = f"{who} is not like this machine, and could give other answers: {other}"
+            raise ClusterError(f"--cluster {address}: {why}; {SAME}")
+    threads = {worker: count for worker, count in client.nthreads().items() if count != 1}
+    for worker, count in threads.items():
+        raise ClusterError(f"--cluster {address}: {several_threads(worker, count)}")
+
+
+def lost(address: str) -> ClusterError:
+    return ClusterError(f"--cluster {address}: the connection to the scheduler was lost. {REMEDY}")
+
+
+@contextmanager
+def reaching(address: str) -> Iterator[None]:
+    """Call the scheduler. Raises ClusterError where it has gone: distributed then raises OSErrors of many kinds."""
+    try:
+        yield
+    except OSError as error:
+        raise lost(address) from error
+
+
+def several_threads(worker: str, count: int) -> str:
+    return (
+        f"worker {worker} runs {count} threads in one process, where tasks would disturb one another; start it with --nthreads 1, "
+        f"and with --nworkers {count} for as many processes"
+    )
+
+
+@lru_cache
+def fingerprint() -> dict[str, str | None]:
+    """Return what must be the same on all machines of a run: Python, the packages' versions, and the digest of our own source."""
+    found: dict[str, str | None] = {"python": ".".join(map(str, sys.version_info[:2]))}
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    digest = hashlib.sha256()
+    for package in CODE:
+        root = Path(str(resources.files(package)))
+        for file in sorted(root.rglob("*.py")):
+            digest.update(str(file.relative_to(root.parent)).encode() + b"\0" + file.read_bytes())
+    found["code"] = digest.hexdigest()[:16]
+    return found
+
+
+def unlike(found: dict[str, str | None]) -> str:
+    """Return what differs on another machine from this one; empty when nothing does."""
+    here = fingerprint()
+    other = [name for name in here if found.get(name) != here[name]]
+    return ", ".join(f"{name} {found.get(name) or 'missing'} (here {here[name]})" for name in other)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+@dataclass(kw_only=True, eq=False)
+class DaskCluster:
+    """The workers of one dask scheduler, as `engine.parallel` asks them.
+
+    address: of the scheduler, for messages.   patience: seconds without any worker until a run is given up.   ahead: how far the
+    scheduler's clock is ahead of ours; workers know theirs from their heartbeats.
+    """
+
+    client: Any
+    address: str
+    patience: float
+    ahead: float
+    shared: WeakKeyDictionary[Shared[Any], Any] = field(default_factory=WeakKeyDictionary)
+    """Where an argument that tasks share is, as long as anybody has it."""
+
+    @classmethod
+    def of(cls, client: Any, address: str, patience: float) -> DaskCluster:
+        before = time.time()
+        ahead = client.run_on_scheduler(time.time) - (before + time.time()) / 2
+        return cls(client=client, address=address, patience=patience, ahead=ahead)
+
+    def workers(self) -> int:
+        """Return how many workers there are now."""
+        with reaching(self.address):
+            return len(self.client.nthreads())
+
+    def as_done(self, tasks: Iterator[Task]) -> Iterator[Any]:
+        """Yield results as they are done; tasks are taken from the iterator as workers come to need them.
+
+        Raises ClusterError where the cluster is lost, and what a task raised. What has not begun then, or when the caller ends
+        before the last result, is cancelled; what a worker is at, it ends, and nobody hears of it.
+        """
+        pending: set[Any] = set()
+        done: SimpleQueue[Any] = SimpleQueue()
+        count, look, seen = 0, 0.0, time.monotonic()
+        try:
+            while True:
+                now = time.monotonic()
+                if now > look:
+                    count, look = self.workers(), now + min(1.0, self.patience / 4)
+                    seen = now if count else seen
+                    if now - seen > self.patience:
+                        gone = f"all workers are gone, and none came for {self.patience:g} s"
+                        raise ClusterError(f"--cluster {self.address}: {gone}. {REMEDY}")
+                for task in islice(tasks, max(0, (1 + AHEAD) * max(count, 1) - len(pending))):
+                    future = self._submitted(task)
+                    pending.add(future)
+                    future.add_done_callback(done.put)
+                if not pending:
+                    return
+                try:
+                    future = done.get(timeout=max(look - now, 0.01))
+                except Empty:
+                    continue
+                seen = time.monotonic()
+                pending.discard(future)
+                yield self._result(future)
+        finally:
+            with suppress(OSError, TimeoutError):
+                self.client.cancel(list(pending), force=True)
+
+    def _submitted(self, task: Task) -> Any:
+        """Send one task."""
+
+        def sent(value: Any) -> Any:
+            if isinstance(value, Deadline):
+                return replace(value, at=value.at + self.ahead)
+            if not isinstance(value, Shared):
+                return value
+            if value not in self.shared:
+                # A task, not scattered data: when the worker that holds it dies, the scheduler has another one make it again.
+                self.shared[value] = self.client.submit(_kept, value, key=f"verifair-shared-{uuid4().hex}", pure=False)
+            return self.shared[value]
+
+        function, args, kwargs = task
+        key = f"verifair-{function.__name__}-{uuid4().hex}"
+        with reaching(self.address):
+            values, named = [sent(value) for value in args], {name: sent(value) for name, value in kwargs.items()}
+            return self.client.submit(_called, fingerprint(), function, values, named, key=key, pure=False)
+
+    def _result(self, future: Any) -> Any:
+        """Return the result of a task that has ended, or raise its error; ClusterError where it was the cluster that failed."""
+        if future.status == "error":
+            raise self._explained(future.exception())
+        with suppress(OSError, TimeoutError, CancelledError):  # on its way to us: the task itself has ended well
+            if future.status == "finished":
+                return future.result()
+        raise lost(self.address)
+
+    def _explained(self, error: BaseException) -> BaseException:
+        from distributed.scheduler import KilledWorker
+
+        if isinstance(error, KilledWorker):
+            return ClusterError(
+                f"--cluster {self.address}: one batch was on {error.allowed_failures + 1} workers that died, the last "
+                f"{error.last_worker.address}; see their logs (out of memory?). {REMEDY}"
+            )
+        if isinstance(error, ImportError):
+            return ClusterError(f"--cluster {self.address}: a worker lacks a package of this run ({error}); install it there")
+        return error
+
+
+def _kept(value: T) -> T:
+    return value
+
+
+def _called(expected: dict[str, str | None], function: Callable[..., T], args: list[Any], kwargs: dict[str, Any]) -> T:
+    """Run one task, on a worker. Workers may join during a run: each makes sure that it is one of ours."""
+    import distributed
+
+    worker = distributed.get_worker()
+    _check_expected(worker, expected)
+
+    def here(value: Any) -> Any:
+        return replace(value, at=value.at - worker.scheduler_delay) if isinstance(value, Deadline) else value
+
+    try:
+        return function(*map(here, args), **{name: here(value) for name, value in kwargs.items()})
+    except (VerifairError, ModelError, BackendError) as error:
+        error.args = (f"worker {worker.address}: {error}", *error.args[1:])
+        raise
+
+
+def _check_expected(worker: Any, client: dict[str, str | None]) -> None:
+    other = unlike(client)
+    if other:
+        raise ClusterError(f"worker {worker.address} joined with other software than the client: {other}; {SAME}. {REMEDY}")
+    if worker.state.nthreads != 1:
+        raise ClusterError(f"{several_threads(worker.address, worker.state.nthreads)}. {REMEDY}")
