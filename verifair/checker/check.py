@@ -10,14 +10,16 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import count, starmap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from encoders.network import Model
 from verifair.checker.envelope import of_another_version
 from verifair.checker.kind import KINDS, Kind, kind
-from verifair.checker.report import CheckReport, Progress
+from verifair.checker.report import CheckReport, Progress, Spread
 from verifair.errors import CertificateError
 from verifair.schema.space import InputSpace
 
@@ -35,21 +37,33 @@ HEAD = 1 << 16
 
 
 def check(
-    file: Envelope | str | Path, *, network: Model, schema: InputSpace, partial: bool = False, progress: Progress | None = None
+    file: Envelope | str | Path, *, network: Model, schema: InputSpace, partial: bool = False, progress: Progress | None = None,
+    spread: Spread = starmap,
 ) -> CheckReport:
     """Prove again what a file of proofs states, of whichever kind it is.
 
     Requires: a certificate, or the path of one or of a store of `certify_partition`, with the network and the schema it is about.
     Returns: the report: the file's statement in words, how much of its question it answers, and what is wrong with which proof.
     CertificateError for a file that is none of ours, or of another version. partial: accept a file that leaves a part of its
-    question open. progress is called with what is done and all there is to do, counted as the kind counts.
+    question open. progress is called with what is done and all there is to do, counted as the kind counts. spread: who works.
     Method: the rule of the file's kind (`verifair.checker.kinds`).
     Sound? Yes: what is accepted is true.   Complete? No: bounds may not confirm what is true.
     """
     one = kind(file.FORMAT) if not isinstance(file, str | Path) else kind_of(Path(file))
     given = file if not isinstance(file, str | Path) else one.load(Path(file))
     schema = schema.named(network)
-    report = one.check(given, network=schema.reads(network), schema=schema, progress=progress)
+
+    def batches(function: Callable[..., tuple[int, Any]], arguments: Iterable[tuple[Any, ...]], total: int) -> Iterator[Any]:
+        sent, came, done = count(), 0, 0
+        for some, found in spread(function, (one for one, _ in zip(arguments, sent, strict=False))):
+            came, done = came + 1, done + some
+            if progress is not None:
+                progress(done, total)
+            yield found
+        if came != (asked := next(sent)):  # what did not come back was not checked
+            raise RuntimeError(f"{asked} batches were to be checked, and {came} were")
+
+    report = one.check(given, network=schema.reads(network), schema=schema, batches=batches)
     statement = one.statement(given, schema, network.whole)
     return replace(report, format=one.format, statement=statement, partial=partial)
 

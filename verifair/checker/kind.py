@@ -15,14 +15,14 @@ from pydantic import TypeAdapter
 
 if TYPE_CHECKING:  # the help of `verifair schema` lists the kinds, and needs none of this
     from encoders.network import Model
-    from verifair.checker.report import CheckReport, Progress
+    from verifair.checker.report import Batches, CheckReport
     from verifair.schema.space import InputSpace
 
 
 class CheckRule(Protocol):
     """Proves again what a file states, and reports what is wrong with it."""
 
-    def __call__(self, given: Any, /, *, network: Model, schema: InputSpace, progress: Progress | None = None) -> CheckReport: ...
+    def __call__(self, given: Any, /, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport: ...
 
 
 @dataclass(frozen=True, kw_only=True)

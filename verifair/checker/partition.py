@@ -189,7 +189,7 @@ class PartitionStore:
         if about is None and not self.path.is_file():
             raise CertificateError(f"{self.path}: no such file; expected {WRITTEN}")
         try:
-            self.connection = sqlite3.connect(self.path, timeout=60)
+            self.connection = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
             try:
                 if about is None:
                     self.about = self._found()
@@ -206,11 +206,8 @@ class PartitionStore:
     def _tables(self) -> set[str]:
         return {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
-    def _ours(self) -> bool:
-        """Return whether the file holds our tables as we make them, and nothing else that SQLite would look at."""
-        return self._made() == TABLES
-
     def _made(self) -> dict[str, str]:
+        """Return all that SQLite would look at; in a file of ours, our tables as we make them."""
         return dict(self.connection.execute("SELECT name, sql FROM sqlite_master"))
 
     def _named(self) -> str | None:
@@ -236,7 +233,7 @@ class PartitionStore:
         kind = self._named()
         if kind is not None and kind != FORMAT and kind.startswith(f"{FAMILY}/"):
             raise CertificateError(f"{self.path}: {of_another_version(kind, FORMAT)}")
-        if not self._ours():
+        if self._made() != TABLES:
             raise CertificateError(f"{self.path}: its tables are others than ours; expected {WRITTEN}: name another file")
         if kind != FORMAT:
             named = "names no format" if kind is None else f"has the format {kind!r}"
@@ -269,7 +266,7 @@ class PartitionStore:
         self.connection.execute("PRAGMA synchronous=NORMAL")
         for statement in TABLES.values():
             self.connection.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
-        if not self._ours():
+        if self._made() != TABLES:
             raise ValueError("its tables are others than ours")
         found = self.connection.execute("SELECT value FROM about").fetchone()
         if found is not None and (json.loads(found[0]) != self.about or not resume):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from verifair.checker.extent import Extent
 
 NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with certify --partition --resume"
 Progress = Callable[[int, int], None]
 """Called with what is done, and all there is to do."""
+Spread = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
+"""Calls a function with each of these arguments, here (`itertools.starmap`) or elsewhere, and yields the results in any order."""
+Batches = Callable[[Callable[..., tuple[int, Any]], Iterable[tuple[Any, ...]], int], Iterator[Any]]
+"""The same of a function that also returns how much it has done of all there is to do; it tells the progress itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

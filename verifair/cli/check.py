@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from verifair.checker.extent import Extent
+from verifair.checker.report import Spread
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
@@ -85,8 +89,10 @@ def run(system: System, given: dict[str, Any]) -> None:
     else:
         network, schema = read_model(settings.model), InputSpace.load(settings.schema_file)
     screen = console()
-    with keeping("nothing is accepted"), progress_bar(kind.counts) as progress:
-        report = check(settings.certificate, network=network, schema=schema, partial=settings.partial, progress=progress)
+    with _spread(files) as spread, keeping("nothing is accepted"), progress_bar(kind.counts) as progress:
+        report = check(
+            settings.certificate, network=network, schema=schema, partial=settings.partial, progress=progress, spread=spread
+        )
     screen.print(report.statement, soft_wrap=True, markup=False)
     for rejection in report.rejections[:10]:
         screen.print(f"not accepted: {rejection}", markup=False)
@@ -110,5 +116,18 @@ def run(system: System, given: dict[str, Any]) -> None:
         raise typer.Exit(1)
 
 
-SYSTEM = System(verb="check", help=HELPS["check"], settings=CheckSettings, inputs=Settings, run=("json_file",))
+@contextmanager
+def _spread(files: Run) -> Iterator[Spread]:
+    """Give who works. This process alone loads nothing of the engine."""
+    if files.jobs == 1 and files.cluster is None:
+        yield starmap
+        return
+    from verifair.engine.cluster import cluster
+    from verifair.engine.parallel import spread
+
+    with cluster(files.cluster):
+        yield spread(files.jobs)
+
+
+SYSTEM = System(verb="check", help=HELPS["check"], settings=CheckSettings, inputs=Settings, run=("jobs", "cluster", "json_file"))
 app = app_of(SYSTEM, run)

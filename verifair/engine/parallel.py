@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import joblib
 
 from solvers import clock
+from verifair.checker.report import Spread
 
 T = TypeVar("T")
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -90,18 +91,44 @@ def as_done(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     yield from _here(tasks, jobs) if machines is None else machines.as_done(tasks)
 
 
+def spread(jobs: int) -> Spread:
+    """Return what calls a function with many arguments, as batches: how the checker is given other processes, or machines."""
+
+    def results(function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> Iterator[T]:
+        common = Shared(value=function)
+        return as_done((joblib.delayed(_applied)(common, *one) for one in arguments), jobs)
+
+    return results
+
+
+def _applied(function: Shared[Callable[..., T]], *arguments: Any) -> T:
+    return function.value(*arguments)
+
+
 def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     """Yield results from joblib. A backend that only returns lists (Ray's) is asked in rounds, so that what is done can be kept on
     the way."""
     children = {} if joblib.effective_n_jobs(jobs) == 1 else {"initializer": _end_with, "initargs": (os.getpid(),)}
+    failed: list[Exception] = []
+
+    def safe() -> Iterator[Task]:
+        """joblib takes tasks in threads of its own, which would hide an error."""
+        try:
+            yield from tasks
+        except Exception as error:
+            failed.append(error)
+
+    given = safe()
     try:
         parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", **children)
     except ValueError:
         parallel = joblib.Parallel(n_jobs=jobs, **children)
-        while part := list(islice(tasks, 2 * joblib.effective_n_jobs(jobs))):
+        while part := list(islice(given, 2 * joblib.effective_n_jobs(jobs))):
             yield from parallel(part)
     else:
-        yield from parallel(tasks)
+        yield from parallel(given)
+    if failed:
+        raise failed[0]
 
 
 def _end_with(parent: int) -> None:

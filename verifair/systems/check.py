@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,17 @@ from verifair.models.read import read
 
 if TYPE_CHECKING:
     from verifair.checker.envelope import Envelope
-    from verifair.checker.report import CheckReport, Progress
+    from verifair.checker.report import CheckReport, Progress, Spread
     from verifair.schema.space import InputSpace
 
 
 def check(
-    file: Envelope | str | Path, *, network: Any, schema: InputSpace, partial: bool = False, progress: Progress | None = None
+    file: Envelope | str | Path, *, network: Any, schema: InputSpace, partial: bool = False, progress: Progress | None = None,
+    spread: Spread = starmap,
 ) -> CheckReport:
     """Prove again what a file of proofs states: `verifair.checker.check.check` for whatever `read` takes as the network.
 
+    spread: who works, here this process; `verifair.engine.parallel.spread(jobs)` are other processes, or a cluster's workers.
     Sound? Yes: what is accepted is true of the model that is read.   Complete? No.
     """
-    return checker.check(file, network=read(network), schema=schema, partial=partial, progress=progress)
+    return checker.check(file, network=read(network), schema=schema, partial=partial, progress=progress, spread=spread)

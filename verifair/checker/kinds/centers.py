@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Booleans, Integers, Model
+from encoders.network import Array, Booleans, Model
 from verifair.checker.centers_certificate import FILE, MOST_ROWS, UNIT, CentersCertificate, GroupProof
 from verifair.checker.kind import Kind
-from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.report import Batches, CheckReport, Rejection
 from verifair.schema.space import InputSpace
 
 NEAR = 1e-9
@@ -32,17 +33,13 @@ NEAR = 1e-9
 AT_ONCE = 256
 
 
-def check_centers(
-    given: CentersCertificate, *, network: Model, schema: InputSpace, progress: Progress | None = None
-) -> CheckReport:
-    """Prove a certificate again. progress is called with the number of groups done and of all."""
+def check_centers(given: CentersCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
+    """Prove a certificate again."""
     started, count = time.perf_counter(), sum(len(proof.steps) for proof in given.groups.values())
     flaw = next(given.misfits(network, schema), None) or _flaw(given, schema)
-    reasons = list(_confirm(given, network, schema, progress)) if flaw is None else [flaw]
+    reasons = list(_confirm(given, network, schema, batches)) if flaw is None else [flaw]
     rejections = [Rejection(proof=None, reason=reason) for reason in reasons]
-    return CheckReport.of(
-        rejections, proofs=len(given.groups), leaves=count, started=started, extent=given.extent, unit="groups"
-    )
+    return CheckReport.of(rejections, proofs=len(given.groups), leaves=count, started=started, extent=given.extent, unit="groups")
 
 
 def _flaw(given: CentersCertificate, schema: InputSpace) -> str | None:
@@ -61,20 +58,14 @@ def _flaw(given: CentersCertificate, schema: InputSpace) -> str | None:
     return None
 
 
-def _confirm(given: CentersCertificate, network: Model, schema: InputSpace, progress: Progress | None) -> Iterator[str]:
+def _confirm(given: CentersCertificate, network: Model, schema: InputSpace, batches: Batches) -> Iterator[str]:
     """Yield what is wrong with which group."""
     favoured = _favoured(given.rows, network, schema)
     if favoured is None:
         yield "decisions of a smooth model are not exact: there is no such certificate of one"
         return
-    points, edges = _points(given, schema), _edges(given, schema)
-    for done, (name, proof) in enumerate(given.groups.items()):
-        asked = np.unique(np.array(given.query.asked[name], dtype=np.int64))
-        flaw = _group_flaw(given, proof, asked, favoured, points, edges)
-        if flaw is not None:
-            yield f"group {name!r}: {flaw}"
-        if progress is not None:
-            progress(done + 1, len(given.groups))
+    flaw_of = partial(_told, given, favoured, _points(given, schema), _edges(given, schema))
+    yield from (flaw for flaw in batches(flaw_of, zip(given.groups, strict=True), len(given.groups)) if flaw is not None)
 
 
 def _favoured(rows: Array, network: Model, schema: InputSpace) -> Booleans | None:
@@ -126,10 +117,14 @@ def _edges(given: CentersCertificate, schema: InputSpace) -> np.ndarray:
     return edges
 
 
-def _group_flaw(
-    given: CentersCertificate, proof: GroupProof, asked: Integers, favoured: Booleans, points: Array, edges: np.ndarray
-) -> str | None:
-    query, candidates = given.query, np.flatnonzero(favoured)
+def _told(given: CentersCertificate, favoured: Booleans, points: Array, edges: np.ndarray, name: str) -> tuple[int, str | None]:
+    flaw = _group_flaw(given, favoured, points, edges, name)
+    return 1, flaw and f"group {name!r}: {flaw}"
+
+
+def _group_flaw(given: CentersCertificate, favoured: Booleans, points: Array, edges: np.ndarray, name: str) -> str | None:
+    query, proof, candidates = given.query, given.groups[name], np.flatnonzero(favoured)
+    asked = np.unique(np.array(query.asked[name], dtype=np.int64))
     if favoured[asked].any():
         return "somebody asked about is decided favourably"
     reached = np.zeros((len(asked), len(points)), dtype=bool)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from encoders.network import Array, Integers, Model, Network
 from verifair.checker.consistency_certificate import FILE, ConsistencyCertificate
 from verifair.checker.kernel.bounds import TINY, rounding_unit
 from verifair.checker.kind import Kind
-from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.report import Batches, CheckReport, Rejection
 from verifair.checker.tree import Tree, leaf_regions
 from verifair.checker.words import exactly
 from verifair.schema.space import InputSpace
@@ -41,13 +42,8 @@ PAIRS_AT_ONCE, LEAVES_AT_ONCE, SLICES_AT_ONCE = 64, 256, 1024
 """Pairs whose leaves, leaves whose explanations, and slices whose forms are in memory at once."""
 
 
-def check_consistency(
-    given: ConsistencyCertificate, *, network: Model, schema: InputSpace, progress: Progress | None = None
-) -> CheckReport:
-    """Prove a certificate again.
-
-    progress is called with the number of pairs done and of all pairs.
-    """
+def check_consistency(given: ConsistencyCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
+    """Prove a certificate again."""
     network = schema.judges(network).require_piecewise_linear("check of a consistency certificate")
     started = time.perf_counter()
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
@@ -55,12 +51,10 @@ def check_consistency(
     if not found:
         outside = np.flatnonzero(~(schema.domain.within(given.rows) & schema.domain.within(given.counterparts)))
         found = [Rejection(proof=int(k), reason="a row lies outside the declared domain") for k in outside]
-        for start in range(0, len(given), PAIRS_AT_ONCE):
-            end = min(start + PAIRS_AT_ONCE, len(given))
-            reasons = _flaws(given, network, schema, np.setdiff1d(np.arange(start, end), outside))
+        inside = np.setdiff1d(np.arange(len(given)), outside)
+        parts = np.split(inside, np.arange(PAIRS_AT_ONCE, len(inside), PAIRS_AT_ONCE))
+        for reasons in batches(partial(_flaws, given, network, schema), zip(parts, strict=True), len(inside)):
             found += [Rejection(proof=pair, reason=reason) for pair, reason in reasons.items()]
-            if progress is not None:
-                progress(end, len(given))
     return CheckReport.of(found, proofs=len(given), leaves=leaves, started=started, extent=given.extent, unit="pairs")
 
 
@@ -90,8 +84,8 @@ def _near(schema: InputSpace, rows: Array, delta: float) -> tuple[Array, Array]:
     return np.where(step > 0, lower, rows), np.where(step > 0, upper, rows)
 
 
-def _flaws(given: ConsistencyCertificate, network: Network, schema: InputSpace, pairs: Integers) -> dict[int, str]:
-    """Return why some of these pairs are not accepted."""
+def _flaws(given: ConsistencyCertificate, network: Network, schema: InputSpace, pairs: Integers) -> tuple[int, dict[int, str]]:
+    """Return how many pairs these are, and why some are not accepted."""
     domain, reasons = schema.domain, dict[int, str]()
     near = [_near(schema, rows[pairs], given.query.delta) for rows in (given.rows, given.counterparts)]
     lower, upper = (np.concatenate([box[end] for box in near], axis=1) for end in (0, 1))
@@ -110,7 +104,7 @@ def _flaws(given: ConsistencyCertificate, network: Network, schema: InputSpace, 
             flaw = leaf_flaw(one, two, given.query.threshold)
             if flaw is not None:
                 reasons.setdefault(pair, flaw)
-    return reasons
+    return len(pairs), reasons
 
 
 def _leaves(tree: Tree, baseline: int, root: Regions, domain: Domain) -> Array | str:

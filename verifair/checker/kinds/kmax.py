@@ -33,7 +33,7 @@ from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.trees import TreeBounds
 from verifair.checker.kind import Kind
 from verifair.checker.kmax_certificate import FILE, KmaxCertificate
-from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.report import Batches, CheckReport, Rejection
 from verifair.checker.tree import leaf_regions
 from verifair.checker.words import decided, where
 from verifair.schema.space import InputSpace
@@ -44,11 +44,8 @@ PARTS, FINEST = 64, 2.0**-20
 """A slice is halved until it is so small a part of what the reference reaches of its bucket, or so narrow."""
 
 
-def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
-    """Prove a certificate again.
-
-    progress is called with the number of leaves done and of all leaves.
-    """
+def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
+    """Prove a certificate again."""
     whole = network.whole
     if not isinstance(whole, TreeEnsemble):
         whole.require_piecewise_linear("check of a kmax certificate")
@@ -65,7 +62,7 @@ def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, pr
             reason = str(leaves)
         else:
             count = len(leaves)
-            reason = _KmaxChecker(network, schema, given, root[0]).run(leaves, progress)
+            reason = _KmaxChecker(network, schema, given, root[0]).run(leaves, batches)
     rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
     return CheckReport.of(rejections, proofs=1, leaves=count, started=started, extent=given.extent, unit="combinations")
 
@@ -92,20 +89,21 @@ class _KmaxChecker:
         self.order = np.array([schema.index(name) for name in query.protected])
         self.border_low, self.border_high = _borders(query.buckets, shares=not logistic(network))
 
-    def run(self, leaves: Regions, progress: Progress | None) -> str | None:
-        """Return the first reason to reject."""
+    def run(self, leaves: Regions, batches: Batches) -> str | None:
+        """Return a reason to reject."""
         if self.claim >= min(len(self.values), self.buckets):  # more cannot be hit anyway
             return None
         step = max(1, PAIRS // len(self.values))
-        for start in range(0, len(leaves), step):
-            part = leaves.take(slice(start, start + step))
-            with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see kernel.bounds
-                most = self._shown(self._begun(part.lower), part.upper)
-            for n in np.flatnonzero(most > self.claim):
-                return f"leaf {part.lower[n].tolist()} .. {part.upper[n].tolist()}: {most[n]} buckets cannot be ruled out"
-            if progress is not None:
-                progress(min(start + step, len(leaves)), len(leaves))
-        return None
+        parts = ((leaves.take(slice(start, start + step)),) for start in range(0, len(leaves), step))
+        return next((reason for reason in batches(self._flaw, parts, len(leaves)) if reason is not None), None)
+
+    def _flaw(self, part: Regions) -> tuple[int, str | None]:
+        """Return how many leaves some are, and what is wrong with the first that is not proved."""
+        with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see kernel.bounds
+            most = self._shown(self._begun(part.lower), part.upper)
+        for n in np.flatnonzero(most > self.claim):
+            return 0, f"leaf {part.lower[n].tolist()} .. {part.upper[n].tolist()}: {most[n]} buckets cannot be ruled out"
+        return len(part), None
 
     def _shown(self, lower: Array, upper: Array) -> Integers:
         """Return (B,) how many buckets each box holds at most."""

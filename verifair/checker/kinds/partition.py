@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
@@ -40,7 +41,7 @@ from verifair.checker.partition import (
     damaged,
     extent_of,
 )
-from verifair.checker.report import NOTHING_DECIDED, CheckReport, Progress, Rejection
+from verifair.checker.report import NOTHING_DECIDED, Batches, CheckReport, Rejection
 from verifair.checker.statement import Signs
 from verifair.checker.words import decided, where
 from verifair.errors import CertificateError
@@ -118,10 +119,10 @@ class _StoredQuery:
         return every.take(np.asarray((lower <= upper).all(axis=1)))
 
 
-def check_partition(path: str | Path, *, network: Model, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
+def check_partition(path: str | Path, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
     """Re-prove a store that `certify_partition` wrote. CertificateError when the file is no such store.
 
-    A rejection names the part. progress is called with the chunks done and all of them.
+    A rejection names the part.
     """
     started = time.perf_counter()
     found: list[Rejection] = []
@@ -137,13 +138,10 @@ def check_partition(path: str | Path, *, network: Model, schema: InputSpace, pro
             extent = counted
             if not flaws and not counted.decided:
                 found.append(Rejection(proof=None, reason=NOTHING_DECIDED))
-            done, certified = 0, store.certified()
-            for joined in () if flaws else _joined(store, schema, certified, found):
-                more, count, used, sure = _check_parts(joined, query, network, schema)
-                found, proofs, leaves, float32 = found + more, proofs + count, leaves + used, float32 + sure
-                done += len(joined.part)
-                if progress is not None:
-                    progress(done, counted.total - counted.not_reached)
+            joined, there = () if flaws else _joined(store, schema, found), counted.total - counted.not_reached
+            for more, count, used, sure in batches(partial(_check_parts, query, network, schema), joined, there):
+                found += more
+                proofs, leaves, float32 = proofs + count, leaves + used, float32 + sure
     return CheckReport.of(
         found, proofs=proofs, leaves=leaves, started=started, extent=extent, unit="parts", float32=float32, refuted=extent.refuted
     )
@@ -162,10 +160,10 @@ def _counted(store: PartitionStore, partition: Partition) -> tuple[Extent, list[
     return extent_of(store.about, partition.count, counts), flaws
 
 
-def _joined(store: PartitionStore, schema: InputSpace, certified: dict[int, int], found: list[Rejection]) -> Iterator[_Parts]:
+def _joined(store: PartitionStore, schema: InputSpace, found: list[Rejection]) -> Iterator[tuple[_Parts]]:
     """Yield all chunks in order, as many at a time as make up PARTS_HELD parts or NODES_HELD nodes; what they count wrongly goes to
     `found`."""
-    held: list[Chunk] = []
+    held, certified = list[Chunk](), store.certified()
     parts = nodes = 0
     for chunk in store.chunks():
         if (chunk.x.shape[1], chunk.margins.shape[1]) != (schema.domain.variables, 2):
@@ -175,10 +173,10 @@ def _joined(store: PartitionStore, schema: InputSpace, certified: dict[int, int]
         held.append(chunk)
         parts, nodes = parts + len(chunk), nodes + len(chunk.feature)
         if parts >= PARTS_HELD or nodes >= NODES_HELD:
-            yield _Parts.of(held)
+            yield (_Parts.of(held),)
             held, parts, nodes = [], 0, 0
     if held:
-        yield _Parts.of(held)
+        yield (_Parts.of(held),)
 
 
 def _understood(path: str | Path, about: dict[str, Any], network: Model, schema: InputSpace) -> _StoredQuery | str:
@@ -272,18 +270,16 @@ def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], 
     return z, z_prime, np.tile(shift, (len(pairs), 1))
 
 
-def _check_parts(
-    joined: _Parts, query: _StoredQuery, network: Model, schema: InputSpace
-) -> tuple[list[Rejection], int, int, int]:
-    """Return rejections, statements looked at, leaves, and proofs certified for float32 of some chunks."""
+def _check_parts(query: _StoredQuery, network: Model, schema: InputSpace, joined: _Parts) -> tuple[int, Any]:
+    """Return how many parts some are, rejections, statements looked at, leaves, and proofs certified for float32."""
     found: list[Rejection] = []
     chunk = joined.chunk
     flaw = _shape_flaw(chunk, query)
     if flaw is not None:
-        return [Rejection(proof=chunk.first, reason=flaw)], 0, 0, 0
+        return len(chunk), ([Rejection(proof=chunk.first, reason=flaw)], 0, 0, 0)
     asked = query.questions(joined.part[chunk.status == PROVED])
     if len(chunk.size) != 2 * len(asked):
-        return [Rejection(proof=chunk.first, reason=f"{len(chunk.size)} trees for {len(asked)} questions")], 0, 0, 0
+        return len(chunk), ([Rejection(proof=chunk.first, reason=f"{len(chunk.size)} trees for {len(asked)} questions")], 0, 0, 0)
     float32 = chunk.float32[np.searchsorted(joined.part, asked.part)] == 1
     if len(asked):
         forest = Forest(
@@ -295,7 +291,7 @@ def _check_parts(
         found += [Rejection(proof=int(asked.part[tree // 2]), reason=reason) for tree, reason in flaws.items()]
     found += _check_witnesses(joined, query, network, schema)
     leaves = int((chunk.feature == -1).sum())
-    return found, 2 * len(asked) + int((chunk.status == VIOLATED).sum()), leaves, 2 * int(float32.sum())
+    return len(chunk), (found, 2 * len(asked) + int((chunk.status == VIOLATED).sum()), leaves, 2 * int(float32.sum()))
 
 
 def _shape_flaw(chunk: Chunk, query: _StoredQuery) -> str | None:

@@ -20,9 +20,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 
+from encoders.domain import Domain
 from encoders.network import Array, Link, Model
 from verifair.checker.certificate import FILE, Certificate, Claim, Counterexample
 from verifair.checker.kernel.leaves import Forest, replay
@@ -31,7 +34,7 @@ from verifair.checker.kernel.tasks import Task, Tasks
 from verifair.checker.kind import Kind
 from verifair.checker.kinds.counterfactuals import counterfactual_task, counterfactuals_statement, decisions_missing, query_flaw
 from verifair.checker.kinds.statements import judged, pairs_missing, task_of
-from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.report import Batches, CheckReport, Rejection
 from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Query, RowsQuery, Statement
 from verifair.checker.tree import Tree
 from verifair.checker.words import counted, decided, exactly, near, where
@@ -41,11 +44,8 @@ NODES_HELD = 4096
 """Nodes of trees that are checked at once, unless one tree has more."""
 
 
-def check_proofs(given: Certificate, *, network: Model, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
-    """Prove a certificate again.
-
-    progress is called with the number of proofs done and of all proofs.
-    """
+def check_proofs(given: Certificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
+    """Prove a certificate again."""
     started = time.perf_counter()
     if not isinstance(given.query, RowsQuery):  # those are about pairs of classes
         network = judged(given.query, network, schema)
@@ -53,12 +53,9 @@ def check_proofs(given: Certificate, *, network: Model, schema: InputSpace, prog
     leaves = 0
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
     if not found:
-        for done, numbers, tasks, forest in _groups(given, network, schema, found):
-            leaves += int((forest.feature == -1).sum())
-            flaws = replay(network, schema.domain, tasks, forest)
-            found += [Rejection(proof=numbers[k], reason=flaw) for k, flaw in flaws.items()]
-            if progress is not None:
-                progress(done, len(given.proofs))
+        for some, flaws in batches(partial(_replayed, network, schema.domain), _groups(given, network, schema, found), count):
+            leaves += some
+            found += flaws
         found += [*_wrong_counterexamples(given, network, schema), *_repeated(given)]
     float32 = sum(proof.float32 for proof in given.proofs)
     return CheckReport.of(
@@ -82,11 +79,16 @@ def _misfits(certificate: Certificate, network: Model, schema: InputSpace) -> It
         yield from decisions_missing(certificate.query, certificate.proofs) if flaw is None else [flaw]
 
 
+def _replayed(network: Model, domain: Domain, numbers: list[int], tasks: Tasks, forest: Forest) -> tuple[int, Any]:
+    """Return how many proofs some are, their leaves, and what is wrong with them."""
+    flaws = [Rejection(proof=numbers[k], reason=flaw) for k, flaw in replay(network, domain, tasks, forest).items()]
+    return len(numbers), (int((forest.feature == -1).sum()), flaws)
+
+
 def _groups(
     certificate: Certificate, network: Model, schema: InputSpace, found: list[Rejection]
-) -> Iterator[tuple[int, list[int], Tasks, Forest]]:
-    """Yield (proofs done, numbers of some, their tasks and trees) in groups of bounded size; what cannot be checked goes to
-    `found`."""
+) -> Iterator[tuple[list[int], Tasks, Forest]]:
+    """Yield the numbers of some proofs, their tasks and trees in groups of bounded size; what cannot be checked goes to `found`."""
     held: list[tuple[int, Task, Tree, bool, float | None]] = []
     nodes = 0
     for number, proof in enumerate(certificate.proofs):
@@ -105,10 +107,10 @@ def _groups(
             held.append((number, task, proof.evidence, proof.float32, proof.margin))
             nodes += len(proof.evidence.feature)
         if nodes >= NODES_HELD:
-            yield number + 1, *_joined(held)
+            yield _joined(held)
             held, nodes = [], 0
     if held:
-        yield len(certificate.proofs), *_joined(held)
+        yield _joined(held)
 
 
 def _joined(held: list[tuple[int, Task, Tree, bool, float | None]]) -> tuple[list[int], Tasks, Forest]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.kernel.forms import copy_planes
 from verifair.checker.kernel.trees import TreeBounds
 from verifair.checker.kind import Kind
-from verifair.checker.report import CheckReport, Progress, Rejection
+from verifair.checker.report import Batches, CheckReport, Rejection
 from verifair.checker.share_certificate import FILE, ShareCertificate
 from verifair.checker.shares import ShareQuestion
 from verifair.checker.tree import leaf_regions
@@ -32,11 +34,8 @@ COPIES = 4096
 MAX_COMBINATIONS = 1000
 
 
-def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, progress: Progress | None = None) -> CheckReport:
-    """Prove a certificate again.
-
-    progress is called with the number of leaves done and of all leaves.
-    """
+def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
+    """Prove a certificate again."""
     network = schema.judges(network)
     if not isinstance(network, TreeEnsemble):
         network.require_piecewise_linear("check of a certified share")
@@ -47,7 +46,7 @@ def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, 
     else:
         count = len(claim[1])
         try:
-            reason = _confirm(given, *claim, network, progress)
+            reason = _confirm(given, *claim, network, batches)
         except OverflowError:
             reason = "its numbers are beyond the reach of exact arithmetic"
     rejections = [] if reason is None else [Rejection(proof=None, reason=reason)]
@@ -75,20 +74,14 @@ def _claim_of(given: ShareCertificate, schema: InputSpace) -> tuple[ShareQuestio
     return found if isinstance(found, str) else (question, found[1])
 
 
-def _confirm(
-    given: ShareCertificate, question: ShareQuestion, leaves: Regions, network: Model, progress: Progress | None
-) -> str | None:
+def _confirm(given: ShareCertificate, question: ShareQuestion, leaves: Regions, network: Model, batches: Batches) -> str | None:
     """Return why the stated shares are more than what the leaves show."""
     fair, unfair, whole = Fraction(0), Fraction(0), Fraction(0)
     step = max(1, COPIES // len(question.values))
-    margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
-    bounds = _bounds_of(network, margin, question)
-    for start in range(0, len(leaves), step):
-        lower, upper = leaves.lower[start : start + step], leaves.upper[start : start + step]
-        found = question.counted(network, lower, upper, *bounds(lower, upper))
+    parts = (slice(start, start + step) for start in range(0, len(leaves), step))
+    boxes = ((leaves.lower[part], leaves.upper[part]) for part in parts)
+    for found in batches(partial(_counted, network, question, _bounds_of(network, question)), boxes, len(leaves)):
         fair, unfair, whole = fair + found.fair.sum(), unfair + found.unfair.sum(), whole + found.volume.sum()
-        if progress is not None:
-            progress(min(start + step, len(leaves)), len(leaves))
     if not whole:
         return "the schema forbids all that the query compares: it claims nothing"
     for name, stated, shown in (("fair", given.fair, fair / whole), ("unfair", given.unfair, unfair / whole)):
@@ -99,8 +92,14 @@ def _confirm(
     return None
 
 
-def _bounds_of(network: Model, margin: Array, question: ShareQuestion) -> Callable[[Array, Array], tuple[tuple[Array, Array], ...]]:
+def _counted(network: Model, question: ShareQuestion, bounds: Callable[..., Any], lower: Array, upper: Array) -> tuple[int, Any]:
+    """Return how many leaves some are, and what is counted in them."""
+    return len(lower), question.counted(network, lower, upper, *bounds(lower, upper))
+
+
+def _bounds_of(network: Model, question: ShareQuestion) -> Callable[[Array, Array], tuple[tuple[Array, Array], ...]]:
     """Return what finds the planes under and over all copies over cells: slopes (B K, n_0) and values (B K,)."""
+    margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
     if not isinstance(network, TreeEnsemble):
         layered = network.require_piecewise_linear("check of a certified share")
         return lambda lower, upper: copy_planes(layered, margin, question.domain, *question.boxes(lower, upper))
