@@ -10,6 +10,7 @@ from xml.etree import ElementTree as xml
 
 from verifair.auditing.result import AuditResult, GateCheck
 from verifair.auditing.settings import GateSection
+from verifair.screen import visible
 from verifair.systems.files import save_text
 from verifair.systems.words import percent, rounded
 from verifair.systems.work import called
@@ -210,4 +211,4 @@ def _fails(one: GateCheck, unknown: str) -> bool:
 
 def _clean(text: str) -> str:
     """Return text that XML can hold: names of categories may have control characters."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
+    return visible(text).encode("utf-8", "replace").decode()

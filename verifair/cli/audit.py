@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
-from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from verifair.auditing.settings import known_analyses
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
+from verifair.screen import Screen
 from verifair.systems.settings import Option, Settings
 from verifair.systems.system import System
 
@@ -87,7 +87,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.auditing.run import run as run_audit
     from verifair.auditing.subject import read
     from verifair.cli.locks import alone
-    from verifair.cli.output import check_outputs, console
+    from verifair.cli.output import check_outputs
     from verifair.engine.cluster import cluster
     from verifair.systems.findings import Standing
     from verifair.systems.work import budget, keeping
@@ -115,14 +115,14 @@ def run(system: System, given: dict[str, Any]) -> None:
     check_outputs({
         "--junit": settings.junit, "--sarif": settings.sarif, "--summary": settings.summary, "--model-card": settings.model_card,
     })  # fmt: skip
-    subject, screen = read(file), console()
+    subject, screen = read(file), Screen()
     against = None if settings.against is None else _against(settings.against, places, settings.root)
     kept = keeping("finished analyses are kept; run the same command with --resume to go on")
     how = files.model_copy(update={"timeout": timeout, "seed": seed})
     with kept, alone(places.lock, _in_use(places)), cluster(files.cluster), _bars() as shown:
         if isinstance(against, tuple):
             theirs, beside = against
-            screen.print(f"against: {theirs.name}, with a page of its own: {beside.page}", soft_wrap=True, markup=False)
+            screen.print(f"against: {theirs.name}, with a page of its own: {beside.page}", soft_wrap=True)
             against = run_audit(
                 theirs, read(theirs), beside, how, effort=effort, only=chosen, tell=shown,
                 done=lambda section: None,
@@ -183,7 +183,6 @@ def _path(settings: AuditSettings) -> Path | None:
 def _drafted(settings: AuditSettings, places: Places) -> tuple[Path, Path]:
     """Draft the audit file, and the schema where none was named; tell of them, and return the file and the root of its paths."""
     from verifair.auditing.drafted import draft_files
-    from verifair.cli.output import console
 
     assert settings.model is not None
     if settings.data is None:
@@ -192,12 +191,12 @@ def _drafted(settings: AuditSettings, places: Places) -> tuple[Path, Path]:
         places.page, settings.model, settings.data, schema=settings.schema_file, target=settings.target, positive=settings.positive,
         sensitive=settings.sensitive,
     )
-    screen = console()
+    screen = Screen()
     if files.drafted:
-        screen.print(f"schema: {files.schema}, drafted from the table; check every # note in it", soft_wrap=True, markup=False)
+        screen.print(f"schema: {files.schema}, drafted from the table; check every # note in it", soft_wrap=True)
     root = "" if files.root == files.audit.resolve().parent else f" --root {shlex.quote(str(files.root))}"
     again = f"verifair audit {shlex.quote(str(files.audit))} --out {shlex.quote(str(places.page))}{root}"
-    screen.print(f"audit file: {files.audit}; to run it again: {again}", soft_wrap=True, markup=False)
+    screen.print(f"audit file: {files.audit}; to run it again: {again}", soft_wrap=True)
     return files.audit, files.root
 
 
@@ -249,7 +248,7 @@ def _only(text: str | None, asked: list[str]) -> list[str]:
 
 def _write_example(path: Path) -> None:
     from verifair.auditing.example import EXAMPLE
-    from verifair.cli.output import check_outputs, console
+    from verifair.cli.output import check_outputs
     from verifair.systems.files import save_text
 
     check_outputs({"--write-example": path})
@@ -258,57 +257,59 @@ def _write_example(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     save_text(path, EXAMPLE)
     told = f"{path}: edit it, then run verifair audit {shlex.quote(str(path))} --out report.html"
-    console().print(told, soft_wrap=True, markup=False)
+    Screen().print(told, soft_wrap=True)
 
 
 @contextmanager
 def _bars() -> Iterator[Callable[[str, str, int, int], None]]:
     """A line for the analysis under way on a terminal, nothing elsewhere; gives tell(key, what, done, total)."""
-    err = Console(stderr=True)
+    err = Screen(stderr=True)
     if not err.is_terminal:
         yield lambda key, what, done, total: None
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.fields[far]}"), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), TextColumn("{task.fields[far]}"), TimeElapsedColumn(),
+    )  # fmt: skip
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task("reading", total=None, far="")
         yield lambda key, what, done, total: bar.update(task, description=f"{key}: {what}", far=f"{done:,} of {total:,}")
 
 
-def _show(section: Section, console: Console) -> None:
+def _show(section: Section, console: Screen) -> None:
     """The summary statements of a finished analysis; all of them where it says nothing else."""
-    console.print(f"[bold]{section.title}[/] ({section.seconds:.1f} s)", soft_wrap=True)
+    console.print(f"[bold]{section.title}[/] ({section.seconds:.1f} s)", soft_wrap=True, markup=True)
     chosen = [one for one in section.statements if one.headline] or list(section.statements[:3])
     for one in chosen:
         console.print(f"  {one.standing.value:<9}", style=STYLES[one.standing.value], end="")
-        console.print(one.text, soft_wrap=True, markup=False)
+        console.print(one.text, soft_wrap=True)
 
 
-def _gate(file: AuditFile, result: AuditResult, settings: AuditSettings, console: Console) -> None:
+def _gate(file: AuditFile, result: AuditResult, settings: AuditSettings, console: Screen) -> None:
     """Show the thresholds of the gate, and write them for pipelines."""
     from verifair.auditing.gate import save_junit, save_sarif
 
     if file.gate is None:
         return
-    console.print("[bold]Gate[/]")
+    console.print("Gate", style="bold")
     for one in result.gate or []:
         console.print(f"  {one.outcome:<8}", style={"passed": "green", "failed": "red"}.get(one.outcome, "yellow"), end="")
-        console.print(one.text, soft_wrap=True, markup=False)
+        console.print(one.text, soft_wrap=True)
     if settings.junit is not None:
         save_junit(result, settings.junit, file.gate.unknown)
     if settings.sarif is not None:
         save_sarif(result, settings.sarif, file.gate.unknown, file.model.file or f"{file.model.demo}.onnx")
 
 
-def _compared(result: AuditResult, console: Console) -> None:
+def _compared(result: AuditResult, console: Screen) -> None:
     """Show what changed since the other audit, what is worse first."""
     if result.comparison is None:
         return
-    console.print(result.comparison.headline, soft_wrap=True, markup=False)
+    console.print(result.comparison.headline, soft_wrap=True)
     for standing in CHANGED:
         for one in result.comparison.changes:
             if one.standing == standing:
                 console.print(f"  {standing:<13}", style={"worse": "red", "better": "green"}.get(standing, "yellow"), end="")
-                console.print(one.text, soft_wrap=True, markup=False)
+                console.print(one.text, soft_wrap=True)
 
 
 def _markdown(result: AuditResult, settings: AuditSettings) -> None:
@@ -320,19 +321,19 @@ def _markdown(result: AuditResult, settings: AuditSettings) -> None:
         save_model_card(result, settings.model_card)
 
 
-def _close(result: AuditResult, places: Places, console: Console) -> None:
+def _close(result: AuditResult, places: Places, console: Screen) -> None:
     proofs = [proof for section in result.sections for proof in section.evidence]
     accepted, in_part = (sum(proof.checked == said for proof in proofs) for said in ("accepted", "accepted in part"))
-    console.print(f"page: {places.page}    answer: {places.json}    {result.seconds:.1f} s", soft_wrap=True, markup=False)
+    console.print(f"page: {places.page}    answer: {places.json}    {result.seconds:.1f} s", soft_wrap=True)
     if proofs:
         console.print(
             f"proofs: {len(proofs)} files in {places.final}, {accepted} accepted by the separate checker just now"
             f"{f', {in_part} in part, for some of what was asked is undecided' if in_part else ''}; to re-check them all:",
-            soft_wrap=True, markup=False,
+            soft_wrap=True,
         )  # fmt: skip
         first = next((proof for proof in proofs if proof.missing is not None), proofs[0])  # whose command has --partial
         _, _, rest = first.command.partition(f"{shlex.quote(first.file)} ")
         kinds = sorted({Path(proof.file).suffix for proof in proofs})
         every = " ".join(f"{shlex.quote(places.final.name)}/*{kind}" for kind in kinds)
         command = f'for proof in {every}; do verifair check "$proof" {rest}; done'
-        console.print(f"  cd {shlex.quote(str(places.page.resolve().parent))} && {command}", soft_wrap=True, markup=False)
+        console.print(f"  cd {shlex.quote(str(places.page.resolve().parent))} && {command}", soft_wrap=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 from rich.table import Table as Grid
@@ -19,6 +18,7 @@ from rich.table import Table as Grid
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import Disagreement, QueryError
+from verifair.screen import Screen
 from verifair.systems.settings import Option, Run, Settings, assignments
 from verifair.systems.system import System
 
@@ -88,7 +88,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.bench.run import run as measure
     from verifair.bench.tables import comparison, to_dict
     from verifair.cli.locks import alone
-    from verifair.cli.output import check_outputs, console, save_answer
+    from verifair.cli.output import check_outputs, save_answer
     from verifair.systems.files import plain
     from verifair.systems.work import Interrupted, budget
 
@@ -101,7 +101,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     ours = competitors()
     tools = _tools(settings)
     everybody = [*selected(ours, _names(settings.methods), _names(settings.solvers)), *processes(tools, ours)]
-    screen = console()
+    screen = Screen()
     if settings.list_cases:
         _list(known, cases, everybody, screen)
         save_answer(json, BenchListAnswer.model_validate(_listed(cases, everybody)))
@@ -179,7 +179,7 @@ def _tools(settings: BenchSettings) -> list[Tool]:
     return named
 
 
-def _started(there: Sequence[Competitor], console: Console) -> list[Competitor]:
+def _started(there: Sequence[Competitor], console: Screen) -> list[Competitor]:
     """Measure how long other verifiers take to start, which their times are without; say so where one fails."""
     out = []
     for one in there:
@@ -217,11 +217,12 @@ def _settings(there: Sequence[Competitor], limit: float, seed: int) -> dict[str,
 @contextmanager
 def _bar() -> Iterator[Any]:
     """Runs done of all, and who is asked what; nothing where there is no terminal."""
-    err = Console(stderr=True)
+    err = Screen(stderr=True)
     if not err.is_terminal:
         yield None
         return
-    columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    now = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), now)
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total, now: bar.update(task, completed=done, total=total, description=now)
@@ -251,7 +252,7 @@ def _listed(asked: Sequence[BenchCase], everybody: Sequence[Competitor]) -> dict
     }
 
 
-def _list(known: Sequence[Family], asked: Sequence[BenchCase], everybody: Sequence[Competitor], console: Console) -> None:
+def _list(known: Sequence[Family], asked: Sequence[BenchCase], everybody: Sequence[Competitor], console: Screen) -> None:
     grid = Grid("family", "asks", "sizes", "cases", title=f"{len(asked)} cases (FAMILY/SIZE-NUMBER)", title_justify="left")
     for family in known:
         own = [case for case in asked if case.family.name == family.name]
@@ -261,11 +262,11 @@ def _list(known: Sequence[Family], asked: Sequence[BenchCase], everybody: Sequen
     console.print(grid)
     there = Grid("competitor", "version", "installed", title=f"{len(everybody)} competitors", title_justify="left")
     for one in everybody:
-        there.add_row(one.name, one.version, "yes" if one.available else f"no: {one.remedy}".replace("[", "\\["))
+        there.add_row(one.name, one.version, "yes" if one.available else f"no: {one.remedy}")
     console.print(there)
 
 
-def _show(found: BenchResult, everybody: Sequence[Competitor], files: Sequence[Path], console: Console) -> None:
+def _show(found: BenchResult, everybody: Sequence[Competitor], files: Sequence[Path], console: Screen) -> None:
     from verifair.bench.records import WRONG
     from verifair.bench.tables import KINDS
 
@@ -298,7 +299,7 @@ def _show(found: BenchResult, everybody: Sequence[Competitor], files: Sequence[P
         console.print(f"{len(wrong)} counterexamples do not meet their queries (wrong-witness): {told}", soft_wrap=True)
     for one in everybody:
         if not one.available:
-            console.print(f"{one.name} was not asked: not installed; {one.remedy}".replace("[", "\\["))
+            console.print(f"{one.name} was not asked: not installed; {one.remedy}")
     if files:
         named = [path.name for path in files if not path.name.startswith("disagreement-")]
         saved = f", {len(files) - len(named)} disagreement-*.json" if len(named) < len(files) else ""

@@ -15,6 +15,7 @@ from verifair.checker.report import Spread
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
+from verifair.screen import Screen
 from verifair.systems.result import Answer, Count, Seconds
 from verifair.systems.settings import Option, Run, Settings
 from verifair.systems.system import System
@@ -73,7 +74,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from encoders.onnx.reader import read_model
     from verifair.checker.check import check, kind_of
     from verifair.checker.words import counted, float32_words
-    from verifair.cli.output import console, progress_bar, save_answer
+    from verifair.cli.output import progress_bar, save_answer
     from verifair.schema.space import InputSpace
     from verifair.systems.work import keeping
 
@@ -88,14 +89,14 @@ def run(system: System, given: dict[str, Any]) -> None:
         raise QueryError("check needs --model and --schema (or --demo german)")
     else:
         network, schema = read_model(settings.model), InputSpace.load(settings.schema_file)
-    screen = console()
+    screen = Screen()
     with _spread(files) as spread, keeping("nothing is accepted"), progress_bar(kind.counts) as progress:
         report = check(
             settings.certificate, network=network, schema=schema, partial=settings.partial, progress=progress, spread=spread
         )
-    screen.print(report.statement, soft_wrap=True, markup=False)
+    screen.print(report.statement, soft_wrap=True)
     for rejection in report.rejections[:10]:
-        screen.print(f"not accepted: {rejection}", markup=False)
+        screen.print(f"not accepted: {rejection}")
     if len(report.rejections) > 10:
         screen.print(f"... and {len(report.rejections) - 10} more")
     proofs, leaves = counted(report.proofs, "proof", "proofs"), counted(report.leaves, "leaf", "leaves")

@@ -7,11 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
+from verifair.screen import Screen
 from verifair.systems.result import Answer, Shape
 from verifair.systems.settings import Option, Settings
 from verifair.systems.system import System
@@ -75,11 +75,10 @@ class DoctorAnswer(Answer):
 def run(system: System, given: dict[str, Any]) -> None:
     """Show what is installed, and what is missing."""
     from solvers import registry
-    from verifair.cli.output import console as screen
     from verifair.cli.output import save_answer
 
     _, settings, files = asked(system, given)
-    console = screen()
+    console = Screen()
     console.print(f"verifair {version('verifair')}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
     grid = Grid("backend", "installed", "version", "can", "limit", title="Solvers", title_justify="left")
     found = []
@@ -102,14 +101,14 @@ def run(system: System, given: dict[str, Any]) -> None:
             missing[extra] = [*missing.get(extra, []), name]
     console.print(extras)
     for extra, names in missing.items():
-        console.print(escape(f'missing: {", ".join(names)}: pip install "verifair[{extra}]"'), soft_wrap=True)
+        console.print(f'missing: {", ".join(names)}: pip install "verifair[{extra}]"', soft_wrap=True)
     clash = _highspy_clash()
     if clash is not None:
         console.print(f"clash: {clash}")
     network = None if settings.model is None else _imported(settings.model)
     if network is not None:
         widths = " x ".join(str(width) for width in (network.inputs, *network.hidden, network.outputs))
-        console.print(f"{network.file}: read, {widths}, and reproduces onnxruntime layer by layer", soft_wrap=True, markup=False)
+        console.print(f"{network.file}: read, {widths}, and reproduces onnxruntime layer by layer", soft_wrap=True)
         most = "nothing bounds it" if network.bound is None else f"at most {network.bound:.2g} in any order of the sums"
         told = f"float32: at {POINTS} points onnxruntime's logits are off by up to {network.error:.2g} ({most})"
         console.print(told, soft_wrap=True)

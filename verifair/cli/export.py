@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
-from rich.console import Console
-from rich.markup import escape
 
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.interop import MOST
+from verifair.screen import Screen
 from verifair.systems.hyfair.pairs import FairnessSettings
 from verifair.systems.settings import Inputs, Option, Run
 from verifair.systems.system import System
@@ -53,7 +52,7 @@ class ExportSettings(FairnessSettings):
 
 def run(system: System, given: dict[str, Any]) -> None:
     """Write the queries, then show what they are."""
-    from verifair.cli.output import console, progress_bar, save_answer
+    from verifair.cli.output import progress_bar, save_answer
     from verifair.interop.export import ExportAnswer, RelaxedQueries, export
     from verifair.systems.subject import read
     from verifair.systems.work import keeping
@@ -67,16 +66,15 @@ def run(system: System, given: dict[str, Any]) -> None:
         )
     loose = RelaxedQueries(one=list(written.relaxed_1), two=list(written.relaxed_2))
     save_answer(files.json_file, ExportAnswer(folder=str(written.folder), files=list(written.files), relaxed=loose))
-    _show(written, console())
+    _show(written, Screen())
 
 
 SYSTEM = System(verb="export", help=HELPS["export"], settings=ExportSettings, inputs=ExportInputs, run=("json_file",))
 app = app_of(SYSTEM, run)
 
 
-def _show(written: Export, out: Console) -> None:
-    folder = escape(str(written.folder))
-    out.print(f"[bold]{len(written.files)}[/] queries in {folder}, each as VNN-LIB 1.0 and 2.0", soft_wrap=True)
+def _show(written: Export, out: Screen) -> None:
+    out.print(f"{len(written.files)} queries in {written.folder}, each as VNN-LIB 1.0 and 2.0", soft_wrap=True)
     out.print("proved when all files of one version are unsat", soft_wrap=True)
     if not written.single:
         out.print("the networks are float64: float32 does not hold the constants folded into their weights", soft_wrap=True)
@@ -84,6 +82,6 @@ def _show(written: Export, out: Console) -> None:
         if not loose:
             out.print(f"{version}: exact; a sat is a counterexample")
             continue
-        out.print(f"{version}: [yellow]relaxed[/], so that unsat proves but a sat has to be confirmed:")
+        out.print(f"{version}: relaxed, so that unsat proves but a sat has to be confirmed:")
         for line in loose:
-            out.print(f"  {line}", soft_wrap=True, markup=False)
+            out.print(f"  {line}", soft_wrap=True)

@@ -8,18 +8,20 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from verifair import __version__
 from verifair.cli.command import app_of
 from verifair.cli.helps import HELPS
+from verifair.screen import Screen, visible_lines
 from verifair.systems.system import SYSTEMS, system
 
 OWN = ("check", "train", "export", "verify", "bench", "audit", "reproduce", "doctor", "schema")
@@ -51,6 +53,25 @@ class Verbs(TyperGroup):
             return args[0], get_command(_app(args[0])), args[1:]
         self.commands.update({verb: self.get_command(ctx, verb) for verb in verbs()})  # for "did you mean"
         return super().resolve_command(ctx, args)
+
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        with _visible_errors():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _visible_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _visible_errors() -> Iterator[None]:
+    """Typer writes its errors of usage itself, and they repeat words of the command line: names of files that a shell put there."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = visible_lines(message)  # type: ignore[attr-defined]
+        raise
 
 
 def _app(verb: str) -> typer.Typer:
@@ -96,7 +117,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # names of files may hold bytes, and a terminal lack letters: both are shown escaped
             stream.reconfigure(errors="backslashreplace")
-    error_console = Console(stderr=True, highlight=False)
     try:
         app()
     except BrokenPipeError:
@@ -105,17 +125,19 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:  # a file or folder that cannot be written or read, whichever verb met it
         place = f"{error.filename}: " if error.filename else ""
-        error_console.print(f"[red]error:[/] {_escaped(place + (error.strerror or str(error)))}", soft_wrap=True)
+        _say("error:", place + (error.strerror or str(error)))
         sys.exit(2)
     except Exception as error:
         code = getattr(error, "exit_code", None)  # of the errors that a user can cause, on every floor
         if isinstance(code, int):
-            error_console.print(f"[red]error:[/] {_escaped(str(error))}", soft_wrap=True)
+            _say("error:", str(error))
             sys.exit(code)
-        error_console.print("[red]internal error[/] - this is a bug in verifair, please report it with the lines below:")
-        traceback.print_exc()
+        told = "- this is a bug in verifair, please report it with the lines below:"
+        _say("internal error", f"{told}\n{traceback.format_exc().rstrip()}")
         sys.exit(5)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("[", "\\[")
+def _say(what: str, text: str) -> None:
+    screen = Screen(stderr=True)
+    screen.print(what, style="red", end=" ")
+    screen.print(text, soft_wrap=True)

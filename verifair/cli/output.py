@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -24,6 +23,7 @@ from rich.progress import (
 
 from verifair.cli.command import option_name
 from verifair.errors import QueryError
+from verifair.screen import Screen
 from verifair.systems.files import save_json, save_table, save_text
 from verifair.systems.result import Answer, SystemAnswer
 from verifair.systems.settings import Run, Settings
@@ -87,23 +87,18 @@ def work(run: Run, subject: Any, started: float) -> Work:
     return Work(
         started=started, deadline=started + run.timeout, seed=run.seed, nodes=run.nodes, jobs=run.jobs, top=run.top,
         folder=run.out, store=run.store, resume=run.resume, certificate=run.certificate,
-        options=getattr(subject, "options", ""), bar=progress_bar, warn=warn, say=console().print,
+        options=getattr(subject, "options", ""), bar=progress_bar, warn=warn, say=Screen().print,
     )
-
-
-def console() -> Console:
-    """Return the screen, on which numbers stay as plain as the rest."""
-    return Console(highlight=False)
 
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
     """A bar with rate and remaining time on a terminal, nothing elsewhere; gives progress(done, total)."""
     columns = (
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
         TaskProgressColumn(show_speed=True), TimeElapsedColumn(), TimeRemainingColumn(),
     )
-    err = Console(stderr=True)
+    err = Screen(stderr=True)
     if not err.is_terminal:
         yield lambda done, total: None
         return
@@ -137,7 +132,7 @@ def save_answer(path: Path | None, answer: Answer) -> None:
 
 def finish(system: System, run: Run, result: SystemAnswer) -> None:
     """Write the files and the JSON, show the screen, and end with the exit code of the answer."""
-    show: Callable[[SystemAnswer, Console], None] = system.part("tables", "show")
+    show: Callable[[SystemAnswer, Screen], None] = system.part("tables", "show")
     interrupted = result.interrupted
     if run.out is not None:
         try:
@@ -149,7 +144,7 @@ def finish(system: System, run: Run, result: SystemAnswer) -> None:
             run.plot.parent.mkdir(parents=True, exist_ok=True)
             system.part("plots", "plot")(result, run.plot)
         save_answer(run.json_file, result)
-        show(result, Console(highlight=False, markup=False))  # names of groups and categories may hold [brackets]
+        show(result, Screen())
     if interrupted is not None:
         raise Interrupted(f"interrupted: {interrupted}")
     if run.exit_verdict:
@@ -160,7 +155,7 @@ def _write(system: System, out: Path, result: SystemAnswer) -> None:
     """Write the screen's text, the tables, the pictures and what else there is into the folder of --out."""
     out.mkdir(parents=True, exist_ok=True)
     screen, text = StringIO(), system.optional("tables", "text") or system.part("tables", "show")
-    text(result, Console(file=screen, width=160, highlight=False, markup=False))
+    text(result, Screen(file=screen, width=160))
     save_text(out / text_file(system), screen.getvalue())
     tables, plots, write = (system.optional(*one) for one in (("tables", "tables"), ("plots", "plots"), ("tables", "write")))
     for name, table in (tables(result) if tables else {}).items():
@@ -173,4 +168,4 @@ def _write(system: System, out: Path, result: SystemAnswer) -> None:
 
 
 def tell(text: str) -> None:
-    Console(stderr=True, highlight=False, markup=False).print(text, soft_wrap=True)
+    Screen(stderr=True).print(text, soft_wrap=True)

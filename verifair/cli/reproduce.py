@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
-from rich.console import Console
 from rich.table import Table as Grid
 
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
+from verifair.screen import Screen
 from verifair.systems.result import Answer, Count, Measured, Shape, Table
 from verifair.systems.settings import Option, Positive, Settings
 from verifair.systems.system import System
@@ -86,13 +86,13 @@ class ReproduceAnswer(Answer):
 
 def run(system: System, given: dict[str, Any]) -> None:
     """Make one table after the other; each is written and shown as soon as it is there."""
-    from verifair.cli.output import check_outputs, console, progress_bar, save_answer
+    from verifair.cli.output import check_outputs, progress_bar, save_answer
     from verifair.papers.catalog import catalog, chosen
     from verifair.papers.reproduce import reproduce
     from verifair.systems.work import Interrupted
 
     _, settings, files = asked(system, given)
-    screen = console()
+    screen = Screen()
     if settings.list_tables:
         _list(settings.paper, catalog(settings.paper), screen)
         return
@@ -123,7 +123,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     save_answer(files.json_file, ReproduceAnswer(paper=settings.paper, tables=done))
 
 
-def _finished(made: Reproduced, folder: Path, screen: Console) -> ReproducedShape:
+def _finished(made: Reproduced, folder: Path, screen: Screen) -> ReproducedShape:
     """Write a table and its picture, show it, and return what the JSON says of it."""
     from verifair.papers.reproduce import draw, pairs
     from verifair.systems.files import file_name, plain, save_table
@@ -151,7 +151,7 @@ def _rank(ours: pd.Series, paper: pd.Series) -> float:
     return float(ours.corr(paper, method="spearman")) if min(ours.nunique(), paper.nunique()) > 1 else float("nan")
 
 
-def _show(made: Reproduced, agreement: list[Agreement], written: list[str], screen: Console) -> None:
+def _show(made: Reproduced, agreement: list[Agreement], written: list[str], screen: Screen) -> None:
     from verifair.papers.reproduce import SPREAD
     from verifair.systems.words import cell
 
@@ -166,26 +166,26 @@ def _show(made: Reproduced, agreement: list[Agreement], written: list[str], scre
         cells = [cell(row[name], ".3g") if isinstance(row[name], float) else str(row[name]) for name in shown]
         spread = [row.get(SPREAD + str(name)) for name in shown]
         grid.add_row(*(text if part is None else f"{text} ±{cell(part, '.2g')}" for text, part in zip(cells, spread, strict=True)))
-    screen.print(grid, markup=False)
+    screen.print(grid)
     if alike:
-        screen.print("All lines: " + ", ".join(f"{name} = {frame[name].iloc[0]}" for name in alike), markup=False)
+        screen.print("All lines: " + ", ".join(f"{name} = {frame[name].iloc[0]}" for name in alike))
     if len(made.frame) > SHOWN:
         screen.print(f"The first {SHOWN} of {len(made.frame)} lines; the file has all.")
     for one in agreement:
         rank = f", rank correlation {one.rank_correlation:.3f}" if one.rank_correlation == one.rank_correlation else ""
-        screen.print(f"{one.column}: {one.numbers} printed numbers, mean difference {one.mean_difference:.3g}{rank}", markup=False)
+        screen.print(f"{one.column}: {one.numbers} printed numbers, mean difference {one.mean_difference:.3g}{rank}")
     if made.printed.differences:
-        screen.print(f"Why they differ: {made.printed.differences}", markup=False)
-    screen.print("wrote " + " and ".join(written) + "\n", soft_wrap=True, markup=False)
+        screen.print(f"Why they differ: {made.printed.differences}")
+    screen.print("wrote " + " and ".join(written) + "\n", soft_wrap=True)
 
 
-def _list(paper: str, known: tuple[Printed, ...], screen: Console) -> None:
+def _list(paper: str, known: tuple[Printed, ...], screen: Screen) -> None:
     from verifair.papers.catalog import MANY, PAPERS
 
     grid = Grid("", "what", "datasets", "seeds at most", title=PAPERS[paper], title_justify="left")
     for one in known:
         grid.add_row(one.name, one.about, ", ".join(one.datasets), str(one.seeds) if one.seeds < MANY else "any")
-    screen.print(grid, markup=False)
+    screen.print(grid)
 
 
 SYSTEM = System(

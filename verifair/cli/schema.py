@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from verifair.checker.kind import KINDS, Kind, kind
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
+from verifair.screen import Screen, visible_lines
 from verifair.systems.result import json_schema
 from verifair.systems.system import SYSTEMS, system
 
@@ -46,10 +46,10 @@ def infer(
 
     text = draft(datasets.read_table(data), target=target, positive=positive, protected=protected or [], model=model)
     if out is None:
-        typer.echo(text, nl=False)
+        typer.echo(visible_lines(text), nl=False)
     else:
         out.write_text(text, encoding="utf-8")
-        Console(highlight=False).print(f"wrote {out}; check every # note in it", soft_wrap=True, markup=False)
+        Screen().print(f"wrote {out}; check every # note in it", soft_wrap=True)
 
 
 JSON_EXAMPLE = """
@@ -115,4 +115,4 @@ def json(
         typer.echo(dumps(schema(name), indent=2, ensure_ascii=False))
         return
     for each in names():
-        Console(highlight=False).print(f"{each:24}{schema(each)['title']}", markup=False, soft_wrap=True)
+        Screen().print(f"{each:24}{schema(each)['title']}", markup=False, soft_wrap=True)

@@ -6,12 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
 from rich.table import Table
 
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError, TrainingError
+from verifair.screen import Screen
 from verifair.systems.result import Answer, Seed, Shape, Share
 from verifair.systems.settings import Option, Settings
 from verifair.systems.system import System
@@ -112,7 +112,7 @@ class TrainAnswer(Answer):
 
 def run(system: System, given: dict[str, Any]) -> None:
     """Train, save the network and its schema, and show what they are worth."""
-    from verifair.cli.output import console, progress_bar, save_answer
+    from verifair.cli.output import progress_bar, save_answer
     from verifair.systems.cec import training as cec
     from verifair.systems.files import plain
     from verifair.training import METHODS, train
@@ -140,8 +140,8 @@ def run(system: System, given: dict[str, Any]) -> None:
             model = train(dataset, method=method, progress=progress, **choices)
     network, schema = model.save(settings.out)
     report = {"consistency": None, "plain": None, **asdict(model.report)}
-    screen = console()
-    screen.print(f"wrote {network} and {schema}", soft_wrap=True, markup=False)
+    screen = Screen()
+    screen.print(f"wrote {network} and {schema}", soft_wrap=True)
     screen.print(
         f"accuracy {model.report.train_accuracy:.4f} (training rows), {model.report.test_accuracy:.4f} (test rows); "
         f"always the larger class: {model.report.base_rate:.4f}"
@@ -167,7 +167,7 @@ def _widths(hidden: str | None, method: str) -> tuple[int, ...] | None:
         raise QueryError(f"--hidden {hidden}: expected widths such as 100,50") from error
 
 
-def _print_consistency(console: Console, plain: Consistent, found: Consistent, sensitive: str | None) -> None:
+def _print_consistency(console: Screen, plain: Consistent, found: Consistent, sensitive: str | None) -> None:
     """The measures beside each other: a low score alone says nothing about a model that hardly decides."""
     grid = Table(title=f"explanation consistency by {sensitive}: measured on the test rows, no proof", title_justify="left")
     for column in ("", "plain", "cec"):
@@ -186,7 +186,7 @@ def _print_consistency(console: Console, plain: Consistent, found: Consistent, s
     console.print("plain: the same network and draws, trained for prediction alone", soft_wrap=True)
     caveat = found.trivial.hardly_decides
     if caveat is not None:
-        console.print(f"[bold]note:[/] a low CEC says little of this network: {caveat}", soft_wrap=True)
+        console.print(f"note: a low CEC says little of this network: {caveat}", soft_wrap=True)
 
 
 def _dataset(data: str, schema: Path | None) -> Dataset:

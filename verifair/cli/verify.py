@@ -12,6 +12,7 @@ import typer
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
+from verifair.screen import visible_lines
 from verifair.systems.result import Answer, Count, Seconds
 from verifair.systems.settings import Option, Run, Settings, assignments
 from verifair.systems.system import System
@@ -98,7 +99,7 @@ def run(system: System, given: dict[str, Any]) -> None:
             progress=lambda done: shown(done, done + 1),
         )
     text = written(query, found.assignment) if found.assignment is not None else ""
-    typer.echo(f"{found.answer.value}\n{text}", nl=False)
+    typer.echo(visible_lines(f"{found.answer.value}\n{text}"), nl=False)
     if settings.results is not None:
         settings.results.parent.mkdir(parents=True, exist_ok=True)
         settings.results.write_text(f"{found.answer.competition}\n{text}", encoding="utf-8")

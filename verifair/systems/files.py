@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 from pydantic import BaseModel
 
 PACKAGES = ("verifair", "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "highspy", "matplotlib")
@@ -75,12 +76,27 @@ def save_text(path: Path, text: str) -> None:
     half.replace(path)
 
 
+FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
+
+
+def cell(value: Any) -> Any:
+    """Return a cell as a spreadsheet may open it: text that it would take for a formula begins with an apostrophe. Numbers stay."""
+    if not isinstance(value, str) or not FORMULA.match(value):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
 def save_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
-    """Write a CSV file whole, without the index, from parts with the same columns."""
+    """Write a CSV file whole, without the index, from parts with the same columns; no cell or name of a column is a formula."""
     half = path.with_name(f".{path.name}.part")
     with half.open("w", encoding="utf-8", newline="") as file:
         for number, part in enumerate(parts):
-            part.to_csv(file, index=False, header=not number)
+            shown = part.apply(lambda column: column if is_numeric_dtype(column) else column.map(cell)).rename(columns=cell)
+            shown.to_csv(file, index=False, header=not number)
     half.replace(path)
 
 

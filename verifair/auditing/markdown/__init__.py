@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from verifair.auditing.page.contents import commands, duration, evidence_counts, not_asked, outcomes, semantics, when
 from verifair.auditing.result import AuditResult
+from verifair.screen import visible
 from verifair.systems.files import save_text
 
 SHOWN = 8
@@ -27,7 +28,7 @@ def save_model_card(result: AuditResult, path: Path) -> None:
     """Write a model card whose front matter Hugging Face reads. Licence and intended use are the owner's to add."""
     facts = {
         "library_name": "onnx", "pipeline_tag": "tabular-classification", "tags": ["fairness", "verifair"],
-        "model_name": _visible(result.title),
+        "model_name": visible(result.title),
     }  # fmt: skip
     front = "".join(f"{name}: {json.dumps(fact, ensure_ascii=False)}\n" for name, fact in facts.items())  # JSON is YAML then
     save_text(path, f"---\n{front}---\n\n{_render('model_card.md', result)}")
@@ -44,7 +45,7 @@ def _render(template: str, result: AuditResult) -> str:
         result=result, findings=[one for one in result.statements if one.headline], outcomes=outcomes(result), shown=SHOWN,
         not_asked=not_asked(result),
         witnesses=sorted(witnesses, key=lambda one: -abs(one.after - one.before)),
-        commands=[Markup(_visible(line)) for line in commands(result).splitlines()],  # in a block of code nothing is markup
+        commands=[Markup(visible(line)) for line in commands(result).splitlines()],  # in a block of code nothing is markup
         semantics=semantics(result), checked=evidence_counts(result),
     )  # fmt: skip
 
@@ -54,10 +55,6 @@ def plain(value: Any) -> str:
     characters become visible."""
     if isinstance(value, Markup):
         return value
-    text = _visible(str(value))
+    text = visible(str(value))
     marks = r"[\\`*\[\]<>|&~@#!$]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\."
     return re.sub(marks, lambda found: f"&#{ord(found[0])};", text, flags=re.IGNORECASE)
-
-
-def _visible(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "�" for letter in text)

@@ -12,14 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from verifair.auditing.page import contents
 from verifair.auditing.page.cells import number
 from verifair.auditing.result import AuditResult
+from verifair.screen import visible_lines
 from verifair.systems.groups import SMALL
-
-UNSEEN = {
-    code: "�"
-    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-    if chr(code) not in "\t\n"
-}
-"""Control letters, and those that turn the direction of writing: a name could pass for another one with them."""
 
 
 def page(result: AuditResult) -> str:
@@ -50,14 +44,14 @@ def page(result: AuditResult) -> str:
         dense=contents.dense(shown), what_if=_seen(contents.what_if(result)),
         style=style, script=script, policy=_policy(style, script),
     )  # fmt: skip
-    return html.translate(UNSEEN).encode("utf-8", "replace").decode()
+    return visible_lines(html).encode("utf-8", "replace").decode()
 
 
 def _seen(value: Any) -> Any:
-    """Return what a script reads with UNSEEN letters replaced: JSON writes them as escapes, which the page's own text has not."""
+    """Return what a script reads, all letters visible: JSON writes the others as escapes, which the text of the page has not."""
     match value:
         case str():
-            return value.translate(UNSEEN)
+            return visible_lines(value)
         case list() | tuple():
             return [_seen(one) for one in value]
         case dict():

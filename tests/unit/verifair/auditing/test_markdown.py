@@ -8,8 +8,9 @@ import yaml
 
 from tests.audit_sample import HOSTILE, audit, replace
 from verifair.auditing.gate import gate
-from verifair.auditing.markdown import _visible, plain, save_model_card, save_summary
+from verifair.auditing.markdown import plain, save_model_card, save_summary
 from verifair.auditing.settings import GateSection
+from verifair.screen import visible
 
 SAVES = {"summary": save_summary, "model card": save_model_card}
 
@@ -41,7 +42,7 @@ def test_names_are_no_markup(kind: str, name: str, tmp_path: Path) -> None:
     rows = [line for line in body.splitlines() if line.startswith("|") and "%" in line and "interval" not in line]
     assert all(line.count("|") == 9 for line in rows)
     if front:
-        assert yaml.safe_load(front.removeprefix("---"))["model_name"] == _visible(name)
+        assert yaml.safe_load(front.removeprefix("---"))["model_name"] == visible(name)
 
 
 def test_front_matter_holds_every_letter_that_can_be_seen(tmp_path: Path) -> None:

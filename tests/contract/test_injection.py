@@ -1,0 +1,151 @@
+"""Names, categories and files of others on every verb: nothing of them controls the terminal, is a formula in a table, or markup on a page."""
+
+import csv
+import json
+import re
+import unicodedata
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.command_line import verifair
+from verifair import datasets
+from verifair.systems.system import SYSTEMS, system
+
+SEX, FEMALE, MALE = "@sex\x1b[2J", "=cmd|' /C calc'!A0", '"><script>alert(1)</script><b style="x" onclick=y>\x1b]0;owned\x07\u202e[red]'
+AGE = "@age\x9b31m"
+JUNIOR, SENIOR = "+1;[/]\x0b\x1b[1A", "<style>*{}</style>"
+NEW = {"sex": SEX, "Female": FEMALE, "Male": MALE, "age": AGE, "Junior": JUNIOR, "Senior": SENIOR}
+MODEL, SCHEMA, ROWS, CAUSAL = ("m\x1b[31m.onnx", "s\x1b[31m.toml", "=d\x1b[31m.csv", "c\x1b[31m.toml")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """German Credit with such names: model, schema, table, causal model, audit file, rules."""
+    where = tmp_path_factory.mktemp("hostile")
+    data = datasets.network_path("german").parent
+    (where / MODEL).write_bytes((data / "german.onnx").read_bytes())
+    for name, ours in (("german.toml", SCHEMA), ("german.causal.toml", CAUSAL)):
+        text = (data / name).read_text(encoding="utf-8").replace('{ sex = "Male", age = "Senior" }', '{ "age" = "Senior" }')
+        text = re.sub(r"\b(model|schema|network) = .*\n", "", text) if ours == CAUSAL else text
+        (where / ours).write_text(re.sub(r'"(\w+)"', lambda word: json.dumps(NEW.get(word[1], word[1])), text), encoding="utf-8")
+    frame = datasets.german().frame.head(120)
+    frame.rename(columns=NEW).replace({SEX: NEW, AGE: NEW}).to_csv(where / ROWS, index=False)
+    return where
+
+
+HELD = (MODEL, "--schema", SCHEMA)
+TABLE = (*HELD, "--data", ROWS)
+ASKED: dict[str, tuple[object, ...]] = {
+    "pba": ("pba", *TABLE, "--protected", SEX, "--delta", 1, "--limit", 4, "--intersections", "--protected", AGE),
+    "certify": ("certify", *HELD, "--protected", SEX, "--timeout", 20),
+    "enumerate": ("certify", *HELD, "--protected", SEX, "--enumerate", 5, "--timeout", 20),
+    "partition": ("certify", *TABLE, "--protected", SEX, "--partition", 3, "--timeout", 5, "--store", "p\x1b[1m.sqlite"),
+    "check": ("check", "p\x1b[1m.sqlite", "--model", MODEL, "--schema", SCHEMA, "--partial"),
+    "kmax": ("kmax", *HELD, "--protected", SEX, "--chains", 4, "--no-bound"),
+    "explain": ("explain", *HELD, "--protected", SEX, "--protected", AGE, "--iterations", 20, "--samples", 500, "--rounds", 3, "--lime", "--delta", 0.05),
+    "guard": ("guard", *HELD, "--rules", "explain/rules.json", "--out", "g\x1b[m.onnx"),
+    "fgce": ("fgce", *TABLE, "--protected", SEX, "--k", 6),
+    "cec": ("cec", *TABLE, "--protected", SEX),
+    "cst": ("cst", *TABLE, "--causal", CAUSAL, "--do", f"{AGE}={SENIOR}", "--k", 15, "--cases", 1),
+    "export": ("export", *HELD, "--protected", SEX, "--vnnlib", "v\x1b[m", "--relaxed"),
+    "doctor": ("doctor", "--model", MODEL),
+    "schema": ("schema", "infer", ROWS, "--target", "credit", "--protected", SEX),
+    "train": ("train", "--data", ROWS, "--schema", SCHEMA, "--out", "t\x1b[m.onnx", "--epochs", 1, "--hidden", "3"),
+    "no such file": ("certify", "no\x1b[2J.onnx", "--schema", "no\x1b[2J.toml", "--protected", SEX),
+    "no such feature": ("certify", *HELD, "--protected", "\x1b[2Jno"),
+    "no such verb": ("\x1b[2Jno",),
+    "no such option": ("certify", *HELD, "--no\x1b[2J"),
+    "one too many": ("certify", *HELD, "\x1b[2Jno", "--protected", SEX),
+    "a file of another kind": ("check", SCHEMA, "--model", MODEL, "--schema", SCHEMA),
+    "no query": ("verify", CAUSAL, "--network", MODEL),
+}
+"""A question of every verb, in an order in which each finds the files that it needs; `audit` has a test of its own."""
+REFUSED = {word for word in ASKED if word.startswith("no ")} | {"one too many", "a file of another kind"}
+
+
+def controls(text: str) -> set[str]:
+    """The letters of a text that are none, lines and tabs apart."""
+    return {letter for letter in text if unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp") and letter not in "\n\t"}
+
+
+def formulas(folder: Path) -> list[str]:
+    """The cells of all CSV files below a folder that a spreadsheet takes for formulas."""
+    return [
+        cell
+        for file in folder.rglob("*.csv")
+        for row in csv.reader(StringIO(file.read_text(encoding="utf-8"), newline=""))
+        for cell in row
+        if re.match(r"[=+@\t\r]|-(?![\d.])", cell) and not re.fullmatch(r"[+-]?[\d.e+-]+|[+-]inf", cell)
+    ]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_nothing_controls_the_terminal_and_no_cell_is_a_formula(asked: str, folder: Path) -> None:
+    if asked == "train":
+        pytest.importorskip("torch")
+    words = ASKED[asked]
+    out = ("--out", asked) if words[0] in SYSTEMS and "--out" not in words and "out" in system(str(words[0])).run else ()
+    done = verifair(*words, *(() if asked in REFUSED else out), cwd=folder)
+    assert done.returncode in ((2, 3) if asked in REFUSED else (0, 1)), done.stderr
+    assert (done.stdout + done.stderr).strip()
+    assert controls(done.stdout + done.stderr) == set()
+    assert formulas(folder / asked) == []
+
+
+AUDIT: dict[str, dict[str, object]] = {
+    "model": {"file": MODEL}, "schema": {"file": SCHEMA}, "data": {"file": ROWS}, "sensitive": {"features": [SEX, AGE]},
+    "analyses.pba": {"delta": [1]}, "analyses.certify": {}, "analyses.kmax": {}, "analyses.fgce": {"k": 4},
+    "analyses.cec": {}, "analyses.cst": {"causal": CAUSAL, "k": [15]}, "gate": {"four_fifths": 0.8, "flips_in_data": 0.0},
+}  # fmt: skip
+TITLE = "=<img src=x onerror=alert(1)>\x1b[2J"
+
+
+class Markup(HTMLParser):
+    """The names of a page's elements and attributes, and what its scripts and styles hold."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.attributes: set[str] = set()
+        self.code: dict[str, list[str]] = {"script": [], "style": []}
+        self.inside = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside = tag
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.inside in self.code:
+            self.code[self.inside].append(data)
+
+
+def test_an_audit_shows_such_names_as_they_are_and_nothing_else(folder: Path) -> None:
+    lines = [f"title = {json.dumps(TITLE)}"]
+    for name, keys in AUDIT.items():
+        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
+    (folder / "a.audit.toml").write_text("\n".join(lines), encoding="utf-8")
+    others = {"--junit": "gate.xml", "--sarif": "gate.sarif", "--summary": "summary.md", "--model-card": "card.md"}
+    more = [word for pair in others.items() for word in pair]
+    done = verifair("audit", "a.audit.toml", "--out", "audit/p\x1b[2J.html", "--effort", 4, *more, cwd=folder)
+    assert done.returncode in (0, 10, 20), done.stderr
+    assert controls(done.stdout + done.stderr) == set()
+    assert formulas(folder / "audit") == []
+    page = (folder / "audit" / "p\x1b[2J.html").read_text(encoding="utf-8")
+    for text in (page, *((folder / name).read_text(encoding="utf-8") for name in others.values())):
+        assert controls(text) == set()
+    found = Markup(page)
+    assert not {name for name in found.attributes if name.startswith("on")} | ({"style"} & found.attributes)
+    assert len(found.code["style"]) == 1
+    assert all("alert(1)" not in code for code in found.code["style"])
+    assert "default-src &#39;none&#39;" in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    for name in ("summary.md", "card.md"):
+        assert "<script" not in (folder / name).read_text(encoding="utf-8")
+    ElementTree.parse(folder / "gate.xml")  # noqa: S314 - our own file

@@ -1,0 +1,41 @@
+"""What people read. Names come from the user's files: no letter of them controls a terminal or turns the direction of writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TextIO
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+_UNSEEN = {
+    code: "�"
+    for first, last in (
+        (0x00, 0x1F), (0x7F, 0x9F), (0x061C, 0x061C), (0x200B, 0x200B), (0x200E, 0x200F), (0x2028, 0x202E), (0x2066, 0x2069),
+        (0xFEFF, 0xFEFF), (0xFFFE, 0xFFFF),
+    )
+    for code in range(first, last + 1)
+}  # fmt: skip
+"""Letters that control a terminal, turn the direction of writing, or have no width: with them a name could pass for another."""
+_OF_LINES = {code: letter for code, letter in _UNSEEN.items() if chr(code) not in "\n\t"}
+
+
+def visible(line: str) -> str:
+    """Return one line of text with a sign for each letter that would not be seen, line breaks included."""
+    return line.translate(_UNSEEN)
+
+
+def visible_lines(text: str) -> str:
+    """The same of a text that has lines and tabs."""
+    return text.translate(_OF_LINES)
+
+
+class Screen(Console):
+    """The terminal, or what takes its place. Names are no markup; codes of a terminal come from our own styles only."""
+
+    def __init__(self, *, stderr: bool = False, file: TextIO | None = None, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, file=file, width=width, highlight=False, markup=False, emoji=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else visible_lines(text), style, control)
