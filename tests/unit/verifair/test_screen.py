@@ -1,0 +1,72 @@
+"""What people read, on a terminal and in a spreadsheet: names are text and nothing else."""
+
+import ast
+import re
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+import verifair
+from verifair.screen import Screen, visible, visible_lines
+from verifair.systems.files import cell, save_table
+
+ROOT = Path(verifair.__file__).parent
+
+
+def test_letters_that_are_not_seen_become_a_sign() -> None:
+    assert visible("a\x1b[2J\x9b\x00\r\u202eb\u2028\n\tc") == "a�[2J���\ufffdb���c"
+    assert visible_lines("a\n\tb\r\x07") == "a\n\tb��"
+    for text in ("Zoë", "日本", "≤ 5", "a b", "👩‍🔬", "Français : 5"):
+        assert visible(text) == visible_lines(text) == text
+
+
+@pytest.mark.parametrize("shown", ["x\x1b]0;t\x07[red]y[/]", Text("x\x1b]0;t\x07[red]y[/]")])
+def test_only_our_own_styles_reach_a_terminal_as_codes(shown: str | Text, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    file = StringIO()
+    screen = Screen(file=file, width=80)
+    grid = Table("a", title="\x1b[1m")
+    grid.add_row(shown)
+    screen.print(shown, style="bold")
+    screen.print(grid)
+    screen.print("Done", style="red")
+    text = file.getvalue()
+    assert "\x1b[1mx�]0;t[red]y[/]\x1b[0m" in text, "rich takes out the bell itself"
+    assert all(re.fullmatch(r"\x1b\[[\d;]*m.*", "\x1b" + code, re.DOTALL) for code in text.split("\x1b")[1:])
+
+
+def test_nothing_is_printed_past_the_screen() -> None:
+    """Machine-readable answers go out with `typer.echo`: of names only what `visible_lines` gives."""
+    past = []
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id="Console" | "print" as name)) if path.name != "_siblings.py":
+                    past.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}()")
+                case ast.Call(func=ast.Attribute(attr="echo"), args=[shown, *_]):
+                    if "visible_lines" not in ast.unparse(shown) and "FormattedValue" in ast.dump(shown):
+                        past.append(f"{path.relative_to(ROOT)}:{node.lineno}: echo of names")
+    assert [line for line in past if "cli/main.py" not in line] == []
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd", "-x", "@a", " =a", "\tx", "\r=1", "\n=1", "＝1", "-", "+1;2"])
+def test_text_that_a_spreadsheet_takes_for_a_formula_is_text(text: str) -> None:
+    assert cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("value", ["a=b", "-5", "+3.5e2", "-inf", "", "5-6", -5, 2.5, None, True, "'=x", "<=50K"])
+def test_other_cells_stay(value: object) -> None:
+    assert cell(value) is value
+
+
+def test_a_table_is_written_without_formulas(tmp_path: Path) -> None:
+    parts = [pd.DataFrame({"=n": ["=a", "b", None], "-m": [-1, 2, 3], "k": pd.Categorical(["+c", "d", None])})] * 2
+    save_table(tmp_path / "t.csv", parts)
+    assert (tmp_path / "t.csv").read_text() == "'=n,'-m,k\n" + 2 * "'=a,-1,'+c\nb,2,d\n,3,\n"
+    for empty in (pd.DataFrame(), pd.DataFrame({"=a": []})):
+        save_table(tmp_path / "t.csv", [empty])
+        assert (tmp_path / "t.csv").read_text().strip() == "'=a" * len(empty.columns)
