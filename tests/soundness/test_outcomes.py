@@ -190,7 +190,9 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
             vf.IndividualFairness(network=network, schema=schema_of(*FEATURES, positive=rule), protected=["sex"])
     valued = schema_of(*FEATURES, positive="value >= 2")
     with pytest.raises(SchemaError, match="the model gives values, which have no probabilities"):
-        vf.IndividualFairness(network=one, schema=valued, protected=["sex"], epsilon=0.1)
+        vf.ProbabilityGap(network=one, schema=valued, protected=["sex"])
+    with pytest.raises(QueryError, match="expected how far a value may move, a number above 0"):
+        vf.IndividualFairness(network=one, schema=valued, protected=["sex"], epsilon=float("inf"))
     several = trees(0, tmp_path / "several.onnx", scores=3)
     with pytest.raises(ModelError, match="is a tree ensemble of 3 classes, whose probabilities nothing is proved of"):
         vf.IndividualFairness(network=several, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"], epsilon=0.1)

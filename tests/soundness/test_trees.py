@@ -20,7 +20,7 @@ from encoders.programs.trees import TreeProgram
 from encoders.trees.twin import TreeTwin
 from solvers import registry
 from tests.builders import categorical, integer, one_hot, real, schema_of
-from tests.tree_models import random_tree, save
+from tests.tree_models import Node, random_tree, save
 from verifair.checker import partition
 from verifair.checker.certificate import Certificate
 from verifair.checker.partition import PartitionStore
@@ -226,6 +226,41 @@ def test_the_largest_gap_is_bracketed(seed: int, tmp_path: Path) -> None:
     if truth > 0.01:
         forged = replace(found.certificate, query=replace(found.certificate.query, epsilon=truth - 1e-3))
         assert not vf.check(forged, network=model, schema=of).accepted
+
+
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_values_and_shares_move_by_at_most_epsilon(seed: int, shares: bool, tmp_path: Path) -> None:
+    """Just above the largest difference, just below it, and at the two float64 numbers on both sides of it."""
+    rng, of = np.random.default_rng(seed), schema(seed)
+    of = of if shares else of.model_copy(update={"positive": "value >= 0.25"})
+    trees = [random_tree(rng, of.domain.columns, 3) for _ in range(5)]
+    more = {"classes": 2, "transform": "NONE"} if shares else {}
+    model = read_model(save(tmp_path / "m.onnx", [_positive(one) for one in trees] if shares else trees, of.domain.columns, **more))
+    truth = max(max(group) - min(group) for group in by_person(model, of))
+    edge = float(truth)
+    for epsilon in (edge * (1 + 1e-9), edge, np.nextafter(edge, 9), np.nextafter(edge, 0), edge * (1 - 1e-9)):
+        query = vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=float(epsilon))
+        assert query.quantity == ("share of votes" if shares else "value")
+        expected = vf.Status.PROVED if truth <= Fraction(float(epsilon)) else vf.Status.VIOLATED
+        found = vf.verify(query, budget=vf.Budget(seconds=60))
+        assert found.status is expected or (abs(epsilon / edge - 1) < 1e-10 and found.status is vf.Status.UNKNOWN)
+        if found.certificate is not None:
+            assert vf.check(found.certificate, network=model, schema=of).accepted
+            about = replace(found.certificate.query, epsilon=edge * (1 - 1e-6))
+            assert not vf.check(replace(found.certificate, query=about), network=model, schema=of).accepted
+        if found.witness is not None:
+            assert found.witness.margin < 0
+    path = vf.certify_partition(query, size=2, store=tmp_path / "parts.sqlite", budget=vf.Budget(seconds=60))
+    with PartitionStore(path) as store:
+        assert partition.VIOLATED in np.concatenate([one for _, one in store.statuses()])
+    report = vf.check(path, network=model, schema=of)
+    assert report.accepted
+    assert f"no {query.quantity} moves by more than" in report.statement
+
+
+def _positive(node: Node) -> Node:
+    return [abs(one) for one in node] if isinstance(node, list) else (*node[:3], *map(_positive, node[3:]))
 
 
 @pytest.mark.parametrize("method", ["milp", "smt"])

@@ -26,6 +26,8 @@ from verifair.checker.extent import NO_MORE
 
 Interval = tuple[Number, Number]
 Signs = Literal["deployed", "strict"]
+Scale = Literal["probability", "logit"]
+"""What gaps are between: probabilities, or what the model gives as it is."""
 """When a decision is positive. deployed: its margin is above 0 (several logits: argmax, ties to the lower class).
 strict: as Fairify has it, above 0 is positive, below 0 negative, and a margin of exactly 0 is neither."""
 
@@ -92,7 +94,7 @@ class BoxQuery:
     differ: Literal["all", "any"]
     signs: Signs | None
     epsilon: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
-    scale: Literal["probability", "logit"] = "probability"
+    scale: Scale = "probability"
     classes: Literal["favourable", "any"] = "favourable"
     relax: dict[str, Annotated[int, Field(strict=True, ge=1, le=100)]] = Field(default_factory=dict)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from verifair.checker.statement import Signs
+from encoders.network import Link, Model
+from verifair.checker.statement import Scale, Signs
 from verifair.schema.space import InputSpace
 
 
@@ -18,6 +19,15 @@ def near(relax: Mapping[str, int], schema: InputSpace) -> str:
     sizes = {feature.name: len(feature.categories or ()) for feature in schema.features}
     any_of = {name for name, width in relax.items() if 0 < sizes.get(name, 0) <= width + 1}
     return ", ".join(f"{name} to any category" if name in any_of else f"{name} by up to {width}" for name, width in relax.items())
+
+
+def moving(scale: Scale, network: Model, schema: InputSpace) -> str:
+    """What a gap is of, and that it moves."""
+    if scale == "probability":
+        return "probability moves"
+    if schema.outcome.of == "value":
+        return "value moves"
+    return "share of votes moves" if network.link is Link.SHARES else "log-odds move"
 
 
 def decided(signs: Signs | None, outputs: int, schema: InputSpace, any_two: bool = False) -> str:

@@ -310,7 +310,8 @@ class _Enumeration:
         certificate = None
         if complete and not found:
             certificate = fairness_certificate(
-                self.query, self.problem.batch, self.box, self.evidence, epsilon=self.query.epsilon, scale="probability"
+                self.query, self.problem.batch, self.box, self.evidence, epsilon=self.query.epsilon,
+                scale=self.query.scale,
             )
         names = [feature.name for feature in self.query.schema.features]
         return Counterexamples(

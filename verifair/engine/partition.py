@@ -145,6 +145,7 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
         "differ": query.differ,
         "arithmetic": query.arithmetic,
         "epsilon": query.epsilon,
+        "scale": query.scale,
         "signs": query.rule,
         "relax": {name: int(width) for name, width in query.relax.items()},
         "size": size,

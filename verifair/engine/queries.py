@@ -18,7 +18,7 @@ from encoders.network import Array, Model
 from encoders.probability import SMALLEST
 from encoders.shares import logistic
 from encoders.trees.ensemble import TreeEnsemble
-from verifair.checker.statement import Signs
+from verifair.checker.statement import Scale, Signs
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.search.ready import ready
 from verifair.errors import QueryError
@@ -129,6 +129,18 @@ class PairQuestion(Shown):
         return True
 
     @property
+    def scale(self) -> Scale:
+        """What is asked about: probabilities, or what the model gives as it is: values, log-odds, shares of votes."""
+        return "probability" if logistic(self.network) and self.schema.outcome.of != "value" else "logit"
+
+    @property
+    def quantity(self) -> str:
+        """What lies apart, in words."""
+        if self.scale == "probability":
+            return "probability"
+        return "value" if self.schema.outcome.of == "value" else "log-odds" if logistic(self.network) else "share of votes"
+
+    @property
     def thresholds(self) -> list[tuple[int, int]]:
         """Each class that is asked about with the next lower one: whether a person is decided that or higher may not flip."""
         return [(k + 1, k) for k in range(self.network.outputs)] if self.network.ordered else [(1, 0)]
@@ -145,7 +157,8 @@ class PairQuestion(Shown):
 class IndividualFairness(PairQuestion):
     """Is there no x in the box that is treated differently when protected values change?  (HyFair, 2-discrimination; Fairify)
 
-    epsilon None: no decision flips. Otherwise the probability of the positive class never differs by more than epsilon (HyFair).
+    epsilon None: no decision flips. Otherwise the probability of the positive class never differs by more than epsilon (HyFair);
+    of forests it is the share of votes, of models that give values the value.
     signs: when a decision flips. "deployed": the logit is above 0 for one copy and not for the other (of two logits: the positive
     one is the larger, a tie is negative), as the model decides. "strict": above 0 for one and below 0 for the other (Fairify); a
     tie counts on neither side. classes: "favourable", whether favourable decisions become others; "any", whether any decision
@@ -171,16 +184,16 @@ class IndividualFairness(PairQuestion):
             raise QueryError(f"signs = {self.signs!r}, expected 'deployed' or 'strict'")
         if self.epsilon is not None and self.signs != "deployed":
             raise QueryError("signs say when a decision flips, and epsilon asks about probabilities: drop one of the two")
-        if self.epsilon is not None and not SMALLEST <= self.epsilon <= 1 - SMALLEST:
+        if self.epsilon is not None and self.scale == "logit" and not 0 < self.epsilon < np.inf:
+            raise QueryError(f"epsilon = {self.epsilon}: expected how far a {self.quantity} may move, a number above 0")
+        if self.epsilon is not None and self.scale == "probability" and not SMALLEST <= self.epsilon <= 1 - SMALLEST:
             raise QueryError(
                 f"epsilon = {self.epsilon}: a gap between two probabilities lies between 0 and 1, {SMALLEST} away from either"
             )
-        if self.epsilon is not None:
-            _check_logistic(self.network, "epsilon")
 
     @property
     def odds(self) -> bool:
-        return self.epsilon is not None
+        return self.epsilon is not None and self.schema.named(self.network).outcome.of != "value"
 
     @property
     def gaps(self) -> bool:
@@ -205,14 +218,7 @@ class ProbabilityGap(PairQuestion):
     fields are those of `PairQuestion`. `verifair.verify` answers with a witness below and a certified bound above.
     """
 
-    scale: Literal["probability", "logit"] = "probability"
-
-    @property
-    def quantity(self) -> str:
-        """What lies apart, in words."""
-        if self.scale == "probability":
-            return "probability"
-        return "value" if self.schema.outcome.of == "value" else "log-odds" if logistic(self.network) else "share of votes"
+    scale: Scale = "probability"
 
     @property
     def odds(self) -> bool:
@@ -222,8 +228,11 @@ class ProbabilityGap(PairQuestion):
         super().__post_init__()
         if self.scale not in ("probability", "logit"):
             raise QueryError(f"scale = {self.scale!r}, expected 'probability' or 'logit'")
-        if self.scale == "probability":
-            _check_logistic(self.network, "the largest probability gap")
+        if self.scale == "probability" and not logistic(self.network):
+            raise QueryError(
+                "the largest probability gap: the model gives shares of votes, and what is proved of probabilities is about "
+                "logistic functions of logits; ask with scale = 'logit' for the largest gap between two shares"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -320,14 +329,6 @@ def _check_arithmetic(network: Model, arithmetic: str) -> None:
             "no record of how float32 rounds it: it was not read from an ONNX file, or its graph is not float32 throughout"
         )
         raise QueryError(f"arithmetic = 'float32': the network has {why}; ask with arithmetic = 'real'")
-
-
-def _check_logistic(network: Model, what: str) -> None:
-    if not logistic(network):
-        raise QueryError(
-            f"{what}: the model gives shares of votes, and what is proved of probabilities is about logistic functions of logits; "
-            "ask whether decisions flip, or with scale = 'logit' for the largest gap between two shares"
-        )
 
 
 def _check_pairs(schema: Schema, protected: Sequence[str], differ: str) -> None:

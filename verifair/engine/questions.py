@@ -20,6 +20,7 @@ from encoders.probability import GapGoal, gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
+from verifair.checker.statement import Scale
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.errors import QueryError
@@ -155,12 +156,16 @@ def decided_problem(network: Model, schema: Schema, lower: Array, upper: Array, 
     return TwinProblem(network=network, domain=schema.domain, batch=batch, margin=margin(network, *classes), goals=(goal,))
 
 
-def no_gap(epsilon: float) -> tuple[Goal, Goal]:
-    """Return two goals: the probability does not fall by more than epsilon from x to x', nor rise by more.  (HyFair, section II)"""
+def no_gap(epsilon: float, scale: Scale = "probability") -> tuple[Goal, Goal]:
+    """Return two goals: the probability, or g itself, does not fall by more than epsilon from x to x', nor rise by more.  (HyFair,
+    section II)"""
+    if scale == "logit":
+        fall, rise = (Goal(rows=np.array([row]), constant=np.array([epsilon]), strict=False) for row in ((-1.0, 1.0), (1.0, -1.0)))
+        return fall, rise
     goals = []
-    for rise in (False, True):
-        rows, constants = gap_rows(epsilon, rise=rise)
-        goals.append(Goal(rows=rows, constant=constants, strict=False, gap=GapGoal(epsilon=epsilon, rise=rise)))
+    for rises in (False, True):
+        rows, constants = gap_rows(epsilon, rise=rises)
+        goals.append(Goal(rows=rows, constant=constants, strict=False, gap=GapGoal(epsilon=epsilon, rise=rises)))
     return goals[0], goals[1]
 
 
@@ -280,7 +285,7 @@ def goals_of(query: IndividualFairness) -> tuple[Goal, Goal]:
     """No decision flips (`signs`: where a margin of 0 counts), or no probability differs by more than epsilon: a goal for each
     direction."""
     if query.epsilon is not None:
-        return no_gap(query.epsilon)
+        return no_gap(query.epsilon, query.scale)
     if query.signs == "deployed":
         return NO_FALL, NO_RISE
     return replace(NO_FALL, strict=False), replace(NO_RISE, strict=False)

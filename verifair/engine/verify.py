@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Literal
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate, Claim, Proof
 from verifair.checker.envelope import semantics
-from verifair.checker.statement import BoxQuery, BoxStatement
+from verifair.checker.statement import BoxQuery, BoxStatement, Scale
 from verifair.checker.tree import Tree
 from verifair.engine.answer import GoalAnswer, engines
 from verifair.engine.cascade import solve
@@ -56,7 +55,7 @@ def verify(query: IndividualFairness, *, budget: Budget | None = None, method: s
     lower, upper = min(a.lower for a in flat), min(a.upper for a in flat)
     certificate = None
     if status is Status.PROVED:
-        certificate = fairness_certificate(query, batch, box, evidence, epsilon=query.epsilon, scale="probability")
+        certificate = fairness_certificate(query, batch, box, evidence, epsilon=query.epsilon, scale=query.scale)
     return Verdict(
         status=status, reason=next((a.reason for a in flat if a.reason is not None), None) if status is Status.UNKNOWN else None,
         witness=witness_of(query, *found) if found else None, certificate=certificate, lower=lower, upper=upper,
@@ -85,7 +84,8 @@ def witness_of(query: IndividualFairness, problem: TwinProblem, q: int, g: int, 
     assert answer.margins is not None
     schema, goal, margins = query.schema, problem.goals[g], np.array(answer.margins)
     second = problem.batch.take([q]).second(answer.witness[None, :])[0]
-    value = float((goal.rows @ margins).max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
+    reached = goal.rows @ margins + goal.constants
+    value = float(reached.max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
     return witness_at(
         schema, query.network, np.stack([answer.witness, second]), answer.margins, margin=value,
         agrees=answer.agrees, any_two=query.classes == "any",
@@ -95,7 +95,7 @@ def witness_of(query: IndividualFairness, problem: TwinProblem, q: int, g: int, 
 def fairness_certificate(
     query: PairQuestion, batch: TwinBatch, box: tuple[Array, Array],
     evidence: Sequence[Sequence[tuple[Tree | Claim, bool]]], *, epsilon: float | None,
-    scale: Literal["probability", "logit"],
+    scale: Scale,
 ) -> Certificate:
     """evidence: [question][direction], a fall and a rise for each of the query's thresholds, whether it is certified for float32.
     epsilon None: no decision flips; else no gap on the scale is larger than epsilon."""

@@ -293,7 +293,7 @@ def relaxations(query: IndividualFairness, pieces: Pieces) -> tuple[tuple[str, .
         loose.append(f"whole numbers and categories are intervals here: {', '.join(pieces.relaxed)}")
     if pieces.real:
         loose.append(f"real numbers need not be float32 here: {', '.join(pieces.real)}")
-    if query.epsilon is not None:
+    if query.epsilon is not None and query.scale == "probability":
         loose.append(f"lines stand for the curve of the probability gap {query.epsilon!r}")
     if query.schema.constraints:
         loose.append("the schema's constraints on whole rows are left out")
@@ -351,7 +351,7 @@ def _comments(query: IndividualFairness, pieces: Pieces, piece: Piece, asked: Tw
         tie = "negative" if query.signs == "deployed" else "neither"
         question = f"the decision turns from {'positive to negative' if fall else 'negative to positive'} (a logit of 0 is {tie})"
     else:
-        question = f"the probability {'falls' if fall else 'rises'} by more than {query.epsilon!r}"
+        question = f"the {query.quantity} {'falls' if fall else 'rises'} by more than {query.epsilon!r}"
     folded = [f"rounded when folded by the reader: {', '.join(query.network.rounded)}"] if query.network.rounded else []
     lines = [
         "verifair: are two people who differ in protected values alone treated differently?",

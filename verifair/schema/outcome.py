@@ -168,7 +168,7 @@ class PositiveRule:
         if odds and self.of == "value":
             raise SchemaError(
                 f'positive = "{self}": the model gives values, which have no probabilities; ask how far the value itself moves '
-                "(certify --maximise --logit), or whether decisions flip"
+                "(certify --epsilon, --maximise), or whether decisions flip"
             )
         return None if odds else self.read(model)
 

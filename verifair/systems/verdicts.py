@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Field
 
 from solvers.outcome import Limit, Termination
-from verifair.checker.statement import Signs
+from verifair.checker.statement import Scale, Signs
 from verifair.engine.verdict import Reason, Status
 from verifair.systems.result import Count, Probability, Row, Seconds, Shape, Trust
 
@@ -88,7 +88,7 @@ class Gap(Shape):
     """Met by the witness, exactly."""
     upper: float | None
     """Certified; null: no bound."""
-    scale: Literal["probability", "logit"]
+    scale: Scale
     witness: WitnessShape | None
     certificate: CertificateNote | None
     engine: str
@@ -123,4 +123,4 @@ class FairnessQuery(PairQuery):
 
 class GapQuery(PairQuery):
     kind: Literal["probability-gap"] = "probability-gap"
-    scale: Literal["probability", "logit"]
+    scale: Scale

@@ -46,6 +46,11 @@ class StatedGoal:
             )
         return cls(rows=tuple((p, q, 0.0) for p, q in GOALS[goal]), strict=_strict(goal, classes, signs))
 
+    @classmethod
+    def at_most(cls, epsilon: float) -> StatedGoal:
+        """Return  g(x) - g(x') <= epsilon."""
+        return cls(rows=((-1.0, 1.0, epsilon),), strict=(False,))
+
 
 def _strict(goal: str, classes: tuple[int, int], signs: Signs) -> tuple[bool, ...]:
     """Return whether each row of a goal has to be positive.

@@ -42,8 +42,8 @@ from verifair.checker.partition import (
     extent_of,
 )
 from verifair.checker.report import NOTHING_DECIDED, Batches, CheckReport, Rejection
-from verifair.checker.statement import Signs
-from verifair.checker.words import decided, where
+from verifair.checker.statement import Scale, Signs
+from verifair.checker.words import decided, moving, where
 from verifair.errors import CertificateError
 from verifair.schema.space import InputSpace
 
@@ -92,6 +92,7 @@ class _StoredQuery:
     shift: Array
     asked: tuple[tuple[StatedGoal, Array], ...]
     epsilon: float | None
+    scale: Scale
     signs: Signs | None
     float32: bool
 
@@ -128,7 +129,7 @@ def check_partition(path: str | Path, *, network: Model, schema: InputSpace, bat
     found: list[Rejection] = []
     proofs = leaves = float32 = 0
     with PartitionStore(path) as store:
-        network = schema.judges(network, odds=store.about.get("signs") is None)
+        network = schema.judges(network, odds=store.about.get("signs") is None and schema.outcome.of != "value")
         query, extent = _understood(path, store.about, network, schema), store.extent
         if isinstance(query, str):
             found.append(Rejection(proof=None, reason=query))
@@ -196,7 +197,9 @@ def _understood(path: str | Path, about: dict[str, Any], network: Model, schema:
         if about["arithmetic"] not in ("real", "float32"):
             raise ValueError("no arithmetic")
         epsilon, parts = None if epsilon is None else _number(epsilon), _whole(about["parts"])
-        signs = _signs(about["signs"])
+        signs, scale = about["signs"], about["scale"]
+        if signs not in (None, *get_args(Signs)) or scale not in get_args(Scale):
+            raise ValueError(f"{signs!r} is no rule of decisions, or {scale!r} no scale")
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         flaw = f"lacks {error}" if isinstance(error, KeyError) else "is malformed"
         said = f"what it says of its query {flaw}; expected {WRITTEN}"
@@ -212,8 +215,8 @@ def _understood(path: str | Path, about: dict[str, Any], network: Model, schema:
         return "the query relaxes a feature that the network does not take as it is, or its relax, size or differ make no sense"
     if (signs is None) != (epsilon is not None):
         return "the query has to name either the signs by which decisions flip, or an epsilon"
-    if epsilon is not None and not SMALLEST <= epsilon <= 1 - SMALLEST:
-        return f"epsilon {epsilon} is no gap between probabilities"
+    if epsilon is not None and not (SMALLEST <= epsilon <= 1 - SMALLEST if scale == "probability" else 0 < epsilon < np.inf):
+        return f"epsilon {epsilon} is no gap"
     partition = Partition.of(domain, lower, upper, size=size, whole=index)
     if not _few(lower, upper, index, relax) or partition.count > MAX_PARTS:
         return "the query has more pairs, shifts or parts than certify --partition takes"
@@ -222,11 +225,15 @@ def _understood(path: str | Path, about: dict[str, Any], network: Model, schema:
     z, z_prime, shift = _pairs(lower, upper, index, relax, differ)
     if not len(z):
         return "the query's box leaves its protected features no two values: it claims nothing"
-    gap = None if epsilon is None else GapGoal(epsilon=epsilon, rise=False)
-    goal = "no-flip" if gap is None else "no-gap"
+    gap = None if epsilon is None or scale == "logit" else GapGoal(epsilon=epsilon, rise=False)
+    asked = tuple(
+        asked_of("no-flip" if gap is None else "no-gap", classes, gap, network, signs or "deployed") for classes in DIRECTIONS
+    )
+    if epsilon is not None and gap is None:
+        asked = tuple((StatedGoal.at_most(epsilon), margin) for _, margin in asked)
     return _StoredQuery(
         partition=partition, index=index, z=z, z_prime=z_prime, shift=shift,
-        asked=tuple(asked_of(goal, classes, gap, network, signs or "deployed") for classes in DIRECTIONS), epsilon=epsilon,
+        asked=asked, epsilon=epsilon, scale=scale,
         signs=signs, float32=about["arithmetic"] == "float32",
     )
 
@@ -241,13 +248,6 @@ def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{value!r} is no whole number")
     return value
-
-
-def _signs(value: Any) -> Signs | None:
-    if value not in (None, *get_args(Signs)):
-        raise ValueError(f"{value!r} is no rule of decisions")
-    found: Signs | None = value
-    return found
 
 
 def _few(lower: Array, upper: Array, index: list[int], relax: dict[int, int]) -> bool:
@@ -346,7 +346,8 @@ def _statement(path: Path, schema: InputSpace, network: Model) -> str:
     protected, relax, box = (about.get(key) or () for key in ("protected", "relax", "box"))
     epsilon, who = about.get("epsilon"), " and ".join(map(str, protected))
     rule: Signs = "strict" if about.get("signs") == "strict" else "deployed"
-    what = "no decision flips" if epsilon is None else f"no probability moves by more than {epsilon}"
+    moves = moving("logit" if about.get("scale") == "logit" else "probability", network, schema)
+    what = "no decision flips" if epsilon is None else f"no {moves} by more than {epsilon}"
     with_ = f"with {who}" if len(protected) == 1 else f"with {about.get('differ')} of {who}"
     near = "".join(f", and {name} by up to {width}," for name, width in dict(relax).items())
     near += decided(rule, network.outputs, schema) if epsilon is None else ""

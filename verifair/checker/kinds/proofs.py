@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from encoders.domain import Domain
-from encoders.network import Array, Link, Model
+from encoders.network import Array, Model
 from verifair.checker.certificate import FILE, Certificate, Claim, Counterexample
 from verifair.checker.kernel.leaves import Forest, replay
 from verifair.checker.kernel.points import Points
@@ -37,7 +37,7 @@ from verifair.checker.kinds.statements import judged, pairs_missing, task_of
 from verifair.checker.report import Batches, CheckReport, Rejection
 from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Query, RowsQuery, Statement
 from verifair.checker.tree import Tree
-from verifair.checker.words import counted, decided, exactly, near, where
+from verifair.checker.words import counted, decided, exactly, moving, near, where
 from verifair.schema.space import InputSpace
 
 NODES_HELD = 4096
@@ -184,10 +184,7 @@ def _statement(given: Certificate, schema: InputSpace, network: Model) -> str:
     if query.epsilon is None:
         what = f"no decision flips {differ}{nearby}{decided(query.signs, network.outputs, schema, query.classes == 'any')}"
     else:
-        logit = "share of votes moves" if network.link is Link.SHARES else "log-odds move"
-        value = "value moves" if schema.outcome.of == "value" else logit
-        moves = value if query.scale == "logit" else "probability moves"
-        what = f"no {moves} by more than {query.epsilon} {differ}{nearby}"
+        what = f"no {moving(query.scale, network, schema)} by more than {query.epsilon} {differ}{nearby}"
     return f"It states: {what}; {where(query.box, schema)}."
 
 

@@ -71,7 +71,7 @@ def task_of(
     signs = query.signs if isinstance(query, BoxQuery) else None
     asked, margin = asked_of(statement.goal, (i, j), gap, network, signs or "deployed")
     if statement.goal == "no-gap" and gap is None:  # g(x) - g(x') <= epsilon
-        asked = StatedGoal(rows=((-1.0, 1.0, float(getattr(query, "epsilon", 0.0))),), strict=(False,))
+        asked = StatedGoal.at_most(float(getattr(query, "epsilon", 0.0)))
     return Task(lower=lower, upper=upper, prime=prime, offset=offset, differs=differs, margin=margin, asked=asked)
 
 

@@ -18,7 +18,7 @@ from encoders.evaluate import pair
 from encoders.exact.balls import Balls, ball, precision, sigmoid
 from encoders.network import Array
 from encoders.probability import SMALLEST
-from encoders.problem import Goal, TwinBatch, TwinProblem
+from encoders.problem import TwinBatch, TwinProblem
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.engine.answer import GoalAnswer
@@ -58,7 +58,7 @@ def bracket(
 ) -> Bracket:
     """Return the largest gap of the query's questions, bracketed to the tolerance or as far as the budget goes."""
     logit, deadline = query.scale == "logit", clock.now() + budget.seconds
-    problem = twin_problem(query, batch, _goals(1.0 if logit else 0.5, logit))
+    problem = twin_problem(query, batch, no_gap(1.0 if logit else 0.5, query.scale))
     met = _Met(problem, logit)
     met.sample(np.random.default_rng(budget.seed))
     answers, upper, least, nodes, reason = None, np.inf if logit else 1.0, met.value, 0, None
@@ -76,7 +76,7 @@ def bracket(
                 seconds=max(SHARE * left, 0.05), nodes=None if budget.nodes is None else budget.nodes - nodes,
                 memory_mb=budget.memory_mb, threads=budget.threads, seed=budget.seed,
             )
-            one = twin_problem(query, batch, _goals(epsilon, logit))
+            one = twin_problem(query, batch, no_gap(epsilon, query.scale))
             found = solve(one, method="auto", solver=None, budget=given, group=np.zeros(len(batch), dtype=np.int64))
             flat = [answer for row in found for answer in row]
             nodes += sum(answer.nodes for answer in flat)
@@ -97,14 +97,6 @@ def bracket(
     return Bracket(
         lower=met.value, point=met.point, margins=met.margins, upper=upper, answers=answers, reason=reason, nodes=nodes
     )
-
-
-def _goals(epsilon: float, logit: bool) -> tuple[Goal, Goal]:
-    """The gap does not fall, nor rise, by more than epsilon from x to x'."""
-    if not logit:
-        return no_gap(epsilon)
-    fall, rise = (Goal(rows=np.array([row]), strict=False, constant=np.array([epsilon])) for row in ((-1.0, 1.0), (1.0, -1.0)))
-    return fall, rise
 
 
 class _Met:

@@ -20,7 +20,7 @@ from scipy.special import expit
 from encoders.domain import Domain
 from encoders.network import Array
 from encoders.probability import SMALLEST
-from encoders.problem import Goal, TwinProblem
+from encoders.problem import TwinProblem
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.tree import Tree
@@ -109,10 +109,7 @@ def _ask(
     problem: TwinProblem, known: _Bracket, epsilon: float, logit: bool, seconds: float, nodes: int, rng: np.random.Generator
 ) -> bool | None:
     """Is every gap at most epsilon? True and False change what is known; None: it took too long."""
-    if logit:
-        goals = tuple(Goal(rows=np.array([row]), constant=np.array([epsilon]), strict=False) for row in ((-1.0, 1.0), (1.0, -1.0)))
-    else:
-        goals = no_gap(epsilon)
+    goals = no_gap(epsilon, "logit" if logit else "probability")
     group = np.zeros(len(problem.batch), dtype=np.int64)
     found = decide(
         replace(problem, goals=goals), seconds=seconds, max_nodes=nodes, group=group, seed=int(rng.integers(1 << 31))

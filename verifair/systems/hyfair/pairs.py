@@ -81,8 +81,8 @@ class FairnessSettings(PairSettings):
 
     flip: bool = False
     """No decision flips (the default question)."""
-    epsilon: Annotated[float | None, Field(gt=0, lt=1)] = None
-    """No probability moves by more than this."""
+    epsilon: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
+    """No probability (share of votes of a forest, value of a model that gives values) moves by more than this."""
     signs: Literal["deployed", "strict"] = "deployed"
     """deployed: positive means logit > 0; strict: Fairify's, a tie counts on neither side."""
     classes: Literal["favourable", "any"] = "favourable"

@@ -203,7 +203,8 @@ class _Opened:
     def witness(self, found: _Found) -> Witness:
         goal, margins = goals_of(self.query)[found.goal], found.margins
         x_prime = self._second(found.x[None], np.array([found.pair]))[0]
-        value = float((goal.rows @ margins).max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
+        reached = goal.rows @ margins + goal.constants
+        value = float(reached.max()) if goal.gap is None else goal.gap.epsilon - float(gap(margins, goal.gap))
         return witness_at(
             self.query.schema, self.query.network, np.stack([found.x, x_prime]), (float(margins[0]), float(margins[1])),
             margin=value, agrees=None if found.agrees < 0 else bool(found.agrees),

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from encoders.shares import logistic
 from verifair.checker.envelope import semantics
 from verifair.engine.counterexamples import counterexamples
 from verifair.engine.gap.maximise import maximise
@@ -180,10 +179,9 @@ def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -
 
     Of what has no probabilities, values and shares of votes, that is the gap between these.
     """
-    plain = pairs.schema.outcome.of == "value" or not logistic(pairs.network)
     query = ProbabilityGap(
         network=pairs.network, schema=pairs.schema, protected=pairs.protected, box=pairs.box, differ=pairs.differ,
-        relax=pairs.relax, scale="logit" if settings.logit or plain else "probability",
+        relax=pairs.relax, scale="logit" if settings.logit else pairs.scale,
     )
     tolerance = 1e-4 if settings.tolerance is None else settings.tolerance
     with work.bar(f"largest gap with {' and '.join(query.protected)}, thousandths") as progress:

@@ -188,7 +188,7 @@ def _asked(query: IndividualFairness) -> str:
     """What is asked, in words. The deployed rule is what everybody means by a decision; the strict one is said."""
     name = query.protected[0]
     if query.epsilon is not None:
-        return f"no probability moves by more than {query.epsilon:g} with {name}"
+        return f"no {query.quantity} moves by more than {query.epsilon:g} with {name}"
     return f"no decision changes with {name}{_strictly(query)}"
 
 
@@ -200,7 +200,7 @@ def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairn
     if query.epsilon is None:
         what = f"a decision changes{_strictly(query)}"
     else:
-        what = f"a probability moves by more than {query.epsilon:g}"
+        what = f"a {query.quantity} moves by more than {query.epsilon:g}"
     where = f", where {_where(subject, settings)}" if settings.box else ""
     text = f"Refuted by an exact counterexample: {what} with {query.protected[0]} alone{where}. {sentence}"
     return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=leads)

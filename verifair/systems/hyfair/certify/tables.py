@@ -95,7 +95,7 @@ def holds(query: IndividualFairness) -> str:
     nearby = f", and {near(query.relax, query.schema)}" if query.relax else ""
     if query.epsilon is None:
         return f"no decision flips with {who}{nearby}{_rule(query)}"
-    return f"no probability moves by more than {query.epsilon:g} with {who}{nearby}"
+    return f"no {query.quantity} moves by more than {query.epsilon:g} with {who}{nearby}"
 
 
 def headline(query: IndividualFairness) -> str:
@@ -154,8 +154,8 @@ def _violated(query: IndividualFairness, witness: WitnessShape) -> str:
         return f"{same}, another {who}, another decision{_rule(query)}"
     first, second = witness.shown
     return (
-        f"{same}, another {who}, and the probability is {first:.4f} or {second:.4f}: {abs(first - second):.4f} apart, more than "
-        f"{query.epsilon:g}"
+        f"{same}, another {who}, and the {query.quantity} is {first:.4f} or {second:.4f}: {abs(first - second):.4f} apart, more "
+        f"than {query.epsilon:g}"
     )
 
 
@@ -208,7 +208,7 @@ def how_many(result: EnumerationResult) -> str:
     if query.epsilon is None:
         what = f"{'is' if one else 'are'} decided otherwise"
     else:
-        what = f"{'has' if one else 'have'} a probability that moves by more than {query.epsilon:g}"
+        what = f"{'has' if one else 'have'} a {query.quantity} that moves by more than {query.epsilon:g}"
     if not count:
         return "Nobody was found."
     return f"{counted(count, 'person', 'different people')} {what} with another {who}, all else equal."

@@ -18,7 +18,7 @@ from encoders.shares import logistic, share_bucket
 from tests.brute_force import exact_forward, fractions
 from tests.builders import categorical, integer, lattice, network_of, one_hot, random_network, schema_of
 from tests.tree_models import random_tree, save
-from verifair.engine.queries import IndividualFairness, KDiscrimination
+from verifair.engine.queries import KDiscrimination, ProbabilityGap
 from verifair.engine.verdict import Finding, Verdict
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
@@ -433,7 +433,7 @@ def test_trees_are_searched_by_their_probabilities(votes: bool, tmp_path: Path) 
     assert logistic(query.network) is not votes
     if votes:  # sigma(share) is not what anybody is shown
         with pytest.raises(QueryError, match="shares of votes"):
-            IndividualFairness(network=query.network, schema=schema(), protected=["a"], epsilon=0.05)
+            ProbabilityGap(network=query.network, schema=schema(), protected=["a"])
     x = space.random(rng, 40)
     session = InferenceSession(path.read_bytes())
     for row, guide, count in zip(x, scipy.special.expit(space.logits(x)), space.count(x), strict=True):
