@@ -27,7 +27,7 @@ CERTIFICATES = {
 }
 Run = Callable[..., tuple[int, str, str]]
 """What the fixture `inside` gives."""
-RUN = [sys.executable, "-c", "from verifair.cli import main; main()"]
+RUN = [sys.executable, "-m", "verifair"]
 
 
 def verifair(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -5,6 +5,9 @@ Each message names the thing, what was found, what is expected, and the remedy.
 
 from __future__ import annotations
 
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C or SIGTERM ended, as shells have it."""
+
 
 class VerifairError(Exception):
     """Base of verifair's own errors; exit_code is the command line's exit status."""

@@ -1,6 +1,6 @@
 """The verbs and the exit codes: 0 an answer, 2 usage or bad input, 3 unsupported model, 4 backend, 5 internal, 6 disagreement.
 
-Beside these: 1 of `check` that did not accept, 10 and 20 of --exit-verdict, 130 after Ctrl-C.
+Beside these: 1 of `check` that did not accept, 10 and 20 of --exit-verdict, 130 after Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations

@@ -22,16 +22,13 @@ from rich.progress import (
 )
 
 from verifair.cli.command import option_name
-from verifair.errors import QueryError
+from verifair.errors import INTERRUPTED, QueryError
 from verifair.screen import Screen
 from verifair.systems.files import save_json, save_table, save_text
 from verifair.systems.result import Answer, SystemAnswer
 from verifair.systems.settings import Run, Settings
 from verifair.systems.system import System
 from verifair.systems.work import Interrupted, OutOfTime, Work, budget, keeping
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
 
 
 def check(system: System, run: Run, settings: Settings) -> None:

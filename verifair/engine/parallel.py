@@ -27,7 +27,8 @@ Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Deadline:
-    """A moment by this machine's wall clock (seconds since 1970): processes of one machine share it, machines need not.
+    """A moment by this machine's `time.monotonic`, which nobody sets back. It travels to other processes as a time of day, as
+    machines have no other clock in common.
 
     counted: where work is counted, the moment by that clock, whose ceiling is the other.
     """
@@ -39,12 +40,20 @@ class Deadline:
     def after(cls, seconds: float) -> Deadline:
         counting = clock.counting()
         if counting is None:
-            return cls(at=time.time() + seconds)
-        return cls(at=time.time() + counting.left, counted=clock.now() + seconds)
+            return cls(at=time.monotonic() + seconds)
+        return cls(at=time.monotonic() + counting.left, counted=clock.now() + seconds)
 
     def left(self) -> float:
         """Return the seconds until then, negative once it is over."""
-        return self.at - time.time() if self.counted is None else self.counted - clock.now()
+        return self.at - time.monotonic() if self.counted is None else self.counted - clock.now()
+
+
+    def __reduce__(self) -> tuple[Callable[..., Deadline], tuple[float, float | None]]:
+        return _arrived, (self.at - time.monotonic() + time.time(), self.counted)
+
+
+def _arrived(at: float, counted: float | None) -> Deadline:
+    return Deadline(at=at - time.time() + time.monotonic(), counted=counted)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,16 +1,21 @@
 """How the program starts: what is loaded when, its version, its public names, and modules that hide its packages."""
 
 import ast
+import os
+import signal
 import subprocess
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import verifair as vf
 from tests.command_line import flat
 from tests.command_line import verifair as command
+from verifair import __main__ as program
 from verifair.cli.main import verbs
 
 
@@ -67,3 +72,30 @@ def test_the_help_names_every_verb_and_a_typo_gets_a_suggestion() -> None:
     wrong = command("aduit")
     assert wrong.returncode == 2
     assert "Did you mean 'audit'?" in flat(wrong.stderr)
+
+
+def test_a_signal_waits_until_an_import_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a module fails in many ways; a moment later Ctrl-C is KeyboardInterrupt as ever."""
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda process, number: sent.append(number))
+    monkeypatch.setattr(threading, "Timer", lambda seconds, call, given: SimpleNamespace(start=lambda: call(*given), daemon=True))
+    module = "import sys\nfrom verifair.__main__ import _interrupt\n_interrupt(2, sys._getframe())\n"
+    (tmp_path / "interrupted.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    import_module("interrupted")
+    assert sent == [2]
+    with pytest.raises(KeyboardInterrupt):
+        program._interrupt(2, sys._getframe())
+
+
+def test_a_command_that_is_interrupted_at_once_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    monkeypatch.setattr("verifair.cli.main", lambda: signal.raise_signal(signal.SIGTERM))
+    try:
+        with pytest.raises(SystemExit) as ended:
+            program.main()
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted: nothing is kept\n"

@@ -1,5 +1,6 @@
 """Batches on this machine: rounds, a process that loses its parent, the same moment on another clock."""
 
+import pickle
 import subprocess
 import sys
 import time
@@ -33,6 +34,15 @@ def test_a_backend_without_generators_is_asked_in_rounds(monkeypatch: pytest.Mon
     assert next(results) == 0
     assert asked == [0, 1], "a round is two tasks a process: what is done can be kept before the rest is asked"
     assert list(results) == [1, 2, 3, 4]
+
+
+def test_a_deadline_does_not_move_with_the_time_of_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody sets the clock back an hour; what another process receives after that is the same moment as well."""
+    deadline = Deadline.after(60)
+    day = time.time
+    monkeypatch.setattr(time, "time", lambda: day() - 3600)
+    assert deadline.left() == pytest.approx(60, abs=5)
+    assert pickle.loads(pickle.dumps(deadline)).left() == pytest.approx(60, abs=5)
 
 
 def _known(shared: Shared[int], deadline: Deadline, *, add: int = 0) -> int:
