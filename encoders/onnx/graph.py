@@ -291,7 +291,6 @@ _WHY = {
     "LayerNormalization": _NORM, "InstanceNormalization": _NORM, "GroupNormalization": _NORM, "RMSNormalization": _NORM,
     "MeanVarianceNormalization": _NORM,
     "LpNormalization": "it divides each row by its own norm, which is not piecewise linear; leave it out",
-    "Imputer": "it replaces missing values, and proofs are about rows without any; fill them in before the model",
     "SimpleImputer": "it replaces missing values, and proofs are about rows without any; fill them in before the model",
     "ConvTranspose": "upsampling is not read; networks that decide on rows or small images need none",
 }

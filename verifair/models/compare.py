@@ -18,6 +18,7 @@ from encoders.onnx.runtime import runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.models.columns import names_of
 from verifair.models.objects import called, exported, package_of
+from verifair.models.pipelines import fills_words
 
 ROWS = 1000
 """Of a table, at most; drawn with seed 0."""
@@ -40,6 +41,9 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
 
     frame: rows to compare on; without its columns, or without a table, on random points. Raises ModelError where most rows differ.
     """
+    if package_of(model) == "sklearn" and fills_words(getattr(model, "best_estimator_", model)):
+        told = f"{called(model)}: fills in missing words, the converted model does not; proofs are about rows that have all values"
+        warnings.warn(told, ImportDifference, stacklevel=4)
     rows = None if frame is None else _of_table(model, network, frame)
     given, x, where = _drawn(model, network) if rows is None else rows
     if not len(x):

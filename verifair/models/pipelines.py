@@ -26,7 +26,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
-    model = _rounded(getattr(model, "best_estimator_", model))
+    model = _without_imputers_of_words(_rounded(getattr(model, "best_estimator_", model)))
     try:
         check_is_fitted(model)
     except NotFittedError:
@@ -50,6 +50,32 @@ def _rounded(model: Any) -> Any:
         for tree in round_of_trees:
             tree.nodes["num_threshold"] = floor32(tree.nodes["num_threshold"])
     return model
+
+
+def _without_imputers_of_words(model: Any) -> Any:
+    """Return a pipeline without its steps that fill in missing words: skl2onnx converts none, and rows have all their values."""
+    if not fills_words(model):
+        return model
+    model = copy.deepcopy(model)
+    for step in _parts(model):
+        if hasattr(step, "steps"):
+            step.steps = [one for one in step.steps if not _fills_words(one[1])]
+    return model
+
+
+def fills_words(model: Any) -> bool:
+    """Return whether missing words are filled in before a model decides."""
+    return any(map(_fills_words, _parts(model)))
+
+
+def _fills_words(step: Any) -> bool:
+    return hasattr(step, "statistics_") and _kind(step.statistics_) == "text" and step.missing_values != step.missing_values
+
+
+def _parts(model: Any) -> list[Any]:
+    """Return an estimator and all that it is made of."""
+    listed = [*getattr(model, "steps", ()), *getattr(model, "transformers_", ())]
+    return [model, *(part for one in listed if not isinstance(one[1], str) for part in _parts(one[1]))]
 
 
 def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:

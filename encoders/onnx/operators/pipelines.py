@@ -37,6 +37,13 @@ def _scaler(node: OnnxNode) -> Tensor:
     return x
 
 
+def _imputer(node: OnnxNode) -> Tensor:
+    """ai.onnx.ml Imputer of NaN: rows that have all their values pass as they are, and no others are asked about."""
+    if not math.isnan(node.number("replaced_value_float", 0.0)):
+        raise node.error("replaces a number by another one, a jump; supported are imputers of missing values, NaN")
+    return node.tensor(0)
+
+
 def _linear_classifier(node: OnnxNode) -> Result:
     """ai.onnx.ml LinearClassifier without post-transform: the scores x W^T + b are its second output."""
     if node.attributes.get("post_transform", b"NONE") != b"NONE":
@@ -152,12 +159,12 @@ def _blocks(node: OnnxNode, x: Tensor, categories: tuple[Category, ...]) -> np.n
 
 
 ML_OPERATORS: dict[str, Callable[[OnnxNode], Result]] = {
-    "ArrayFeatureExtractor": _feature_extractor, "Cast": _cast, "LabelEncoder": _label_encoder,
+    "ArrayFeatureExtractor": _feature_extractor, "Cast": _cast, "Imputer": _imputer, "LabelEncoder": _label_encoder,
     "LinearClassifier": _linear_classifier, "LinearRegressor": _linear_regressor, "OneHotEncoder": _one_hot_encoder,
     "Scaler": _scaler,
 }
 
-KEEP_RAW = {*SHAPE_OPERATORS, "ArrayFeatureExtractor", "Cast", "LabelEncoder", "OneHotEncoder"}
+KEEP_RAW = {*SHAPE_OPERATORS, "ArrayFeatureExtractor", "Cast", "Imputer", "LabelEncoder", "OneHotEncoder"}
 """Operators that move or encode columns of the table without computing with them."""
 
 TAKE_WHOLE = {*KEEP_RAW, "LinearClassifier", "LinearRegressor", "Scaler", "TreeEnsemble", "TreeEnsembleRegressor"}

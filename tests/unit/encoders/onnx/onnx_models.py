@@ -9,8 +9,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-ML = ("ArrayFeatureExtractor", "LabelEncoder", "LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder", "Scaler",
-      "TreeEnsembleClassifier", "ZipMap")
+ML = ("ArrayFeatureExtractor", "Imputer", "LabelEncoder", "LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder",
+      "Scaler", "TreeEnsembleClassifier", "ZipMap")
 
 
 def save(path: Path, nodes: Sequence[onnx.NodeProto], constants: dict[str, Any], *, shape: Sequence[Any] = ("N", 4),

@@ -95,6 +95,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "LeakyRelu": ([node("LeakyRelu", ["x"], alpha=0.3)], {}),
     "LeakyRelu-default": ([node("LeakyRelu", ["x"])], {}),
     "PRelu": ([node("PRelu", ["x", "s"])], {"s": np.array([0, 0.25, 0.5, 1], dtype=F)}),
+    "Imputer": ([node("Imputer", ["x"], imputed_value_floats=[1.0], replaced_value_float=float("nan"))], {}),
     "Scaler": ([node("Scaler", ["x"], offset=[1.0, 2.0, 3.0, 4.0], scale=[0.5, 0.1, 1.0, 2.0])], {}),
     "LinearClassifier": ([node("LinearClassifier", ["x"], ["label", "y"], coefficients=draw(12).tolist(),
                                intercepts=[0.1, 0.2, 0.3], classlabels_ints=[0, 1, 2], post_transform="NONE")], {}),

@@ -130,6 +130,8 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # name: (inputs, nodes, constants, what
     "a step function of computed numbers": (
         {"x": "f"}, [node("Mul", ["x", "c"], ["m"]), node("OneHotEncoder", ["m"], ["o"], cats_int64s=[0, 1], zeros=1),
                      node("Flatten", ["o"])], {"c": F(2)}, "step function"),
+    "an imputer of numbers": (
+        {"x": "f"}, [node("Imputer", ["x"], imputed_value_floats=[1.0], replaced_value_float=-9.0)], {}, "imputers of missing"),
     "used as number and category": (
         {"x": "i"}, [node("Cast", ["x"], ["f"], to=1), node("Neg", ["f"], ["n"]),
                      node("OneHotEncoder", ["x"], ["o"], cats_int64s=[0, 1], zeros=1), node("Flatten", ["o"], ["p"]),

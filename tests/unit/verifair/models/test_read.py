@@ -14,6 +14,7 @@ import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
@@ -81,6 +82,23 @@ def test_a_fitted_pipeline_is_the_model_with_its_columns_by_name(name: str) -> N
     schema = vf.Schema.infer(frame.assign(y=Y), target="y", model=model)
     given = schema.encode(schema.raw(frame)).astype(np.float32)
     assert np.abs(runtime_outputs(network, given)[:, 1] - said(model, frame)).max() < 1e-5
+
+
+def test_imputers_pass_rows_that_have_all_values() -> None:
+    frame = X.copy()
+    frame.loc[::9, "label"], frame.loc[::7, "housing"] = np.nan, np.nan
+    columns = make_column_transformer(
+        (make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), NUMBERS),
+        (make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()), WORDS),
+    )
+    model = fitted(make_pipeline(columns, mlp()), frame)
+    with pytest.warns(vf.ImportDifference, match="fills in missing words, the converted model does not"):
+        network = vf.read(model, frame)
+    whole = frame.dropna()
+    schema = vf.Schema.infer(whole.assign(y=Y[whole.index]), target="y", model=network)
+    shown = runtime_outputs(network, schema.encode(schema.raw(whole)).astype(np.float32))
+    assert np.abs(shown[:, 1] - said(model, whole)).max() < 1e-5
+    assert "Imputer" in {node.op_type for node in onnx.load_model_from_string(network.stored).graph.node}
 
 
 def test_columns_that_the_model_drops_are_no_inputs() -> None:
