@@ -186,4 +186,12 @@ do = { sex = "m" }
 k = [3, 5]
 tau = 0.1
 certify = 0.95
+
+[gate]
+four_fifths = 0.8
+flips_in_data = 0.01
+certified_gap = 0.2
+certified_share = 0.9
+pba_share = 0.5
+unknown = "pass"
 """

@@ -5,23 +5,29 @@ import json
 import random
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 import verifair as vf
+from tests import audit_sample
 from tests.bench_support import record
 from tests.fuzz import certificate_target, mutate, world
+from verifair.auditing.compare import compare, load
+from verifair.auditing.result import AuditResult
 from verifair.auditing.run import KEPT, Places, _digest, _kept
 from verifair.bench.records import NAME, Journal
 from verifair.bench.tables import comparison, to_dict, write_tables
 from verifair.engine.partition import certify_partition
 from verifair.engine.store import count
-from verifair.systems.files import plain, save_json
+from verifair.papers.catalog import Printed, Request
+from verifair.papers.reproduce import pairs, reproduce
+from verifair.systems.files import json_text, plain, save_json
 from verifair.systems.findings import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.pba.evidence import certificate_of, witness_of
-from verifair.systems.pba.rows import Table
+from verifair.systems.pba.rows import Table, verify_rows
 
 SETTINGS = {"verifair": "0.7.0", "python": "3.11", "machine": "x86_64", "limit": 5.0, "seed": 0}
 
@@ -126,6 +132,57 @@ SECTION = Section(
 )
 
 
+class AgainstTarget:
+    """`verifair audit --against`: the JSON of an audit that somebody else ran, compared with ours and written again."""
+
+    name = "against"
+
+    def seeds(self, folder: Path) -> dict[str, bytes]:
+        return {"page.json": json_text(_audit()).encode()}
+
+    def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:
+        if rng.random() < 0.2:
+            return mutate.bytes_mutant(rng, data)
+        return mutate.text(mutate.tree_mutant(rng, json.loads(data), gentle=0.5)).encode("utf-8", "surrogatepass")
+
+    def read(self, path: Path) -> str:
+        found = compare(_audit(), load(path))
+        json.loads(json_text(found))
+        return found.headline
+
+
+@cache
+def _audit() -> AuditResult:
+    return audit_sample.audit(witnesses=2, groups=True)
+
+
+class ReproduceTarget:
+    """`verifair reproduce --resume`: a part of a table that was made before."""
+
+    name = "reproduce"
+
+    def seeds(self, folder: Path) -> dict[str, bytes]:
+        return {"part.csv": _part_of_a_table(Request(dataset="a", folder=None, seed=0, seconds=1.0)).to_csv(index=False).encode()}
+
+    def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:
+        return mutate.bytes_mutant(rng, data)
+
+    def read(self, path: Path) -> str:
+        printed = Printed(name="table 3", about="shares", datasets=("a",), make=_part_of_a_table, keys=("who",), seeds=2)
+        kept = path.parent / "kept"
+        shutil.rmtree(kept, ignore_errors=True)
+        asked: dict[str, Any] = {"folder": None, "datasets": (), "seeds": 2, "seconds": 1.0, "kept": kept}
+        reproduce(printed, **asked)
+        first = sorted(kept.iterdir())[0]
+        first.write_bytes(path.read_bytes())
+        made = reproduce(printed, **asked, resume=True)
+        return f"{len(list(pairs(made.frame)))} columns compared"
+
+
+def _part_of_a_table(request: Request) -> pd.DataFrame:
+    return pd.DataFrame({"who": [request.dataset, "all"], "share": [0.2 + request.seed, 1.0], "paper's share": [0.5, 0.9]})
+
+
 # Stores of `verifair pba`, damaged; a run goes on with them.
 
 
@@ -145,7 +202,7 @@ class StoreTarget:
     def seeds(self, folder: Path) -> dict[str, bytes]:
         with tempfile.TemporaryDirectory() as made:
             path = Path(made) / "run.sqlite"
-            vf.verify(_bias(), world.frame().head(ROWS), store=path)
+            verify_rows(_bias(), world.frame().head(ROWS), store=path)
             return {"run.sqlite": path.read_bytes()}
 
     def mutate(self, rng: random.Random, name: str, data: bytes) -> bytes:
@@ -154,7 +211,7 @@ class StoreTarget:
     def read(self, path: Path) -> str:
         _alone(path)
         table = world.frame().head(ROWS)
-        found = vf.verify(_bias(), table, store=path, resume=True, budget=vf.Budget(seconds=5))
+        found = verify_rows(_bias(), table, store=path, resume=True, budget=vf.Budget(seconds=5))
         certificate = certificate_of(_bias(), Table.of(world.network(), world.SCHEMA, table), found)
         for line in found[found["status"] == "violated"].itertuples(index=False):
             witness_of(_bias(), line)

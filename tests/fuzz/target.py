@@ -139,6 +139,7 @@ def never_opens(forbidden: Sequence[Path]) -> Iterator[None]:
 
 TARGETS = {
     "onnx": "onnx_target.OnnxTarget",
+    "trees": "onnx_target.TreesTarget",
     "schema": "text_targets.SchemaTarget",
     "audit": "audit_target.AuditTarget",
     "causal": "text_targets.CausalTarget",
@@ -148,6 +149,8 @@ TARGETS = {
     "proof": "vnnlib_target.ProofTarget",
     "bench": "kept_target.BenchTarget",
     "kept": "kept_target.KeptTarget",
+    "against": "kept_target.AgainstTarget",
+    "reproduce": "kept_target.ReproduceTarget",
     "certificate": "certificate_target.CertificateTarget",
     "partition": "certificate_target.PartitionTarget",
     "store": "kept_target.StoreTarget",

@@ -9,7 +9,7 @@ from tests.fuzz.watch import campaign
 
 FEW = {
     "onnx": 25, "schema": 50, "audit": 25, "causal": 50, "table": 20, "rules": 80, "vnnlib": 20, "proof": 30, "bench": 60,
-    "kept": 80,
+    "kept": 80, "trees": 25, "against": 30, "reproduce": 60,
 }
 """Readers whose valid files are there, or made at once. The others begin with a run of our own verbs, and are for the campaign."""
 

@@ -49,7 +49,13 @@ class SchemaTarget(Toml):
 
     def seeds(self, folder: Path) -> dict[str, bytes]:
         found = {path.name: path.read_bytes() for path in DATA.glob("*.toml") if path.name.count(".") == 1}
-        return {**found, "written.toml": WRITTEN.encode()}
+        features = WRITTEN[WRITTEN.index("[[feature]]") :]
+        rules = ("class in [low, medium]", "class >= 1", "class = 2")
+        many = {
+            f"classes{k}.toml": f'[model]\npositive = "{rule}"\nclasses = ["high", "low", "medium"]\nlabel = "good"\n\n{features}'
+            for k, rule in enumerate(rules)
+        }
+        return {**found, "written.toml": WRITTEN.encode(), **{name: text.encode() for name, text in many.items()}}
 
     def read(self, path: Path) -> str:
         schema = vf.Schema.load(path)

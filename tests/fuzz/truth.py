@@ -5,10 +5,11 @@ causal model) points are drawn: they can only refute.
 """
 
 import json
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache, lru_cache
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,82 @@ def _counterfactual(query: dict[str, Any], row: dict[str, Fraction], theta: tupl
     return tuple(out)
 
 
+def share(content: dict[str, Any]) -> str | None:
+    """Of the points that have rows to compare: how many flip."""
+    query = content["query"]
+    index = [NAMES.index(name) for name in query["protected"]]
+    points: dict[tuple[float, ...], list[tuple[float, ...]]] = {}
+    for row in logits():
+        if all(low <= value <= high for value, (low, high) in zip(row, map(query["box"].get, NAMES), strict=True)):
+            points.setdefault(tuple(value for v, value in enumerate(row) if v not in index), []).append(row)
+    flipped, counted = 0, 0
+    for people in points.values():
+        differ = all if query["differ"] == "all" else any
+        compared = [(x, y) for x, y in product(people, people) if differ(x[v] != y[v] for v in index)]
+        counted += bool(compared)
+        flipped += any(
+            logits()[x] > 0 and (logits()[y] < 0 or (logits()[y] == 0 and query["signs"] != "strict")) for x, y in compared
+        )
+    fair, unfair = (Fraction(*map(int, content[name])) for name in ("fair", "unfair"))
+    if not counted or not fair <= 1 - Fraction(flipped, counted) <= 1 - unfair:
+        return f"{flipped} of {counted} points flip"
+    return None
+
+
+def centers(content: dict[str, Any]) -> str | None:
+    """Every choice of k rows, as long as there are not too many; costs are compared with room for rounding."""
+    query, rows = content["query"], np.array(content["rows"], dtype=float)
+    good = [value > 0 for value in world.network().forward(fractions(SCHEMA.encode(rows)))[:, 0]]
+    points = [_coordinates(row, query["changes"]) for row in rows]
+    near = query["eps"] * (1 + 1e-9)
+    after = [
+        [j for j, to in enumerate(rows) if math.dist(points[i], points[j]) <= near and _moves(row, to, query["changes"])]
+        for i, row in enumerate(rows)
+    ]
+    for name, proof in content["groups"].items():
+        people = []
+        for person in query["asked"][name]:
+            reached, edge = {person}, [person]
+            while edge:
+                edge = [j for i in edge for j in after[i] if j not in reached and not reached.add(j)]  # type: ignore[func-returns-value]
+            people.append({j: math.dist(points[person], points[j]) for j in reached if good[j]})
+        if any(good[person] for person in query["asked"][name]):
+            return f"{name}: somebody is decided favourably"
+        people = [costs for costs in people if costs]
+        limit, stated = query["max_cost"] or proof["value"], proof["value"]
+        target = stated if query["max_cost"] is not None else max(math.ceil(query["coverage"] * len(people) - 1e-9), 1)
+        if sum(any(costs.get(j, math.inf) <= limit * (1 + 2e-9) for j in proof["chosen"]) for costs in people) < target:
+            return f"{name}: its choice does not cover {target}"
+        if len(proof["chosen"]) > query["k"] or not people:
+            return f"{name}: too many are chosen, or nobody is asked about"
+        more = stated + 1 if query["max_cost"] is not None else target
+        below = limit * (1 - 2e-9)
+        every = {frozenset(i for i, costs in enumerate(people) if costs.get(j, math.inf) < below) for j in np.flatnonzero(good)}
+        covers = {one for one in every if not any(one < other for other in every)}
+        if math.comb(len(covers), min(query["k"], len(covers))) > 20_000:
+            continue
+        if any(len(frozenset().union(*some)) >= more for some in combinations(covers, min(query["k"], len(covers)))):
+            return f"{name}: another choice is better"
+    return None
+
+
+def _coordinates(row: Array, changes: dict[str, str]) -> list[float]:
+    found = []
+    for value, feature in zip(row.tolist(), SCHEMA.features, strict=True):
+        words = len(feature.categories or ())
+        if words > 2 and not feature.ordered and changes[feature.name] not in ("increase", "decrease"):
+            found += [float(value == k) for k in range(words)]
+        else:
+            low, high = feature.range or (0.0, words - 1.0)
+            found.append((value - low) / (high - low))
+    return found
+
+
+def _moves(before: Array, after: Array, changes: dict[str, str]) -> bool:
+    rules = {"fixed": float.__eq__, "increase": float.__le__, "decrease": float.__ge__, "free": lambda one, other: True}
+    return all(rules[changes[name]](one, other) for name, one, other in zip(NAMES, before.tolist(), after.tolist(), strict=True))
+
+
 def partition(path: Path) -> str | None:
     """Of the parts said to be proved none holds a pair that is treated differently; of those said to be refuted each does."""
     with PartitionStore(path) as store:
@@ -248,4 +325,8 @@ def false(kind: str, content: dict[str, Any]) -> str | None:
             return pairs(content)
         case "counterfactual-decision":
             return counterfactuals(content)
+        case "certified-share":
+            return share(content)
+        case "group-counterfactuals":
+            return centers(content)
     return f"{kind}: nobody knows what this is"

@@ -16,6 +16,7 @@ from encoders.onnx.reader import read_onnx
 from tests.builders import categorical, integer, lattice, one_hot, random_network, schema_of
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.partition import certify_partition
+from verifair.engine.share import certify_share
 from verifair.systems.cec.audit import audit
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.matching import Reference
@@ -26,7 +27,7 @@ from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
 from verifair.systems.pba.evidence import certificate_of
-from verifair.systems.pba.rows import Table
+from verifair.systems.pba.rows import Table, verify_rows
 from verifair.training.onnx_writer import onnx_model
 
 SCHEMA = schema_of(
@@ -102,7 +103,7 @@ def certificates(folder: Path) -> None:
         "bias": vf.PersistentBias(**ask, sensitive="sex", delta=[1, 2]),
         "robust": vf.Robustness(**ask, delta=[1]),
     }.items():
-        found = vf.verify(query, table, budget=BUDGET, store=folder / f"{name}.sqlite")
+        found = verify_rows(query, table, budget=BUDGET, store=folder / f"{name}.sqlite")
         kept[name] = certificate_of(query, Table.of(network(), SCHEMA, table), found)
     kept["kmax"] = kmax(vf.KDiscrimination(**ask, protected=["race", "sex"], buckets=10), budget=BUDGET).certificate
     who = people_of(SCHEMA, table, "sex")
@@ -114,6 +115,11 @@ def certificates(folder: Path) -> None:
     kept["counterfactual"] = certify_counterfactuals(
         causal_model=causal_model(), **ask, frame=table, do={"sex": "m"}, errors=errors
     ).certificate
+    for name, more in {"share": {"protected": ["sex"]}, "share_any": {"protected": ["sex", "race"], "differ": "any"}}.items():
+        kept[name] = certify_share(vf.IndividualFairness(**ask, **more), tolerance=1e-2, budget=BUDGET).certificate
+    for name, limit in {"centers": None, "centers_cost": 0.6}.items():
+        fitted = vf.GroupCounterfactuals(network(), SCHEMA, k=2, coverage=0.8, eps=0.7, max_cost=limit)
+        kept[name] = fitted.fit(table.drop(columns="good"), sensitive_features="sex").prove_optima()
     for name, certificate in kept.items():
         assert certificate is not None, name
         certificate.save(folder / f"{name}.json")

@@ -30,6 +30,10 @@ ASKED = {"certify": ("epsilon", "signs", "box"), "kmax": ("protected", "buckets"
 OTHER_SCHEMA = "another schema describes other people"
 
 
+MOST = 1 << 28
+"""Bytes of the JSON of an audit."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Quantity:
     """One number of an audit.   low, high: it lies between them (None: not known).   people: counted among so many; None: it is
@@ -45,17 +49,19 @@ class _Quantity:
 def load(path: Path) -> AuditResult:
     """Return the audit that a JSON holds, without its pictures. Raises QueryError for a file that is none."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        if path.stat().st_size > MOST:
+            raise QueryError(f"--against {path}: has more than {MOST >> 20} MiB; name the file that an audit wrote beside its page")
+        content = _with_pictures(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise QueryError(f"--against {path}: cannot be read ({error.strerror}); name the JSON beside an audit's page") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise QueryError(f"--against {path}: is no JSON; name the file that an audit wrote beside its page") from None
     known = AuditResult.model_fields["format"].default
     found = content.get("format") if isinstance(content, dict) else None
     if found != known:
         raise QueryError(f"--against {path}: its format is {found!r}, expected {known!r}: the JSON beside an audit's page")
     try:
-        return AuditResult.model_validate(_with_pictures(content))
+        return AuditResult.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from verifair.datasets import read_table
+from verifair.errors import DataError
 from verifair.figures import COLORS, figure
 from verifair.papers.catalog import Printed, Request
 from verifair.systems.files import file_name, save_table
@@ -66,7 +68,10 @@ def _part(printed: Printed, request: Request, kept: Path | None, resume: bool) -
     if kept is not None:
         path = kept / f"{file_name(f'{printed.name} {request.dataset} {request.seed} {request.seconds:g}')}.csv"
         if resume and path.exists():
-            return pd.read_csv(path)
+            part = read_table(path)
+            if not set(printed.keys) <= set(part.columns):
+                raise DataError(f"{path}: has no column {' or '.join(printed.keys)}, so it is no part of {printed.name}; delete it")
+            return part
     found = printed.make(request)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)

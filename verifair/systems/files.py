@@ -76,7 +76,8 @@ def save_text(path: Path, text: str) -> None:
     half.replace(path)
 
 
-FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
+FORMULA = re.compile(r"\s*[=+\-@＝＋－＠].|[\t\r\n]", re.DOTALL)
+"""A sign alone is none."""
 
 
 def cell(value: Any) -> Any:

@@ -132,7 +132,8 @@ def part_of(result: AuditResult, key: str) -> Any:
 
 
 def test_files_that_are_no_audit_are_named(audited: Path, tmp_path: Path) -> None:
-    for text, told in (("{", "is no JSON"), ("[]", "its format is None"), ('{"format": "other/1"}', "its format is 'other/1'"),
+    for text, told in (("{", "is no JSON"), ("[" * 10**5, "is no JSON"), ("[]", "its format is None"),
+                       ('{"format": "other/1"}', "its format is 'other/1'"),
                        ('{"format": "verifair-audit/1"}', "another version of verifair wrote it")):  # fmt: skip
         path = tmp_path / "other.json"
         path.write_text(text)
