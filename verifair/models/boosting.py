@@ -56,6 +56,8 @@ def _lightgbm(model: Any) -> onnx.ModelProto:
     if hasattr(model, "booster_"):
         model = copy.copy(model)
         model._Booster = booster
+        if getattr(model, "_classes", np.empty(0)).dtype == bool:   # the converter knows numbers and words alone
+            model._classes = model._classes.astype(np.int64)
     else:
         model = booster
     made: onnx.ModelProto = convert_lightgbm(model, name="model", initial_types=types, target_opset=OPSET)

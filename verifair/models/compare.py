@@ -153,7 +153,8 @@ def _entered(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans
         found = pd.Index(feed.categories[position]).get_indexer(pd.Index(column))
         x[np.flatnonzero(found >= 0), start + found[found >= 0]] = 1.0
         return np.asarray(found >= 0)
-    numbers = column.cat.codes if isinstance(column.dtype, pd.CategoricalDtype) else pd.to_numeric(column, errors="coerce")
+    coded = isinstance(column.dtype, pd.CategoricalDtype)
+    numbers = column.cat.codes.replace(-1, np.nan) if coded else pd.to_numeric(column, errors="coerce")
     x[:, start] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.isfinite(x[:, start])
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import compose
 
+from encoders.errors import ModelError
 from encoders.onnx.operators.trees import floor32
 from verifair.errors import QueryError
 from verifair.models import boosting, columns
@@ -45,6 +46,9 @@ def _rounded(model: Any) -> Any:
     """Return a pipeline with the thresholds of histogram-based trees rounded down to float32, as `boosting` rounds LightGBM's."""
     if not hasattr(_last(model), "_predictors"):
         return model
+    if np.any(getattr(_last(model), "is_categorical_", None)):
+        remedy = "fit it behind an encoder with categorical_features=None, or use LightGBM or XGBoost"
+        raise ModelError(called(model), f"asks about sets of categories, which skl2onnx does not convert; {remedy}")
     model = copy.deepcopy(model)
     for round_of_trees in _last(model)._predictors:
         for tree in round_of_trees:

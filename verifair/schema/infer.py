@@ -226,7 +226,10 @@ def _of_model(
             feature: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": list(feed.categories[position])}
         else:
             feature = {k: v for k, v in _feature(name, frame[name], name in protected).items() if k != "scale"}
-            if feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] != [0, 1]):
+            kind = frame[name].dtype
+            if isinstance(kind, pd.CategoricalDtype):   # whose codes XGBoost and LightGBM take
+                feature |= {"kind": "categorical", "categories": list(map(text, kind.categories))}
+            elif feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] != [0, 1]):
                 raise DataError(f"column {name!r} holds text, but the model takes a number there; give the table it was trained on")
         features.append(feature | ({"protected": True} if name in protected else {}))
     return _scaled(network, frame, features, label, ("raw", "minmax", "standard") if matrix else ("raw",))

@@ -180,6 +180,27 @@ def test_boosted_trees_and_pipelines_that_end_in_them(package: str) -> None:
     assert whole.inputs == 2 + 2 + 3
 
 
+@pytest.mark.parametrize("package", ["lightgbm", "xgboost"])
+def test_categories_of_a_table_are_the_codes_of_the_model(package: str) -> None:
+    library = pytest.importorskip(package)
+    frame = X.assign(**{name: X[name].astype("category") for name in WORDS})
+    made = (
+        library.LGBMClassifier(n_estimators=5, verbose=-1, min_data_per_group=5) if package == "lightgbm" else
+        library.XGBClassifier(n_estimators=5, enable_categorical=True, max_cat_to_onehot=2)
+    )
+    model = made.fit(frame, Y == "good")    # bool classes too
+    schema = vf.Schema.infer(frame.assign(y=Y == "good"), target="y", positive=True, model=model)
+    assert schema["housing"].categories == ("free", "own", "rent")
+    shown = runtime_outputs(vf.read(model, frame), schema.encode(schema.raw(frame)).astype(np.float32))
+    assert np.abs(shown[:, -1] - said(model, frame)).max() < 1e-5
+
+
+def test_sets_of_categories_of_histogram_trees_are_refused_in_one_line() -> None:
+    frame = X.assign(**{name: X[name].astype("category") for name in WORDS})
+    with pytest.raises(ModelError, match="sets of categories, which skl2onnx does not convert; fit it behind an encoder"):
+        vf.read(HistGradientBoostingClassifier(max_iter=2, categorical_features="from_dtype").fit(frame, Y), frame)
+
+
 def test_what_is_no_model(tmp_path: Path) -> None:
     accepted = r"expected the path of an \.onnx file, its bytes, .* or a torch\.nn\.Module"
     for wrong, what in ((3, "int"), (None, "NoneType"), (X, "DataFrame"), (MLPClassifier, "the class MLPClassifier")):
