@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from textwrap import shorten
 
@@ -20,9 +19,8 @@ from verifair.datasets.groups import MANY, group_of
 from verifair.engine.questions import decisions as decided
 from verifair.errors import VerifairError
 from verifair.figures import COLORS, figure
-from verifair.systems.findings import DataTable, Picture, Standing, Statement, Tone
+from verifair.systems.findings import DataTable, Standing, Statement, Tone
 from verifair.systems.groups import SMALL
-from verifair.systems.pictures import picture
 from verifair.systems.result import Count, Interval, Probability, Shape
 from verifair.systems.words import percent
 
@@ -87,7 +85,6 @@ class Decisions(Shape):
     cuts: dict[str, float]
     """Features of many values -> the median at which they are cut in two groups."""
     statements: tuple[Statement, ...]
-    picture: Picture
     scores: ScoreScale | None = None
     """What other thresholds would decide; null: the decision has none (three classes and more)."""
 
@@ -189,19 +186,14 @@ def _counted(feature: str, group: pd.Series, place: Integers) -> list[ScoreHisto
 def described(
     groups: Sequence[GroupDecisions], cuts: Mapping[str, float], *, people: int, favoured: int, favourable: str
 ) -> Decisions:
-    """Return groups with a sentence a feature and their picture.   people, favoured: of the table.   favourable: a name."""
+    """Return groups with a sentence a feature.   people, favoured: of the table.   favourable: a name."""
     by: dict[str, list[GroupDecisions]] = {}
     for one in groups:
         by.setdefault(one.feature, []).append(one)
     return Decisions(
         people=people, favourable=favoured, groups=tuple(groups), cuts=dict(cuts),
         statements=tuple(_statement(name, own, favourable) for name, own in by.items()),
-        picture=picture(
-            "decisions", f"Share with {favourable}, by group",
-            "A line for each group: its rate with the 95 % interval. The table of decisions by group has the numbers.",
-            partial(plot, groups, favourable),
-        ),
-    )  # fmt: skip
+    )
 
 
 def _right(subject: AuditSubject, frame: pd.DataFrame, favoured: Booleans) -> Booleans | None:

@@ -79,7 +79,7 @@ def _four_fifths(result: AuditResult) -> Found:
         yield feature, worst.ratio, worst.ratio, f"{worst.ratio:.3f} ({worst.group}, n = {worst.people:,}{near})"
 
 
-def _by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """What `certify` answers of each feature, where it has that part."""
     for section in result.sections:
         if section.key == "certify":
@@ -89,7 +89,7 @@ def _by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str,
 
 
 def _flips(result: AuditResult) -> Found:
-    for feature, found in _by_feature(result, "exchanged"):
+    for feature, found in by_feature(result, "exchanged"):
         people, asked, flips = found["people"], found["asked"], found["decided_otherwise"]
         if people:
             # Of those not asked, none or all may be decided otherwise.
@@ -97,15 +97,15 @@ def _flips(result: AuditResult) -> Found:
             yield feature, flips / people, (flips + people - asked) / people, text
 
 
-def _accepted(result: AuditResult) -> set[str]:
+def accepted_files(result: AuditResult) -> set[str]:
     """Names of the files of proofs that the separate checker accepted as a whole, in this run."""
     proofs = [one for section in result.sections for one in section.evidence]
     return {Path(one.file).name for one in proofs if one.checked == "accepted"}
 
 
 def gaps(result: AuditResult) -> Found:
-    accepted = _accepted(result)
-    for feature, found in _by_feature(result, "largest_gap"):
+    accepted = accepted_files(result)
+    for feature, found in by_feature(result, "largest_gap"):
         if found["scale"] != "probability":
             yield feature, None, None, f"it was bounded in {found['scale']}s, not in probabilities"
             continue
@@ -115,8 +115,8 @@ def gaps(result: AuditResult) -> Found:
 
 
 def shares(result: AuditResult) -> Found:
-    accepted = _accepted(result)
-    for feature, found in _by_feature(result, "share"):
+    accepted = accepted_files(result)
+    for feature, found in by_feature(result, "share"):
         proved = any(name.startswith(f"share-{called(feature)}-") for name in accepted)
         fair, unfair = (found["fair"], found["unfair"]) if proved else (0.0, 0.0)
         yield feature, fair, 1.0 - unfair, f"{percent(fair)} proved to be treated alike, {percent(unfair)} not"

@@ -12,7 +12,7 @@ from verifair.systems.findings import DataTable, Section, Source, Statement
 from verifair.systems.result import Count, Seconds, Seed, Shape
 
 PAGE_ONLY: dict[str, Any] = {
-    "what_if": True, "decisions": {"picture": {"svg"}}, "sections": {"__all__": {"pictures": {"__all__": {"svg"}}}},
+    "what_if": True, "sections": {"__all__": {"pictures": {"__all__": {"svg"}}}},
 }  # fmt: skip
 """What the JSON leaves out."""
 

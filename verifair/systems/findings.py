@@ -54,6 +54,12 @@ class Statement(Shape):
     """What it means to somebody responsible."""
     headline: bool = False
     """It is on the first screen."""
+    brief: str = ""
+    """The headline in one line; empty: the text is short."""
+
+    @property
+    def short(self) -> str:
+        return self.brief or self.text
 
 
 class Picture(Shape):
@@ -109,6 +115,8 @@ class WitnessRow(Shape):
     """Whether onnxruntime shows the same; null: not asked."""
     sentence: str
     """All of it in one readable line."""
+    row: int | None = None
+    """Of the table, counted from 0; null: a possible person."""
     x: dict[str, Any] = Field(default_factory=dict)
     """The person as they were, all features: categories by name, numbers with all digits. Empty: not known."""
 

@@ -10,7 +10,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from verifair.auditing.page.contents import commands, duration, evidence_counts, not_asked, outcomes, semantics, when
+from verifair.auditing.page.contents import WORDS, commands, duration, ended, evidence_counts, semantics, standings, when
+from verifair.auditing.page.summary import not_examined
 from verifair.auditing.result import AuditResult
 from verifair.screen import visible
 from verifair.systems.files import save_text
@@ -39,11 +40,11 @@ def _render(template: str, result: AuditResult) -> str:
         loader=PackageLoader("verifair.auditing", "markdown"), undefined=StrictUndefined, trim_blocks=True,
         finalize=plain, autoescape=False, keep_trailing_newline=True,
     )  # fmt: skip
-    environment.filters.update(when=when, duration=duration)
+    environment.filters.update(when=when, duration=duration, ended=ended, zip=zip)
     witnesses = [one for section in result.sections for one in section.witnesses]
     return environment.get_template(template).render(
-        result=result, findings=[one for one in result.statements if one.headline], outcomes=outcomes(result), shown=SHOWN,
-        not_asked=not_asked(result),
+        result=result, findings=[one for one in result.statements if one.headline], shown=SHOWN, words=WORDS,
+        standings=standings(result), not_examined=list(not_examined(result)),
         witnesses=sorted(witnesses, key=lambda one: -abs(one.after - one.before)),
         commands=[Markup(visible(line)) for line in commands(result).splitlines()],  # in a block of code nothing is markup
         semantics=semantics(result), checked=evidence_counts(result),

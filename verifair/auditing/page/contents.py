@@ -1,4 +1,4 @@
-"""What the page says, worked out of the audit before anything is set: headlines in groups, witnesses in one table, counts."""
+"""What the sections of the page say, worked out of the audit before anything is set: how they ended, witnesses, counts."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from urllib.parse import quote
 
 from verifair.auditing.page.cells import Grid, grid
 from verifair.auditing.result import AuditResult
-from verifair.auditing.settings import known_analyses
-from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
+from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, WitnessRow
 from verifair.systems.groups import SMALL
-from verifair.systems.system import system
 
 MOST_WITNESSES = 2_000
 MOST_ROWS = 500
 """Rows of a witness table and of any other: a page is for reading, the JSON beside it holds all."""
 EXAMPLES = 3
+MOST_FIRST = 6
+"""Statements of a section that are not folded away."""
 TALL = 14
 """A table of more rows scrolls in a box of its own."""
 PRINTED = 60
 """Rows of a table on paper (page.css says the same)."""
-MUCH = 550
-"""So many letters of headlines fill the first screen in type of the usual size; more are set smaller."""
 WORDS = {
     Standing.PROVED: ("proved", "Holds for all that the sentence speaks of, no exception. Proofs on file can be checked again."),
     Standing.REFUTED: ("refuted", "Fails. An exact counterexample shows where: one person twice, and both outcomes."),
@@ -37,26 +35,6 @@ WORDS = {
     Standing.UNKNOWN: ("unknown", "Not decided, mostly for want of time. It may hold, it may fail."),
     Standing.SKIPPED: ("not run", "The analysis did not run. The statement says why."),
 }
-TONES = {Tone.BAD: "wrong", Tone.WATCH: "to look into", Tone.GOOD: "fine", Tone.PLAIN: "for information"}
-OPEN = "not known"
-DECISIONS = "What the model decides, by group"
-"""Title of the part that is there without being asked for, as section 0."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Headline:
-    statement: Statement
-    section: int
-    title: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadlineGroup:
-    """tone: bad, watch, good, open or plain."""
-
-    tone: str
-    title: str
-    headlines: tuple[Headline, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,59 +51,32 @@ def tone(statement: Statement) -> str:
     return "open" if statement.standing in (Standing.UNKNOWN, Standing.SKIPPED) else statement.tone.value
 
 
-def groups(result: AuditResult) -> tuple[HeadlineGroup, ...]:
-    """The headlines: what is wrong first, what is not known before plain information. Empty groups are left out."""
-    titles = {tone.value: word for tone, word in TONES.items()}
-    found: dict[str, list[Headline]] = {"bad": [], "watch": [], "open": [], "good": [], "plain": []}
-    for statement in () if result.decisions is None else result.decisions.statements:
-        found[tone(statement)].append(Headline(statement=statement, section=0, title=DECISIONS))
-    for place, section in enumerate(result.sections, start=1):
-        for statement in section.statements:
-            if statement.headline:
-                found[tone(statement)].append(Headline(statement=statement, section=place, title=section.title))
-    named = {"open": OPEN, **titles}
-    return tuple(HeadlineGroup(tone=key, title=named[key], headlines=tuple(lines)) for key, lines in found.items() if lines)
+def ended(section: Section) -> str:
+    """How an analysis ended, with what it left open."""
+    count, whole = Counter(one.standing for one in section.statements), len(section.statements)
+    open_ = count[Standing.UNKNOWN] + count[Standing.SKIPPED]
+    if whole and count[Standing.SKIPPED] == whole:
+        return "did not run"
+    if open_ == whole:
+        return "nothing decided"
+    return f"in part not decided ({open_} of {whole} statements)" if open_ else "finished"
 
 
-def lede(shown: Sequence[HeadlineGroup], sections: Sequence[Section]) -> str:
-    """The headlines counted; what is not known is counted in the sections as well."""
-    words = {
-        "bad": "thing is wrong", "watch": "to look into", "open": "not known", "good": "fine", "plain": "for information",
-    }  # fmt: skip
-    counts = [f"{len(group.headlines)} {words[group.tone]}" for group in shown]
-    if counts and shown[0].tone == "bad" and len(shown[0].headlines) > 1:
-        counts[0] = f"{len(shown[0].headlines)} things are wrong"
-    text = ", ".join(counts) + "." if counts else "The analyses made no statement for this summary; see the sections."
-    shown_open = sum(len(group.headlines) for group in shown if group.tone == "open")
-    more = sum(tone(statement) == "open" for section in sections for statement in section.statements) - shown_open
-    return text + (f" In the sections {more} more {'is' if more == 1 else 'are'} not known." if more else "")
+def parted(section: Section) -> tuple[list[Statement], list[Statement]]:
+    """Return at most MOST_FIRST statements that are read first (headlines, what is wrong, what is not known), and the others."""
+    chosen = [one for one in section.statements if one.headline or tone(one) in ("bad", "open")][:MOST_FIRST]
+    chosen = chosen or list(section.statements[:MOST_FIRST])
+    return chosen, [one for one in section.statements if all(one is not other for other in chosen)]
 
 
-def dense(shown: Sequence[HeadlineGroup]) -> bool:
-    """Whether the headlines are set smaller, to fit one screen."""
-    return sum(len(headline.statement.text) for group in shown for headline in group.headlines) > MUCH
-
-
-def outcomes(result: AuditResult) -> list[tuple[int, str, str, list[tuple[Standing, int]]]]:
-    """A line for each analysis of the first screen: number, title, how it ended, and how many statements stand how."""
-    lines = []
-    for place, section in enumerate(result.sections, start=1):
-        count = Counter(statement.standing for statement in section.statements)
-        open_, whole = count[Standing.UNKNOWN] + count[Standing.SKIPPED], len(section.statements)
-        ended = "did not run" if whole and count[Standing.SKIPPED] == whole else "nothing decided" if open_ == whole else ""
-        ended = ended or ("in part not decided" if open_ else "finished")
-        lines.append((place, section.title, ended, [(standing, count[standing]) for standing in WORDS if count[standing]]))
-    return lines
-
-
-def not_asked(result: AuditResult) -> str:
-    """Return the titles of the analyses that the audit did not ask for, and what the one or other would need."""
-    asked = {section.key for section in result.sections}
-    others = [system(key) for key in known_analyses() if key not in asked]
-    needs = {"causal": "a causal model"}
-    return "; ".join(
-        one.heading["title"] + "".join(f" (needs {needs.get(name, name)})" for name in one.required) for one in others
-    )
+def folded(section: Section) -> str:
+    """What is folded away, in words."""
+    counts = (
+        (len(parted(section)[1]), "more statement", "more statements"),
+        (len(section.pictures[1:]), "more picture", "more pictures"),
+        (len(section.tables), "table", "tables"), (len(section.evidence), "file of proofs", "files of proofs"),
+    )  # fmt: skip
+    return ", ".join([*(f"{n} {one if n == 1 else several}" for n, one, several in counts if n), "method"])
 
 
 def standings(result: AuditResult) -> list[tuple[int, str, list[int]]]:

@@ -9,11 +9,13 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from verifair.auditing.page import contents
+from verifair.auditing.decisions import clear, fails
+from verifair.auditing.page import contents, summary
 from verifair.auditing.page.cells import number
 from verifair.auditing.result import AuditResult
 from verifair.screen import visible_lines
 from verifair.systems.groups import SMALL
+from verifair.systems.words import percent
 
 
 def page(result: AuditResult) -> str:
@@ -31,18 +33,18 @@ def page(result: AuditResult) -> str:
     environment.filters.update(
         tone=contents.tone, changed=contents.changed, picture=contents.picture, link=contents.link, number=number,
         when=contents.when, duration=contents.duration, setting=contents.setting, grids=contents.grids, plain=contents.plain,
+        parted=contents.parted, folded=contents.folded, percent=percent, fails=fails, clear=clear,
     )  # fmt: skip
-    shown = contents.groups(result)
     rows, left_out = contents.witnesses(result)
+    measured = result.decisions
     html = environment.get_template("page.html").render(
-        result=result, groups=shown, lede=contents.lede(shown, result.sections), words=contents.WORDS,
-        checked=contents.evidence_counts(result),
-        rows=rows, left_out=left_out, standings=contents.standings(result), outcomes=contents.outcomes(result),
-        not_asked=contents.not_asked(result),
-        decided=contents.DECISIONS, small=SMALL, commands=contents.commands(result),
+        result=result, answer=summary.answer(result), features=summary.features(result), lines=summary.lines(result),
+        people=summary.people(result), gaps=list(summary.not_examined(result)), words=contents.WORDS,
+        labelled=measured is not None and any(one.accuracy is not None for one in measured.groups),
+        cuts={} if measured is None else measured.cuts, checked=contents.evidence_counts(result),
+        rows=rows, left_out=left_out, standings=contents.standings(result), small=SMALL, commands=contents.commands(result),
         semantics=contents.semantics(result), examples=contents.EXAMPLES, tall=contents.TALL, printed=contents.PRINTED,
-        dense=contents.dense(shown), what_if=_seen(contents.what_if(result)),
-        style=style, script=script, policy=_policy(style, script),
+        what_if=_seen(contents.what_if(result)), style=style, script=script, policy=_policy(style, script),
     )  # fmt: skip
     return visible_lines(html).encode("utf-8", "replace").decode()
 

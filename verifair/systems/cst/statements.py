@@ -83,6 +83,8 @@ def _measured(one: Intervention) -> Iterator[Statement]:
         f"significantly more often than the {one.smallest} most similar to who they would be with {one.name}. Chance alone makes "
         f"about {by_chance:.0f}.",
         standing=Standing.MEASURED, tone=Tone.WATCH if sure > by_chance else Tone.PLAIN, headline=True,
+        brief=f"{of(sure, people)} with {others}: people like them are refused significantly more often than people like who they "
+        f"would be with {one.name} (by chance about {by_chance:.0f}).",
     )
     yield Statement(
         text=f"{of(cases, people)} of them show some difference (a case, not significant by itself).", standing=Standing.MEASURED,

@@ -17,6 +17,7 @@ from verifair.systems.fgce.settings import SYSTEM, FgceSettings
 from verifair.systems.fgce.solve import solve
 from verifair.systems.fgce.tables import advice_table
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.groups import SMALL
 from verifair.systems.pictures import picture
 from verifair.systems.subject import Subject
 from verifair.systems.words import firmly, listed, moves, of, percent, units
@@ -107,26 +108,35 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
         head = one.measure in ("mean cost", "share without any feasible counterfactual")
         share = one.measure.startswith("share")
         own = {group.removeprefix(f"{name} = "): value for group, value in one.values.items()}
-        people = {group.removeprefix(f"{name} = "): count for group, count in (one.people or {}).items()}
-        told = ", ".join(
-            f"{group} {percent(value) if share else f'{value:.3g}'}{f' (n = {people[group]:,})' if people else ''}"
+        counts = one.people or {group.name: group.factuals for group in result.groups}
+        people = {group.removeprefix(f"{name} = "): count for group, count in counts.items()}
+        said = {
+            group: f"{group} {percent(value) if share else f'{value:.3g}'}{f' (n = {people[group]:,})' if group in people else ''}"
             for group, value in own.items()
-        )
-        text = f"{_measure(one.measure)}, by {name}{without}: {told}."
-        if one.clear:
-            text += f" It is higher for {str(one.worst).removeprefix(f'{name} = ')}"
-            text += f", by {one.apart:.3g} ({one.chance.low:.3g} to {one.chance.high:.3g}, 95 %)." if one.chance else "."
-        elif len(one.values) > 1:
+        }
+        text = f"{_measure(one.measure, result)}, by {name}{without}: {', '.join(said.values())}."
+        brief = ""
+        if one.clear and one.chance is not None:  # groups are not ranked by a number that has no interval
+            worst = str(one.worst).removeprefix(f"{name} = ")
+            text += f" It is higher for {worst}, by {one.apart:.3g} ({one.chance.low:.3g} to {one.chance.high:.3g}, 95 %)."
+            best = min((group for group in own if people.get(group, SMALL) >= SMALL), key=lambda group: own[group])
+            both = " and ".join(said[group] for group in (worst, best))
+            what = "mean cost of the changes that refused people need"
+            what = "refused people without a way to the favourable decision" if share else what
+            brief = f"{name}: {what}: {both}, difference {one.chance.low:.2g} to {one.chance.high:.2g} (95 %)."
+        elif len(one.values) > 1 and (one.chance is not None or not one.known):
             text += " No clear difference." if one.known else " What time left open could change the order."
         tone = Tone.WATCH if one.clear and one.worst is not None and head else Tone.PLAIN
-        yield Statement(text=text, standing=Standing.MEASURED, tone=tone, headline=head and one.clear)
+        yield Statement(text=text, standing=Standing.MEASURED, tone=tone, headline=head and one.clear, brief=brief)
 
 
-def _measure(name: str) -> str:
-    """Return a measure in words for the first screen."""
+def _measure(name: str, result: FgceResult) -> str:
+    """Return a measure in words, with its unit."""
+    unit = f"(cost: {UNITS[result.fitted.cost]})"
     return {
         "share without any feasible counterfactual": "People refused for whom the rows used show no way to the favourable decision",
-        "mean cost": "What people refused have to change, on average (cost)", "largest cost d": "The costliest way within a group",
+        "mean cost": f"What people refused have to change, on average {unit}",
+        "largest cost d": f"The costliest way within a group {unit}",
     }.get(name, f"{name[0].upper()}{name[1:]}")
 
 
@@ -162,8 +172,9 @@ def _advice(name: str, result: FgceResult) -> DataTable:
 
 def _comparison(name: str, result: FgceResult) -> DataTable:
     rows = pd.DataFrame([
-        {"measure": one.measure, **one.values, "higher for": one.worst if one.clear else "not clear", "by": one.apart,
-         "low": one.chance.low if one.chance else None, "high": one.chance.high if one.chance else None}
+        {"measure": one.measure, **one.values, "higher for": one.worst if one.clear and one.chance else "not clear",
+         "by": one.apart, "low": one.chance.low if one.chance else None,
+         "high": one.chance.high if one.chance else None}
         for one in result.comparison
     ])
     return DataTable(title=f"Groups by {name} compared", rows=rows, note="low, high: 95 % bootstrap interval of the difference.")

@@ -128,7 +128,10 @@ def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
             text += f" {int(line['unknown']):,} were not decided."
         tone = Tone.WATCH if biased or line["unknown"] else Tone.GOOD
         at = one.standing if biased else Standing.UNKNOWN if line["unknown"] else Standing.REFUTED
-        yield Statement(text=text, standing=at, tone=tone, headline=place == top)
+        around = " (and everybody near them)" if near else ""
+        brief = f"{exchange.name}: being {pair} {up} {what} for {raises:,} of {people:,} people{around}, {down} it for {lowers:,}"
+        brief += f"; {int(line['unknown']):,} not decided." if line["unknown"] else "."
+        yield Statement(text=text, standing=at, tone=tone, headline=place == top, brief=brief if place == top else "")
 
 
 def _by_pair(verdicts: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:

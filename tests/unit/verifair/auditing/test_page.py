@@ -11,7 +11,7 @@ import pytest
 from tests.audit_sample import HOSTILE, audit, drawing, replace
 from verifair.auditing.page import page
 from verifair.auditing.page.cells import Cell, grid, number
-from verifair.auditing.page.contents import PRINTED, duration, groups, lede, link, not_asked, picture, when
+from verifair.auditing.page.contents import PRINTED, duration, folded, link, parted, picture, when
 from verifair.auditing.result import AuditResult
 from verifair.auditing.what_if import WhatIf
 from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone
@@ -24,14 +24,6 @@ def stated(standing: Standing, tone: Tone) -> AuditResult:
     return replace(whole, sections=(replace(whole.sections[0], statements=(said,)),))
 
 
-def test_the_first_screen_says_what_was_not_asked() -> None:
-    """Nobody may take the others for fine."""
-    found = not_asked(audit())
-    assert found.startswith("The person whose outcome depends most on sensitive values; Ways to the favourable")
-    assert not any(section.title in found for section in audit().sections)
-    assert f"Not asked: {found}." in page(audit())
-
-
 def with_evidence(**changes: str) -> AuditResult:
     whole = audit(witnesses=0)
     section = whole.sections[0]
@@ -41,46 +33,21 @@ def with_evidence(**changes: str) -> AuditResult:
 @pytest.mark.parametrize("standing", [Standing.UNKNOWN, Standing.SKIPPED])
 @pytest.mark.parametrize("tone", list(Tone))
 def test_what_is_not_known_is_never_fine_and_never_wrong(standing: Standing, tone: Tone) -> None:
-    (group,) = groups(stated(standing, tone))
-    assert (group.tone, group.title) == ("open", "not known")
     html = page(stated(standing, tone))
     assert "Fine: " not in html
     assert "Wrong: " not in html
 
 
-@pytest.mark.parametrize("standing", [Standing.PROVED, Standing.REFUTED, Standing.CLAIMED, Standing.MEASURED])
-@pytest.mark.parametrize("tone", list(Tone))
-def test_every_other_statement_keeps_its_tone_and_its_badge(standing: Standing, tone: Tone) -> None:
-    (group,) = groups(stated(standing, tone))
-    assert group.tone == tone.value
-    summary = page(stated(standing, tone)).split('<aside class="legend"')[0]
-    assert re.findall(r'class="badge (\w+)"', summary) == [standing.value]
-
-
-def test_what_is_wrong_comes_first_and_is_counted() -> None:
-    shown = groups(audit())
-    assert [group.tone for group in shown] == ["bad", "watch", "open", "good", "plain"]
-    assert lede(shown, audit().sections) == "1 thing is wrong, 2 to look into, 2 not known, 1 fine, 1 for information."
-    assert "no statement" in lede((), ())
-
-
-def test_what_is_not_known_in_the_sections_is_counted_on_the_first_screen() -> None:
-    whole = audit(witnesses=0)
-    late = Statement(text="Not decided.", standing=Standing.UNKNOWN, tone=Tone.GOOD)
-    section = replace(whole.sections[0], statements=(late, late, late))
-    assert lede((), (section,)).endswith("In the sections 3 more are not known.")
-    skipped = replace(section, statements=(replace(late, standing=Standing.SKIPPED),))
-    html = page(replace(whole, sections=(section, skipped)))
-    ended = re.findall(r"</a>: ([a-z ]+)", html)
-    assert [one.strip() for one in ended] == ["nothing decided", "did not run"]
-
-
-def test_many_headlines_are_set_smaller() -> None:
-    assert 'class="summary"' in page(audit(witnesses=0))
-    whole = stated(Standing.MEASURED, Tone.WATCH)
-    section = whole.sections[0]
-    long = replace(section.statements[0], text="Of the people of the table some are decided otherwise. " * 11)
-    assert 'class="summary dense"' in page(replace(whole, sections=(replace(section, statements=(long,)),)))
+def test_what_is_read_first_of_a_section_is_what_is_wrong_or_not_known() -> None:
+    said = [
+        Statement(text=f"{n}", standing=standing, tone=Tone.GOOD, headline=False)
+        for n, standing in enumerate([Standing.PROVED] * 9 + [Standing.UNKNOWN])
+    ]
+    section = replace(audit(witnesses=0).sections[0], statements=tuple(said))
+    first, others = parted(section)
+    assert ([one.text for one in first], len(others)) == (["9"], 9)
+    assert folded(section).startswith("9 more statements, 1 table, 1 file of proofs")
+    assert [one.text for one in parted(replace(section, statements=tuple(said[:9])))[0]] == ["0", "1", "2", "3", "4", "5"]
 
 
 def test_a_rejected_proof_is_said_on_the_first_screen() -> None:

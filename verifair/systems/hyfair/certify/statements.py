@@ -203,7 +203,8 @@ def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairn
         what = f"a {query.quantity} moves by more than {query.epsilon:g}"
     where = f", where {_where(subject, settings)}" if settings.box else ""
     text = f"Refuted by an exact counterexample: {what} with {query.protected[0]} alone{where}. {sentence}"
-    return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=leads)
+    brief = f"{query.protected[0]}: for a possible person {what} with it alone{where}."
+    return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=leads, brief=brief)
 
 
 def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts) -> None:
@@ -236,6 +237,7 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
         text=f"Of the table's people, {of(people, len(raw))} {otherwise}{cap}"
         if people else f"None of the table's {len(raw):,} people {otherwise}",
         standing=Standing.MEASURED, tone=Tone.BAD if people else Tone.GOOD, headline=True,
+        brief=f"{name}: alone it changes the decision of {of(people, len(raw))} people.",
     ))
     found.answer[-1]["exchanged"] = {"people": len(raw), "asked": asked, "decided_otherwise": people}
     shown = _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:SHOWN]])
@@ -267,7 +269,8 @@ def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, 
             schema, network, pairs[2 * n : 2 * n + 2], (float(outputs[n, 0]), float(outputs[n, 1])),
             margin=float(abs(outputs[n, 0] - outputs[n, 1])), agrees=None if shown is None else bool(shown[n, 0] != shown[n, 1]),
         )
-        out.append(witness_row("certify", schema, witness, person=f"The person of row {row}"))
+        found = witness_row("certify", schema, witness, person=f"The person of row {row}")
+        out.append(found.model_copy(update={"row": row}))
     return out
 
 
@@ -286,7 +289,9 @@ def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, wor
             )
             found.evidence.append(proof)
             text = f"{firmly(standing(proof))}: {asked}, {where}."
-            found.statements.append(Statement(text=text, standing=standing(proof), tone=Tone.GOOD, headline=True))
+            found.statements.append(
+                Statement(text=text, standing=standing(proof), tone=Tone.GOOD, headline=True, brief=f"{name}: {asked}, {where}.")
+            )
         case Status.VIOLATED:
             assert verdict.witness is not None
             row = witness_row("certify", subject.schema, verdict.witness, person="A possible person")
@@ -296,7 +301,10 @@ def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, wor
             assert verdict.reason is not None
             text = f"Whether {asked} {where} was not decided ({verdict.reason.value}); allow more time, or a smaller box."
             found.open = len(found.statements)
-            found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=found.leads))
+            found.statements.append(Statement(
+                text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH, headline=found.leads,
+                brief=f"{name}: whether {asked} {where} was not decided ({verdict.reason.value}).",
+            ))
 
 
 def _people(subject: Subject, result: EnumerationResult, found: _SectionParts) -> None:
@@ -331,7 +339,8 @@ def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult,
         found.evidence.append(proof)
         text = f"{firmly(standing(proof))}: {name} alone moves nobody's {what} by more than {bound}, {where}."
         tone = Tone.PLAIN if valued else Tone.GOOD if gap.upper <= 0.05 else Tone.PLAIN if gap.upper < 0.999 else Tone.WATCH
-        found.statements.append(Statement(text=text, standing=standing(proof), tone=tone, headline=True))
+        brief = f"{name}: alone it moves nobody's {what} by more than {bound}."
+        found.statements.append(Statement(text=text, standing=standing(proof), tone=tone, headline=True, brief=brief))
     else:
         text = f"No bound on how far {name} alone can move a {query.quantity} was proved in the time given."
         found.statements.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.WATCH))

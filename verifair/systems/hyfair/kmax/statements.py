@@ -46,6 +46,8 @@ def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
             Statement(
                 text=f"One possible person falls into {k} of {buckets} outcome buckets ({each}) by {who} alone. {row.sentence}",
                 standing=Standing.REFUTED if k > 1 else Standing.MEASURED, headline=True,
+                brief=f"{who} together move one possible person's {subject.schema.quantity} from {row.before:.2f} to "
+                f"{row.after:.2f}{'; the decision changes' if row.flips else '; the decision stays'}.",
                 tone=Tone.BAD if row.flips else Tone.WATCH if k > 1 else Tone.PLAIN,
             ),
             Statement(

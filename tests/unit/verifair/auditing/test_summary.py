@@ -1,0 +1,166 @@
+"""The first screen: it answers with numbers, ranks nobody who is alone, and says what it does not know."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.audit_sample import audit, replace, witness
+from verifair.auditing.decisions import described, rates
+from verifair.auditing.page import page
+from verifair.auditing.page.summary import answer, features, lines, not_examined, people
+from verifair.auditing.result import AuditResult
+from verifair.systems.findings import Standing, Statement, Tone
+
+
+def screen(result: AuditResult) -> str:
+    """The text of the first screen."""
+    html = page(result).split('<section class="summary"')[1].split('<nav class="contents"')[0]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
+
+
+def certified(
+    answers: dict[str, Any], *, checked: str = "accepted", file: str = "certify-sex.json.gz", **settings: Any
+) -> AuditResult:
+    """An audit of sex alone, in which `certify` answered so."""
+    whole = audit(witnesses=0)
+    (proof,) = whole.sections[0].evidence
+    section = replace(
+        whole.sections[0], settings=settings, answer={"by_feature": [{"protected": "sex", **answers}]},
+        evidence=(replace(proof, file=f"page.files/{file}", checked=checked),),
+    )
+    return replace(whole, sections=(section,), protected=("sex",))
+
+
+def rated(groups: dict[str, tuple[int, int]]) -> AuditResult:
+    """An audit of nothing but decisions.   groups: name -> favoured, people."""
+    name = pd.Series(np.repeat(list(groups), [people for _, people in groups.values()]))
+    favoured = np.concatenate([np.arange(people) < good for good, people in groups.values()])
+    found = described(rates("race", name, favoured, None), {}, people=len(name), favoured=int(favoured.sum()), favourable="bail")
+    return replace(audit(witnesses=0), decisions=found, sections=(), protected=("race",))
+
+
+PARTS = {"partition": {"shares": {"volume": {"proved": 0.125}}}}
+
+
+def exchanged(flips: int) -> dict[str, Any]:
+    return {"exchanged": {"people": 100, "asked": 100, "decided_otherwise": flips}}
+
+
+def test_decisions_that_change_are_the_answer_with_their_number() -> None:
+    assert answer(certified(exchanged(5))) == ("bad", "Yes. Another sex alone changes the decision on 5 of the table's 100 people.")
+    assert "5.0% of the table (5 people)" in screen(certified(exchanged(5)))
+    _, text = answer(certified({**exchanged(0), "verdict": {"status": "violated"}}))
+    assert text == "Yes. Another sex alone changes it on possible people, on nobody in the table."
+
+
+@pytest.mark.parametrize(
+    ("checked", "settings", "tone"),
+    [
+        ("accepted", {}, "good"), ("not re-checked", {}, "open"), ("accepted in part", {}, "open"), ("rejected", {}, "open"),
+        ("accepted", {"box": {"age": 3}}, "open"), ("accepted", {"epsilon": 0.1}, "open"),
+        ("accepted", {"signs": "strict"}, "open"),
+    ],
+)
+def test_no_needs_a_proof_of_decisions_everywhere_that_was_accepted(checked: str, settings: dict[str, Any], tone: str) -> None:
+    found = answer(certified({**exchanged(0), "verdict": {"status": "proved"}}, checked=checked, **settings))
+    assert found[0] == tone
+    assert found[1].startswith("No. It is proved" if tone == "good" else "Not known. ")
+
+
+def test_an_audit_that_asked_nothing_of_decisions_knows_nothing() -> None:
+    assert answer(replace(audit(witnesses=0), sections=()))[0] == "open"
+    assert answer(replace(audit(witnesses=0), sections=(), protected=()))[0] == "open"
+
+
+def test_a_group_below_four_fifths_is_in_the_answer_with_its_number_and_interval() -> None:
+    tone, text = answer(rated({"Black": (58, 100), "White": (80, 100)}))
+    assert tone == "bad"
+    assert text.endswith("Below four fifths of the highest group's rate: Black (0.72, 95 %: 0.60 to 0.88; n = 100).")
+
+
+def test_one_person_is_shown_and_never_ranked() -> None:
+    found = rated({"Black": (70, 100), "White": (80, 100), "Native American": (1, 1)})
+    assert "four fifths of the highest" not in answer(found)[1]
+    text = screen(found)
+    assert "Native American 1 100.0% 21–100 too few" in text
+    assert "too few to compare: race Native American (1)." in text
+    (feature,) = features(found)
+    assert feature.top == 0.8
+
+
+def test_nobody_is_compared_where_one_group_has_enough_people() -> None:
+    found = rated({"White": (10, 100), "Native American": (1, 1)})
+    rows = screen(found).split("All 101 rows")[0]
+    assert rows.count("too few") == 2
+    assert "fails" not in rows
+    assert "passes" not in rows
+
+
+@pytest.mark.parametrize(
+    ("answers", "file", "bar", "text"),
+    [
+        ({"share": {"fair": 0.0, "unfair": 0.0}}, "share-sex-1.json.gz", (0.0, 0.0), "not decided"),
+        ({"share": {"fair": 0.25, "unfair": 0.5}}, "share-sex-1.json.gz", (0.25, 0.5), "25.0% not, 50.0% changed: proved"),
+        ({"share": {"fair": 0.25, "unfair": 0.5}}, "other.json.gz", (0.0, 0.0), "not decided"),
+        (PARTS, "partition-sex-1.sqlite", (0.125, 0.0), "12.5% not, 0.0% changed"),
+        (PARTS, "other.sqlite", (0.0, 0.0), "not decided"),
+    ],
+)
+def test_what_was_not_decided_is_drawn_as_not_decided(
+    answers: dict[str, Any], file: str, bar: tuple[float, float], text: str
+) -> None:
+    """No bars of 0 % where nothing is known: the whole bar is hatched, and its open part is among what was not examined."""
+    found = certified(answers, file=file)
+    (feature,) = features(found)
+    assert feature.alike == bar
+    assert text in screen(found)
+    (said,) = [line for line in not_examined(found) if "possible people" in line]
+    assert f"{100 * (1 - sum(bar)):.1f}%" in said
+    chart = page(found).split('class="alone"')[1].split("</tr>")[0]
+    widths = dict(re.findall(r'class="(\w+)" x="[\d.]+" y="0" width="([\d.]+)"', chart))
+    assert (float(widths["good"]), float(widths["bad"])) == (200 * bar[0], 200 * bar[1])
+    assert widths["hatch"] == "200"
+
+
+@pytest.mark.parametrize("checked", ["accepted", "not re-checked"])
+def test_a_gap_is_ruled_out_by_an_accepted_proof_alone(checked: str) -> None:
+    gap = {"largest_gap": {"lower": 0.30001, "upper": 0.39999, "scale": "probability"}}
+    text = screen(certified(gap, checked=checked, file="gap-sex.json.gz"))
+    assert ("0.300 found; above 0.400 ruled out: proved" if checked == "accepted" else "above 1.000 nothing") in text
+
+
+def test_every_analysis_has_a_line_with_its_standing_also_where_it_did_not_run() -> None:
+    found = lines(audit())
+    assert [(one.title, one.ended, one.tone) for one in found] == [
+        ("Individual fairness", "finished", "bad"), ("Persistent bias", "in part not decided (1 of 3 statements)", "open"),
+        ("Consistency of explanations", "finished", "watch"), ("Situation testing", "did not run", "open"),
+    ]
+    text = screen(audit())
+    assert "not run Not run: no causal model was given." in text
+    assert "unknown For 100 applicants the time was up." in text
+    assert "Situation testing: did not run." in list(not_examined(audit()))
+    assert "Ways to the favourable decision, by group: not asked for." in list(not_examined(audit()))
+
+
+def test_many_headlines_are_cut_the_gravest_first() -> None:
+    whole = audit(witnesses=0)
+    said = [
+        Statement(text=tone.value, brief=f"{tone.value}!", standing=Standing.MEASURED, tone=tone, headline=True) for tone in Tone
+    ]
+    (line,) = lines(replace(whole, sections=(replace(whole.sections[0], statements=tuple(said)),)))
+    assert ([one.short for one in line.headlines], line.more, line.tone) == (["bad!", "watch!"], 2, "bad")
+
+
+def test_the_starkest_people_are_those_of_the_table_whose_decision_changes() -> None:
+    whole = audit(witnesses=0)
+    gaps = [(0.9, False, 1), (0.3, True, 7), (0.2, True, 8), (0.8, True, None), (0.1, True, 9)]
+    found = [
+        replace(witness(n), before=0.0, after=gap, flips=flips, row=row, changes={"age" if row == 9 else "sex": ("a", "b")})
+        for n, (gap, flips, row) in enumerate(gaps)
+    ]
+    shown = people(replace(whole, sections=(replace(whole.sections[0], witnesses=tuple(found)),)))
+    assert [one.witness.row for one in shown] == [7, 9, 8]
+    assert shown[0].facts.startswith("age 19 years, credit amount 250 DM, purpose radio/TV")

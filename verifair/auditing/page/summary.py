@@ -1,0 +1,225 @@
+"""The first screen, worked out of the audit: an answer, the groups, one line an analysis, people, and what was not examined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from verifair.auditing.decisions import GroupDecisions, fails
+from verifair.auditing.gate import accepted_files, by_feature, gaps, shares
+from verifair.auditing.page.contents import ended, tone
+from verifair.auditing.result import AuditResult
+from verifair.auditing.settings import known_analyses
+from verifair.systems.findings import Section, Statement, WitnessRow
+from verifair.systems.groups import SMALL
+from verifair.systems.system import system
+from verifair.systems.words import listed, percent, rounded
+from verifair.systems.work import called
+
+PEOPLE = 3
+"""Counterexamples of the first screen."""
+FACTS = 4
+"""Features of a person that are told there."""
+LINES = 2
+"""Headlines of an analysis that are told there."""
+NEEDS = {"causal": "a causal model"}
+"""Required settings in words."""
+ORDER = ("bad", "watch", "open", "good", "plain")
+"""Tones, the gravest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """An analysis.   place: its section.   tone: of the gravest headline.   ended: how.   headlines: the first.   more: others."""
+
+    place: int
+    title: str
+    tone: str
+    ended: str
+    headlines: tuple[Statement, ...]
+    more: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """A sensitive feature: its groups, and what the feature alone does.
+
+    flips: people of the table who would be decided otherwise, of how many; None: not asked.
+    alike: shares of possible people (0 to 1) who are proved to be decided alike, and proved to be not; None: not asked.
+    gap: the largest change of a probability is between these; None: not asked.   boxed: both are about a part of all people alone.
+    """
+
+    name: str
+    groups: tuple[GroupDecisions, ...]
+    flips: tuple[int, int] | None
+    alike: tuple[float, float] | None
+    gap: tuple[float, float] | None
+    boxed: bool
+
+    @property
+    def whom(self) -> str:
+        return "the people asked about" if self.boxed else "all possible people"
+
+    @property
+    def shown(self) -> bool:
+        return bool(self.groups) or any(one is not None for one in (self.flips, self.alike, self.gap))
+
+    @property
+    def top(self) -> float | None:
+        """The highest rate of a group that is compared; None: none is."""
+        return max((one.rate.mean for one in self.groups if one.ratio is not None), default=None)
+
+    @property
+    def reached(self) -> str:
+        """The largest change that was met, rounded down."""
+        return "" if self.gap is None else rounded(self.gap[0], up=False, digits=3)
+
+    @property
+    def ruled(self) -> str:
+        """What no change exceeds, rounded up."""
+        return "" if self.gap is None else rounded(self.gap[1], up=True, digits=3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """A counterexample, the section that has it, and the first facts about the person."""
+
+    witness: WitnessRow
+    place: int
+    facts: str
+
+
+def features(result: AuditResult) -> tuple[Feature, ...]:
+    """Every sensitive feature, in the order of the audit."""
+    alike = {name: (low, 1.0 - high) for name, low, high, _ in shares(result) if low is not None and high is not None}
+    gap = {name: (low, high) for name, low, high, _ in gaps(result) if low is not None and high is not None}
+    flips = {name: (one["decided_otherwise"], one["people"]) for name, one in by_feature(result, "exchanged")}
+    parts = _parts(result)
+    boxed = any(section.key == "certify" and bool(section.settings.get("box")) for section in result.sections)
+    return tuple(
+        Feature(
+            name=name, groups=() if result.decisions is None else result.decisions.of(name), flips=flips.get(name),
+            alike=alike.get(name, parts.get(name)), gap=gap.get(name), boxed=boxed,
+        )
+        for name in result.protected
+    )  # fmt: skip
+
+
+def _parts(result: AuditResult) -> dict[str, tuple[float, float]]:
+    """Shares of possible people that lie in parts proved to be decided alike; nothing is known of the others."""
+    found = {}
+    for name, parts in by_feature(result, "partition"):
+        files = [
+            one.checked for section in result.sections for one in section.evidence
+            if one.file.rpartition("/")[2].startswith(f"partition-{called(name)}-")
+        ]
+        sure = bool(files) and set(files) <= {"accepted", "accepted in part"}
+        found[name] = (parts["shares"]["volume"]["proved"] if sure else 0.0, 0.0)
+    return found
+
+
+def answer(result: AuditResult) -> tuple[str, str]:
+    """Return tone and text of whether a sensitive feature alone changes decisions, and which groups fail the four-fifths rule."""
+    flips = {one.name: one.flips for one in features(result) if one.flips is not None and one.flips[0]}
+    how = {name: _depends(result, name) for name in result.protected}
+    yes, no, open_ = ([name for name, one in how.items() if one == which] for which in ("yes", "no", "open"))
+    told: list[str] = []
+    text: list[str] = []
+    for name in sorted(yes, key=lambda one: one not in flips):
+        another = f"{'another' if told else 'Another'} {name} alone"
+        if name not in flips:
+            told.append(f"{another} changes it on possible people, on nobody in the table")
+        elif told:
+            told.append(f"{another} on {flips[name][0]:,}")
+        else:
+            told.append(f"{another} changes the decision on {flips[name][0]:,} of the table's {flips[name][1]:,} people")
+    if told:
+        text.append(f"Yes. {listed(told)}.")
+    if no:
+        scope = "on anybody whom the schema describes"
+        text.append(f"{'' if text else 'No. '}It is proved that another {listed(no)} alone changes no decision, {scope}.")
+    if open_:
+        text.append(f"{'' if text else 'Not known. '}Whether another {listed(open_)} alone changes decisions was not shown.")
+    failing = [_failing(one) for feature in features(result) for one in feature.groups if fails(one)]
+    if failing:
+        text.append(f"Below four fifths of the highest group's rate: {listed(failing)}.")
+    return "bad" if yes or failing else "open" if open_ or not no else "good", " ".join(text)
+
+
+def _failing(one: GroupDecisions) -> str:
+    between = "" if one.ratio_low is None else f", 95 %: {one.ratio_low:.2f} to {one.ratio_high:.2f}"
+    return f"{one.group} ({one.ratio:.2f}{between}; n = {one.people:,})"
+
+
+def _depends(result: AuditResult, name: str) -> str:
+    """Return whether decisions depend on a feature alone: yes by an exact counterexample, no by an accepted proof, else open."""
+    if any(feature == name and one["decided_otherwise"] for feature, one in by_feature(result, "exchanged")):
+        return "yes"
+    for section in result.sections:
+        if section.key == "certify" and section.settings.get("epsilon") is None:
+            found: Mapping[str, Any] = next((one for one in section.answer.get("by_feature", ()) if one["protected"] == name), {})
+            status = found.get("verdict", {}).get("status")
+            if status == "violated":
+                return "yes"
+            accepted = f"certify-{called(name)}.json.gz" in accepted_files(result)
+            whole = not section.settings.get("box") and section.settings.get("signs") != "strict"
+            if status == "proved" and accepted and whole:
+                return "no"
+    return "open"
+
+
+def lines(result: AuditResult) -> tuple[Line, ...]:
+    """One line for each analysis that was asked for, in the order of the page."""
+    return tuple(_line(place, section) for place, section in enumerate(result.sections, start=1))
+
+
+def _line(place: int, section: Section) -> Line:
+    chosen = [one for one in section.statements if one.headline] or list(section.statements[:1])
+    chosen.sort(key=lambda one: ORDER.index(tone(one)))
+    worst = min((tone(one) for one in chosen), key=ORDER.index, default="open")
+    return Line(
+        place=place, title=section.title, tone=worst, ended=ended(section),
+        headlines=tuple(chosen[:LINES]), more=max(0, len(chosen) - LINES),
+    )
+
+
+def people(result: AuditResult) -> tuple[Person, ...]:
+    """The starkest counterexamples: decisions that change before others, people of the table before possible ones, then by how far.
+
+    Each changes another feature than those before it, while there are such.
+    """
+    found = [(place, one) for place, section in enumerate(result.sections, start=1) for one in section.witnesses]
+    found.sort(key=lambda one: (not one[1].flips, one[1].row is None, -abs(one[1].after - one[1].before)))
+    first: dict[tuple[str, ...], tuple[int, WitnessRow]] = {}
+    for place, witness in found:
+        first.setdefault(tuple(witness.changes), (place, witness))
+    chosen = [*first.values(), *(one for one in found if all(one[1] is not other for _, other in first.values()))][:PEOPLE]
+    return tuple(
+        Person(witness=one, place=place, facts=", ".join(f"{name} {value}" for name, value in list(one.person.items())[:FACTS]))
+        for place, one in chosen
+    )
+
+
+def not_examined(result: AuditResult) -> Iterator[str]:
+    """What the audit does not answer, one line each."""
+    asked = {section.key for section in result.sections}
+    for other in (system(key) for key in known_analyses() if key not in asked):
+        needs = "".join(f" (needs {NEEDS.get(name, name)})" for name in other.required)
+        yield f"{other.heading['title']}: not asked for{needs}."
+    for section in result.sections:
+        how = ended(section)
+        if how != "finished":
+            yield f"{section.title}: {how}."
+    if result.decisions is None:
+        yield "Rates of groups: there is no table of people."
+    else:
+        small = [f"{one.feature} {one.group} ({one.people:,})" for one in result.decisions.groups if not one.ranked]
+        if small:
+            yield f"Groups of fewer than {SMALL} people, too few to compare: {listed(small)}."
+    for one in features(result):
+        open_ = 0.0 if one.alike is None else 1.0 - sum(one.alike)
+        if open_ > 0:
+            yield f"Whether another {one.name} changes the decision of {percent(open_)} of {one.whom}: not decided."
+    others = f"Other features than {listed(result.protected)}; whether" if result.protected else "Whether"
+    yield f"{others} the labels are right, and whether the table stands for those decided on."
