@@ -10,9 +10,9 @@ from verifair.papers.catalog import Printed, Request
 from verifair.papers.cst.printed import TABLE_1, TABLE_4, TABLE_5
 from verifair.papers.cst.tables import law_counts, loan_cases, loan_counts
 
-TIES = (
-    "At equal distance the row that comes first is taken, which the text leaves open. Where many applicants are equally near, "
-    "counts hang on it: those of ST, and of the test of gender. CF, and CST of race with sex among the attributes, do not."
+RULES = (
+    "Exact. Beside the text: of equal floats the later row wins, a complainant who is not among the k + 1 nearest leaves a group "
+    "of k + 1 (ties heap), z = 1.645, counterfactuals are scaled by their own table{}."
 )
 
 
@@ -47,10 +47,10 @@ PRINTED = (
     ),
     Printed(
         name="table 4", about="cases of the law school, race", datasets=("law school",), make=_race, keys=("method", "k"),
-        differences=TIES,
+        differences=RULES.format(", and sex is a nominal attribute of the distance"),
     ),
     Printed(
         name="table 5", about="cases of the law school, gender", datasets=("law school",), make=_gender, keys=("method", "k"),
-        differences=TIES,
+        differences=RULES.format(""),
     ),
 )

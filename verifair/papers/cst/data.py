@@ -9,8 +9,11 @@ from typing import Any
 
 import pandas as pd
 
+from encoders.network import Array
 from verifair import datasets
 from verifair.systems.cst.causal import file as causal_file
+from verifair.systems.cst.causal.draws import Draws
+from verifair.systems.cst.causal.mechanisms import Mechanism, Spec
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import Decider, LinearRule, Recorded
@@ -54,9 +57,41 @@ def authors_loan(folder: Path) -> Audit:
     return audit("loan", pd.read_csv(folder / "cst" / "LoanApplication_v2.csv.gz"))
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OfRounded:
+    """A mechanism that is fitted to the rounded column, and takes a row's noise from it: the authors' equation of LSAT."""
+
+    mechanism: Spec
+
+    def fit(self, parents: pd.DataFrame, child: pd.Series, *, seed: int) -> Mechanism:
+        return _OfRounded(fitted=self.mechanism.fit(parents, child.round(), seed=seed))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _OfRounded(Mechanism):
+    fitted: Mechanism
+
+    def noise(self, parents: pd.DataFrame, child: pd.Series, draws: Draws) -> Array:
+        return self.fitted.noise(parents, child.round(), draws)
+
+    def value(self, parents: pd.DataFrame, noise: Array) -> Any:
+        return self.fitted.value(parents, noise)
+
+    def equation(self, node: str) -> str:
+        return self.fitted.equation(f"rounded {node}")
+
+
 def law_school(folder: Path) -> Audit:
-    """21,790 applicants. folder: VERIFAIR_DATA."""
-    return audit("law_school", datasets.law_school(folder / "tabular" / "law_school.csv.gz").frame)
+    """21,790 applicants. folder: VERIFAIR_DATA.
+
+    As the authors: people are compared by the LSAT as it stands in the file, its equation is that of the rounded one.
+    """
+    found = audit("law_school", datasets.law_school(folder / "tabular" / "law_school.csv.gz").frame)
+    frame = found.frame.assign(LSAT=found.frame["LSAT-unrounded"])
+    nodes = tuple(
+        replace(node, mechanism=OfRounded(mechanism=node.mechanism)) if node.name == "LSAT" else node for node in found.model.nodes
+    )
+    return replace(found, frame=frame, model=CausalModel(nodes=nodes))
 
 
 def law_school_jointly(folder: Path) -> Audit:

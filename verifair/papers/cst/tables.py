@@ -29,8 +29,8 @@ def loan_counts(folder: Path, printed: Counts) -> pd.DataFrame:
 
 
 def law_counts(folder: Path, printed: Counts, *, protected: str, more: tuple[str, ...] = ()) -> pd.DataFrame:
-    """Tables 4 and 5: the same of the law school's applicants. more: attributes of the distance beside the two scores."""
-    found = the_one(law_school(folder), k=K, do={protected: 0}, attributes=(*SCORES, *more))
+    """Tables 4 and 5: the same of the law school's applicants. more: nominal attributes of the distance beside the two scores."""
+    found = the_one(law_school(folder), k=K, do={protected: 0}, attributes=(*SCORES, *more), categorical=more)
     return pd.DataFrame(_counts(found, printed))
 
 

@@ -117,8 +117,7 @@ class Case:
     def _claims(self) -> Iterator[str]:
         found = self.tested.found
         terms = found.terms
-        kind = f"{100 * terms.level:g} % {terms.interval} interval ({'two-sided' if terms.sides == 2 else 'one-sided'})"
-        yield f"Shares of negative decisions, delta p = control - test, {kind}:"
+        yield f"Shares of negative decisions, delta p = control - test, {terms.words}:"
         yield ""
         lines = [
             (
@@ -127,7 +126,7 @@ class Case:
             )
             for line in self.claims.to_dict(orient="records") if line["method"] != "CF"
         ]
-        yield from grid(("method", "k", "control", "test", "delta p", "interval", f"above tau = {terms.tau:g}"), lines)
+        yield from grid(("method", "k", "control", "test", "delta p", "interval", terms.beyond), lines)
         yield ""
         if "CF" in found.methods:
             refused = bool(self.claims.loc[self.claims["method"] == "CF", "case"].iloc[0])

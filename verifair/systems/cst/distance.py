@@ -39,6 +39,7 @@ class Metric:
     """A distance fitted to a table: `embed` gives coordinates whose Minkowski distance of order p it is.
 
     numbers (m,), words (c,): the attributes' names.   centre (m,), linear (m, m): numbers become (x - centre) @ linear.
+    deviation: (m,) population standard deviations, 1 where they are 0.
     levels: of each attribute in words, its categories.   height: of an indicator, so that unequal categories are as far apart as
     the distance says.
     """
@@ -49,6 +50,7 @@ class Metric:
     words: tuple[str, ...]
     centre: Array
     linear: Array
+    deviation: Array
     levels: tuple[tuple[str, ...], ...]
     height: float
 
@@ -75,12 +77,12 @@ class Metric:
         numbers = tuple(a for a in attributes if a not in words)
         levels = tuple(tuple(sorted(set(_factor(frame[a])[1]))) for a in words)
         _check_size(words, levels, len(frame))
-        x = _numbers(frame, numbers)
+        x = np.asfortranarray(_numbers(frame, numbers))  # sums along columns, pairwise: the last bits of `literal` depend on it
         _check_scale(numbers, x)
         manhattan = name in ("mixed", "standardised")
         return cls(
             name=name, p=1 if manhattan else 2, numbers=numbers, words=words, centre=x.mean(axis=0),
-            linear=_linear(name, x, len(attributes)),
+            linear=_linear(name, x, len(attributes)), deviation=np.where(np.ptp(x, axis=0) > 0, x.std(axis=0), 1.0),
             levels=levels,
             height=0.5 / len(attributes) if manhattan else np.sqrt(0.5),  # rows of unequal categories differ in two indicators
         )
@@ -102,6 +104,23 @@ class Metric:
             block[np.arange(len(frame)), code] = self.height
             parts.append(block)
         return np.ascontiguousarray(np.hstack(parts))
+
+    def literal(self, frame: pd.DataFrame, embedded: Array) -> Array | None:
+        """(N, m + c) standardised numbers and the categories' codes, as the authors' code has them; None for other distances.
+
+        embedded: (N, D) of the same rows. Which of two sums of these numbers is smaller may be up to the last bit.
+        """
+        if self.name != "standardised":
+            return None
+        return np.hstack([(_numbers(frame, self.numbers) - self.centre) / self.deviation, self.parts(embedded)[1]])
+
+    def literal_distance(self, center: Array, points: Array) -> Array:
+        """(q,) distances of points (q, m + c) from a center (m + c,), times the number of attributes: sums of floats, in order."""
+        numbers = len(self.numbers)
+        found: Array = (points[:, numbers:] != center[numbers:]).sum(axis=1).astype(np.float64)
+        for j in range(numbers):
+            found += np.abs(points[:, j] - center[j])
+        return found
 
     @property
     def unequal(self) -> float:

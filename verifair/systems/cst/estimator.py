@@ -20,9 +20,12 @@ from verifair.systems.arguments import booleans, check_number, check_table
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import Decider, Recorded, decided, taken
 from verifair.systems.cst.groups import groups_under, least_group, told
-from verifair.systems.cst.settings import DEFAULTS, Correction, Distance, Interval, Preset, Small, Ties
+from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Preset, Small, Ties
 from verifair.systems.cst.testing import Situations, Terms, situation_test
 from verifair.systems.estimators import TableEstimator
+
+Z_OF_PAPER = 1.645
+"""One-sided 95 %, rounded to three decimals as in the authors' code."""
 
 
 class SituationTesting(TableEstimator):
@@ -32,9 +35,9 @@ class SituationTesting(TableEstimator):
     do: protected attribute -> its value for those who are not protected. Several are tested each alone; with `intersectional`
     jointly as well.   attributes: what makes two people similar; None: all nodes of the causal model but those in do, and
     the recorded decision.
-    k: group sizes.   tau, level, sides, interval, correction: what counts as a case, see `Terms`.
+    k: group sizes.   tau, level, sides, z, interval, correction, direction: what counts as a case, see `Terms`.
     distance, ties, categorical, small: see `situation_test`.   seed: of the noise of categories.
-    preset: "paper" for the authors' procedure: it sets distance, ties, level, sides, interval and rounding, whatever they are here.
+    preset: "paper" for the authors' procedure: it sets distance, ties, z, interval and rounding, whatever they are here.
     Sound? Complete? neither: statistical evidence (`Finding`) under the causal model, never a proof.
     Reference: CST (Alvarez and Ruggieri 2023), algorithm 1.
     """
@@ -44,12 +47,13 @@ class SituationTesting(TableEstimator):
         attributes: Sequence[str] | None = DEFAULTS.attributes, k: Sequence[int] = DEFAULTS.k, tau: float = DEFAULTS.tau,
         level: float = DEFAULTS.level, sides: int = DEFAULTS.sides, interval: Interval = DEFAULTS.interval,
         correction: Correction | None = DEFAULTS.correction, distance: Distance = DEFAULTS.distance, ties: Ties = DEFAULTS.ties,
-        categorical: Sequence[str] = (), intersectional: bool = DEFAULTS.intersectional, preset: Preset | None = DEFAULTS.preset,
+        categorical: Sequence[str] = DEFAULTS.categorical, z: float | None = DEFAULTS.z, direction: Direction = DEFAULTS.direction,
+        intersectional: bool = DEFAULTS.intersectional, preset: Preset | None = DEFAULTS.preset,
         small: Small = DEFAULTS.small, seed: int = 0, threads: int = 2,
     ) -> None:
         self.causal_model, self.decider, self.do, self.attributes, self.k = causal_model, decider, do, attributes, k
         self.tau, self.level, self.sides, self.interval, self.correction = tau, level, sides, interval, correction
-        self.distance, self.ties, self.categorical = distance, ties, categorical
+        self.distance, self.ties, self.categorical, self.z, self.direction = distance, ties, categorical, z, direction
         self.intersectional, self.preset, self.small, self.seed, self.threads = intersectional, preset, small, seed, threads
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> SituationTesting:
@@ -104,13 +108,14 @@ class SituationTesting(TableEstimator):
     ) -> Situations:
         """The test, on these terms, of a table whose rows are decided as those of `fit` are: see `situation_test`."""
         paper = self.preset == "paper"
-        terms = Terms(tau=self.tau, interval="wald", sides=1, decimals=3) if paper else Terms(
-            tau=self.tau, level=self.level, sides=self.sides, interval=self.interval, correction=self.correction
+        terms = Terms(tau=self.tau, interval="wald", z=Z_OF_PAPER, decimals=3, direction=self.direction) if paper else Terms(
+            tau=self.tau, level=self.level, sides=self.sides, interval=self.interval, correction=self.correction, z=self.z,
+            direction=self.direction,
         )
         return situation_test(
             frame, tilde, do=do, attributes=self.attributes_, decisions=self.decisions_, counterfactual_decisions=decisions,
             k=self.k, terms=terms, distance="standardised" if paper else self.distance, own_scale=paper,
-            ties="first" if paper else self.ties, categorical=self.categorical, small=self.small,
+            ties="heap" if paper else self.ties, categorical=self.categorical, small=self.small,
             threads=self.threads, progress=progress,
         )
 

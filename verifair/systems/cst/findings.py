@@ -149,7 +149,7 @@ class Intervention(Shape):
         """Significant cases to expect where no group is treated differently, of intervals as they are, without correction: each
         interval lies above the true difference with probability (1 - level) / sides."""
         terms = self.found.terms
-        return self.complainants * (1 - terms.level) / terms.sides
+        return self.complainants * terms.tail
 
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
@@ -269,8 +269,9 @@ class Intervention(Shape):
         table["decision"] = decision(self.found.refused)
         tilde = self.found.refused_tilde
         table["decision counterfactual"] = "-" if tilde is None else decision(tilde)
-        order = ["significant", "delta", "delta wide"]
-        return table[table["case"]].sort_values(order, ascending=False, kind="stable").head(top).reset_index(drop=True)
+        order, worse = ["significant", "delta", "delta wide"], self.found.terms.direction == "negative"
+        ranked = table[table["case"]].sort_values(order, ascending=[False, not worse, not worse], kind="stable")
+        return ranked.head(top).reset_index(drop=True)
 
 
 def several(tests: Sequence[Intervention]) -> pd.DataFrame:

@@ -4,13 +4,16 @@ Real attributes are often whole numbers and words, so that many rows lie equally
 
 share   rows tied for the last places share them evenly, as if each were drawn with equal chance; no order of rows matters
 first   the earlier rows of the table win, as in a stable sort
-last    the later rows of the table win, as in the authors' heap of (-distance, row)
+last    the later rows of the table win
+heap    the later rows win among distances that are the same *float* (`Metric.literal`), and a control group is the k + 1 nearest
+        rows less the complainant, if that is among them: as in the authors' code, whose heap holds (-distance, row)
 
 A k-d tree finds them where there are few coordinates, a pruned scan where categories make many: an attribute of 40 categories is 40
 coordinates of an embedding, in which a k-d tree prunes nothing. The scan counts unequal categories first, which is cheap, and
 measures numbers only at points that may be among the nearest.
 
-Distances within rounding (`Pool.rounding`) of each other are ties. Sound? Complete? exact for the distance, up to that rounding.
+But for heap, distances within rounding (`Pool.rounding`) of each other are ties.
+Sound? Complete? exact for the distance, up to that rounding.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ class NeighbourPool:
 
     rows: (M,) positions in the table, grouped by point and ascending within each.   start: (m + 1,) where each point's rows begin.
     points: (m, D) of the metric's embedding.   negative: (M,) decisions, in the order of `rows`.
+    literal: (m, d) the points as ties "heap" measures them, None where these are not asked for.
     """
 
     rows: Integers
@@ -54,14 +58,20 @@ class NeighbourPool:
     points: Array
     metric: Metric
     negative: Booleans
+    literal: Array | None = None
 
     @classmethod
-    def of(cls, rows: Integers, embedded: Array, negative: Booleans, metric: Metric) -> NeighbourPool:
-        """rows: (M,) positions in the table.   embedded (N, D) by the metric, negative (N,): of the whole table."""
+    def of(
+        cls, rows: Integers, embedded: Array, negative: Booleans, metric: Metric, literal: Array | None = None
+    ) -> NeighbourPool:
+        """rows: (M,) positions in the table.   embedded (N, D) by the metric, negative (N,), literal (N, d): of the whole table."""
         points, place = np.unique(embedded[rows], axis=0, return_inverse=True)
         order = np.lexsort((rows, place))
         start = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=len(points)))])
-        return cls(rows=rows[order], start=start, points=points, metric=metric, negative=negative[rows[order]])
+        return cls(
+            rows=rows[order], start=start, points=points, metric=metric, negative=negative[rows[order]],
+            literal=None if literal is None else literal[rows[order[start[:-1]]]],
+        )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -127,52 +137,94 @@ class Near:
 
 def negatives(
     pool: NeighbourPool, centers: Array, k: Sequence[int], *, own: Integers | None = None, ties: Ties = "share", threads: int = 2,
-    progress: Callable[[int], None] | None = None,
+    literal: Array | None = None, progress: Callable[[int], None] | None = None,
 ) -> Array:
     """(K, C) how many of the k nearest rows of the pool around each center (C, D) were decided negatively, for each k.
 
-    own: (C,) rows of the table, one for each center, that are no neighbours of it: the complainants themselves.
-    ties: see above; shared places count fractions.   progress(done) counts centers.
-    Raises QueryError where a k is larger than the pool.
+    own: (C,) rows of the table, one for each center, that are no neighbours of it: the complainants themselves; not with ties
+    "heap", whose control groups `control` gives.
+    ties: see above; shared places count fractions.   literal: (C, d) of the centers, for
+    ties "heap".   progress(done) counts centers.   Raises QueryError where a k is larger than the pool.
     """
-    most = len(pool) - (own is not None)
+    return _counted(pool, centers, k, own, ties, threads, literal, progress)[0]
+
+
+def control(
+    pool: NeighbourPool, centers: Array, k: Sequence[int], own: Integers, *, ties: Ties = "share", threads: int = 2,
+    literal: Array | None = None, progress: Callable[[int], None] | None = None,
+) -> tuple[Array, Integers]:
+    """(K, C) negative decisions in the complainants' control groups, themselves left out, and (K, C) the sizes of these groups.
+
+    The sizes are k, and with ties "heap" k + 1 for complainants who are not among their k + 1 nearest. As `negatives` otherwise.
+    """
+    if ties != "heap":
+        return negatives(pool, centers, k, own=own, ties=ties, threads=threads, progress=progress), _sizes(k, len(centers))
+    found, inside = _counted(pool, centers, [one + 1 for one in k], own, ties, threads, literal, progress)
+    negative = pool.own(own).negative
+    return found - (inside & negative), _sizes(k, len(centers)) + ~inside
+
+
+def _sizes(k: Sequence[int], centers: int) -> Integers:
+    return np.repeat(np.asarray(k, dtype=np.int64)[:, None], centers, axis=1)
+
+
+def _counted(
+    pool: NeighbourPool, centers: Array, k: Sequence[int], own: Integers | None, ties: Ties, threads: int, literal: Array | None,
+    progress: Callable[[int], None] | None,
+) -> tuple[Array, Booleans]:
+    """Return the counts (K, C), and which of `own` are among the rows that are counted, for ties "heap" alone.
+
+    Centers at one place have the same neighbours, which are sought once for all of them.
+    """
+    heap = ties == "heap"
+    most = len(pool) - (own is not None and not heap)
     if max(k) > most:
         raise QueryError(f"k = {max(k)}: the group has {most} rows to choose from; the largest k is {most}")
     if ties not in TIES:
         raise QueryError(f"ties = {ties!r}: expected one of {', '.join(TIES)}")
-    found = np.empty((len(k), len(centers)))
+    if heap and (pool.literal is None or literal is None):
+        raise QueryError("ties 'heap' compares standardised numbers as floats: ask for distance = 'standardised'")
+    sizes = np.asarray(k, dtype=np.int64)
+    found, inside = np.empty((len(k), len(centers))), np.zeros((len(k), len(centers)), dtype=bool)
     mine = None if own is None else pool.own(own)
     for begin in range(0, len(centers), CENTERS):
         left = np.arange(begin, min(begin + CENTERS, len(centers)))
         width = min(len(pool.points), max(k) + 2)
         while len(left):
-            left = left[_step(pool, centers, left, k, mine, ties, width, threads, found)]
+            left = left[_step(pool, centers, left, sizes, mine, ties, width, threads, literal, found, inside)]
             width = min(len(pool.points), 2 * width)
         if progress is not None:
             progress(min(begin + CENTERS, len(centers)))
-    return found
+    return found, inside
 
 
 def _step(
-    pool: NeighbourPool, centers: Array, which: Integers, k: Sequence[int], own: Own | None, ties: Ties, width: int, threads: int,
-    found: Array,
+    pool: NeighbourPool, centers: Array, which: Integers, k: Integers, own: Own | None, ties: Ties, width: int, threads: int,
+    literal: Array | None, found: Array, inside: Booleans,
 ) -> Booleans:
     """Fill `found` for these centers from their `width` nearest points; tells for which (B,) ties may go on beyond them."""
+    places, at = np.unique(centers[which], axis=0, return_inverse=True)
     short = np.zeros(len(which), dtype=bool)
-    size = max(1, CELLS // width)
-    for begin in range(0, len(which), size):
-        part = which[begin : begin + size]
-        mine = None if own is None else own.take(part)
-        near = _near(pool, centers[part], mine, width, threads)
-        for row, one in enumerate(k):
-            low, high, more = _edge(near, one, pool.rounding, whole=width == len(pool.points))
-            short[begin : begin + size] |= more
-            found[row, part] = _shared(near, one, low, high) if ties == "share" else _by_row(pool, near, one, low, high, mine, ties)
+    size = max(1, CELLS // max(width, len(k)))
+    for begin in range(0, len(places), size):
+        distance, point = pool.search(places[begin : begin + size], width, threads)
+        members = np.flatnonzero((at >= begin) & (at < begin + size))
+        winners: dict[tuple[int, int], Integers] = {}
+        for start in range(0, len(members), size):
+            some = members[start : start + size]
+            place, part = at[some] - begin, which[some]
+            mine = None if own is None else own.take(part)
+            near = _near(pool, distance[place], point[place], None if ties == "heap" else mine)
+            edge = _edge(near, k, pool.rounding, whole=width == len(pool.points))
+            short[some] = edge.short.any(axis=1)
+            found[:, part] = _shared(k, edge).T
+            if ties != "share":
+                torn = (edge.inside + edge.tied > k) & ~short[some, None]
+                _by_row(pool, near, k, edge, torn, part, place, mine, ties, literal, winners, found, inside)
     return short
 
 
-def _near(pool: NeighbourPool, centers: Array, own: Own | None, width: int, threads: int) -> Near:
-    distance, point = pool.search(centers, width, threads)
+def _near(pool: NeighbourPool, distance: Array, point: Integers, own: Own | None) -> Near:
     count, bad = pool.count[point], pool.bad[point]
     if own is not None:
         mine = point == own.point[:, None]
@@ -180,79 +232,125 @@ def _near(pool: NeighbourPool, centers: Array, own: Own | None, width: int, thre
     return Near(distance=distance, point=point, count=count, bad=bad)
 
 
-def _edge(near: Near, k: int, rounding: float, *, whole: bool) -> tuple[Integers, Integers, Booleans]:
-    """(low, high, short), each (B,): points before `low` are nearer than the k-th row, those before `high` tie with it.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Edge:
+    """Where groups of K sizes end, around B centers, each (B, K).
 
-    short: the ties may go on beyond the points at hand.
+    low, high: points before `low` are nearer than the k-th row, those before `high` tie with it.   short: the ties may go on beyond
+    the points at hand.   inside, bad: rows and negative ones before `low`;   tied, tied_bad: those from `low` to `high`.
     """
-    reached = near.counted >= k
-    at = np.where(reached.any(axis=1), reached.argmax(axis=1), reached.shape[1] - 1)
-    radius = near.distance[np.arange(len(at)), at][:, None]
-    slack = rounding * np.maximum(1.0, radius)
-    low = (near.distance < radius - slack).sum(axis=1)
-    high = (near.distance <= radius + slack).sum(axis=1)
-    short = (high == near.distance.shape[1]) & (not whole)
-    return low, high, short
+
+    low: Integers
+    high: Integers
+    short: Booleans
+    inside: Integers
+    bad: Integers
+    tied: Integers
+    tied_bad: Integers
 
 
-def _upto(values: Integers, end: Integers) -> Integers:
-    """(B,) sums of the first `end` values of each row."""
-    total = np.concatenate([np.zeros((len(values), 1), dtype=np.int64), np.cumsum(values, axis=1)], axis=1)
-    return np.asarray(total[np.arange(len(values)), end])
+def _edge(near: Near, k: Integers, rounding: float, *, whole: bool) -> Edge:
+    """Find the edges of all sizes k (K,) at once. Distances tie with the next one where it is within rounding."""
+    rows, width = near.distance.shape
+    apart = np.diff(near.distance, axis=1) > rounding * np.maximum(1.0, near.distance[:, 1:])
+    index, always = np.arange(width), np.ones((rows, 1), dtype=bool)
+    first = np.maximum.accumulate(np.where(np.hstack([always, apart]), index, 0), axis=1)
+    after = np.minimum.accumulate(np.where(np.hstack([apart, always]), index + 1, width)[:, ::-1], axis=1)[:, ::-1]
+    step = int(near.counted[:, -1].max(initial=0)) + int(k.max()) + 1  # so that one row's counts lie below the next one's
+    offset = step * np.arange(rows)[:, None]
+    at = np.searchsorted((near.counted + offset).ravel(), (k[None] + offset).ravel()).reshape(rows, len(k))
+    at = np.minimum(at - width * np.arange(rows)[:, None], width - 1)
+    low, high = np.take_along_axis(first, at, axis=1), np.take_along_axis(after, at, axis=1)
+    total, bad = (np.hstack([np.zeros((rows, 1), dtype=np.int64), np.cumsum(part, axis=1)]) for part in (near.count, near.bad))
+    inside, inside_bad = np.take_along_axis(total, low, axis=1), np.take_along_axis(bad, low, axis=1)
+    return Edge(
+        low=low, high=high, short=(high == width) & (not whole), inside=inside, bad=inside_bad,
+        tied=np.take_along_axis(total, high, axis=1) - inside, tied_bad=np.take_along_axis(bad, high, axis=1) - inside_bad,
+    )
 
 
-def _shared(near: Near, k: int, low: Integers, high: Integers) -> Array:
-    inside, bad = _upto(near.count, low), _upto(near.bad, low)
-    tied, tied_bad = _upto(near.count, high) - inside, _upto(near.bad, high) - bad
-    return np.asarray(bad + (k - inside) * tied_bad / np.maximum(tied, 1))
+def _shared(k: Integers, edge: Edge) -> Array:
+    """(B, K) negative decisions, those of ties in part."""
+    return np.asarray(edge.bad + (k - edge.inside) * edge.tied_bad / np.maximum(edge.tied, 1))
 
 
-def _by_row(pool: NeighbourPool, near: Near, k: int, low: Integers, high: Integers, own: Own | None, ties: Ties) -> Array:
-    found = _shared(near, k, low, high)
-    torn = np.flatnonzero(_upto(near.count, high) > k)
-    for b in torn:
-        inside = int(near.count[b, : low[b]].sum())
-        points, mine = near.point[b, low[b] : high[b]], None if own is None else int(own.row[b])
-        chosen = _tied_rows(pool, points, mine, ties, most=k - inside + 1)  # one more, as the center's own row may be among them
-        found[b] = near.bad[b, : low[b]].sum() + pool.negative[chosen[: k - inside]].sum()
-    return found
+def _by_row(
+    pool: NeighbourPool, near: Near, k: Integers, edge: Edge, torn: Booleans, part: Integers, place: Integers, own: Own | None,
+    ties: Ties, literal: Array | None, winners: dict[tuple[int, int], Integers], found: Array, inside: Booleans,
+) -> None:
+    """Fill `found`, and `inside` for ties "heap", where ties are torn (B, K), of the centers at positions `part` (B,).
+
+    place: (B,) centers at one place are alike.   winners: (place, low) -> tied rows in their order, kept between the calls.
+    """
+    if ties == "heap" and own is not None:
+        width = near.point.shape[1]
+        mine = np.where(near.point == own.point[:, None], np.arange(width), width).min(axis=1)
+        inside[:, part] = (mine[:, None] < edge.high).T
+    for b in np.flatnonzero(torn.any(axis=1)):
+        for low in np.unique(edge.low[b, torn[b]]):
+            sizes = np.flatnonzero(torn[b] & (edge.low[b] == low))
+            left, high = k[sizes] - edge.inside[b, sizes], edge.high[b, sizes[0]]
+            key = (int(place[b]), int(low))
+            if key not in winners:
+                center = None if literal is None else literal[part[b]]
+                winners[key] = _tied_rows(pool, near.point[b, low:high], ties, most=int(k.max()) + 1, center=center)
+            chosen = winners[key]
+            if own is not None and ties != "heap":
+                chosen = chosen[pool.rows[chosen] != own.row[b]]
+            found[sizes, part[b]] = edge.bad[b, sizes] + np.cumsum(pool.negative[chosen])[left - 1]
+            if ties == "heap" and own is not None and low <= mine[b] < high:
+                at = np.flatnonzero(pool.rows[chosen] == own.row[b])
+                inside[sizes, part[b]] = (at[0] if len(at) else len(chosen)) < left
 
 
-def _tied_rows(pool: NeighbourPool, points: Integers, own: int | None, ties: Ties, most: int | None = None) -> Integers:
-    """Positions in the pool of the rows at these points, without `own`, those that win first: the table's order, or for "last" its
-    reverse. most: no more than so many winners of each point.
+def _tied_rows(
+    pool: NeighbourPool, points: Integers, ties: Ties, *, most: int | None = None, center: Array | None = None
+) -> Integers:
+    """Positions in the pool of the rows at these points, those that win first: the table's order, for "last" its reverse, for
+    "heap" the nearest as floats and of these the last. most: no more than so many winners of each point.
     """
     starts, ends = pool.start[points], pool.start[points + 1]
-    if most is not None and ties == "last":
+    if most is not None and ties in ("last", "heap"):
         starts = np.maximum(starts, ends - most)
     elif most is not None:
         ends = np.minimum(ends, starts + most)
     at = np.concatenate([np.arange(low, high) for low, high in zip(starts, ends, strict=True)])
-    at = at[np.argsort(-pool.rows[at] if ties == "last" else pool.rows[at], kind="stable")]
-    return at if own is None else at[pool.rows[at] != own]
+    keys = [-pool.rows[at] if ties in ("last", "heap") else pool.rows[at]]
+    if ties == "heap":
+        assert pool.literal is not None
+        assert center is not None
+        keys.append(np.repeat(pool.metric.literal_distance(center, pool.literal[points]), ends - starts))
+    return np.asarray(at[np.lexsort(keys)])
 
 
 def nearest(
-    pool: NeighbourPool, center: Array, k: int, *, own: int | None = None, ties: Ties = "share"
+    pool: NeighbourPool, center: Array, k: int, *, own: int | None = None, ties: Ties = "share", literal: Array | None = None
 ) -> tuple[Integers, Array, Array]:
     """The k nearest rows around one center (D,): positions in the table, distances, and weights, the nearest first, each (R,).
 
-    With shared ties R may exceed k and weights at the edge are below 1; they sum to k. The same rows that `negatives` counts.
+    With shared ties R may exceed k and weights at the edge are below 1; they sum to k. With ties "heap" and `own` there are k + 1
+    where the center is not among them. The same rows that `negatives` and `control` count.
     """
-    mine = None if own is None else pool.own(np.array([own]))
-    width = min(len(pool.points), k + 2)
+    heap = ties == "heap"
+    mine = None if own is None or heap else pool.own(np.array([own]))
+    asked = k + (heap and own is not None)
+    width = min(len(pool.points), asked + 2)
     while True:
-        near = _near(pool, center[None], mine, width, 1)
-        low, high, short = _edge(near, k, pool.rounding, whole=width == len(pool.points))
-        if not short[0]:
+        near = _near(pool, *pool.search(center[None], width, 1), mine)
+        edge = _edge(near, np.array([asked]), pool.rounding, whole=width == len(pool.points))
+        if not edge.short[0, 0]:
             break
         width = min(len(pool.points), 2 * width)
-    blocks = [near.point[0, j : j + 1] for j in range(low[0])] + [near.point[0, low[0] : high[0]]]
-    at = [_tied_rows(pool, points, own, ties) for points in blocks]
+    low, high = int(edge.low[0, 0]), int(edge.high[0, 0])
+    blocks = [near.point[0, j : j + 1] for j in range(low)] + [near.point[0, low:high]]
+    at = [_tied_rows(pool, points, ties, center=literal) for points in blocks]
+    at = at if heap or own is None else [rows[pool.rows[rows] != own] for rows in at]
     distance = np.repeat(near.distance[0, : len(blocks)], [len(rows) for rows in at])
     rows = pool.rows[np.concatenate(at)]
     if ties != "share":
-        return rows[:k], distance[:k], np.ones(k)
+        rows, distance = rows[:asked], distance[:asked]
+        kept = rows != own if heap and own is not None else np.ones(asked, dtype=bool)
+        return rows[kept], distance[kept], np.ones(int(kept.sum()))
     inside = len(rows) - len(at[-1])
     return rows, distance, np.concatenate([np.ones(inside), np.full(len(at[-1]), (k - inside) / len(at[-1]))])
 

@@ -238,12 +238,12 @@ def intervals(one: Intervention, path: Path) -> None:
         for axis, method in zip(drawn.axes, methods, strict=True):
             own = claims[(claims["method"] == method) & claims["case"]].sort_values(["delta", "low"], kind="stable")
             _intervals(axis, own, METHODS[method])
-            axis.axhline(terms.tau, color="black", lw=1, ls="--")
+            axis.axhline(terms.bound, color="black", lw=1, ls="--")
             axis.set_ylim(-1.05, 1.05)
             axis.set_title(f"{method}: {int(own['significant'].sum()):,} of {len(own):,} significant")
-            axis.set_xlabel("complainants with delta p > tau")
+            axis.set_xlabel(f"complainants with {terms.case}")
             axis.grid(axis="y", alpha=0.3)
-        drawn.axes[0].set_ylabel(f"delta p, {100 * terms.level:g} % interval (dashed: tau)")
+        drawn.axes[0].set_ylabel(f"delta p, {terms.label} interval (dashed: tau)")
 
 
 def _intervals(axis: Any, own: pd.DataFrame, color: str) -> None:
@@ -282,7 +282,7 @@ def complainant(case: Case, path: Path) -> None:
     down = -(-panels // across)
     with figure(path, (4.3 * across, 3.6 * down + 0.8), down, across) as drawn:
         first, *rest = drawn.axes
-        _claims(first, case.claims, case.tested.found.terms.tau)
+        _claims(first, case.claims, case.tested.found.terms.bound)
         for axis, name in zip(rest, shown, strict=False):
             _attribute(axis, case.people, case.own, name)
         for axis in rest[len(shown) :]:

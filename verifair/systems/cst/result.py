@@ -21,6 +21,7 @@ from verifair.systems.cst.robustness.cells import Dependence
 from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, STAYS, TOLD, CertifiedCounterfactuals
 from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
 from verifair.systems.cst.robustness.what_if import Verdict
+from verifair.systems.cst.settings import Direction
 from verifair.systems.cst.testing import Method
 from verifair.systems.files import file_name
 from verifair.systems.result import Count, MeasuredTrust, Result, RowName, RowsOf, Seconds, Sha256, Shape, Share, Value
@@ -35,12 +36,17 @@ class CstQuery(Shape):
     kind: Literal["cst"] = "cst"
     do: dict[str, str]
     attributes: list[str]
+    categorical: list[str]
+    """Attributes that count as categories although they hold numbers."""
     k: list[int]
     """Group sizes."""
     tau: float
     level: Share
     """Of the intervals."""
     sides: Literal[1, 2]
+    z: float | None
+    """Critical value, where it was given in place of level and sides."""
+    direction: Direction
     interval: str
     correction: str | None
     distance: str
@@ -56,9 +62,11 @@ class CstQuery(Shape):
         """Return what was asked. first: the first intervention's test.   data: where the rows are from, in words."""
         terms = first.found.terms
         return cls(
-            do={name: text(value) for name, value in model.do.items()}, attributes=list(model.attributes_), k=first.k,
+            do={name: text(value) for name, value in model.do.items()}, attributes=list(model.attributes_),
+            categorical=list(model.categorical), k=first.k, z=terms.z, direction=terms.direction,
             tau=terms.tau, level=terms.level, sides=2 if terms.sides == 2 else 1, interval=terms.interval,
-            correction=terms.correction, distance=model.distance, ties=model.ties, intersectional=model.intersectional,
+            correction=terms.correction, distance=first.found.metric.name, ties=first.found.ties,
+            intersectional=model.intersectional,
             preset=model.preset, decides=model.decider.words, data=data, rows=len(model.frame_),
         )
 

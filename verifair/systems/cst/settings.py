@@ -17,7 +17,8 @@ Name = Annotated[str, Field(strict=True, min_length=1)]
 Value = StrictBool | StrictInt | StrictFloat | StrictStr
 Distance = Literal["mixed", "standardised", "heom", "mahalanobis"]
 Interval = Literal["newcombe", "wald"]
-Ties = Literal["share", "first", "last"]
+Ties = Literal["share", "first", "last", "heap"]
+Direction = Literal["negative", "positive"]
 Small = Literal["error", "leave-out"]
 Correction = Literal["bh"]
 Preset = Literal["paper"]
@@ -56,6 +57,8 @@ class Situation(Settings):
     """What makes people similar; repeat. Default: all nodes but --do's."""
     k: Annotated[tuple[Whole, ...], Option(unsaid=True)] = (15, 30, 50, 100)
     """People in each group; repeat. Default: 15 30 50 100."""
+    categorical: Annotated[tuple[Name, ...], Option(unsaid=True)] = ()
+    """Attributes that are nominal (equal or not) although they hold numbers; repeat."""
     tau: Annotated[Number, Field(ge=0, lt=1), Option(unsaid=True)] = 0.0
     """A case differs by more than this, in 0 .. 1. Default: 0."""
     level: Annotated[Number, Field(gt=0, lt=1), BeforeValidator(_percent), Option(unsaid=True)] = 0.95
@@ -64,21 +67,33 @@ class Situation(Settings):
     """newcombe (behaves at 0 and 1), or wald as in the paper."""
     sides: Annotated[Literal[1, 2], BeforeValidator(_sides), Option(name="--one-sided", type=bool, unsaid=True)] = 2
     """One-sided intervals: z = 1.645 at 95."""
+    z: Annotated[Annotated[Number, Field(gt=0, le=38)] | None, Option(unsaid=True)] = None
+    """Critical value of intervals, such as 1.645, in place of --level and --one-sided."""
+    direction: Annotated[Direction, Option(unsaid=True)] = "negative"
+    """negative: treated worse for the protected value; positive: treated better (delta p < -tau)."""
     correction: Annotated[Correction | None, Option(name="--correct", unsaid=True)] = None
     """bh: hold the share of false significant cases down (Benjamini-Hochberg)."""
     distance: Annotated[Distance, Option(unsaid=True)] = "mixed"
     """mixed (range-normalised), standardised, heom or mahalanobis."""
     ties: Annotated[Ties, Option(unsaid=True)] = "share"
-    """Equally near rows share the last places, or the first or last in the table win."""
+    """Equally near rows share the last places, or the first or last in the table win; heap: as the paper's code."""
     small: Annotated[Small, Option(unsaid=True)] = "error"
     """Groups smaller than the largest k: error, or leave-out (and say so)."""
     preset: Annotated[Preset | None, Option(unsaid=True)] = None
-    """paper: the authors' own procedure, in all of the above."""
+    """paper: the authors' own procedure: distance, ties, interval and z."""
+
+    @model_validator(mode="after")
+    def _one_critical_value(self) -> Situation:
+        given = [OF_PRESET[name] for name in ("level", "sides") if name in self.model_fields_set]
+        if self.z is not None and given:
+            raise ValueError(f"z = {self.z:g} is the critical value itself, in place of that of {given[0]}: drop one of them")
+        return self
 
 
 DEFAULTS = Situation()
 OF_PRESET = {
-    "level": "level", "sides": "one-sided", "distance": "distance", "interval": "interval", "ties": "ties", "correction": "correct",
+    "level": "level", "sides": "one-sided", "z": "z", "distance": "distance",
+    "interval": "interval", "ties": "ties", "correction": "correct",
 }
 """What `--preset paper` sets, and the options' names."""
 

@@ -78,9 +78,10 @@ def _measured(one: Intervention) -> Iterator[Statement]:
     own = one.counts[(one.counts["method"] == one.ranking) & (one.counts["k"] == one.smallest)].iloc[0]
     people, sure, cases = one.complainants, int(own["significant"]), int(own["cases"])
     others, by_chance = " or ".join(one.found.names), one.expected_significant_by_chance
+    more = "more" if one.found.terms.direction == "negative" else "less"
     yield Statement(
         text=f"For {of(sure, people)} people with {others}, the {one.smallest} people most similar to them are refused "
-        f"significantly more often than the {one.smallest} most similar to who they would be with {one.name}. Chance alone makes "
+        f"significantly {more} often than the {one.smallest} most similar to who they would be with {one.name}. Chance alone makes "
         f"about {by_chance:.0f}.",
         standing=Standing.MEASURED, tone=Tone.WATCH if sure > by_chance else Tone.PLAIN, headline=True,
         brief=f"{of(sure, people)} with {others}: people like them are refused significantly more often than people like who they "

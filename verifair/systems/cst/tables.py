@@ -53,7 +53,7 @@ def show(result: CstResult, console: Console) -> None:
         for grid in counts_grids(one):
             console.print(grid)
         if one is first:
-            console.print(legend(one.methods), soft_wrap=True)
+            console.print(legend(one), soft_wrap=True)
         for table in (rates_grid(one), changes_grid(one), review_grid(one, result.top)):
             if table is not None:
                 console.print(table)
@@ -152,9 +152,9 @@ def heading(one: Intervention) -> str:
     return f"do({one.name}): potential discrimination of {one.complainants:,} complainants (evidence, not proved)"
 
 
-def legend(methods: Sequence[str]) -> str:
-    meanings = "; ".join(f"{method}: {words}" for method, words in MEANING.items() if method in methods)
-    return f"Cases: delta p > tau. {meanings}."
+def legend(one: Intervention) -> str:
+    meanings = "; ".join(f"{method}: {words}" for method, words in MEANING.items() if method in one.methods)
+    return f"Cases: {one.found.terms.case}. {meanings}."
 
 
 def rates_grid(one: Intervention) -> Grid:
@@ -246,7 +246,7 @@ def review_grid(one: Intervention, top: int) -> Grid | None:
     grid.add_column("row", justify="right")
     for column in ("group", "decision") if groups else ("decision",):
         grid.add_column(column)
-    for column in ("control", "test", "delta p", f"{100 * one.found.terms.level:g} %", f"k = {wide}"):
+    for column in ("control", "test", "delta p", one.found.terms.label, f"k = {wide}"):
         if column != f"k = {one.smallest}":
             grid.add_column(column, justify="right")
     for line in table.to_dict(orient="records"):
@@ -262,15 +262,14 @@ def review_grid(one: Intervention, top: int) -> Grid | None:
 def chance_line(one: Intervention) -> str:
     """Multiple testing, said or corrected."""
     terms, people, by_chance = one.found.terms, one.complainants, one.expected_significant_by_chance
-    sides = "two-sided" if terms.sides == 2 else "one-sided"
     numbers = ", ".join(f"{int(one.found.claims(one.ranking, k).significant.sum()):,} (k = {k})" for k in one.k)
     if terms.correction is not None:
         return (
-            f"Significant: the {terms.interval} interval ({sides}) lies above tau = {terms.tau:g}, and at most "
-            f"{100 * (1 - terms.level):.3g} % of the significant are false in the mean (Benjamini-Hochberg). Of {people:,} "
+            f"Significant: the {terms.words} lies {terms.beyond}, and at most {100 * terms.alpha:.3g} % of the "
+            f"significant are false in the mean (Benjamini-Hochberg). Of {people:,} "
             f"complainants there remain by {one.ranking} {numbers}."
         )
-    means = f"Significant: the {100 * terms.level:g} % {terms.interval} interval ({sides}) lies above tau = {terms.tau:g}."
+    means = f"Significant: the {terms.words} lies {terms.beyond}."
     if one.chance is not None:  # it was measured, and is not what the level says, as neighbours are decided alike
         return f"{means} Everybody is tested, and chance alone makes some significant (above). A case alone says little."
     return (

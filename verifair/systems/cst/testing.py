@@ -8,7 +8,8 @@ CST       the same as CST w/o, where c and c~ count as well (with search centers
 CF        c and c~ alone: c is refused and c~ is not                                                          (Kusner et al. 2017)
 
 delta = p_c - p_t, the difference of the shares of negative decisions, above tau is a case of potential discrimination; it is
-significant when its interval lies above tau:
+significant when its interval lies above tau. In the other direction, positive discrimination, delta below -tau is a case (the
+paper's authors publish such counts), and of CF a counterfactual who would be refused where c is not:
 
 wald       delta +- z sqrt(p_c (1 - p_c) / n_c + p_t (1 - p_t) / n_t)            CST, equation 5 (Thanh et al. 2011)
 newcombe   from the Wilson intervals of p_c and p_t: Newcombe 1998, method 10
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -36,13 +37,14 @@ from verifair.errors import DataError, QueryError
 from verifair.systems.arguments import booleans, check_number
 from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.groups import check_k, check_sizes, groups_under, least_group, left_out, told
-from verifair.systems.cst.neighbours import NeighbourPool, nearest, negatives
-from verifair.systems.cst.settings import DEFAULTS, Correction, Distance, Interval, Small, Ties
+from verifair.systems.cst.neighbours import NeighbourPool, control, nearest, negatives
+from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Small, Ties
 from verifair.systems.proportions import critical, newcombe
 
 Method = Literal["ST", "CST w/o", "CST", "CF"]
 METHODS: tuple[Method, ...] = get_args(Method)
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 STEPS = 60
 """Of bisection for a p-value: z to 1e-16 of Z_MOST."""
 Z_MOST = 38.0
@@ -84,6 +86,8 @@ class Terms:
     tau: the least difference of shares.   level, sides: of the intervals, 0.95 and 2 for z = 1.96.   interval: its kind.
     correction: "bh" for Benjamini and Hochberg's control of the false discovery rate over the complainants of one method and k.
     decimals: differences and limits are rounded to so many places before they are compared with tau (the authors' code: 3).
+    z: the critical value itself, in place of that of level and sides (the authors' code: 1.645).   direction: "negative" for people
+    who are treated worse than the test group, "positive" for people who are treated better.
     """
 
     tau: float = DEFAULTS.tau
@@ -92,17 +96,66 @@ class Terms:
     interval: Interval = DEFAULTS.interval
     correction: Correction | None = DEFAULTS.correction
     decimals: int | None = None
+    z: float | None = DEFAULTS.z
+    direction: Direction = DEFAULTS.direction
 
     def __post_init__(self) -> None:
         check_number("tau", self.tau)
         check_number("level", self.level)
         critical(self.level, self.sides)
+        if self.z is not None:
+            check_number("z", self.z)
+            if not 0 < self.z <= Z_MOST:
+                raise QueryError(f"z = {self.z:g}: expected a critical value above 0 and at most {Z_MOST:g}, such as 1.645")
+        if self.direction not in DIRECTIONS:
+            raise QueryError(f"direction {self.direction!r}: expected one of {', '.join(DIRECTIONS)}")
         if not -1 <= self.tau < 1:
             raise QueryError(f"tau = {self.tau:g}: a difference of shares lies in -1 .. 1; expected 0 or a small positive number")
         if self.interval not in INTERVALS:
             raise QueryError(f"interval {self.interval!r}: there is no such interval; known are {', '.join(INTERVALS)}")
         if self.correction not in (None, "bh"):
             raise QueryError(f"correction {self.correction!r}: expected None or 'bh' (Benjamini and Hochberg)")
+
+    @property
+    def critical(self) -> float:
+        """The critical value z of intervals."""
+        return critical(self.level, self.sides) if self.z is None else self.z
+
+    @property
+    def tail(self) -> float:
+        """The probability that an interval of nothing lies above tau: (1 - level) / sides."""
+        return (1 - self.level) / self.sides if self.z is None else float(norm.sf(self.z))
+
+    @property
+    def alpha(self) -> float:
+        """1 - level; where z is given, the tail beyond it."""
+        return 1 - self.level if self.z is None else self.tail
+
+    @property
+    def label(self) -> str:
+        """The intervals' level, such as "95 %" or "z = 1.645"."""
+        return f"{100 * self.level:g} %" if self.z is None else f"z = {self.z:g}"
+
+    @property
+    def words(self) -> str:
+        """The intervals, such as "95 % newcombe interval (two-sided)"."""
+        sides = "" if self.z is not None else f" ({'two-sided' if self.sides == 2 else 'one-sided'})"
+        return f"{self.label} {self.interval} interval{sides}"
+
+    @property
+    def bound(self) -> float:
+        """What delta has to be beyond: tau, or -tau."""
+        return self.tau if self.direction == "negative" else -self.tau
+
+    @property
+    def case(self) -> str:
+        """What makes a case."""
+        return "delta p > tau" if self.direction == "negative" else "delta p < -tau (treated better: positive discrimination)"
+
+    @property
+    def beyond(self) -> str:
+        """The same of an interval, such as "above tau = 0"."""
+        return f"above tau = {self.tau:g}" if self.direction == "negative" else f"below -tau = {-self.tau or 0.0:g}"
 
     def exceeded(self, values: Array) -> Booleans:
         """Which differences, or limits of them, are above tau: by more than rounding, for shared places are fractions."""
@@ -112,14 +165,16 @@ class Terms:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Claims:
-    """What one method says with groups of k, all (C,).   n: size of each group.   low, high: the interval of delta.
+    """What one method says with groups of k, all (C,).   n: size of the test group, n_control (C,) that of the control group.
 
-    significant: positive and the interval above tau; with a correction, the corrected p-value at most 1 - level.
+    low, high: the interval of delta.   positive: which are cases, in the direction of `terms`.
+    significant: positive and the interval above tau, or below -tau; with a correction, the corrected p-value at most 1 - level.
     """
 
     method: Method
     k: int
     n: int
+    n_control: Array
     terms: Terms
     p_control: Array
     p_test: Array
@@ -133,30 +188,46 @@ class Claims:
 
     @cached_property
     def p_value(self) -> Array:
-        """The smallest 1 - level at which the interval lies above tau; with a correction, the adjusted ones."""
-        terms = self.terms
-        raw = p_value(terms.interval, self.p_control, self.n, self.p_test, self.n, terms.tau, terms.sides)
+        """The smallest 1 - level at which the interval is beyond tau; with a correction, the adjusted ones."""
+        terms, sides = self.terms, 1 if self.terms.z is not None else self.terms.sides
+        if terms.direction == "negative":
+            raw = p_value(terms.interval, self.p_control, self.n_control, self.p_test, self.n, terms.tau, sides)
+        else:
+            raw = p_value(terms.interval, self.p_test, self.n, self.p_control, self.n_control, terms.tau, sides)
         return raw if terms.correction is None else np.asarray(false_discovery_control(raw, method="bh"))
 
     @cached_property
     def significant(self) -> Booleans:
         terms = self.terms
-        above = terms.exceeded(self.low) if terms.correction is None else self.p_value <= 1 - terms.level
-        return np.asarray(self.positive & above)
+        if terms.correction is not None:
+            return np.asarray(self.positive & (self.p_value <= terms.alpha))
+        return np.asarray(self.positive & terms.exceeded(self.low if terms.direction == "negative" else -self.high))
 
 
 def claims_of(
-    terms: Terms, method: Method, k: int, control: Array, test: Array, refused: Booleans, refused_tilde: Booleans | Array | None
+    terms: Terms, method: Method, k: int, control: Array, sizes: Integers, test: Array, refused: Booleans,
+    refused_tilde: Booleans | Array | None,
 ) -> Claims:
-    """Claims from numbers of negative decisions in groups of k (C,), and those on the centers (C,), where these count."""
-    p_c, p_t, n = control / k, test / k, k
+    """Claims from numbers of negative decisions (C,) in control groups of `sizes` (C,) and test groups of k, and those on the
+    centers (C,), where these count.
+
+    A control group of k + 1 is one of the k + 1 nearest, the center not among them; with search centers it stays as it is.
+    """
+    p_c, n_c, p_t, n = control / sizes, sizes.astype(np.float64), test / k, k
     if method in ("CST", "CF"):
         assert refused_tilde is not None
-        n = k + 1
-        p_c, p_t = (control + refused) / n, (test + refused_tilde) / n
-    low, high = interval(terms.interval, p_c, n, p_t, n, critical(terms.level, terms.sides))
-    positive = np.asarray(refused & (refused_tilde == 0)) if method == "CF" else terms.exceeded(p_c - p_t)
-    return Claims(method=method, k=k, n=n, terms=terms, p_control=p_c, p_test=p_t, low=low, high=high, positive=positive)
+        n, n_c = k + 1, np.full(len(control), k + 1.0)
+        p_c, p_t = (control + np.where(sizes == k, refused, 0)) / n_c, (test + refused_tilde) / n
+    low, high = interval(terms.interval, p_c, n_c, p_t, n, terms.critical)
+    worse = terms.direction == "negative"
+    if method == "CF":
+        assert refused_tilde is not None
+        positive = np.asarray(refused & (refused_tilde == 0) if worse else ~refused & (refused_tilde == 1))
+    else:
+        positive = terms.exceeded(p_c - p_t if worse else p_t - p_c)
+    return Claims(
+        method=method, k=k, n=n, n_control=n_c, terms=terms, p_control=p_c, p_test=p_t, low=low, high=high, positive=positive
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,9 +237,10 @@ class Situations(Finding):
 
     do: attribute -> its value for those who are not protected.   complainants: (C,) positions in the table.   k: (K,) group sizes.
     control, standard, counterfactual: (K, C) how many of the k rows were decided negatively: of the control group, of ST's and of
-    CST's test group.   refused: (C,) whether the complainant was;   refused_tilde: (C,) the same of c~, None where nobody decides.
+    CST's test group.   sizes: (K, C) of the control groups: k, or k + 1 with ties "heap".   refused: (C,) whether the complainant
+    was;   refused_tilde: (C,) the same of c~, None where nobody decides.
     groups: (C,) position in `names` of the complainant's protected values.
-    pools, metric, centers, centers_tilde (C, D): for `case`.
+    pools, metric, centers, centers_tilde (C, D), literal, literal_tilde (C, d): for `case`.
     """
 
     do: Mapping[str, Any]
@@ -178,6 +250,7 @@ class Situations(Finding):
     control: Array
     standard: Array
     counterfactual: Array
+    sizes: Integers
     refused: Booleans
     refused_tilde: Booleans | None
     groups: Integers
@@ -188,6 +261,8 @@ class Situations(Finding):
     ties: Ties
     centers: Array = field(repr=False)
     centers_tilde: Array = field(repr=False)
+    literal: Array | None = field(repr=False)
+    literal_tilde: Array | None = field(repr=False)
 
     @property
     def methods(self) -> tuple[Method, ...]:
@@ -198,7 +273,7 @@ class Situations(Finding):
         """What a method says with groups of k. CF's interval is that of CST, as in the paper. Raises QueryError."""
         row, tilde = self._row(method, k), self.refused_tilde
         test = self.standard if method == "ST" else self.counterfactual
-        return claims_of(self.terms, method, k, self.control[row], test[row], self.refused, tilde)
+        return claims_of(self.terms, method, k, self.control[row], self.sizes[row], test[row], self.refused, tilde)
 
     def counts(self) -> pd.DataFrame:
         """Table 1's numbers: a line for each method and k with cases, significant ones, and their shares of the complainants."""
@@ -219,9 +294,13 @@ class Situations(Finding):
             raise QueryError(f"row {complainant} is no complainant: it is not of the protected group {', '.join(self.names)}")
         at = int(found[0])
         self._row("ST", k)
-        control = nearest(self.pools[self.groups[at]], self.centers[at], k, own=complainant, ties=self.ties)
-        standard = nearest(self.test_pool, self.centers[at], k, ties=self.ties)
-        return {"control": control, "ST": standard, "CST": nearest(self.test_pool, self.centers_tilde[at], k, ties=self.ties)}
+        own, tilde = (None if one is None else one[at] for one in (self.literal, self.literal_tilde))
+        pool = self.pools[self.groups[at]]
+        return {
+            "control": nearest(pool, self.centers[at], k, own=complainant, ties=self.ties, literal=own),
+            "ST": nearest(self.test_pool, self.centers[at], k, ties=self.ties, literal=own),
+            "CST": nearest(self.test_pool, self.centers_tilde[at], k, ties=self.ties, literal=tilde),
+        }
 
     def _row(self, method: Method, k: int) -> int:
         if method not in METHODS:
@@ -272,34 +351,40 @@ def situation_test(
         scaled = Metric.of(distance, pd.concat([rest, counterfactual]), attributes, categorical)
         scaled = replace(scaled, levels=metric.levels)  # a category may be gone there; both have to mean the same coordinates
     centers, tilde = metric.embed(frame), scaled.embed(counterfactual)
-    pools = tuple(NeighbourPool.of(np.flatnonzero(group == g), centers, negative, metric) for g in range(len(names)))
-    pool = NeighbourPool.of(np.flatnonzero(test), centers, negative, metric)
+    literal, literal_tilde = metric.literal(frame, centers), scaled.literal(counterfactual, tilde)
+    of = partial(NeighbourPool.of, embedded=centers, negative=negative, metric=metric, literal=literal)
+    pools, pool = tuple(of(np.flatnonzero(group == g)) for g in range(len(names))), of(np.flatnonzero(test))
+    own = None if literal is None else literal[complainants]
     total, done = 3 * len(complainants), 0
 
     def tell(more: int) -> None:
         if progress is not None:
             progress(done + more, total)
 
-    control = np.empty((len(sizes), len(complainants)))
+    found_control = np.empty((len(sizes), len(complainants)))
+    found_sizes = np.empty(found_control.shape, dtype=np.int64)
     for g, own_pool in enumerate(pools):
         mine = np.flatnonzero(group[complainants] == g)
         rows = complainants[mine]
-        control[:, mine] = negatives(own_pool, centers[rows], sizes, own=rows, ties=ties, threads=threads, progress=tell)
+        found_control[:, mine], found_sizes[:, mine] = control(
+            own_pool, centers[rows], sizes, rows, ties=ties, threads=threads, literal=None if own is None else own[mine],
+            progress=tell,
+        )
         done += len(mine)
-    standard = negatives(pool, centers[complainants], sizes, ties=ties, threads=threads, progress=tell)
+    standard = negatives(pool, centers[complainants], sizes, ties=ties, threads=threads, literal=own, progress=tell)
     done += len(complainants)
-    counter = negatives(pool, tilde, sizes, ties=ties, threads=threads, progress=tell)
+    counter = negatives(pool, tilde, sizes, ties=ties, threads=threads, literal=literal_tilde, progress=tell)
     found = Situations(
         kind="counterfactual situation testing", value=float("nan"), method=f"k-NN CST, {distance} distance", seed=None,
         details={
             "do": told(do), "complainants": len(complainants), "test group": int(test.sum()), "k": sizes, "ties": ties,
             "left out": left_out(frame, do, names),
         },
-        do=dict(do), complainants=complainants, k=sizes, terms=terms, control=control, standard=standard, counterfactual=counter,
-        refused=negative[complainants],
+        do=dict(do), complainants=complainants, k=sizes, terms=terms, control=found_control, standard=standard,
+        counterfactual=counter, sizes=found_sizes, refused=negative[complainants],
         refused_tilde=refused_tilde,
         groups=group[complainants], names=names, pools=pools, test_pool=pool, metric=metric, ties=ties,
-        centers=centers[complainants], centers_tilde=tilde,
+        centers=centers[complainants], centers_tilde=tilde, literal=own, literal_tilde=literal_tilde,
     )
     first = found.claims("CST" if "CST" in found.methods else "CST w/o", min(sizes))
     return replace(found, value=float(first.positive.mean()))

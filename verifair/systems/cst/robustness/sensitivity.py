@@ -137,6 +137,8 @@ def sensitivity(
             f"significance corrected by {tester.correction!r} depends on all complainants at once; ask for verdict 'positive', or "
             "test without the correction"
         )
+    if tester.direction != "negative":
+        raise QueryError("direction 'positive': how robust a claim is, is told of negative discrimination alone; leave it out")
     if not 0 < most < np.inf:
         raise QueryError(f"most = {most}: expected a positive number of standard errors, such as 5")
     found = tester.test_one(do) if found is None else found

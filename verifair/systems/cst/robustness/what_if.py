@@ -93,7 +93,9 @@ class WhatIf:
         refused_tilde = np.zeros(len(who), dtype=bool) if accepted is None else ~accepted
         counter = np.zeros(len(who))
         if self.method != "CF":
-            counter = negatives(self.found.test_pool, self.metric.embed(frame), [self.k], ties=self.found.ties)[0]
+            centers = self.metric.embed(frame)
+            literal = self.metric.literal(frame, centers)
+            counter = negatives(self.found.test_pool, centers, [self.k], ties=self.found.ties, literal=literal)[0]
         return self.judged(who, counter, refused_tilde.astype(float))
 
     def judged(self, who: Integers, counter: Array, refused_tilde: Array) -> Booleans:
@@ -104,4 +106,5 @@ class WhatIf:
     def claims(self, who: Integers, counter: Array, refused_tilde: Array) -> Claims:
         """As `Situations.claims`, with other test groups."""
         found, at = self.found, self.index[who]
-        return claims_of(self.terms, self.method, self.k, found.control[self.row, at], counter, found.refused[at], refused_tilde)
+        control, sizes = found.control[self.row, at], found.sizes[self.row, at]
+        return claims_of(self.terms, self.method, self.k, control, sizes, counter, found.refused[at], refused_tilde)

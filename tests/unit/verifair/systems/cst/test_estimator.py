@@ -74,9 +74,9 @@ def test_the_paper_preset_sets_the_procedure() -> None:
     frame = applicants()
     paper = vf.SituationTesting(MODEL, RULE, do={"gender": 0}, k=[15], preset="paper", level=0.5, ties="share").fit(frame).test()
     terms = paper["gender = 0"].terms
-    assert (terms.interval, terms.sides, terms.level, terms.decimals) == ("wald", 1, 0.95, 3)
+    assert (terms.interval, terms.z, terms.decimals, paper["gender = 0"].ties) == ("wald", 1.645, 3, "heap")
     assert paper["gender = 0"].metric.name == "standardised"
-    assert paper["gender = 0"].ties == "first"
+    assert paper["gender = 0"].ties == "heap"
 
 
 def test_deciders_that_decide_alike_give_the_same_findings() -> None:

@@ -1,6 +1,7 @@
 """The nearest rows of a group: both searches against brute force, with ties, duplicates and the complainant itself."""
 
-from typing import Any, get_args
+import heapq
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -198,7 +199,7 @@ def audited(frame: pd.DataFrame, tilde: pd.DataFrame, do: dict[str, str], negati
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("ties", get_args(Ties))
+@pytest.mark.parametrize("ties", ["share", "first", "last"])
 @pytest.mark.parametrize("do", [{"sex": "m"}, {"race": "b"}, {"race": "a", "sex": "m"}])
 def test_every_group_of_every_complainant(do: dict[str, str], ties: Ties, seed: int) -> None:
     frame = people(seed)
@@ -209,6 +210,83 @@ def test_every_group_of_every_complainant(do: dict[str, str], ties: Ties, seed: 
     for name in ("control", "standard", "counterfactual"):
         ours, theirs = getattr(found, name), np.array([getattr(one, name) for one in expected]).T
         assert ours == pytest.approx(theirs, abs=1e-9), name
+
+
+def heaped(center: np.ndarray, x: np.ndarray, rows: np.ndarray, k: int) -> list[int]:
+    """The k nearest rows by a heap of (-distance, row); distances are sums of floats: unequal words (last column), then numbers."""
+    heap: list[tuple[float, int]] = []
+    for row in rows.tolist():
+        distance = float(x[row, 2] != center[2])
+        for j in range(2):
+            distance += abs(x[row, j] - center[j])
+        push = heapq.heappush if len(heap) < k else heapq.heappushpop
+        push(heap, (-distance, row))
+    return [row for _, row in heap]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_of_the_authors_heap(seed: int) -> None:
+    """Twins in plenty: who is not among the k + 1 nearest of the own group has a control group of k + 1."""
+    draw = np.random.default_rng(seed)
+    frame = pd.DataFrame({
+        "sex": draw.choice(["f", "m"], 150), "u": draw.integers(0, 4, 150) / 3, "v": draw.integers(0, 3, 150) * 7.0,
+        "w": draw.integers(0, 2, 150),
+    })
+    negative, group = draw.random(150) < 0.4, (frame["sex"] == "f").to_numpy()
+    tilde = frame[group].assign(sex="m", u=frame["u"][group] + 1 / 3)
+    found = situation_test(
+        frame, tilde, do={"sex": "m"}, attributes=("u", "v", "w"), categorical=("w",), decisions=~negative, k=K, ties="heap",
+        counterfactual_decisions=~negative[group], distance="standardised", terms=Terms(interval="wald", z=1.645, decimals=3),
+    )
+    numbers = frame[["u", "v"]].to_numpy()
+    moments = [(column.mean(), column.std()) for column in numbers.T.copy()]
+    x, y = (
+        np.column_stack([*((one[name] - m) / s for name, (m, s) in zip(("u", "v"), moments, strict=True)), one["w"]])
+        for one in (frame, tilde)
+    )
+    own, test = np.flatnonzero(group), np.flatnonzero(~group)
+    for n, k in enumerate(K):
+        st, wi = found.claims("ST", k), found.claims("CST", k)
+        for c, row in enumerate(own.tolist()):
+            control = heaped(x[row], x, own, k + 1)
+            others = [one for one in control if one != row]
+            assert found.sizes[n, c] == len(others)
+            assert found.control[n, c] == negative[others].sum()
+            assert found.standard[n, c] == negative[heaped(x[row], x, test, k)].sum()
+            assert found.counterfactual[n, c] == negative[heaped(y[c], x, test, k)].sum()
+            assert st.p_control[c] == pytest.approx(negative[others].mean())
+            assert wi.p_control[c] == pytest.approx(negative[control].mean())
+            if c % 9 == 0:
+                case = found.case(row, k)
+                assert sorted(case["control"][0]) == sorted(others)
+                assert sorted(case["CST"][0]) == sorted(heaped(y[c], x, test, k))
+    assert (found.sizes == np.array(K)[:, None] + 1).any()
+
+
+def test_heap_is_of_standardised_numbers() -> None:
+    frame = people(0)
+    with pytest.raises(QueryError, match="ask for distance = 'standardised'"):
+        audited(frame, counterfactuals(frame, {"sex": "m"}, 0), {"sex": "m"}, np.arange(len(frame)) % 2 == 0, ties="heap")
+
+
+def test_positive_discrimination_is_the_other_direction_exchanged() -> None:
+    """Treated better than the test group: the interval below -tau, CF accepted and the counterfactual not."""
+    frame, do = people(3), {"sex": "m"}
+    tilde, negative = counterfactuals(frame, do, 3), np.arange(len(frame)) % 3 == 0
+    accepted = np.arange(len(tilde)) % 2 == 0
+    both = [
+        audited(frame, tilde, do, negative, counterfactual_decisions=accepted, terms=Terms(tau=0.1, direction=direction))
+        for direction in ("negative", "positive")  # type: ignore[misc]
+    ]
+    for method in ("ST", "CST w/o", "CST", "CF"):
+        worse, better = (one.claims(method, K[1]) for one in both)  # type: ignore[arg-type]
+        assert not (worse.positive & better.positive).any()
+        if method != "CF":
+            assert np.array_equal(better.positive, better.delta < -0.1 - 1e-12)
+            assert np.array_equal(better.significant, better.high < -0.1 - 1e-12)
+            assert np.array_equal(better.p_value <= 0.05, better.significant)
+    cf = both[1].claims("CF", K[1]).positive
+    assert np.array_equal(cf, ~both[1].refused & ~accepted)
 
 
 def test_the_order_of_rows_does_not_matter_with_shared_ties() -> None:

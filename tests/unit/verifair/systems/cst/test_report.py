@@ -172,7 +172,7 @@ def test_recorded_decisions_say_nothing_of_counterfactuals() -> None:
     assert set(one.overlaps["found by"]) == {"CST w/o", "ST"}
     assert one.rates["counterfactual"].isna().sum() == 1
     assert "nobody decided on the counterfactuals" in str(words.unknown_line(one))
-    assert "CF" not in words.legend(one.methods)
+    assert "CF" not in words.legend(one)
     assert one.proved is False
 
 
