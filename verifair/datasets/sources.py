@@ -18,6 +18,7 @@ from verifair.datasets.loan_table import loan_frame, loan_schema
 from verifair.datasets.synthetic_table import synthetic_frame, synthetic_schema
 from verifair.datasets.table import read_table
 from verifair.errors import DataError
+from verifair.schema.feature import Feature
 from verifair.schema.schema import Schema
 
 DATA = files("verifair.datasets") / "data"
@@ -61,13 +62,16 @@ class Dataset:
 
 
 def load(name: str, path: str | Path | None = None) -> Dataset:
-    """Load a dataset by name: german, adult, synthetic, loan, or compas, hmda and law_school, which need the path of their file."""
+    """Load a dataset by name: german (german-years: with age in years), adult, synthetic, loan, or compas, hmda and law_school,
+    which need the path of their file."""
     if name in UNSHIPPED:
         why, reader = UNSHIPPED[name]
         if path is None:
             raise DataError(f"{name} is not shipped, {why}")
         return reader(path)
-    shipped: dict[str, Callable[[], Dataset]] = {"german": german, "adult": adult, "synthetic": synthetic, "loan": loan}
+    shipped: dict[str, Callable[[], Dataset]] = {
+        "german": german, "german-years": german_years, "adult": adult, "synthetic": synthetic, "loan": loan,
+    }
     if name not in shipped:
         raise DataError(f"there is no dataset {name!r}; known are {', '.join([*shipped, *UNSHIPPED])}")
     if path is not None:
@@ -150,13 +154,26 @@ FEMALE = {"A92", "A95"}
 
 def german() -> Dataset:
     """Read UCI Statlog German Credit (Hofmann, CC BY 4.0). personal-status becomes sex, age the group Junior (<= 25) or Senior."""
+    years = german_years()
+    return Dataset(
+        name="german", frame=years.frame.assign(age=np.where(years.frame["age"] <= 25, "Junior", "Senior")),
+        schema=_schema("german"),
+    )
+
+
+def german_years() -> Dataset:
+    """Read the same with age in years, as the CEC paper has it: one of its financial features, and no protected group."""
     with (DATA / "german.data.gz").open("rb") as file:
         frame = pd.read_csv(file, compression="gzip", sep=" ", names=list(GERMAN_COLUMNS))
     frame["sex"] = np.where(frame["personal-status"].isin(FEMALE), "Female", "Male")
-    frame["age"] = np.where(frame["age"] <= 25, "Junior", "Senior")
     frame["credit"] = frame["credit"].map({1: "good", 2: "bad"})
     frame = frame.drop(columns="personal-status").replace(GERMAN_CODES)
-    return Dataset(name="german", frame=frame, schema=_schema("german"))
+    groups = _schema("german")
+    years = Feature.model_validate({"name": "age", "kind": "integer", "range": [19, 75], "scale": "minmax", "unit": 1,
+                                    "unit_name": "years", "merit": True, "change": "increase"})
+    features = tuple(years if feature.name == "age" else feature for feature in groups.features)
+    fields = {name: getattr(groups, name) for name in Schema.model_fields}
+    return Dataset(name="german-years", frame=frame, schema=Schema.model_validate({**fields, "features": features}))
 
 
 COMPAS_COLUMNS = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,9 @@ from verifair.schema.file import Change
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import audited, check_number, check_settings, check_table, groups_of, positives
 from verifair.systems.estimators import TableEstimator
+from verifair.systems.fgce.baselines.ares import ares
+from verifair.systems.fgce.baselines.comparison import feasible_share, of_choice
+from verifair.systems.fgce.baselines.globe_ce import globe_ce
 from verifair.systems.fgce.decider import as_decider, beside, frame_of, positive
 from verifair.systems.fgce.graph.density import edge_weights
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
@@ -183,6 +187,31 @@ class GroupCounterfactuals(TableEstimator):
             network, self.schema.named(network), self.graph_, answers, k=self.k, coverage=self.coverage, max_cost=self.max_cost,
             budget=budget,
         )
+
+    def compared(self, *, seed: int = 0, tell: Progress | None = None) -> Iterator[dict[str, Any]]:
+        """Yield for each group, and each of AReS, GLOBE-CE, FACE and FGCE, a line: group, method, size (rules, translations or
+        counterfactuals), advised, coverage and cost.
+
+        advised: share of those to be explained who get a counterfactual that is decided positively.   coverage: share for whom it
+        is feasible too, by moves that are allowed.   cost: mean L2 distance over these; NaN where there is nobody.
+        Raises QueryError for other costs than l2, and where AReS and GLOBE-CE have nothing to change.   Reference: FGCE, table VI.
+        """
+        check_is_fitted(self, "groups_")
+        if self.cost != "l2":
+            raise QueryError(f"cost = {self.cost!r}: AReS and GLOBE-CE are compared by distance; fit with cost l2")
+        raw, methods = self.graph_.raw, (ares, partial(globe_ce, seed=seed))
+        asked = [(name, group, method) for name, group in self.groups_.items() for method in methods]
+        for n, (name, group, method) in enumerate(asked):
+            if tell is not None:
+                tell("compared", n, len(asked))
+            advice = method(self.space_, raw, raw[group.negatives], lambda rows: positive(self.model_, self.schema, rows))
+            found = {advice.name: feasible_share(self.space_, raw, group.negatives, advice, self.graph_.eps)}
+            if method is methods[-1]:
+                found |= of_choice(group.instance, group.negatives, group.found.chosen)
+            for label, one in found.items():
+                advised = advice.share if label == advice.name else one.coverage
+                yield {"group": name, "method": label, "size": one.size, "advised": advised, "coverage": one.coverage,
+                       "cost": one.cost}
 
     def attribute_changes(self) -> pd.DataFrame:
         """Return ACF: for each group, the share of its factuals whose counterfactual differs in each feature; see `binned`."""

@@ -191,7 +191,8 @@ def _of_burden(burden: Burden, groups: Sequence[str]) -> list[GroupComparison]:
             continue
         wide = table.pivot(index=by, columns="group", values="score").dropna()
         if len(wide) and set(groups) <= set(wide.columns):
-            lines.append(_of(title, {name: float(wide[name].mean()) for name in groups}, sign))
+            widths = table.drop_duplicates(by).set_index(by)["width"][wide.index] if "width" in table else None
+            lines.append(_of(title, {name: float(np.average(wide[name], weights=widths)) for name in groups}, sign))
     return lines
 
 

@@ -27,7 +27,7 @@ from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.center import Unfinished, centers, fewest, needed
 from verifair.systems.fgce.optimum.cover import SetSystem, best, greedy, within
-from verifair.systems.fgce.settings import Cost
+from verifair.systems.fgce.settings import Cost, CostGrid
 from verifair.systems.fgce.space import FeatureSpace
 from verifair.systems.result import Count, Interval, Measured, RowsOf, Shape
 
@@ -149,6 +149,42 @@ def exact_area(steps: pd.DataFrame, low: float, high: float) -> dict[str, float]
     rise = np.diff(coverage, prepend=0.0)
     area = float((rise * np.clip(high - d, 0.0, high - low)).sum())
     return {"score": area / (high - low), "saturation": float(d[-1]), "largest": float(coverage[-1])}
+
+
+def curves_at(steps: pd.DataFrame, costs: Array) -> pd.DataFrame:
+    """Return dAUC at costs (D,) from the steps of all groups and k (columns group, k, d, coverage): lines as of `curves`."""
+    lines = []
+    for name, own in steps.groupby("group", sort=False):
+        tables = []
+        for k, part in own.groupby("k"):
+            at = np.searchsorted(part["d"].to_numpy(), costs, side="right")
+            tables.append(pd.DataFrame({"k": k, "d": costs, "coverage": np.append(0.0, part["coverage"].to_numpy())[at]}))
+        lines.append(curves(pd.concat(tables), "k").assign(group=name))
+    return pd.concat(lines, ignore_index=True)
+
+
+def costs_at(steps: pd.DataFrame, coverages: Array) -> dict[str, pd.DataFrame]:
+    """Return for each group the least cost of each coverage (C,) and k, as `cost_table` does, from its steps; all are proved."""
+    tables: dict[str, pd.DataFrame] = {}
+    for name, own in steps.groupby("group", sort=False):
+        parts = []
+        for k, part in own.groupby("k"):
+            at = np.searchsorted(part["coverage"].to_numpy(), coverages, side="left")
+            parts.append(pd.DataFrame({"c": coverages, "k": k, "cost": np.append(part["d"].to_numpy(), np.inf)[at]}))
+        tables[str(name)] = pd.concat(parts, ignore_index=True)
+    return tables
+
+
+def _ends(values: pd.Series, low: float, high: float) -> Array:
+    """Return low, the different values between, and high: a curve of steps is constant from each to the next."""
+    inside = np.unique(values.to_numpy(dtype=float))
+    return np.concatenate([[low], inside[(inside > low) & (inside < high)], [high]])
+
+
+def paper_levels(space: FeatureSpace, d0: float) -> Array:
+    """Return the costs of the paper's kAUC: `paper_range` in the steps of `cost_levels`; d0: the larger one of the groups'."""
+    low, high = paper_range(space, d0)
+    return np.arange(low, high, float(np.diff(cost_levels(space))[0]))
 
 
 def paper_range(space: FeatureSpace, d0: float) -> tuple[float, float]:
@@ -279,6 +315,8 @@ class Burden(Shape):
     """A line for each group, k and d, as `coverage_table`."""
     cost: Annotated[pd.DataFrame, RowsOf(Line)]
     """A line for each group, c and k, as `cost_table`."""
+    kauc_levels: list[float]
+    """Costs of kAUC's curves, where they are others than those of dAUC; empty where time was up before they were known."""
     steps: Annotated[pd.DataFrame, RowsOf(Line)] = Field(default_factory=pd.DataFrame)
     """A line for each group, k and cost at which coverage rises, as `coverage_steps`; empty unless asked for, and known of all."""
 
@@ -298,20 +336,37 @@ class Burden(Shape):
                 {"k": k, **exact_area(part, self.levels[0], self.levels[-1]), "group": name}
                 for (name, k), part in self.steps.groupby(["group", "k"], sort=False)
             ])
-        if not len(self.coverage):
+        own = self.coverage[self.coverage["d"].isin(self.kauc_levels)] if len(self.coverage) else self.coverage
+        if not len(own):
             return pd.DataFrame()
-        return self._curves("d", self.coverage[self.coverage.groupby("group")["d"].transform("nunique") == len(self.levels)])
+        return self._curves("d", own[own.groupby("group")["d"].transform("nunique") == len(self.kauc_levels)])
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def dauc(self) -> Annotated[pd.DataFrame, RowsOf(Line)]:
-        """A line for each group and d."""
-        return self._curves("k", self.coverage)
+        """A line for each group and d; where `steps` are known, each d at which a coverage of any group rises, and width: how far
+        it is to the next.
+        """
+        if not len(self.steps):
+            table = self.coverage
+            return self._curves("k", table[table["d"].isin(self.levels)] if len(table) else table)
+        low, high = self.levels[0], self.levels[-1]
+        ends = _ends(self.steps["d"], low, high)
+        found = curves_at(self.steps, ends[:-1])
+        return found.assign(width=found["d"].map(dict(zip(ends[:-1], np.diff(ends), strict=True))))
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def cauc(self) -> Annotated[pd.DataFrame, RowsOf(Line)]:
-        """A line for each group and c that all groups were asked at: a score is over the cheapest of them."""
+        """A line for each c and each group, where all groups were asked at c: a score is over the cheapest of them.
+
+        Where `steps` are known, over k = 1 .. 10 and all c at which a cost of any group rises, and width: how far it is from the
+        one before.
+        """
+        if len(self.steps):
+            ends = _ends(self.steps["coverage"], 0.0, 1.0)
+            found = cost_curves(costs_at(self.steps, ends[1:]))
+            return found.assign(width=found["c"].map(dict(zip(ends[1:], np.diff(ends), strict=True))))
         if not len(self.cost):
             return pd.DataFrame()
         asked = self.cost[self.cost.groupby("c")["group"].transform("nunique") == len(self.reach)]
@@ -329,15 +384,16 @@ class Burden(Shape):
 
 def burden(
     instances: Mapping[str, Instance], levels: Array, *, exact: bool = True, seconds: float = 60.0, ks: Sequence[int] = KS,
-    coverages: Sequence[float] = COVERAGES, breakpoints: bool = False, progress: Progress | None = None,
+    coverages: Sequence[float] = COVERAGES, grid: CostGrid = "ten", space: FeatureSpace | None = None,
+    progress: Progress | None = None,
 ) -> Burden:
     """Return every measure of every group (name -> its question), at costs `levels` (D,) for the coverage curves.
 
-    exact: optima of coverage; otherwise greedy's, at least (1 - 1/e) of them.   breakpoints: kAUC and its saturation points over
-    all costs at which an optimum changes, not over the levels, where time is enough for all groups.
-    seconds: for all of it, shared out evenly among what is left to ask. Ctrl-C ends it, and what is done stands.
+    exact: optima of coverage; otherwise greedy's, at least (1 - 1/e) of them.   grid: "paper": kAUC at `paper_levels` of the space.
+    "all": areas and saturation points over all costs at which an optimum changes, not over the levels, where time is enough for all
+    groups.   seconds: for all of it, shared out evenly among what is left to ask. Ctrl-C ends it, and what is done stands.
     """
-    work = _Questions(instances, levels, ks, coverages, exact, breakpoints, clock.now() + seconds)
+    work = _Questions(instances, levels, ks, coverages, exact, grid, space, clock.now() + seconds)
     stopped: Literal["interrupted", "time"] | None = None
     try:
         stopped = None if work.run(progress or (lambda done, total: None)) else "time"
@@ -349,7 +405,8 @@ def burden(
     if len(tables[1]):
         tables[1] = _bounded(tables[1].assign(k=-tables[1]["k"]), "k", "c", "lower", "cost").assign(k=lambda table: -table["k"])
     return Burden(
-        reach=work.reaches, subgroups=work.subgroups, coverage=tables[0], cost=tables[1], levels=levels.tolist(), exact=exact,
+        reach=work.reaches, subgroups=work.subgroups, coverage=tables[0], cost=tables[1], levels=levels.tolist(),
+        kauc_levels=levels.tolist() if space is None or grid != "paper" else work.kauc_levels().tolist(), exact=exact,
         stopped=stopped, steps=pd.concat(work.steps_parts) if len(work.steps_parts) == len(instances) * len(ks) else pd.DataFrame(),
     )
 
@@ -392,9 +449,10 @@ class _Questions:
 
     def __init__(
         self, instances: Mapping[str, Instance], levels: Array, ks: Sequence[int], fractions: Sequence[float], exact: bool,
-        breakpoints: bool, deadline: float,
+        grid: CostGrid, space: FeatureSpace | None, deadline: float,
     ) -> None:
-        self.instances, self.ks, self.exact, self.deadline = instances, ks, exact, deadline
+        self.instances, self.ks, self.exact, self.space, self.deadline = instances, ks, exact, space, deadline
+        self.levels = levels
         self.reaches: dict[str, Reach | None] = {}
         self.subgroups: dict[str, dict[int, Reach | None]] = {}
         self.coverage_parts: list[pd.DataFrame] = []
@@ -405,7 +463,8 @@ class _Questions:
             *(partial(self._parts, name) for name in instances),
             *(partial(self._coverage, name, float(d)) for d in levels for name in instances),
             *(partial(self._cost, name, c) for c in sorted(fractions, reverse=True) for name in instances),
-            *(partial(self._breakpoints, name, k) for k in ks for name in instances if breakpoints and exact),
+            *(partial(self._paper, name) for name in instances if grid == "paper"),
+            *(partial(self._breakpoints, name, k) for k in ks for name in instances if grid == "all" and exact),
         ]
         self.left = len(self.steps)
 
@@ -434,6 +493,19 @@ class _Questions:
             block.component: _reach(Instance(blocks=(block,), hopeless=whole.hopeless[:0], candidates=block.candidates), share)
             for block in blocks
         }
+
+    def kauc_levels(self) -> Array:
+        """Return the costs of the paper's kAUC; none before d0 of every group is known."""
+        known = [one.d0 for one in self.reaches.values() if one is not None]
+        assert self.space is not None
+        return paper_levels(self.space, max(known)) if len(known) == len(self.instances) else np.empty(0)
+
+    def _paper(self, name: str) -> None:
+        levels = np.setdiff1d(self.kauc_levels(), self.levels)
+        if len(levels):
+            share = self._budget(len(self.ks) * len(levels))
+            table = coverage_table(self.instances[name], self.ks, levels.tolist(), exact=self.exact, budget=share)
+            self.coverage_parts.append(table.assign(group=name))
 
     def _coverage(self, name: str, d: float) -> None:
         share = self._budget(len(self.ks))

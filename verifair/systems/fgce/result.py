@@ -174,6 +174,21 @@ class RobustVerdict(Shape):
     float32_agrees: bool | None
 
 
+class FeasibleShare(Shape):
+    """What a method advises a group, and for how many of it that is feasible."""
+
+    group: str
+    method: Literal["AReS", "GLOBE-CE", "FACE", "FGCE"]
+    size: Count
+    """Rules, translations or counterfactuals."""
+    advised: Share
+    """Of those to be explained: who get a counterfactual that is decided positively."""
+    coverage: Share
+    """For whom it is feasible too."""
+    cost: Measured
+    """Mean L2 distance over these."""
+
+
 class GroupTrust(Shape):
     """Which numbers are proved, which a solver claims, which are measured."""
 
@@ -190,6 +205,8 @@ class FgceResult(Result):
     explanations: Annotated[pd.DataFrame, RowsOf(GroupExplanation)]
     comparison: list[GroupComparison]
     measures: Burden | None
+    compared: Annotated[pd.DataFrame, RowsOf(FeasibleShare)] | None
+    """Other methods' advice beside FGCE's, as far as time went."""
     re_evaluated: Annotated[pd.DataFrame, RowsOf(Decided)] | None
     robust: Annotated[pd.DataFrame, RowsOf(RobustVerdict)] | None
     fitted: GroupCounterfactuals = Field(exclude=True)

@@ -19,6 +19,8 @@ Method = Literal["exact", "components", "mip", "greedy"]
 Weighting = Literal["inverse", "negative-log", "literal", "length"]
 """inverse: length / (KDE + 1e-8), the authors' code.   negative-log: length * -log(KDE / largest KDE), FACE's, never negative.
 literal: length * KDE, the paper's text.   length: the plain length."""
+CostGrid = Literal["ten", "paper", "all"]
+"""Costs of kAUC. ten: as dAUC's.   paper: from 70 % of full coverage's.   all: where an optimum changes, and for all areas."""
 AboveZero = Annotated[float, Field(gt=0)]
 """Infinite: no limit."""
 Bandwidth = float | Literal["scott", "cross-validated"]
@@ -48,7 +50,8 @@ def _width(value: Any, info: ValidationInfo) -> Any:
 class FgceSettings(Grouped):
     """Few rows of the table that those decided negatively can become by allowed moves, for each group."""
 
-    belongs: ClassVar = {"weighting": ("cost", "path"), "bandwidth": ("cost", "path"), "solver": ("method", "mip")}
+    belongs: ClassVar = {"weighting": ("cost", "path"), "bandwidth": ("cost", "path"), "solver": ("method", "mip"),
+                           "compare": ("cost", "l2"), "grid": ("measures", True)}
     k: Whole = 5
     """At most so many counterfactuals a group."""
     coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -79,8 +82,10 @@ class FgceSettings(Grouped):
     """Choose only rows that are proved to stay positive within DELTA units."""
     measures: bool = False
     """Also k0, d0, kAUC, dAUC, cAUC; compare groups by them."""
-    breakpoints: bool = False
-    """kAUC over all costs at which coverage changes, not ten."""
+    grid: CostGrid = "ten"
+    """Of the areas: ten, paper (kAUC as its tables), or all (exact)."""
+    compare: bool = False
+    """Also AReS, GLOBE-CE and FACE, and what of their advice is feasible."""
     rows: Annotated[Whole | None, Option(hidden=True)] = None
     """Only so many rows of the table, drawn with the seed."""
 
@@ -98,9 +103,11 @@ class FgceSettings(Grouped):
         return self
 
     @model_validator(mode="after")
-    def _breakpoints_fit(self) -> FgceSettings:
-        if self.breakpoints and (not self.measures or self.method == "greedy"):
-            raise ValueError("breakpoints are of the measures' optima: ask for measures, with another method than greedy")
+    def _grid_fits(self) -> FgceSettings:
+        if self.grid == "all" and self.method == "greedy":
+            raise ValueError("grid all is about optima: take another method than greedy")
+        if self.grid == "paper" and self.cost != "l2":
+            raise ValueError("grid paper is a range of distances: take cost l2")
         return self
 
     def check_options(self, inputs: Inputs, run: Run) -> None:

@@ -14,7 +14,7 @@ from verifair.systems.fgce.findings import comparisons, explanations, summaries
 from verifair.systems.fgce.measures import Burden, burden, levels_of
 from verifair.systems.fgce.result import FgceQuery, FgceResult
 from verifair.systems.fgce.robust import CertifiedRobustness, askable
-from verifair.systems.fgce.settings import FgceSettings
+from verifair.systems.fgce.settings import CostGrid, FgceSettings
 from verifair.systems.groups import Rows, rows_of
 from verifair.systems.subject import Subject
 from verifair.systems.work import Interrupted, OutOfTime, Tell, Work
@@ -46,7 +46,8 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
     with work.bars() as tell:
         finished = _fit(fitted, rows, tell, work)
         decided, proved = _of_network(fitted, settings, work, tell) if finished else (None, None)
-        measured = _measured(fitted, settings.breakpoints, work, tell) if settings.measures and decided is not None else None
+        measured = _measured(fitted, settings.grid, work, tell) if settings.measures and decided is not None else None
+        compared = _compared(fitted, work, tell) if settings.compare and decided is not None else None
     names = pd.Index([name if isinstance(name, (str, int, float)) else str(name) for name in rows.frame.index], dtype=object)
     found = summaries(fitted, names, seed=work.seed)
     if settings.deltas or work.certificate is None:
@@ -58,7 +59,7 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
     return FgceResult(
         model_sha256=subject.network.source_sha256, schema_sha256=subject.schema.sha256, seed=work.seed,
         query=_query(settings, rows), groups=found, explanations=explanations(fitted, names),
-        comparison=comparisons(fitted, found, measured, seed=work.seed), measures=measured,
+        comparison=comparisons(fitted, found, measured, seed=work.seed), measures=measured, compared=compared,
         re_evaluated=None if decided is None else _called(decided, names),
         robust=_called(proved.table, names) if proved else None,
         fitted=fitted, rows=rows, drawn=drawn, certificate=proved.certificate if proved else None,
@@ -106,13 +107,26 @@ def _of_network(
     return decided, proved
 
 
-def _measured(fitted: GroupCounterfactuals, breakpoints: bool, work: Work, tell: Tell) -> Burden:
+def _measured(fitted: GroupCounterfactuals, grid: CostGrid, work: Work, tell: Tell) -> Burden:
     instances = {name: group.instance for name, group in fitted.groups_.items()}
     levels = levels_of(fitted.space_, instances, fitted.cost)
     return burden(
-        instances, levels, exact=fitted.method != "greedy", seconds=max(work.left, 1.0), breakpoints=breakpoints,
+        instances, levels, exact=fitted.method != "greedy", seconds=max(work.left, 1.0), grid=grid, space=fitted.space_,
         progress=lambda done, total: tell("measures", done, total),
     )
+
+
+def _compared(fitted: GroupCounterfactuals, work: Work, tell: Tell) -> pd.DataFrame:
+    """Return the other methods beside FGCE, as far as time and Ctrl-C let them."""
+    lines: list[dict[str, Any]] = []
+    try:
+        for line in fitted.compared(seed=work.seed, tell=tell):
+            lines.append(line)
+            if work.up:
+                break
+    except KeyboardInterrupt:
+        pass
+    return pd.DataFrame(lines)
 
 
 def _called(table: pd.DataFrame, names: pd.Index) -> pd.DataFrame:

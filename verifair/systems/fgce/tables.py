@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from verifair.engine.verdict import Status
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.decider import beside
 from verifair.systems.fgce.measures import Burden, Reach
-from verifair.systems.fgce.result import Advice, FgceResult, GroupComparison, GroupSummary, Subgroup
+from verifair.systems.fgce.result import Advice, FeasibleShare, FgceResult, GroupComparison, GroupSummary, Subgroup
 from verifair.systems.fgce.settings import Cost
 from verifair.systems.result import Interval
 from verifair.systems.words import moves
@@ -28,8 +28,11 @@ WIDE = 3
 """Up to so many groups stand side by side in the overview; more stand one below the other."""
 SHOWN = 6
 """Subgroups of a group, and features of a counterfactual, on the screen; files hold all."""
+LINES = 12
+"""Of an area's table, on the screen."""
 ROWS = 20
 """Counterfactuals of a group on the screen."""
+METHODS = get_args(FeasibleShare.model_fields["method"].annotation)
 VERDICTS = 40
 """Lines of proofs on the screen."""
 
@@ -55,10 +58,15 @@ def show(result: FgceResult, console: Console) -> None:
             console.print(line, soft_wrap=True)
     if measured is not None:
         _show_burden(measured, result.groups, console)
-        if query.breakpoints and not len(measured.steps):
-            console.print("Not all costs at which coverage changes were found in time: kAUC is over ten costs; raise --timeout.")
+        if query.grid == "all" and not len(measured.steps):
+            console.print("Not all costs at which coverage changes were found in time: areas are over ten costs; raise --timeout.")
     if result.comparison:
         console.print(comparison_grid(result.comparison))
+    if result.compared is not None:
+        title = "What is feasible of other methods' advice, beside FGCE's"
+        console.print(_grid(title, methods_table(result.compared), lines=False))
+        if (missing := len(METHODS) * len(result.groups) - len(result.compared)) > 0:
+            console.print(f"{missing} methods were not asked in this time; raise --timeout.")
     console.print(_closing(result), soft_wrap=True)
     if result.note:
         console.print(result.note, soft_wrap=True)
@@ -79,6 +87,8 @@ def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
     if result.robust is not None:
         said = [None if witness is None else words(witness) for witness in result.robust["witness"]]
         out["robust"] = result.robust.assign(witness=said)
+    if result.compared is not None:
+        out["compared"] = result.compared
     if (measured := result.measures) is not None:
         out |= {"coverage": measured.coverage, "cost": measured.cost}
         out |= {"kauc": measured.kauc, "dauc": measured.dauc, "cauc": measured.cauc, "breakpoints": measured.steps}
@@ -245,6 +255,17 @@ def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
     return grid
 
 
+def methods_table(compared: pd.DataFrame) -> pd.DataFrame:
+    """Return a line for each group and method: how many rules or rows, who gets advice, for whom it is feasible, and its cost."""
+    return pd.DataFrame({
+        f"{line.group}: {line.method}": {
+            "rules or rows": str(line.size), "advised": _percent(line.advised), "feasible": _percent(line.coverage),
+            "mean cost": _number(line.cost),
+        }
+        for line in compared.itertuples()
+    }).T
+
+
 # What the network says
 
 
@@ -319,7 +340,10 @@ def _show_burden(measured: Burden, groups: Sequence[GroupSummary], console: Cons
         ("cAUC: least cost over k, for each coverage c", measured.cauc, "c"),
     ):
         if len(table):
-            console.print(curve_grid(title, table, by, groups))
+            values = table[by].drop_duplicates().sort_values().to_numpy()
+            some = values[np.unique(np.linspace(0, len(values) - 1, LINES).astype(int))]
+            more = f" ({len(some)} of {len(values)}; --out or --json holds all)" if len(some) < len(values) else ""
+            console.print(curve_grid(title + more, table[table[by].isin(some)], by, groups))
     if measured.points_not_proved_optimal:
         still = f"{measured.points_not_proved_optimal} points of the curves are not proved optimal in this time"
         console.print(f"{still}: scores are of the best known.")

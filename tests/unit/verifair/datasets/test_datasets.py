@@ -96,6 +96,15 @@ def test_merits_are_the_cec_paper_s(german: Dataset, adult: Dataset) -> None:
     assert merits["adult"] == {"capital-gain", "capital-loss", "hours-per-week", "occupation"}
 
 
+def test_german_with_age_in_years_differs_in_age_alone(german: Dataset) -> None:
+    years = datasets.load("german-years")
+    assert years.frame["age"].between(19, 75).all()
+    assert (np.where(years.frame["age"] <= 25, "Junior", "Senior") == german.frame["age"]).all()
+    assert years.frame.drop(columns="age").equals(german.frame.drop(columns="age"))
+    assert {f.name for f in years.schema.features if f.merit} == {"age"} | {f.name for f in german.schema.features if f.merit}
+    assert years.schema.protected_names == ("sex",)
+
+
 @needs_compas
 def test_compas() -> None:
     compas = datasets.load("compas", COMPAS)
@@ -188,7 +197,7 @@ def test_split_does_not_change(german: Dataset) -> None:
 
 
 @pytest.mark.parametrize(("name", "path", "message"), [
-    ("germany", None, "there is no dataset 'germany'; known are german, adult, synthetic, loan, compas, hmda, law_school"),
+    ("germany", None, "there is no dataset 'germany'; known are german, german-years, adult, synthetic, loan, compas, hmda, law_s"),
     ("compas", None, "compas is not shipped.*pass the path of ProPublica's compas-scores-two-years.csv"),
     ("adult", "adult.csv", r"adult is shipped and takes no path, found adult\.csv; drop it"),
     ("compas", "nowhere.csv", r"nowhere\.csv: there is no such file"),

@@ -136,9 +136,13 @@ def _of_graph(
         nobody = Feasibility(feasible=np.zeros(len(factuals), dtype=bool), costs=np.full(len(factuals), np.nan), size=0)
         return {"FACE": nobody, "FGCE": nobody}
     instance = Instance.of(graph, reach, factuals, candidates)
+    return of_choice(instance, factuals, fgce(instance, k))
+
+
+def of_choice(instance: Instance, factuals: Integers, chosen: Integers) -> dict[str, Feasibility]:
+    """Return FACE, everybody's own cheapest candidate, and FGCE with the chosen ones; of all factuals (n,), l2 costs."""
     cheapest = np.concatenate([block.cost.min(axis=1) for block in instance.blocks])
     nearest = np.concatenate([block.candidates[block.cost.argmin(axis=1)] for block in instance.blocks])
-    chosen = fgce(instance, k)
     return {
         "FACE": _shared(instance, factuals, cheapest, len(np.unique(nearest))),
         "FGCE": _shared(instance, factuals, instance.to(chosen).min(axis=1, initial=np.inf), len(chosen)),

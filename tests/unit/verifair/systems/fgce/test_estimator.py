@@ -141,6 +141,25 @@ def test_its_tables_agree_with_each_other() -> None:
         model.counterfactuals("sex = X")
 
 
+def test_other_methods_stand_beside_it() -> None:
+    model = made(coverage=0.8, k=3).fit(X, sensitive_features="sex")
+    lines = pd.DataFrame(model.compared())
+    assert len(lines) == 4 * len(model.groups_)
+    for name, group in model.groups_.items():
+        own = lines[lines["group"] == name].set_index("method")
+        assert set(own.index) == {"AReS", "GLOBE-CE", "FACE", "FGCE"}
+        people, instance = len(group.negatives), group.instance
+        assert (own["coverage"] <= own["advised"]).all()
+        assert own.loc["FACE", "coverage"] == 1 - len(instance.hopeless) / people
+        least = np.concatenate([block.cost.min(axis=1) for block in instance.blocks])
+        assert own.loc["FACE", "cost"] == pytest.approx(least.mean())
+        nearest = instance.to(group.found.chosen).min(axis=1)
+        assert own.loc["FGCE", "coverage"] == np.isfinite(nearest).sum() / people
+        assert own.loc["FGCE", "cost"] == pytest.approx(nearest[np.isfinite(nearest)].mean())
+    with pytest.raises(QueryError, match="compared by distance; fit with cost l2"):
+        next(made(cost="hops").fit(X).compared())
+
+
 def test_a_cost_limit_that_nobody_meets_chooses_nobody() -> None:
     for method in ("exact", "greedy"):
         model = made(max_cost=1e-6, method=method).fit(X, sensitive_features="sex")

@@ -33,6 +33,7 @@ from verifair.systems.fgce.measures import (
     exact_area,
     interval,
     levels_of,
+    paper_levels,
     paper_range,
     reach,
 )
@@ -327,19 +328,50 @@ def test_areas_over_all_costs_are_brute_forces(seed: int) -> None:
     assert coverage_steps(one, 2, budget=Budget(seconds=1e-9)) is None
 
 
-def test_breakpoints_take_the_place_of_levels_for_all_groups_or_none(
+def test_all_costs_take_the_place_of_levels_for_all_groups_or_none(
     instances: dict[str, Instance], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, found = burden(instances, LEVELS, seconds=60), burden(instances, LEVELS, seconds=60, breakpoints=True)
+    plain, found = burden(instances, LEVELS, seconds=60), burden(instances, LEVELS, seconds=60, grid="all")
     assert plain.steps.empty
     assert set(found.kauc["group"]) == {"a", "b"}
     both = plain.kauc.merge(found.kauc, on=["k", "group"], suffixes=("", " exact"))
     assert len(both) == len(plain.kauc) == len(found.kauc)
     assert (both["saturation exact"] <= both["saturation"]).all()  # a level at or above the cost itself
     assert (both["largest"] <= both["largest exact"]).all()
-    assert found.dauc.equals(plain.dauc)
     monkeypatch.setattr(module, "coverage_steps", lambda one, k, budget: None)
-    assert burden(instances, LEVELS, seconds=60, breakpoints=True).kauc.equals(plain.kauc)
+    assert burden(instances, LEVELS, seconds=60, grid="all").kauc.equals(plain.kauc)
+
+
+def test_over_all_costs_each_area_is_the_one_that_is_asked_there(instances: dict[str, Instance]) -> None:
+    """dAUC at every d, and cAUC at every c, from the steps, beside optima that are asked for again."""
+    found = burden(instances, LEVELS, seconds=60, grid="all")
+    dauc, cauc = found.dauc, found.cauc
+    assert dauc["width"].drop_duplicates().min() > 0
+    assert dauc.drop_duplicates("d")["width"].sum() == pytest.approx(LEVELS[-1] - LEVELS[0])
+    assert cauc.drop_duplicates("c")["width"].sum() == pytest.approx(1.0)
+    for name, instance in instances.items():
+        costs = np.unique(dauc["d"])[::7]
+        again = curves(coverage_table(instance, range(1, 11), costs.tolist()), "k").set_index("d")
+        own = dauc[dauc["group"] == name].set_index("d")
+        assert (own.loc[costs, ["score", "saturation", "largest"]] == again[["score", "saturation", "largest"]]).all(axis=None)
+    shares = np.unique(cauc["c"])[::9]
+    again = cost_curves({name: cost_table(one, range(1, 11), shares.tolist()) for name, one in instances.items()})
+    both = again.merge(cauc, on=["c", "group"], suffixes=("", " all"))
+    assert len(both) == 2 * len(shares)
+    for part in ("score", "saturation", "least"):
+        assert both[f"{part} all"].tolist() == pytest.approx(both[part].tolist(), nan_ok=True)
+
+
+def test_the_papers_kauc_has_a_grid_of_its_own(instances: dict[str, Instance]) -> None:
+    space = FeatureSpace.of(schema_of(integer("a", 0, 9), integer("b", 0, 9), integer("c", 0, 9)))
+    plain, found = burden(instances, LEVELS, seconds=60), burden(instances, LEVELS, seconds=60, grid="paper", space=space)
+    d0 = max(one.d0 for one in found.reach.values() if one is not None)
+    assert found.kauc_levels == paper_levels(space, d0).tolist()
+    assert found.kauc_levels[0] == 0.7 * d0
+    assert found.dauc.equals(plain.dauc)
+    for name, instance in instances.items():
+        alone = curves(coverage_table(instance, range(1, 11), found.kauc_levels), "d")
+        assert found.kauc[found.kauc["group"] == name]["score"].tolist() == alone["score"].tolist()
 
 
 def test_the_papers_range_begins_at_a_share_of_full_coverage() -> None:
