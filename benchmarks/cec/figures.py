@@ -76,6 +76,26 @@ def heatmaps(results: pd.DataFrame, metrics: Sequence[str], path: Path) -> None:
     _save(figure, path)
 
 
+def frontier(table: pd.DataFrame, near: float, path: Path) -> None:
+    """CEC (above) and excess (below) against AUC, a column for each dataset; grey: more than `near` below the unconstrained AUC."""
+    names = list(dict.fromkeys(table["dataset"]))
+    figure, panels = _panels(2 * len(names), columns=len(names))
+    methods = list(dict.fromkeys(table["method"]))
+    for number, axes in enumerate(panels):
+        name, of = names[number % len(names)], ("CEC", "excess")[number // len(names)]
+        part = table[table["dataset"] == name].set_index("method")
+        for place, method in enumerate(methods):
+            if method in part.index:
+                at, color = part.loc[method], "black" if method.startswith("excess") else f"C{place}"
+                axes.errorbar(at["AUC"], at[of], yerr=at[f"± {of}"], fmt=MARKERS[place % len(MARKERS)], color=color, capsize=2,
+                              mfc=color if at["counts"] else "white", label=method)
+        left = axes.get_xlim()[0]
+        axes.axvspan(left, part.loc["unconstrained", "AUC"] - near, color="0.9", zorder=0)
+        axes.set(xlim=(left, None), xlabel="AUC", ylabel=of, title=name)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncol=6, fontsize=8)
+    _save(figure, path)
+
+
 def _panels(count: int, columns: int = 2) -> tuple[Figure, list[Axes]]:
     columns = min(columns, count)
     rows = -(-count // columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,6 +50,14 @@ class TrainSettings(Settings):
     """cec: weight of the squared score."""
     lambda_eo: float | None = None
     """cec: weight of equalized odds."""
+    lambda_excess: float | None = None
+    """cec: weight of the score's excess over pairs of one group."""
+    auc_loss: float | None = None
+    """cec: AUC may fall by so much below the plain network's, and no more."""
+    variance_share: float | None = None
+    """cec, with auc_loss: least share of its variance."""
+    every: int | None = None
+    """cec: explain in one of so many steps, with so many times the weight."""
     steps: int | None = None
     """cec: of integrated gradients."""
     tau: float | None = None
@@ -70,6 +78,8 @@ class ConsistencyShape(Shape):
 
     cec: float
     """Mean score."""
+    excess: float
+    """Over the mean score of pairs of one group."""
     flips: Share
     hidden: Share
     """In regime B."""
@@ -124,14 +134,13 @@ def run(system: System, given: dict[str, Any]) -> None:
     names = ("sensitive", "epochs", "batch", "learning_rate", "dropout", "lambda_f", "class_weight", "threads")
     choices: Any = {name: getattr(settings, name) for name in names}
     choices |= {"hidden": _widths(settings.hidden, method), "seed": files.seed}
-    own = {name: getattr(settings, name) for name in ("lambda_cec", "lambda_eo", "steps", "tau")}
+    own = {one.name: getattr(settings, one.name) for one in fields(cec.ConsistencyTerms)}
     terms = {name: value for name, value in own.items() if value is not None}
     if method not in (*METHODS, "cec"):
         raise TrainingError(f"method {method!r} is unknown; choose one of {', '.join([*METHODS, 'cec'])}")
     if terms and method != "cec":
         raise TrainingError(
-            f"{method} training: lambda_eo, lambda_cec, steps and tau belong to the method cec; pass them with it, and with no "
-            "other"
+            f"{method} training: {', '.join(own)} belong to the method cec; pass them with it, and with no other"
         )
     with progress_bar("epochs") as progress:
         if method == "cec":
@@ -174,6 +183,7 @@ def _print_consistency(console: Screen, plain: Consistent, found: Consistent, se
         grid.add_column(column, justify="right" if column else "left")
     for name, before, after in (
         ("CEC, mean score", f"{plain.cec:.4f}", f"{found.cec:.4f}"),
+        ("excess over pairs of one group", f"{plain.excess:.4f}", f"{found.excess:.4f}"),
         ("regime B, hidden bias", f"{plain.hidden:.2%}", f"{found.hidden:.2%}"),
         ("prediction flip rate", f"{plain.flips:.2%}", f"{found.flips:.2%}"),
         ("AUC", f"{plain.auc:.4f}", f"{found.auc:.4f}"),

@@ -97,7 +97,10 @@ class TrainingTask:
         """Train on the rows, measure on those held out."""
         from verifair.training.fit import fit  # imports torch
 
-        weights, losses = fit(self.rows.x, self.settings, objective, progress)
+        return self.measured(*fit(self.rows.x, self.settings, objective, progress))
+
+    def measured(self, weights: Weights, losses: tuple[float, ...]) -> TrainedModel:
+        """Return a network that was trained on the rows, measured on those held out."""
         return TrainedModel(
             weights=weights, schema=self.schema, settings=self.settings, dataset=self.dataset, torch_version=version("torch"),
             report=measure(weights, self.rows, self.held_out, self.flips, losses),

@@ -37,7 +37,7 @@ def _losses(request: Request) -> pd.DataFrame:
 
 PRINTED = (
     Printed(
-        name="table 2", about="eight methods: utility, outcome, procedure; free counts for table 3, the Pareto folds",
+        name="table 2", about="nine methods: utility, outcome, procedure; free counts for table 3, the Pareto folds",
         datasets=("german", "synthetic", "adult", "hmda"), make=_methods, keys=("dataset", "method"), seeds=FOLDS,
         differences=IMAGES + " ".join(NOTES),
     ),

@@ -25,6 +25,8 @@ from verifair.training.onnx_writer import save_onnx
 
 SENSITIVE = {"german": "sex", "synthetic": "group", "adult": "sex", "hmda": "race"}
 """The paper's protected attributes; the synthetic one is no input of the network."""
+SOURCES = {"german": "german-years"}
+"""What the paper's datasets are called here, where it is another name: its merit of German has the age in years."""
 FOLDS = 5
 ENCODINGS = ("one-hot, minmax", "one-hot, standardised", "codes, minmax", "codes, standardised")
 """What the paper may have fed its networks; the first is ours."""
@@ -44,7 +46,7 @@ class Case:
     @classmethod
     def load(cls, name: str, path: Path | None = None) -> Case:
         """Return one of `SENSITIVE`. path: of the file of hmda, which is not shipped."""
-        data = datasets.load(name, path)
+        data = datasets.load(SOURCES.get(name, name), path)
         sensitive = SENSITIVE[name]
         inputs = [feature.name for feature in data.schema.features]
         columns = ColumnRoles.of(data.schema, [sensitive] if sensitive in inputs else [])

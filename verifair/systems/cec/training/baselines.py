@@ -16,11 +16,11 @@ import numpy as np
 from encoders.network import Array, Integers, Network
 from verifair.errors import DataError, MissingPackage, TrainingError
 from verifair.schema.schema import Schema
-from verifair.systems.cec.matching import Reference, match
+from verifair.systems.cec.matching import Reference, match, match_within
 from verifair.systems.cec.people import People, merit_columns
 from verifair.systems.cec.training.decider import TrainedDecider
 from verifair.systems.cec.training.repair import Repair
-from verifair.systems.cec.training.settings import CEC_LOOP, ConsistencyTerms
+from verifair.systems.cec.training.settings import CEC_LOOP, EXCESS_TERMS, ConsistencyTerms
 from verifair.training.measure import network_of
 from verifair.training.settings import Loop
 
@@ -50,7 +50,7 @@ class ColumnRoles:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Order:
-    """What a method is trained on and with.   consistency: weights of "cec".   repair_level: of "dir"."""
+    """What a method is trained on and with.   consistency: weights of "cec" and "excess".   repair_level: of "dir"."""
 
     people: People
     columns: ColumnRoles
@@ -65,15 +65,14 @@ def train_decider(
 ) -> TrainedDecider:
     """Train a method of METHODS on these people.
 
-    consistency: weights of "cec".   repair_level: of "dir".   The same seed, machine and torch give the same decider.
+    consistency: weights of "cec" and "excess".   repair_level: of "dir".   The same seed, machine and torch give the same decider.
     Raises TrainingError for an unknown method, DataError where a group lacks a label, MissingPackage without torch or fairlearn.
     """
     if method not in METHODS:
         raise TrainingError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     _check(method, people)
-    order = Order(
-        people=people, columns=columns, loop=loop, consistency=consistency or ConsistencyTerms(), repair_level=repair_level
-    )
+    terms = consistency or (EXCESS_TERMS if method == "excess" else ConsistencyTerms())
+    order = Order(people=people, columns=columns, loop=loop, consistency=terms, repair_level=repair_level)
     return METHODS[method](order)
 
 
@@ -132,16 +131,26 @@ def _cec(order: Order) -> TrainedDecider:
     from verifair.systems.cec.training.loss import CecObjective  # these import torch
     from verifair.training.objectives import CrossEntropy
 
-    people = order.people
+    people, terms = order.people, order.consistency
     reference = Reference.of(people, order.columns.merit)
-    matches = match(reference, people, tau=order.consistency.tau)
-    objective = CecObjective(CrossEntropy(people.labels), reference, matches, order.consistency)
+    within = match_within(reference, people, tau=terms.tau) if terms.lambda_excess else None
+    objective = CecObjective(CrossEntropy(people.labels), reference, match(reference, people, tau=terms.tau), terms, within)
     return TrainedDecider(method="cec", network=_fitted(people.x, order.loop, objective))
 
 
+def _excess(order: Order) -> TrainedDecider:
+    """Ours: CEC's objective with the excess, above floors."""
+    from verifair.systems.cec.training.floors import fit_above_floors  # imports torch
+
+    weights, _ = fit_above_floors(order.people, order.columns.merit, order.loop, order.consistency)
+    return TrainedDecider(method="excess", network=network_of(weights))
+
+
+OURS = ("merit-only", "excess")
+"""Methods that the paper does not have."""
 METHODS: dict[str, Callable[[Order], TrainedDecider]] = {
     "unconstrained": _unconstrained, "merit-only": _merit_only, "dir": _dir, "hardt": _hardt, "agarwal": _agarwal,
-    "adversarial": _adversarial, "lagrangian": _lagrangian, "cec": _cec,
+    "adversarial": _adversarial, "lagrangian": _lagrangian, "cec": _cec, "excess": _excess,
 }
 
 

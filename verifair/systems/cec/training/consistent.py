@@ -13,8 +13,8 @@ from typing import Unpack
 from encoders.network import Network
 from verifair.datasets import Dataset
 from verifair.schema.schema import Schema
-from verifair.systems.cec.audit import audit
-from verifair.systems.cec.matching import Matches, Reference, match
+from verifair.systems.cec.audit import audit, control
+from verifair.systems.cec.matching import Matches, Reference, match, match_within
 from verifair.systems.cec.measures import Triviality, triviality
 from verifair.systems.cec.people import People, merit_columns, people_of
 from verifair.systems.cec.settings import CecSettings
@@ -53,12 +53,13 @@ class TrainingPeople:
 class Consistent:
     """What was measured on the held-out rows; a low score is worth something only where the model still decides.
 
-    cec: mean score.   flips: prediction flip rate.   hidden: share in regime B, at the default threshold.   matched: share of
-    pairs with a counterpart.   variance: of p(1 | x).   positive: share predicted positive.   auc: of p(1 | x).
-    silent: share of people without any attribution.
+    cec: mean score.   excess: over the mean score within the own group.   flips: prediction flip rate.   hidden: share in regime B,
+    at the default threshold.   matched: share of pairs with a counterpart.   variance: of p(1 | x).   positive: share predicted
+    positive.   auc: of p(1 | x).   silent: share of people without any attribution.
     """
 
     cec: float
+    excess: float
     flips: float
     hidden: float
     matched: float
@@ -70,10 +71,13 @@ class Consistent:
     @classmethod
     def of(cls, network: Network, explained: TrainingPeople) -> Consistent:
         """Measure with the exact path integral."""
-        found = audit(network, explained.reference, explained.held_out, CecSettings(tau=explained.tau))
+        settings = CecSettings(tau=explained.tau)
+        found = audit(network, explained.reference, explained.held_out, settings)
+        inner = control(network, explained.reference, found, settings)
         trivial = triviality(found)
         return cls(
             cec=float(found.score.mean()),
+            excess=float(found.score.mean() - inner.score.mean()),
             flips=float((~found.same_decision).mean()),
             hidden=float((found.regime == "B").mean()),
             matched=found.matches.coverage,
@@ -101,7 +105,8 @@ def train(
     dataset: Dataset, *, sensitive: str | None = None, consistency: ConsistencyTerms | None = None,
     progress: Callable[[int, int], None] | None = None, **choices: Unpack[Choices],
 ) -> TrainedModel:
-    """Train a network as `verifair.training.train` does, by CEC's objective; its report is a `ConsistencyReport`.
+    """Train a network as `verifair.training.train` does, by CEC's objective, with `auc_loss` above floors; its report is a
+    `ConsistencyReport`.
 
     sensitive: any column of the dataset's frame, also one that is no input. Raises the same errors, and those of
     `TrainingPeople.of`.
@@ -112,11 +117,20 @@ def train(
     task = TrainingTask.of(dataset, schema, settings)
     explained = TrainingPeople.of(schema, dataset, settings)
 
-    from verifair.systems.cec.training.loss import CecObjective  # these import torch
+    from verifair.systems.cec.training.floors import fit_above_floors  # these import torch
+    from verifair.systems.cec.training.loss import CecObjective
     from verifair.training.objectives import CrossEntropy
 
     prediction = CrossEntropy(task.rows.labels, class_weight=settings.class_weight)
-    model = task.train(CecObjective(prediction, explained.reference, explained.matches, settings.consistency), progress)
+    terms, reference = settings.consistency, explained.reference
+    if terms.auc_loss is None:
+        within = match_within(reference, reference.people, tau=terms.tau) if terms.lambda_excess else None
+        model = task.train(CecObjective(prediction, reference, explained.matches, terms, within), progress)
+    else:
+        people, columns = reference.people, reference.columns
+        model = task.measured(*fit_above_floors(
+            people, columns, settings, terms, class_weight=settings.class_weight, progress=progress,
+        ))
     plain = task.train(prediction)  # a fifth of the time, and it says what fairness did
     before, after = (Consistent.of(network_of(one.weights), explained) for one in (plain, model))
     return replace(model, report=ConsistencyReport(**vars(model.report), consistency=after, plain=before))

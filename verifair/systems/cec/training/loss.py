@@ -18,6 +18,11 @@ from verifair.systems.cec.training.settings import ConsistencyTerms
 from verifair.training.objectives import CrossEntropy, Objective
 from verifair.training.perceptron import Perceptron
 
+MOVING = 0.02
+"""Share of the newest batch in the running mean of the excess: a batch of 64 alone says little."""
+NEAR = 0.005
+"""Excess from which on it is pulled to 0 with the whole weight."""
+
 
 class CecObjective(Objective):
     """CE + lambda_eo equalized_odds + lambda_cec explanation_gap on the people of a reference, matched among themselves.
@@ -25,9 +30,18 @@ class CecObjective(Objective):
     Both of a pair are explained from the person's own label-group mean, by the network without dropout. Where a person has
     counterparts in several other groups, each epoch draws one of them; who has none within tau takes no part in the last term.
     With lambda_cec = 0 nothing is drawn and nothing explained: the paper's ablation "prediction and equalized odds".
+
+    within: neighbours of everybody's own group (`match_within`), for lambda_excess: its term is the excess of the batch, weighted
+    by how far the running mean of the excess is from 0 (-1 to 1), so that it is pulled to 0 from either side.
+    strength: factor of both terms of explanations, which `floors` changes.
     """
 
-    def __init__(self, prediction: CrossEntropy, reference: Reference, matches: Matches, consistency: ConsistencyTerms) -> None:
+    strength = 1.0
+
+    def __init__(
+        self, prediction: CrossEntropy, reference: Reference, matches: Matches, consistency: ConsistencyTerms,
+        within: Matches | None = None,
+    ) -> None:
         people = reference.people
         self.prediction, self.consistency = prediction, consistency
         self.groups, self.count = torch.from_numpy(people.groups), len(people.names)
@@ -39,32 +53,61 @@ class CecObjective(Objective):
         counterparts[matches.individual, matches.other] = matches.row
         self.counterparts = torch.from_numpy(counterparts)
         self.partner = self.counterparts.max(dim=1).values
+        self.neighbour = torch.full((len(people),), -1) if within is None else torch.from_numpy(within.row)
         self.choose = bool(((counterparts >= 0).sum(axis=1) > 1).any())
         self.buffers = Buffers()
-        self.everybody = bool((counterparts >= 0).any(axis=1).all())
+        self.excess, self.steps = 0.0, 0
 
     def epoch(self, generator: torch.Generator) -> None:
-        if self.choose and self.consistency.lambda_cec:
+        if self.choose and self.consistency.explains:
             order = torch.rand(self.counterparts.shape, generator=generator).masked_fill(self.counterparts < 0, -1)
             self.partner = self.counterparts.gather(1, order.argmax(dim=1, keepdim=True))[:, 0]
 
     def __call__(self, network: Perceptron, z: Tensor, chosen: Tensor) -> Tensor:
         loss = self.prediction(network, z, chosen)
-        if self.consistency.lambda_eo:
+        terms = self.consistency
+        if terms.lambda_eo:
             gap = equalized_odds(z, self.labels[chosen], self.groups[chosen], self.count)
-            loss = loss + self.consistency.lambda_eo * gap
-        if self.consistency.lambda_cec:
-            loss = loss + self.consistency.lambda_cec * self.score(network, chosen)
+            loss = loss + terms.lambda_eo * gap
+        self.steps += 1
+        if terms.explains and self.steps % terms.every == 0:
+            loss = loss + self.strength * terms.every * self.explained(network, chosen)
         return loss
+
+    def explained(self, network: Perceptron, chosen: Tensor) -> Tensor:
+        """Return lambda_cec score + lambda_excess excess, towards 0, of the chosen who have a counterpart."""
+        terms = self.consistency
+        if not terms.lambda_excess:
+            return terms.lambda_cec * self.score(network, chosen)
+        score, excess = self.scores(network, self.x[chosen], self.cell[chosen], self.partner[chosen], self.neighbour[chosen])
+        self.excess += MOVING * (float(excess.detach()) - self.excess)
+        pull = max(-1.0, min(1.0, self.excess / NEAR))
+        return terms.lambda_cec * score + terms.lambda_excess * pull * excess
 
     def score(self, network: Perceptron, chosen: Tensor) -> Tensor:
         """Return the mean squared score of the chosen who have a counterpart."""
-        if not self.everybody:
-            chosen = chosen[self.partner[chosen] >= 0]
-        x = self.x[torch.cat((chosen, self.partner[chosen]))]
-        baseline = self.baselines[self.cell[chosen].repeat(2)]
-        g = attributions(network.layers, x, baseline, self.consistency.steps, self.buffers)
-        return explanation_gap(g.unflatten(0, (2, len(chosen))))
+        return self.scores(network, self.x[chosen], self.cell[chosen], self.partner[chosen], torch.full_like(chosen, -1))[0]
+
+    def scores(
+        self, network: Perceptron, x: Tensor, cell: Tensor, partner: Tensor, neighbour: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the mean squared score of people x (B, n) of cells (B,) with their partners' rows (B,), -1 for none; and the
+        excess over the score with their neighbours (B,), of those who have both.
+        """
+        some = partner >= 0
+        if not bool(some.all()):
+            x, cell, partner, neighbour = x[some], cell[some], partner[some], neighbour[some]
+        both = neighbour >= 0
+        baseline = self.baselines[cell]
+        g = attributions(
+            network.layers, torch.cat((x, self.x[partner], self.x[neighbour[both]])),
+            torch.cat((baseline, baseline, baseline[both])), self.consistency.steps, self.buffers,
+        )
+        own, other, near = g.split((len(x), len(x), len(g) - 2 * len(x)))
+        across = explanation_gap(torch.stack((own, other)))
+        if not len(near):
+            return across, torch.zeros(())
+        return across, explanation_gap(torch.stack((own, other))[:, both]) - explanation_gap(torch.stack((own[both], near)))
 
 
 def equalized_odds(z: Tensor, labels: Tensor, groups: Tensor, count: int) -> Tensor:

@@ -201,7 +201,7 @@ def test_an_audit_of_a_plain_decider_is_the_audit_of_its_network(trained: dict[s
     reference = Reference.of(PEOPLE, COLUMNS.merit)
     ours = audit_decider(trained["lagrangian"], reference, OTHERS)
     theirs = audit(trained["lagrangian"].network, reference, OTHERS)
-    assert np.array_equal(ours.score, theirs.score)
+    assert ours.score == pytest.approx(theirs.score, abs=1e-12)  # batches of other shapes are added up in another order
     assert np.array_equal(ours.regime, theirs.regime)
 
 

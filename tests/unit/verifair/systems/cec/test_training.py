@@ -1,11 +1,12 @@
 """CEC training: the loss terms at their edges, the objective beside its parts, and what it is for."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import onnx
 import pytest
+from sklearn.metrics import roc_auc_score
 
 torch = pytest.importorskip("torch", reason='training needs torch: pip install "verifair[torch]"')
 
@@ -14,16 +15,25 @@ from encoders.onnx.reader import read_onnx  # noqa: E402
 from verifair import datasets  # noqa: E402
 from verifair.datasets import Dataset  # noqa: E402
 from verifair.errors import DataError, SchemaError, TrainingError  # noqa: E402
-from verifair.systems.cec.audit import audit  # noqa: E402
-from verifair.systems.cec.matching import Reference, match  # noqa: E402
+from verifair.systems.cec.audit import audit, control, probability  # noqa: E402
+from verifair.systems.cec.matching import Reference, match, match_within  # noqa: E402
 from verifair.systems.cec.people import People, merit_columns, people_of  # noqa: E402
 from verifair.systems.cec.settings import CecSettings  # noqa: E402
-from verifair.systems.cec.training import CEC_LOOP, ConsistencyReport, ConsistencyTerms, Consistent, train  # noqa: E402
+from verifair.systems.cec.training import (  # noqa: E402
+    CEC_LOOP,
+    EXCESS_TERMS,
+    ConsistencyReport,
+    ConsistencyTerms,
+    Consistent,
+    train,
+)
+from verifair.systems.cec.training.floors import fit_above_floors, set_apart  # noqa: E402
 from verifair.systems.cec.training.loss import CecObjective, equalized_odds, explanation_gap  # noqa: E402
 from verifair.systems.cec.training.settings import CecTrainingSettings  # noqa: E402
 from verifair.training.fit import fit  # noqa: E402
 from verifair.training.measure import forward, network_of  # noqa: E402
 from verifair.training.objectives import CrossEntropy, Objective  # noqa: E402
+from verifair.training.onnx_writer import Weights  # noqa: E402
 from verifair.training.perceptron import Perceptron  # noqa: E402
 
 QUICK = replace(CEC_LOOP, hidden=(16, 8), epochs=2)
@@ -217,6 +227,72 @@ def test_weights_that_cannot_be_used(reference: Reference, weights: np.ndarray) 
         CrossEntropy(reference.people.labels, weights=weights)
 
 
+# The excess, and floors
+
+
+def test_the_excess_is_the_audits_of_squared_scores(reference: Reference) -> None:
+    people = reference.people
+    within = match_within(reference, people)
+    objective = CecObjective(
+        CrossEntropy(people.labels), reference, match(reference, people), ConsistencyTerms(steps=64, lambda_excess=1.0), within,
+    )
+    network = Perceptron.drawn(people.x.shape[1], (16, 8), torch.Generator().manual_seed(1))
+    rows = torch.arange(len(people))
+    score, excess = objective.scores(network, objective.x, objective.cell, objective.partner, objective.neighbour)
+    across = audit(network_of(network.weights()), reference, people)
+    inner = control(network_of(network.weights()), reference, across)
+    assert score.item() == pytest.approx(float((across.score**2).mean()), abs=1e-4)
+    assert excess.item() == pytest.approx(float((across.score**2).mean() - (inner.score**2).mean()), abs=1e-4)
+    objective.excess = 1.0  # far above 0: pulled down with the whole weight
+    assert objective.explained(network, rows).item() == pytest.approx(score.item() + excess.item(), abs=1e-5)
+    objective.excess = -1.0
+    assert objective.explained(network, rows).item() == pytest.approx(score.item() - excess.item(), abs=1e-5)
+
+
+def test_one_step_in_so_many_explains_with_so_many_times_the_weight(reference: Reference) -> None:
+    every, always = cec(reference, every=3), cec(reference)
+    network = Perceptron.drawn(reference.people.x.shape[1], (8,), torch.Generator().manual_seed(0))
+    rows = torch.arange(64)
+    z = network(always.x[rows])
+    whole = always(network, z, rows).item()
+    rest = whole - always.score(network, rows).item()
+    found = [every(network, z, rows).item() for _ in range(6)]
+    assert found == pytest.approx([rest, rest, rest + 3 * (whole - rest)] * 2, abs=1e-5)
+
+
+def test_floors_keep_a_network_that_decides(reference: Reference) -> None:
+    people, loop = reference.people, replace(CEC_LOOP, hidden=(16, 8), epochs=12, learning_rate=3e-3)
+    apart = set_apart(people, 0)
+    for label in (0, 1):
+        for group in (0, 1):
+            own = (people.labels == label) & (people.groups == group)
+            assert apart[own].sum() == own.sum() // 5
+    terms = replace(EXCESS_TERMS, lambda_cec=20.0, auc_loss=0.03)
+    weights, losses = fit_above_floors(people, reference.columns, loop, terms)
+    assert len(losses) == loop.epochs
+    learning = people.take(np.flatnonzero(~apart))
+    plain, _ = fit(learning.x.astype(np.float32), loop, CrossEntropy(learning.labels))
+    asked = people.take(np.flatnonzero(apart))
+    (auc, spread), (plain_auc, plain_spread) = (decided(w, asked) for w in (weights, plain))
+    assert auc >= plain_auc - 0.03
+    assert spread >= 0.5 * plain_spread
+    score, before = (float(audit(network_of(w), reference, people).score.mean()) for w in (weights, plain))
+    assert score < before
+    strict, _ = fit_above_floors(people, reference.columns, loop, replace(terms, auc_loss=0.0, variance_share=1.0, lambda_cec=1e4))
+    assert decided(strict, asked)[0] >= plain_auc
+
+
+def decided(weights: Weights, people: People) -> tuple[float, float]:
+    p = probability(network_of(weights), people.x)
+    return roc_auc_score(people.labels, p), float(p.var())
+
+
+def test_floors_need_people_of_both_labels_apart(reference: Reference) -> None:
+    rows = np.concatenate([np.flatnonzero(reference.people.labels == 1), np.flatnonzero(reference.people.labels == 0)[:3]])
+    with pytest.raises(TrainingError, match="too few of one label; pass more rows, or no auc_loss"):
+        set_apart(reference.people.take(rows), 0)
+
+
 # train
 
 
@@ -225,7 +301,7 @@ def test_train_writes_its_settings_and_measures_the_held_out_rows(german: Datase
     stored = {p.key: p.value for p in onnx.load_from_string(model.onnx_bytes()).metadata_props}
     settings = json.loads(stored["settings"])
     assert (stored["method"], settings["dropout"], settings["batch"], settings["learning_rate"]) == ("cec", 0.2, 64, 3e-4)
-    assert settings["consistency"] == {"lambda_cec": 2.0, "lambda_eo": 1.0, "steps": 32, "tau": None}
+    assert settings["consistency"] == asdict(ConsistencyTerms(lambda_cec=2.0))
     assert isinstance(model.report, ConsistencyReport)
     found, plain = model.report.consistency, model.report.plain
     assert found != plain
@@ -233,6 +309,15 @@ def test_train_writes_its_settings_and_measures_the_held_out_rows(german: Datase
     assert 0 < found.cec < 1
     again = train(german, sensitive="sex", hidden=(16, 8), epochs=2, consistency=ConsistencyTerms(lambda_cec=2.0))
     assert again.onnx_bytes() == model.onnx_bytes()
+
+
+def test_training_above_floors_is_repeatable(german: Dataset) -> None:
+    first, second = (
+        train(german, sensitive="sex", hidden=(8,), epochs=2, consistency=replace(EXCESS_TERMS, steps=8)) for _ in range(2)
+    )
+    assert first.onnx_bytes() == second.onnx_bytes()
+    assert isinstance(first.report, ConsistencyReport)
+    assert len(first.report.losses) == 2
 
 
 def test_the_report_is_what_an_audit_of_the_file_finds(german: Dataset, reference: Reference, tmp_path: object) -> None:
@@ -253,7 +338,7 @@ def test_the_sensitive_attribute_need_not_be_an_input(german: Dataset) -> None:
 
 
 def test_a_model_that_hardly_decides_is_called_so() -> None:
-    figures = {"cec": 0.0, "flips": 0.0, "hidden": 0.0, "matched": 1.0}
+    figures = {"excess": 0.0, "cec": 0.0, "flips": 0.0, "hidden": 0.0, "matched": 1.0}
     assert "hardly varies" in str(Consistent(**figures, variance=0.0, positive=1.0, auc=0.5, silent=0.0).trivial.hardly_decides)
     assert "100.0% of the people alike" in str(
         Consistent(**figures, variance=0.1, positive=0.0, auc=0.7, silent=0.0).trivial.hardly_decides

@@ -1,0 +1,129 @@
+"""How consistent can a network be that still decides? CEC and its excess against AUC, where constancy counts for nothing.
+
+Every method of `cec_comparison`, and `excess` (CEC training with the excess, above floors) at several losses of AUC, on the same
+folds; of the larger datasets a sample of `rows` to train on and as many to test on, drawn with the fold. "CEC frontier" has means
+over the folds with standard deviations, by how much the AUC is below the unconstrained one's, and whether a point counts: by NEAR
+at most, with a variance of the probability of at least VARIANCE of its. "CEC bar" says of each dataset how the best point of ours
+that counts stands to the lowest CEC and the lowest excess (in absolute value) of the paper's methods.
+
+    python -m benchmarks.run cec_frontier --datasets german --folds 0 1 2 3 4
+    python -m benchmarks.run cec_frontier --datasets adult hmda synthetic --folds 0 --rows 5000
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.cec.comparison import HMDA
+from benchmarks.cec.figures import frontier
+from benchmarks.shared import Skipped, data_folder, show
+from verifair.papers.cec.data import FOLDS, SENSITIVE, Case, measured
+from verifair.systems.cec.people import People
+from verifair.systems.cec.training import CEC_LOOP, EXCESS_TERMS, METHODS, OURS, ConsistencyTerms, train_decider
+
+NEAR, VARIANCE = 0.03, 0.5
+LOSSES = (0.01, 0.03, 0.1)
+"""Of AUC, that the floors allow."""
+PLAIN = "unconstrained"
+RIVALS = tuple(method for method in METHODS if method not in (*OURS, "cec"))
+KEPT = ("AUC", "variance", "positive", "F1", "EO gap", "CEC", "CEC within", "PFR", "B")
+
+
+def run(
+    folder: Path, *, datasets: Sequence[str] = tuple(SENSITIVE), folds: Sequence[int] = tuple(range(FOLDS)), rows: int = 6_000,
+    losses: Sequence[float] = LOSSES, methods: Sequence[str] = tuple(METHODS),
+) -> list[pd.DataFrame]:
+    """rows: people to train on at most, and to test on; 0 for all."""
+    store = folder / "cec-frontier"
+    store.mkdir(parents=True, exist_ok=True)
+    for fold in folds:
+        for name in datasets:
+            try:
+                case = Case.load(name, data_folder() / HMDA if name == "hmda" else None)
+            except Skipped as reason:
+                print(f"cec_frontier: {name} skipped, {reason}")
+                continue
+            for label, method, terms in _points(methods, losses):
+                _one(case, fold, rows, label, method, terms, store)
+    results = pd.DataFrame([json.loads(path.read_text()) for path in sorted(store.glob("*.json"))])
+    table = summary(results)
+    frontier(table, NEAR, folder / "cec-frontier.png")
+    return [
+        show("CEC frontier: means over folds", table, folder), show("CEC bar: ours beside the paper's methods", bar(table), folder),
+    ]
+
+
+def _points(methods: Sequence[str], losses: Sequence[float]) -> Iterator[tuple[str, str, ConsistencyTerms | None]]:
+    for method in methods:
+        if method != "excess":
+            yield method, method, None
+    for loss in losses if "excess" in methods else ():
+        yield f"excess, AUC -{loss:g}", "excess", replace(EXCESS_TERMS, auc_loss=loss)
+
+
+def _one(case: Case, fold: int, rows: int, label: str, method: str, terms: ConsistencyTerms | None, store: Path) -> None:
+    """Train, measure and write one point of one fold, unless it is there."""
+    path = store / f"{case.name}-{label.replace(', AUC -', '-')}-{fold}.json"
+    if path.exists():
+        return
+    train, test = (_sample(people, rows, fold) for people in list(case.folds())[fold])
+    started = time.process_time()
+    decider = train_decider(method, train, case.columns, loop=replace(CEC_LOOP, seed=fold), consistency=terms)
+    seconds = time.process_time() - started
+    found = measured(decider, case.columns, train, test)
+    line: dict[str, Any] = {"dataset": case.name, "method": label, "fold": fold, "train": len(train), "test": len(test)}
+    line |= {name: float(found[name]) for name in KEPT} | {"excess": found["CEC"] - found["CEC within"], "CPU s": seconds}
+    path.write_text(json.dumps(line, default=float) + "\n")
+    print("  ".join(f"{name} {value:.4g}" if isinstance(value, float) else str(value) for name, value in line.items()), flush=True)
+
+
+def _sample(people: People, rows: int, fold: int) -> People:
+    if not rows or len(people) <= rows:
+        return people
+    return people.take(np.sort(np.random.default_rng(fold).choice(len(people), rows, replace=False)))
+
+
+def summary(results: pd.DataFrame) -> pd.DataFrame:
+    """A line for each dataset and method: means over the folds that the unconstrained network has, too."""
+    order = {name: n for n, name in enumerate([*SENSITIVE, *METHODS])}
+    lines = []
+    for name, part in sorted(results.groupby("dataset"), key=lambda one: order[one[0]]):
+        plain = part[part["method"] == PLAIN].set_index("fold")
+        for method, own in sorted(part.groupby("method"), key=lambda one: (order.get(one[0], len(order)), one[0])):
+            own = own[own["fold"].isin(plain.index)]
+            lost = own["AUC"].to_numpy() - plain.loc[own["fold"], "AUC"].to_numpy()
+            kept = own["variance"].mean() / plain.loc[own["fold"], "variance"].mean()
+            lines.append({
+                "dataset": name, "method": method, "folds": len(own), "train": int(own["train"].mean()), "AUC": own["AUC"].mean(),
+                "AUC lost": -float(lost.mean()), "CEC": own["CEC"].mean(), "± CEC": own["CEC"].std(ddof=0),
+                "excess": own["excess"].mean(), "± excess": own["excess"].std(ddof=0), "variance": own["variance"].mean(),
+                "positive": own["positive"].mean(), "F1": own["F1"].mean(), "EO gap": own["EO gap"].mean(),
+                "counts": bool(-lost.mean() <= NEAR and kept >= VARIANCE), "CPU s": own["CPU s"].mean(),
+            })
+    return pd.DataFrame(lines)
+
+
+def bar(table: pd.DataFrame) -> pd.DataFrame:
+    """A line for each dataset: the point of ours with the lowest CEC that counts, beside the lowest of the paper's methods."""
+    lines = []
+    for name, part in table.groupby("dataset", sort=False):
+        rivals, ours = part[part["method"].isin(RIVALS)], part[part["counts"] & part["method"].str.startswith(("excess", "cec"))]
+        if not len(ours) or not len(rivals):
+            continue
+        best = ours.loc[ours["CEC"].idxmin()]
+        least = rivals["excess"].abs()
+        lines.append({
+            "dataset": name, "ours": best["method"], "AUC lost": best["AUC lost"], "CEC": best["CEC"],
+            "lowest CEC of theirs": rivals["CEC"].min(), "excess": best["excess"], "lowest excess of theirs": least.min(),
+            "of": rivals.loc[least.idxmin(), "method"],
+            "met": best["CEC"] < rivals["CEC"].min() and abs(best["excess"]) < least.min(),
+        })
+    return pd.DataFrame(lines)

@@ -1,0 +1,118 @@
+"""CEC training that may not buy consistency with constancy: floors under AUC and under the variance of the probability.
+
+A constant model is perfectly consistent, and the paper's objective leads there on German. Here a fifth of the people is set apart,
+a plain network is trained on the rest, and training goes on from it by CEC's objective. After each epoch both floors are looked at
+on those set apart: where they hold, explanations weigh more from then on, where one is broken, less. Of the epochs in which they
+hold the one with the least score and excess is kept; the plain network, where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+
+from encoders.network import Booleans, Integers
+from verifair.errors import TrainingError
+from verifair.systems.cec.matching import Matches, Reference, match, match_within
+from verifair.systems.cec.people import People
+from verifair.systems.cec.training.loss import CecObjective
+from verifair.systems.cec.training.settings import ConsistencyTerms
+from verifair.training.fit import descend, fit
+from verifair.training.measure import forward
+from verifair.training.objectives import CrossEntropy
+from verifair.training.onnx_writer import Weights
+from verifair.training.perceptron import Perceptron
+from verifair.training.settings import Loop
+
+APART = 5
+"""One of so many people of each label and group is set apart."""
+FIRST, MORE, LESS, MOST = 0.25, 1.25, 0.5, 20.0
+"""Strength of the explanations' terms: to begin with, its factor after an epoch with and without both floors, and the largest."""
+ASKED = 1_000
+"""People set apart whose explanations are compared after each epoch."""
+
+
+def fit_above_floors(
+    people: People, columns: Integers, loop: Loop, terms: ConsistencyTerms, *, class_weight: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Weights, tuple[float, ...]]:
+    """Train a network; returns its weights and the mean loss of each epoch after the plain ones.
+
+    columns: (F,) of merit.   loop: for the plain epochs, and again as many.   Raises TrainingError where too few people of a label
+    can be set apart, DataError as `Reference.of` and `match`.
+    """
+    apart = set_apart(people, loop.seed)
+    learning, asked = people.take(np.flatnonzero(~apart)), people.take(np.flatnonzero(apart))
+    x = learning.x.astype(np.float32)
+    told = progress or (lambda done, total: None)
+    prediction = CrossEntropy(learning.labels, class_weight=class_weight)
+    plain, _ = fit(x, loop, prediction, lambda done, total: told(done, 2 * total))
+    reference = Reference.of(learning, columns)
+    within = match_within(reference, learning, tau=terms.tau)
+    objective = FlooredObjective(prediction, reference, match(reference, learning, tau=terms.tau), terms, within, asked, plain)
+    network = Perceptron.of(plain, torch.Generator().manual_seed(loop.seed))
+    _, losses = descend(network, x, loop, objective, lambda done, total: told(total + done, 2 * total))
+    return objective.kept, losses
+
+
+def set_apart(people: People, seed: int) -> Booleans:
+    """Return (N,) one in APART of the people of each label and group, drawn. Raises TrainingError where a label has nobody."""
+    apart: Booleans = np.zeros(len(people), dtype=bool)
+    generator = np.random.default_rng(seed)
+    for cell in np.unique(np.stack([people.labels, people.groups]), axis=1).T:
+        rows = np.flatnonzero((people.labels == cell[0]) & (people.groups == cell[1]))
+        apart[generator.permutation(rows)[: len(rows) // APART]] = True
+    if len(np.unique(people.labels[apart])) < 2:
+        raise TrainingError(
+            f"a floor under AUC is measured on one in {APART} of the people of each label and group, and these are too few of one "
+            "label; pass more rows, or no auc_loss"
+        )
+    return apart
+
+
+class FlooredObjective(CecObjective):
+    """The objective on some people, watched on others.   kept: the best weights so far.   auc, variance: the floors."""
+
+    def __init__(
+        self, prediction: CrossEntropy, reference: Reference, matches: Matches, consistency: ConsistencyTerms, within: Matches,
+        asked: People, plain: Weights,
+    ) -> None:
+        super().__init__(prediction, reference, matches, consistency, within)
+        self.strength, self.kept, self.least, self.seen = FIRST, plain, np.inf, 0
+        self.asked_x, self.asked_labels = asked.x.astype(np.float32), asked.labels
+        auc, variance = self._decided(plain)
+        self.auc, self.variance = auc - (consistency.auc_loss or 0.0), variance * consistency.variance_share
+        few = asked.take(np.arange(len(asked))[:: max(len(asked) // ASKED, 1)])
+        across, inner = match(reference, few, tau=consistency.tau), match_within(reference, few, tau=consistency.tau)
+        who, row = across.individual[across.matched], across.row[across.matched]
+        self.few = tuple(map(torch.from_numpy, (
+            few.x[who].astype(np.float32), (few.labels * self.count + few.groups)[who], row, inner.row[who],
+        )))
+
+    def after_step(self, network: Perceptron, chosen: Tensor) -> None:
+        """After the last step of an epoch, look at the floors."""
+        self.seen += len(chosen)
+        if self.seen < len(self.x):
+            return
+        self.seen = 0
+        weights = network.weights()
+        auc, variance = self._decided(weights)
+        if auc < self.auc or variance < self.variance:
+            self.strength *= LESS
+            return
+        with torch.no_grad():
+            score, excess = self.scores(network, *self.few)
+        if (found := float(score) + abs(float(excess))) < self.least:
+            self.least, self.kept = found, weights
+        self.strength = min(self.strength * MORE, MOST)
+
+    def _decided(self, weights: Weights) -> tuple[float, float]:
+        """Return AUC and variance of the probability on the people set apart."""
+        z = forward(weights, self.asked_x).astype(np.float64)
+        margin = z[:, 1] - z[:, 0]
+        return float(roc_auc_score(self.asked_labels, margin)), float((1 / (1 + np.exp(-margin))).var())
+
