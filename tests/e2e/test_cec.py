@@ -303,7 +303,7 @@ def test_what_is_missing_is_named(missing: tuple[str, ...], words: str, refused:
 
 def test_what_was_measured_outlives_an_interrupted_proof(tmp_path: Path, ctrl_c: Callable[..., None]) -> None:
     ctrl_c(certified, "_decided")
-    done = verifair(*DEMO, "--certify", "1", "--no-within", "--json", tmp_path / "a.json")
+    done = verifair(*DEMO, "--certify", "1", "--no-within", "--jobs", "1", "--json", tmp_path / "a.json")
     assert done.returncode == 130, done.stderr
     answer = json.loads((tmp_path / "a.json").read_text())
     assert answer["certified"] is None

@@ -1,61 +1,26 @@
 """Runs that are killed, alone and on a cluster of workers, lose at most what is in flight and resume to the same verdicts."""
 
 import json
-import signal
 import sqlite3
 import subprocess
 import time
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from benchmarks.fairness.kill_resume import kept
-from benchmarks.fairness.local_cluster import LocalCluster, local_cluster
-from tests.command_line import RUN, Run, answered, flat, verifair
+from benchmarks.machines import kills
+from benchmarks.machines.kills import kept
+from benchmarks.machines.local_cluster import LocalCluster, local_cluster
+from tests.command_line import RUN, Run, flat, verifair
 from verifair import datasets
 from verifair.checker.partition import ARRAYS, PartitionStore
 
-COMMAND = ["pba", "--demo", "adult", "--protected", "sex", "--delta", "1", "--limit", "3000"]
 
-
-def decided(store: Path) -> int:
-    with sqlite3.connect(store) as connection:
-        return int(connection.execute("SELECT count(*) FROM verdicts").fetchone()[0])
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """What a run finds that nobody disturbs."""
-    folder = tmp_path_factory.mktemp("whole")
-    answered(*COMMAND, "--out", folder)
-    return pd.read_parquet(folder / "verdicts.parquet")
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_a_killed_run_resumes_to_the_same_verdicts(how: signal.Signals, whole: pd.DataFrame, tmp_path: Path) -> None:
-    store = tmp_path / "killed" / "verdicts.sqlite"
-    running = subprocess.Popen([*RUN, *COMMAND, "--out", str(store.parent)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and running.poll() is None:
-        try:
-            if decided(store) > 0:
-                break
-        except sqlite3.OperationalError:
-            pass
-        time.sleep(0.02)
-    running.send_signal(how)
-    _, errors = running.communicate(timeout=60)
-    kept = decided(store)
-    assert kept > 0
-    if how is not signal.SIGKILL and running.returncode != 0:
-        assert running.returncode == 130
-        assert b"Traceback" not in errors
-        assert b"--resume" in errors
-    answered(*COMMAND, "--out", store.parent, "--resume")
-    assert len(whole) > kept
-    pd.testing.assert_frame_equal(pd.read_parquet(store.with_name("verdicts.parquet")), whole)
+def test_killed_commands_resume_to_the_same_answers(tmp_path: Path) -> None:
+    """The short form of `python -m benchmarks.run kills`: nothing differs, no process is left, no traceback, exit codes hold."""
+    found = kills.run(tmp_path, kills=3, cases=("pba",), places=("2",))
+    assert (found["kills"].sum(), found["orphans"].sum(), set(found["wrong"])) == (3, 0, {"nothing"})
 
 
 def test_a_killed_partition_states_what_it_has_and_resumes_to_the_whole(tmp_path: Path) -> None:

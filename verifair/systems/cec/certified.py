@@ -15,11 +15,14 @@ Reference: none; attributions from CEC (definition 3), neighbourhoods from PBA (
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from joblib import delayed
+from threadpoolctl import threadpool_limits
 
 from encoders.bounds.attribution import Attributions, attributions, score_bound
 from encoders.bounds.gradient import gradient_zonotopes
@@ -31,8 +34,9 @@ from verifair.checker.consistency_certificate import ConsistencyCertificate, Con
 from verifair.checker.envelope import semantics
 from verifair.checker.kinds.consistency import SLICES, ExplanationBounds, explanation_bounds, leaf_flaw
 from verifair.checker.tree import Tree
+from verifair.engine.parallel import Deadline, Shared, Task, as_done
 from verifair.engine.questions import decisions, neighbourhood
-from verifair.engine.search.subdivision import Objects, Open, subdivide
+from verifair.engine.search.subdivision import SHARE, Objects, Open, subdivide
 from verifair.engine.search.trees import NeuronTree
 from verifair.errors import DataError, QueryError
 from verifair.models.read import read_network
@@ -132,12 +136,13 @@ class _Pair:
 
 def certify_consistency(
     network: Any, schema: Schema, audit: Audit, reference: Reference, people: People, delta: float, *,
-    budget: Budget | None = None, progress: Progress | None = None,
+    budget: Budget | None = None, jobs: int = 1, progress: Progress | None = None,
 ) -> CertifiedConsistency:
     """Certify regime A within delta units for the pairs of an audit of `people` against `reference` by this network.
 
     network: a Network, or whatever `verifair.read` takes.
     budget: seconds for the whole run (default: no limit), nodes: boxes a pair may be cut into (default 320).
+    jobs: so many processes work, within `vf.cluster` its workers; pairs are independent of each other.
     progress(done, total) counts pairs in regime A.
     Raises QueryError for a delta that is no number from 0 or people not audited, SchemaError where delta is positive and no
     feature has a unit, DataError for people who are no rows of the schema.
@@ -151,7 +156,7 @@ def certify_consistency(
     network = layered(schema.judges(found), "cec --certify")
     network.require_piecewise_linear("certified explanation consistency")
     started = clock.now()
-    deadline = np.inf if budget is None else started + budget.seconds
+    deadline = Deadline.after(np.inf if budget is None else budget.seconds)
     most = NODES if budget is None or budget.nodes is None else budget.nodes
     candidates = np.flatnonzero(audit.regime == "A")
     baseline = reference.baseline(people)
@@ -160,26 +165,26 @@ def certify_consistency(
     bound, count = np.full(len(audit.score), np.nan), np.zeros(len(audit.score), dtype=np.int64)
     trees: dict[int, Tree] = {}
     reason[candidates] = TIME
-    least = SECONDS_A_SLICE * 2 * SLICES * network.work
-    open_, done = Open[Objects](PAIRS), 0
-    open_.add(Objects.of(candidates.tolist()))
+    least, done = SECONDS_A_SLICE * 2 * SLICES * network.work, 0
+    common = Shared(value=_Common(network=network, schema=schema, threshold=audit.threshold, most=most))
 
-    def step(batch: Objects) -> None:
-        nonlocal done
-        part = np.array(batch.items, dtype=np.int64)
-        person, counterpart = audit.individual[part], audit.counterpart[part]
-        near = boxes(schema, raw[person], delta), boxes(schema, other[counterpart], delta)
-        pairs = _decided(network, schema, baseline[person], near, audit.threshold, most, deadline)
-        for k, pair in zip(part.tolist(), pairs, strict=True):
-            if pair.proved:
-                trees[k] = pair.tree.tree()
-            status[k], reason[k] = (CERTIFIED, "") if pair.proved else (UNKNOWN, pair.reason or TIME)
-            bound[k], count[k] = pair.bound if pair.proved else np.nan, pair.boxes
+    def batches() -> Iterator[Task]:
+        at = 0
+        while at < len(candidates) and deadline.left() > least:
+            part = candidates[at : at + max(1, int(min(PAIRS, SHARE * deadline.left() / least)))]
+            at += len(part)
+            near = boxes(schema, raw[audit.individual[part]], delta), boxes(schema, other[audit.counterpart[part]], delta)
+            yield delayed(_settled)(common, part, baseline[audit.individual[part]], near, deadline)
+
+    for part, settled in as_done(batches(), jobs):
+        for k, pair in zip(part.tolist(), settled, strict=True):
+            if pair.tree is not None:
+                trees[k] = pair.tree
+            status[k], reason[k] = (UNKNOWN, pair.reason) if pair.tree is None else (CERTIFIED, "")
+            bound[k], count[k] = pair.bound, pair.boxes
         done += len(part)
         if progress is not None:
             progress(done, len(candidates))
-
-    subdivide(open_, step, ended=lambda: clock.now() + least > deadline, deadline=deadline, cost=least)
     # Several pairs of people with the same values are one statement.
     asked = np.column_stack([raw[audit.individual], other[audit.counterpart], baseline[audit.individual]])[candidates]
     same = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
@@ -202,6 +207,42 @@ def certify_consistency(
         delta=delta, threshold=audit.threshold, status=status, reason=reason, bound=bound, score=audit.score, boxes=count,
         seconds=clock.now() - started, certificate=certificate,
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Common:
+    """What all batches of pairs have in common."""
+
+    network: Network
+    schema: Schema
+    threshold: float
+    most: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Settled:
+    """What became of a pair. tree: its proof, None where there is none, for a reason.   bound: of the score, NaN without proof."""
+
+    tree: Tree | None
+    reason: str
+    bound: float
+    boxes: int
+
+
+def _settled(
+    common: Shared[_Common], part: Integers, baseline: Array, near: tuple[tuple[Array, Array], tuple[Array, Array]],
+    deadline: Deadline,
+) -> tuple[Integers, list[_Settled]]:
+    """Decide the pairs with these numbers, in whatever process they are."""
+    run = common.value
+    with threadpool_limits(limits=1):
+        pairs = _decided(run.network, run.schema, baseline, near, run.threshold, run.most, clock.now() + deadline.left())
+    return part, [
+        _Settled(tree=pair.tree.tree(), reason="", bound=pair.bound, boxes=pair.boxes)
+        if pair.proved
+        else _Settled(tree=None, reason=pair.reason or TIME, bound=np.nan, boxes=pair.boxes)
+        for pair in pairs
+    ]
 
 
 def _decided(

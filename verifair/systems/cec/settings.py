@@ -29,7 +29,7 @@ def _steps(value: Any, info: ValidationInfo) -> int | str:
 class CecSettings(Grouped):
     """Explanations of everybody beside those of comparable people of other groups."""
 
-    belongs: ClassVar = {"certificate": ("certify", None)}
+    belongs: ClassVar = {"certificate": ("certify", None), "cluster": ("certify", None)}
     reference: Path | None = None
     """Table of the counterparts and baselines, such as the training rows."""
     tau: Positive | None = None
@@ -65,12 +65,13 @@ Proofs for regime A (same decision, same reasons): verifair cec --demo german --
 With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --protected sex --protected race --tau 1 --out runs/adult
 """,
     settings=CecSettings,
-    run=("top", "certificate", "nodes", "out", "jobs", "timeout", "seed", "json_file"),
+    run=("top", "certificate", "nodes", "out", "jobs", "cluster", "timeout", "seed", "json_file"),
     defaults={"jobs": 2},
     helps={
         "protected": "Column that makes groups, input or not; several combine.",
         "audit": "Whose explanations are compared: all, test (with --demo), or column=value.",
-        "jobs": "Threads for the attributions.",
+        "jobs": "Threads for the attributions; with --certify processes for the pairs.",
+        "cluster": "With --certify: use the workers of a dask cluster for the pairs (tcp://host:port).",
     },
     about=About(
         title="Like people, like reasons",

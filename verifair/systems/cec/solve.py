@@ -58,7 +58,7 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
             with work.bar(f"certified pairs {', '.join(asked.protected)}") as progress:
                 found = certify_consistency(
                     network, schema, measured, asked.reference, asked.people, settings.certify, budget=work.budget(),
-                    progress=progress,
+                    jobs=work.jobs, progress=progress,
                 )
             certified = CertifiedPairs.of(found, measured, asked, **_saved(found, work))
         except KeyboardInterrupt:

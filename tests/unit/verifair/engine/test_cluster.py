@@ -175,3 +175,15 @@ def test_a_run_without_any_worker_is_given_up() -> None:
     with pytest.raises(ClusterError, match=r"all workers are gone, and none came for 0\.2 s.*--resume"):
         list(on(Client(workers=0), patience=0.2).as_done(iter([joblib.delayed(pow)(2, 3)])))
     assert time.monotonic() - begun > 0.2
+
+
+def test_a_deployer_of_dask_gives_the_address() -> None:
+    """LocalCluster in the place of those for Slurm and Kubernetes: all have `scheduler_address`."""
+    distributed = pytest.importorskip("distributed", reason="needs dask: pip install 'verifair[distributed]'")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=None
+        ) as workers,
+        cluster(workers.scheduler_address),
+    ):
+        assert sorted(as_done((joblib.delayed(pow)(2, k) for k in range(40)), 1)) == [2**k for k in range(40)]

@@ -1,0 +1,122 @@
+"""What a cluster costs: tasks a second, bytes a task, CPU seconds of one run by one process, by two, and by 1, 2, 4, 8 workers.
+
+Everything runs on this machine's loopback, so that what counts is CPU time, which does not depend on what else the machine does.
+An empty task shows what client, scheduler and worker spend on any task; a partition shows how much of the whole that is. CPU
+efficiency is the CPU time of one process over that of client, scheduler and workers together. Workers have imported verifair.
+
+    python -m benchmarks.run cluster --workers 1 2 4 8 --tasks 2000
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import joblib
+import pandas as pd
+import psutil
+
+from benchmarks.machines.local_cluster import LocalCluster, local_cluster
+from benchmarks.shared import measured
+from verifair import datasets
+from verifair.engine import parallel
+from verifair.engine.cluster import cluster, fingerprint
+from verifair.engine.parallel import Deadline, Shared, as_done
+
+GERMAN = ("certify", "--demo", "german", "--protected", "sex", "--protected", "age", "--partition", "10", "--timeout", "3000")
+NEAR, FAR = ("--box", "duration=4:5"), ()
+"""A part of the domain to warm workers up with, and all of it, which is measured."""
+
+
+def run(folder: Path, *, workers: Sequence[int] = (1, 2, 4, 8), tasks: int = 2000) -> pd.DataFrame:
+    with tempfile.TemporaryDirectory() as scratch:
+        return measured("a cluster on loopback", _lines(Path(scratch), workers, tasks), folder)
+
+
+def _lines(scratch: Path, workers: Sequence[int], tasks: int) -> Iterator[dict[str, Any]]:
+    alone = _partition(scratch, "1", ("--jobs", "1"), ())
+    yield {"who": "1 process", **_of_run(alone, alone)}
+    yield {"who": "--jobs 2", **_of_run(_partition(scratch, "2", ("--jobs", "2"), ()), alone), **_empty_here(tasks)}
+    for count in workers:
+        with local_cluster(scratch / f"{count} workers", workers=count) as there:
+            _partition(scratch, f"warm {count}", ("--cluster", there.address), (), NEAR)
+            found = _partition(scratch, f"cluster {count}", ("--cluster", there.address), _servers(there))
+            yield {"who": f"cluster, {count}", **_of_run(found, alone), **_empty(there, tasks)}
+
+
+def _of_run(found: dict[str, float], alone: dict[str, float]) -> dict[str, Any]:
+    total = sum(found.values())
+    return {"partition CPU s": round(total, 2), "efficiency": round(sum(alone.values()) / total, 3),
+            **{f"{who} CPU s": round(seconds, 2) for who, seconds in found.items()}}
+
+
+def _servers(there: LocalCluster) -> tuple[psutil.Process, ...]:
+    assert there.scheduler is not None
+    return tuple(psutil.Process(one.pid) for one in (there.scheduler, *there.workers))
+
+
+def _cpu(processes: Sequence[psutil.Process]) -> list[float]:
+    return [sum(one.cpu_times()[:2]) for one in processes]
+
+
+def _partition(
+    scratch: Path, name: str, where: tuple[str, ...], servers: tuple[psutil.Process, ...], box: Sequence[str] = FAR
+) -> dict[str, float]:
+    """CPU seconds of the command with its processes, of the scheduler, and of the workers."""
+    before, mine = _cpu(servers), resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "verifair", *GERMAN, *box, "--store", str(scratch / f"{name}.sqlite"), *where]
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    after, own = _cpu(servers), resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = [b - a for a, b in zip(before, after, strict=True)]
+    command_cpu = own.ru_utime + own.ru_stime - mine.ru_utime - mine.ru_stime
+    return {"command": command_cpu, **({"scheduler": spent[0], "workers": sum(spent[1:])} if servers else {})}
+
+
+def _nothing(common: Shared[Any], k: int, deadline: Deadline) -> int:
+    return k
+
+
+def _asked(tasks: int) -> Iterator[parallel.Task]:
+    common, deadline = Shared(value=_run_of_german()), Deadline.after(3600)
+    return (joblib.delayed(_nothing)(common, k, deadline) for k in range(tasks))
+
+
+def _empty_here(tasks: int) -> dict[str, Any]:
+    list(as_done(_asked(20), 2))
+    begun = time.perf_counter()
+    assert len(list(as_done(_asked(tasks), 2))) == tasks
+    return {"tasks/s": round(tasks / (time.perf_counter() - begun))}
+
+
+def _empty(there: LocalCluster, tasks: int) -> dict[str, Any]:
+    """CPU milliseconds of an empty task, tasks a second, and bytes on the way to a worker and back."""
+    servers = _servers(there)
+    with cluster(there.address):
+        list(as_done(_asked(20), 1))
+        before, mine, begun = _cpu(servers), time.process_time(), time.perf_counter()
+        assert sorted(as_done(_asked(tasks), 1)) == list(range(tasks))
+        seconds, own, after = time.perf_counter() - begun, time.process_time() - mine, _cpu(servers)
+    spent = [1000 * (b - a) / tasks for a, b in zip(before, after, strict=True)]
+    sent = cloudpickle.dumps((fingerprint(), _nothing, [None, 1, Deadline.after(1)], {}))
+    return {
+        "tasks/s": round(tasks / seconds), "client ms": round(1000 * own / tasks, 3), "scheduler ms": round(spent[0], 3),
+        "workers ms": round(sum(spent[1:]), 3), "bytes a task": len(sent), "model bytes": len(cloudpickle.dumps(_run_of_german())),
+    }
+
+
+def _run_of_german() -> Any:
+    import verifair as vf
+
+    data = datasets.load("german")
+    network = vf.read_onnx(datasets.network_path("german"))
+    return vf.IndividualFairness(network=network, schema=data.schema, protected=["sex"])

@@ -1,0 +1,321 @@
+"""Kills at random moments of random verbs, then the same command again: are the answers those of an undisturbed run?
+
+pba, certify --partition, certify --share, audit, bench and check; with one process, with two, and on a cluster of three workers,
+where the command or a worker is killed (kill -9; the worker is replaced and the command goes on). The command gets kill -9, SIGTERM
+or SIGINT. A kill waits until a random share of what is left is kept, and a random moment more; every fifth comes while the command
+starts. After each: no process is left, no traceback was written, and the exit code is the one in the docs (130, -9 for kill -9, 0
+where the command had finished). Left out of what is compared are times alone; of `certify --share`, whose tree depends on where it
+was stopped, the proofs have to be accepted by `verifair check`.
+
+    python -m benchmarks.run kills --kills 100 --seed 0
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import psutil
+
+from benchmarks.machines.local_cluster import LocalCluster, local_cluster
+from benchmarks.shared import measured
+from verifair import datasets
+
+RUN = [sys.executable, "-m", "verifair"]
+LIMIT = 3600.0
+"""Seconds a command may take, on however busy a machine."""
+START_UP = 4.0
+"""Seconds within which a kill comes that is to hit a command as it starts."""
+CHILDREN = 20.0
+"""Seconds after which a process of a command that has ended is an orphan."""
+TIMES = ("seconds", "work_seconds", "started", "sha256", "command", "file", "first_seconds")
+"""Of answers; the digest and command of a file of proofs name it, and gzip writes the time into it."""
+ONE, TWO, COMMAND, WORKER = "1 process", "2 processes", "cluster, command", "cluster, worker"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A command, run in a folder of its own.
+
+    begun: files without which it cannot be resumed; empty: it starts anew.   kept: how much it has kept.
+    answer: what has to be the same after all.   places: where it is run.   prepare(folder, undisturbed): make the files it reads.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    begun: str
+    kept: Callable[[Path], int]
+    answer: Callable[[Path], Any]
+    places: tuple[str, ...] = (ONE, TWO, COMMAND, WORKER)
+    prepare: Callable[[Path, Path], object] = lambda folder, undisturbed: None
+
+
+def rows(store: Path, table: str) -> list[tuple[Any, ...]]:
+    """All columns but the seconds, in an order that does not depend on when a line was written."""
+    with sqlite3.connect(store) as connection:
+        columns = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})") if name not in TIMES]
+        chosen = ", ".join(f'"{name}"' for name in columns)
+        return sorted(connection.execute(f"SELECT {chosen} FROM {table}").fetchall(), key=repr)
+
+
+def kept(store: Path, table: str) -> int:
+    """Lines of a store that another process may be about to create."""
+    try:
+        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
+            return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def untimed(value: Any) -> Any:
+    """An answer without its times."""
+    if isinstance(value, dict):
+        return {key: untimed(one) for key, one in value.items() if key not in TIMES}
+    return [untimed(one) for one in value] if isinstance(value, list) else value
+
+
+def _json(path: Path) -> Any:
+    return untimed(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _pba(folder: Path) -> Any:
+    names = ("verdicts.jsonl", "rates.csv", "shares.csv", "certificate.json.gz", "certificate-robustness.json.gz", "outcomes.png")
+    table = re.sub(r"[\d.]+ s:", "", (folder / "table.txt").read_text(encoding="utf-8"))
+    files = [(folder / name).read_bytes() for name in names]
+    return files, table, rows(folder / "verdicts.sqlite", "verdicts"), _json(folder / "answer.json")
+
+
+def _partition(folder: Path) -> Any:
+    return rows(folder / "parts.sqlite", "chunks"), _json(folder / "answer.json")
+
+
+def _share(folder: Path) -> Any:
+    """Whether its proofs are accepted, and as many cells as may be were cut."""
+    found = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+    checked = subprocess.run([*RUN, "check", "share.json.gz", "--demo", "german"], cwd=folder, capture_output=True, timeout=LIMIT)
+    return found["reason"], checked.returncode
+
+
+def _audit(folder: Path) -> Any:
+    return _json(folder / "report.json")["sections"]
+
+
+def _audited(folder: Path) -> int:
+    part = folder / "report.files.part"
+    return 1000 * sum(1 for _ in part.glob("resume/*.json")) + kept(part / "pba.sqlite", "verdicts")
+
+
+def _prepare_audit(folder: Path, undisturbed: Path) -> None:
+    shipped = datasets.network_path("german").parent
+    for name in ("german.onnx", "german.toml"):
+        (folder / name).write_bytes((shipped / name).read_bytes())
+    datasets.german().frame.head(60).to_csv(folder / "rows.csv", index=False)
+    files = '[model]\nfile = "german.onnx"\n[schema]\nfile = "german.toml"\n[data]\nfile = "rows.csv"\n'
+    asked = '[sensitive]\nfeatures = ["sex"]\n[analyses.pba]\ndelta = [1]\n[analyses.certify]\nmaximise = true\n'
+    (folder / "audit.toml").write_text(f'title = "Killed"\ntimeout = 3000\neffort = 60\n{files}{asked}')
+
+
+def _bench(folder: Path) -> Any:
+    """What was decided by whom; how fast, and what of it fell to a time-out, is another question each time."""
+    lines = (json.loads(line) for line in (folder / "b" / "runs.jsonl").read_text(encoding="utf-8").splitlines())
+    found = {(one["case"], one["method"], one["repeat"]) for one in lines if "case" in one}
+    return sorted(found), _json(folder / "answer.json")["contradictions"]
+
+
+def _benched(folder: Path) -> int:
+    file = folder / "b" / "runs.jsonl"
+    return file.read_bytes().count(b"\n") if file.is_file() else 0
+
+
+def _check(folder: Path) -> Any:
+    return _json(folder / "answer.json")
+
+
+BENCH = ("--methods", "auto", "--repeats", "1", "--timeout", "2")
+GERMAN = ("--demo", "german", "--protected", "sex")
+DELTAS = tuple(word for k in range(1, 9) for word in ("--delta", str(k)))
+PARTS = ("certify", *GERMAN, "--protected", "age", "--partition", "10", "--box", "duration=4:30", "--timeout", "3000")
+CASES = (
+    Case(
+        name="pba", command=("pba", *GERMAN, *DELTAS, "--limit", "400", "--out", ".", "--json", "answer.json"),
+        begun="verdicts.sqlite", kept=lambda folder: kept(folder / "verdicts.sqlite", "verdicts"), answer=_pba,
+    ),
+    Case(
+        name="partition", command=(*PARTS, "--store", "parts.sqlite", "--json", "answer.json"),
+        begun="parts.sqlite", kept=lambda folder: kept(folder / "parts.sqlite", "chunks"), answer=_partition,
+    ),
+    Case(
+        name="share",
+        command=("certify", *GERMAN, "--share", "--nodes", "4000", "--store", "share.json.gz", "--json", "answer.json"),
+        begun="share.json.gz", kept=lambda folder: int((folder / "share.json.gz").is_file()), answer=_share,
+    ),
+    Case(
+        name="audit", command=("audit", "audit.toml", "--out", "report.html"), begun="report.files.part/resume", kept=_audited,
+        answer=_audit, prepare=_prepare_audit,
+    ),
+    Case(
+        name="bench", command=("bench", "--cases", "pba-german/*", *BENCH, "--out", "b", "--json", "answer.json"),
+        begun="b/runs.jsonl", kept=_benched, answer=_bench, places=(ONE,),
+    ),
+    Case(
+        name="check", command=("check", "parts.sqlite", "--demo", "german", "--json", "answer.json"), begun="",
+        kept=lambda folder: int((folder / "answer.json").is_file()), answer=_check,
+        prepare=lambda folder, undisturbed: shutil.copy(undisturbed / "partition" / "parts.sqlite", folder),
+    ),
+)
+
+
+@dataclass(kw_only=True)
+class Cell:
+    """Kills of one command in one place. states: at each kill, what was kept and the CPU seconds (tenths) that the run had taken.
+    signals: how it was killed.   wrong: everything that was."""
+
+    case: Case
+    place: str
+    whole: int = 0
+    expected: Any = None
+    states: list[tuple[int, float]] = field(default_factory=list)
+    signals: list[str] = field(default_factory=list)
+    runs: int = 0
+    orphans: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def run(
+    folder: Path, *, kills: int = 100, seed: int = 0, cases: Sequence[str] = tuple(one.name for one in CASES),
+    places: Sequence[str] = ("1", "2", "command", "worker"),
+) -> pd.DataFrame:
+    """cases: names of `CASES`.   places: with one process, with two, on a cluster whose command, or whose workers are killed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        lines = _lines(Path(scratch), kills, seed, [one for one in CASES if one.name in cases], places)
+        table = measured(f"{kills} kills and what came after, seed {seed}", lines, folder)
+    told = f"{table['kills'].sum()} kills, {table['distinct states'].sum()} distinct states, {table['orphans'].sum()} orphans"
+    print(f"{told}, {(table['wrong'] == 'nothing').sum()} of {len(table)} lines with nothing wrong")
+    return table
+
+
+def _lines(scratch: Path, kills: int, seed: int, cases: Sequence[Case], places: Sequence[str]) -> Iterator[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    cells = [Cell(case=case, place=place) for case in cases for place in case.places if any(one in place for one in places)]
+    for case in CASES:
+        if any(cell.case is case or (cell.case.name == "check" and case.name == "partition") for cell in cells):
+            here = _folder(scratch / case.name)
+            case.prepare(here, scratch)
+            subprocess.run([*RUN, *case.command], cwd=here, check=True, capture_output=True, timeout=LIMIT)
+    with local_cluster(scratch / "cluster") as cluster:
+        for number, cell in enumerate(cells):
+            wanted = kills // len(cells) + (number < kills % len(cells))
+            if wanted:
+                cell.expected, cell.whole = cell.case.answer(scratch / cell.case.name), cell.case.kept(scratch / cell.case.name)
+                _kill(cell, wanted, scratch / f"{cell.case.name} {cell.place}", cluster if "cluster" in cell.place else None, rng)
+                yield {
+                    "command": cell.case.name, "where": cell.place, "kills": len(cell.states), "runs": cell.runs,
+                    "signals": " ".join(cell.signals), "kept at the kills": " ".join(str(kept) for kept, _ in cell.states),
+                    "of": cell.whole, "distinct states": len(set(cell.states)), "orphans": cell.orphans,
+                    "wrong": "; ".join(cell.wrong) or "nothing",
+                }
+
+
+def _kill(cell: Cell, wanted: int, scratch: Path, cluster: LocalCluster | None, rng: np.random.Generator) -> None:
+    """Run a command in folders of its own until it was killed so often; each run is resumed to its end and compared."""
+    while len(cell.states) < wanted:
+        cell.runs += 1
+        folder = _folder(scratch / str(cell.runs))
+        cell.case.prepare(folder, scratch.parent)
+        _to_the_end(cell, folder, cluster, wanted, rng)
+        found = cell.case.answer(folder)
+        if found != cell.expected:
+            cell.wrong.append(f"run {cell.runs} gave another answer")
+
+
+def _to_the_end(cell: Cell, folder: Path, cluster: LocalCluster | None, wanted: int, rng: np.random.Generator) -> None:
+    while True:
+        running = _start(cell, folder, cluster)
+        stopped = None
+        while len(cell.states) < wanted and _moment(cell, folder, running, rng):
+            processes = _processes(running.pid)
+            cell.states.append((cell.case.kept(folder), round(sum(map(_cpu, processes)), 1)))
+            if cell.place == WORKER:
+                assert cluster is not None
+                cluster.kill(cluster.workers[rng.integers(len(cluster.workers))])
+                cluster.add(1)
+                cell.signals.append("worker")
+                continue
+            stopped = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)[rng.integers(3)]
+            cell.signals.append(stopped.name.removeprefix("SIG"))
+            running.send_signal(stopped)
+            running.wait(LIMIT)
+            _, alive = psutil.wait_procs(processes[1:], timeout=CHILDREN)
+            cell.orphans += len(alive)
+            for one in alive:
+                one.kill()
+            break
+        code, text = running.wait(LIMIT), (folder / "log").read_text(encoding="utf-8", errors="replace")
+        expected = {None: (0,), signal.SIGKILL: (-9, 0)}.get(stopped, (130, 0))
+        if stopped in (signal.SIGTERM, signal.SIGINT) and code == -stopped and "verifair" not in text:
+            expected = (code,)  # before Python had begun to import us
+        if code not in expected or "Traceback" in text:
+            cell.wrong.append(f"{stopped and stopped.name}: exit code {code}: {text[-300:]}")
+        if code == 0:
+            return
+        if code not in (130, -9, -15, -2):
+            raise RuntimeError(f"{cell.case.name} ended with {code}:\n{text}")
+
+
+def _start(cell: Cell, folder: Path, cluster: LocalCluster | None) -> subprocess.Popen[bytes]:
+    where = ["--cluster", cluster.address] if cluster else ["--jobs", "2"] if cell.place == TWO else []
+    more = ["--resume"] if cell.case.begun and (folder / cell.case.begun).exists() else []
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(
+            [*RUN, *cell.case.command, *where, *more], cwd=folder, stdout=log, stderr=log, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which is ignored in the background
+        )
+
+
+def _moment(cell: Cell, folder: Path, running: subprocess.Popen[bytes], rng: np.random.Generator) -> bool:
+    """Wait for the moment of the next kill; False when the command ended before."""
+    if rng.random() < 0.2:
+        pause, until = START_UP * rng.random(), 0
+    else:
+        before = cell.case.kept(folder)
+        pause, until = 2 * rng.random(), before + int(0.9 * rng.random() * (cell.whole - before))
+    while running.poll() is None and cell.case.kept(folder) < until:
+        time.sleep(0.01)
+    with suppress(subprocess.TimeoutExpired):
+        running.wait(0.3 + pause)
+    return running.poll() is None
+
+
+def _cpu(process: psutil.Process) -> float:
+    with suppress(psutil.Error):
+        return float(sum(process.cpu_times()[:2]))
+    return 0.0
+
+
+def _processes(process: int) -> list[psutil.Process]:
+    """The process of a command, and those that it has started."""
+    with suppress(psutil.NoSuchProcess):
+        first = psutil.Process(process)
+        return [first, *first.children(recursive=True)]
+    return []
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path
