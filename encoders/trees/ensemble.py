@@ -75,6 +75,11 @@ class TreeEnsemble(Model):
         return 16 * len(self.root) * max(self.depth, 1)
 
     @property
+    def asking(self) -> int:
+        """Trees that ask something. A constant that is added, such as -1/2 to a share of votes, is a tree that asks nothing."""
+        return int((self.column[self.root] >= 0).sum())
+
+    @property
     def knows_float32(self) -> bool:
         return self.terms is not None
 

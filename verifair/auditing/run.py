@@ -281,5 +281,5 @@ def _network(subject: AuditSubject) -> str:
     network = subject.network.whole
     hidden = [str(width) for width in network.hidden]
     layers = f"hidden layers of {', '.join(hidden)} neurons" if hidden else "no hidden layer"
-    layers = f"{len(network.root)} trees" if isinstance(network, TreeEnsemble) else layers
+    layers = f"{network.asking} tree{'' if network.asking == 1 else 's'}" if isinstance(network, TreeEnsemble) else layers
     return f"{network.inputs} inputs, {layers}, {network.outputs} output{'s' if network.outputs > 1 else ''}"

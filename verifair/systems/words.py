@@ -32,7 +32,7 @@ def of(part: int, whole: int) -> str:
 def model_words(model: Model) -> str:
     """What a model is: "a network of 56-16-8-1 neurons", "an ensemble of 100 trees"."""
     if isinstance(model, TreeEnsemble):
-        return f"an ensemble of {len(model.root)} tree{'s' if len(model.root) > 1 else ''}"
+        return f"an ensemble of {model.asking} tree{'' if model.asking == 1 else 's'}"
     return f"a network of {'-'.join(map(str, (model.inputs, *model.hidden, model.outputs)))} neurons"
 
 

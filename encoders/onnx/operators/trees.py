@@ -107,7 +107,8 @@ def _ensemble(
         raise node.error(f"has {len(base)} base_values for {value.shape[1]} scores; supported is one for each")
     inner = mode != LEAF
     if (mode == MEMBER).any():
-        raise node.error("has a node of mode 'BRANCH_MEMBER'; supported are comparisons with one number: encode them as one-hot")
+        raise node.error("has a node of mode 'BRANCH_MEMBER', for which onnxruntime truncates fractions, the specification does "
+                         "not; supported are comparisons with one number: export BRANCH_EQ, or encode as one-hot")
     if ((feature < 0) | (feature >= x.size))[inner].any():
         raise node.error(f"asks about feature {int(feature[inner].max())}, of {x.size}")
     if np.isnan(threshold[inner]).any():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 from encoders.errors import ModelError
 from encoders.exact.dyadic import exact
@@ -15,7 +15,7 @@ from encoders.network import Link
 from encoders.onnx.reader import apply_link, read_model, read_onnx
 from encoders.onnx.runtime import decisions, runtime_logits
 from encoders.trees.ensemble import TreeEnsemble
-from tests.tree_models import random_tree, save, value_of
+from tests.tree_models import MODES, random_tree, save, value_of
 
 GRID = np.array([-1, 0, 0.5, 1, 2], dtype=np.float32)
 
@@ -69,6 +69,7 @@ def test_decisions_are_the_label_of_the_runtime(trees: list[Any], transform: str
     path = save(tmp_path / "m.onnx", trees, 1, classes=2, transform=transform)
     model, x = read(path), np.array([[-1.0], [0.0], [1.0]], dtype=np.float32)
     assert (model.link, model.outputs) == (link, 1)
+    assert model.asking == len(trees)      # the -1/2 of a share asks nothing
     label = onnxruntime.InferenceSession(path.read_bytes()).run(["label"], {"X": x})[0]
     assert (decisions(model.forward(x.astype(np.float64))) == label).all()
 
@@ -109,6 +110,54 @@ def test_scaled_columns_have_their_thresholds_where_the_runtime_has_them(seed: i
         at = np.arange(len(near)) + k * len(near)
         x[at, model.column[inner]] = near if side is None else np.nextafter(near, np.float32(side))
     np.testing.assert_allclose(model.forward(x.astype(np.float64)), runtime_logits(model, x), atol=1e-5)
+
+
+def newer(path: Path, trees: list[Any], columns: int, rng: np.random.Generator, modes: tuple[str, ...] = MODES) -> Path:
+    """An ONNX file of a TreeEnsemble (since ai.onnx.ml 5). modes: in the place of `MODES`."""
+    names = ("modes", "splits", "featureids", "truenodeids", "trueleafs", "falsenodeids", "falseleafs", "missing_value_tracks_true")
+    every = (*MODES, "BRANCH_MEMBER")
+    nodes, leaves = list[list[Any]](), list[float]()
+
+    def add(tree: Any) -> tuple[int, int]:
+        if isinstance(tree, list):
+            leaves.append(tree[0])
+            return len(leaves) - 1, 1
+        feature, mode, threshold, true, false = tree
+        at = len(nodes)
+        nodes.append([every.index(modes[MODES.index(mode)]), threshold, feature, 0, 0, 0, 0, int(rng.integers(2))])
+        nodes[at][3:5], nodes[at][5:7] = add(true), add(false)
+        return at, 0
+
+    roots = [add(tree)[0] for tree in trees]
+    given = {f"nodes_{name}": [one[k] for one in nodes] for k, name in enumerate(names)}
+    kinds = {"nodes_modes": np.uint8, "nodes_splits": np.float32}
+    tensors = {name: numpy_helper.from_array(np.array(given.pop(name), dtype=kind)) for name, kind in kinds.items()}
+    node = helper.make_node(
+        "TreeEnsemble", ["X"], ["Y"], name="trees", domain="ai.onnx.ml", tree_roots=roots, leaf_targetids=[0] * len(leaves),
+        leaf_weights=numpy_helper.from_array(np.array(leaves, dtype=np.float32)), n_targets=1, **given, **tensors,
+    )
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, n]) for name, n in (("X", columns), ("Y", 1)))
+    opsets = [helper.make_opsetid("ai.onnx.ml", 5), helper.make_opsetid("", 21)]
+    made = helper.make_model(helper.make_graph([node], "g", [x], [y]), ir_version=10, opset_imports=opsets)
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_newer_operator_is_read_as_the_runtime_runs_it(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    trees = [tree for tree in (random_tree(rng, 3, 4) for _ in range(6)) if not isinstance(tree, list)]
+    path = newer(tmp_path / "m.onnx", trees, 3, rng)
+    model, x = read(path), edges(rng, 2000, 3)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    shown = onnxruntime.InferenceSession(path.read_bytes()).run(None, {"X": x})[0]
+    np.testing.assert_allclose(model.forward(x.astype(np.float64)), shown, atol=1e-5)
+
+
+def test_sets_of_numbers_are_refused(tmp_path: Path) -> None:
+    tree = (0, "BRANCH_EQ", 0.0, [1.0], [2.0])
+    with pytest.raises(ModelError, match=r"BRANCH_MEMBER.*export BRANCH_EQ, or encode as one-hot"):
+        read_model(newer(tmp_path / "m.onnx", [tree], 1, np.random.default_rng(0), modes=(*MODES[:4], "BRANCH_MEMBER", MODES[5])))
 
 
 def test_averages_are_rounded_once_and_say_so(tmp_path: Path) -> None:
