@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from verifair.auditing.decisions import Decisions, described, rates
+from verifair.auditing.decisions import Decisions, GroupCounts, count, described, rates
 from verifair.auditing.result import AuditResult
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Source, Standing, Statement, Tone, WitnessRow
 
@@ -55,7 +55,9 @@ def decisions(name: str) -> Decisions:
     """Two groups, and one of a single person."""
     group = pd.Series(["Female"] * 310 + ["Male"] * 690 + ["other"])
     favoured = np.arange(1001) % 10 < np.where(group == "Male", 8, 5)
-    return described(rates(name, group, favoured, None), {}, people=1001, favoured=int(favoured.sum()), favourable="good credit")
+    groups: dict[str, GroupCounts] = {}
+    count(groups, group, favoured, right=favoured, place=np.zeros(1001, np.int64))
+    return described(rates(name, groups, known=False), {}, people=1001, favoured=int(favoured.sum()), favourable="good credit")
 
 
 def audit(

@@ -29,9 +29,11 @@ from benchmarks.shared import measured, show
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
+from verifair.datasets.stream import Stream
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.queries import KDiscrimination, PersistentBias, ProbabilityGap
+from verifair.engine.store import Verdicts
 from verifair.errors import Disagreement
 from verifair.papers.cec.data import SENSITIVE, Case, keep
 from verifair.systems.cec.audit import audit
@@ -39,8 +41,9 @@ from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.measures import triviality
 from verifair.systems.cec.training import CEC_LOOP, METHODS, train_decider
-from verifair.systems.pba.rows import verify_rows
-from verifair.systems.pba.scores import complementary, proved_shares
+from verifair.systems.pba.rows import decide_rows
+from verifair.systems.pba.scores import proved_shares
+from verifair.systems.pba.stream import TableStream
 
 DATASETS = ("german", "adult")
 NETWORKS = tuple(method for method in METHODS if method != "hardt")
@@ -88,8 +91,9 @@ def _line(case: Case, method: str, network: Network, seconds: float, fold: int) 
     budget = Budget(seconds=seconds)
     proved = certify_consistency(network, schema, audit(network, reference, some), reference, some, DELTA, budget=budget)
     pba = PersistentBias(network=network, schema=schema, sensitive=sensitive, delta=[DELTA])
-    verdicts = verify_rows(pba, case.data.frame.iloc[test].reset_index(drop=True), budget=Budget(seconds=10 * seconds))
-    if not complementary(verdicts):
+    rows = Stream.of(case.data.frame.iloc[test].reset_index(drop=True))
+    verdicts = decide_rows(pba, TableStream.of(network, schema, rows, [pba]), budget=Budget(seconds=10 * seconds))
+    if not verdicts.complementary:
         raise Disagreement(f"{case.name}, {method}: a row is proved in both directions")
     biased = _pba_shares(verdicts, pba)
     gap = maximise(ProbabilityGap(network=network, schema=schema, protected=[sensitive]), budget=budget)
@@ -98,15 +102,15 @@ def _line(case: Case, method: str, network: Network, seconds: float, fold: int) 
         "dataset": case.name, "method": method, "AUC": triviality(found).auc, "variance": triviality(found).variance,
         "CEC": found.value, "B": float((found.regime == "B").mean()), "PFR": float((~found.same_decision).mean()),
         "regime A": proved.candidates, "certified A": proved.share, **biased, "PBA gap": float(np.ptp(list(biased.values()))),
-        "unknown": int((verdicts["status"] == "unknown").sum()),
+        "unknown": int(verdicts.tally("status").set_index("status")["number"].get("unknown", 0)),
         "gap witness": gap.lower, "gap bound": gap.upper, "k found": most.lower,
         "k bound": most.upper, "K": most.combinations,
     }
 
 
-def _pba_shares(verdicts: pd.DataFrame, pba: PersistentBias) -> dict[str, float]:
+def _pba_shares(verdicts: Verdicts, pba: PersistentBias) -> dict[str, float]:
     """PBA of each group, observed: share of its eligible rows whose margin beats the counterfactual's in the neighbourhood."""
-    lines = proved_shares(verdicts, [pba.exchange])
+    lines = proved_shares([verdicts], [pba.exchange])
     lines = lines[(lines["metric"] == "PBA") & (lines["setting"] == "observed")]
     counts = lines.groupby("group")[["proved", "rows"]].sum()
     return {f"PBA {group}": float(line.proved / line.rows) for group, line in counts.iterrows()}

@@ -13,7 +13,7 @@ from encoders.problem import TwinProblem
 from verifair import datasets
 from verifair.engine.questions import bias_problem, decisions
 from verifair.schema.schema import Schema
-from verifair.systems.pba.rows import Table
+from verifair.systems.pba.stream import Table
 from verifair.training import train
 
 SIZES = ((100, 50), (200, 100), (500, 100))

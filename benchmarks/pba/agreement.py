@@ -31,7 +31,7 @@ from verifair.engine.questions import bias_problem
 from verifair.engine.search.optimum import minimum
 from verifair.engine.verdict import Status
 from verifair.errors import Disagreement
-from verifair.systems.pba.rows import Table
+from verifair.systems.pba.stream import Table
 from verifair.training import train
 
 ROWS, DELTA, LIMIT = 160, 2.0, 30.0

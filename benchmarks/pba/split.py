@@ -12,9 +12,10 @@ from benchmarks.pba.adult import SIZES, Adult
 from benchmarks.shared import show
 from solvers.outcome import Budget
 from verifair import datasets
+from verifair.datasets.stream import Stream
 from verifair.engine.queries import PersistentBias
-from verifair.systems.pba.rows import verify_rows
-from verifair.systems.pba.scores import complementary
+from verifair.systems.pba.rows import decide_rows
+from verifair.systems.pba.stream import TableStream
 
 
 def run(folder: Path) -> pd.DataFrame:
@@ -27,18 +28,20 @@ def run(folder: Path) -> pd.DataFrame:
             seconds = []
             for _ in range(3):
                 started = time.perf_counter()
-                found = verify_rows(query, frame, budget=Budget(seconds=3600), jobs=jobs)
+                people = TableStream.of(adult.network, adult.schema, Stream.of(frame), [query])
+                found = decide_rows(query, people, budget=Budget(seconds=3600), jobs=jobs)
                 seconds.append(time.perf_counter() - started)
             usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-            status = found["status"].value_counts()
+            status = found.tally("status").set_index("status")["number"]
+            trust = found.tally("trust").set_index("trust")["number"]
             lines.append(
                 {
                     "network": "-".join(map(str, hidden)), "deltas": str(deltas), "jobs": jobs, "rows": len(frame),
                     "questions": len(found), "seconds (median of 3)": sorted(seconds)[1], "proved": int(status.get("proved", 0)),
                     "violated": int(status.get("violated", 0)), "unknown": int(status.get("unknown", 0)),
-                    "claimed": int((found["trust"] == "claimed").sum()), "observed+flipped <= 100 %": complementary(found),
+                    "claimed": int(trust.get("claimed", 0)), "observed+flipped <= 100 %": found.complementary,
                     "peak MiB": usage / 1024,
                 }
             )
-    return show("PBA split: the Adult test split, sex, through verify_rows (store and certificates' trees included)",
+    return show("PBA split: the Adult test split, sex, through decide_rows (store and certificates' trees included)",
                 pd.DataFrame(lines), folder)

@@ -415,7 +415,7 @@ def lively(demo: str, **changes: Any) -> tuple[AuditSubject, AuditResult]:
     text = f'[model]\ndemo = "{demo}"\n[data]\ndemo = "{demo}"\n[analyses.kmax]\n'
     subject = read_subject(loads(text, name="a.toml", folder=Path.cwd()))
     whole = audit(witnesses=2)
-    x = subject.schema.decode(subject.schema.raw(subject.rows())[0])
+    x = subject.schema.decode(subject.schema.raw(subject.rows().frame)[0])
     found = (replace(whole.sections[0].witnesses[0], x=x), *whole.sections[0].witnesses[1:])
     sections = (replace(whole.sections[0], witnesses=found, settings={"box": {}}, answer={"by_feature": []}), *whole.sections[1:])
     made = replace(
@@ -446,7 +446,7 @@ def test_the_page_computes_what_the_runtime_computes_and_decides_as_the_engine(b
     subject, made = lively(demo)
     domain, random = subject.schema.domain, np.random.default_rng(0)
     raw = domain.lower + random.random((1000, domain.variables)) * (domain.upper - domain.lower)
-    raw[:500] = subject.schema.raw(subject.rows())[:500]
+    raw[:500] = subject.schema.raw(subject.rows().frame)[:500]
     raw[900:] += random.integers(-1, 2, size=raw[900:].shape)  # some of them are nobody
     raw = np.where(domain.integer, np.round(raw), raw)
     (tmp_path / "page.html").write_text(page(made), encoding="utf-8")
@@ -489,7 +489,7 @@ def test_the_page_decides_by_every_rule_as_the_schema_does(browser: Any, tmp_pat
     outputs, favourable = {**RULES, **MORE_RULES}[rule]
     network, schema = rule_network(5, outputs), schema_of(*RULE_FEATURES, positive=rule)
     _, made = lively("german")
-    content = what_if(Subject(network=network, schema=schema, frame=None, protected=("sex",), model=Path("m.onnx")), []).content
+    content = what_if(Subject(network=network, schema=schema, data=None, protected=("sex",), model=Path("m.onnx")), []).content
     assert made.what_if is not None
     content = made.what_if.content | {name: content[name] for name in ("features", "forbidden", "protected", "model", "output")}
     made = replace(made, what_if=replace(made.what_if, content=content))

@@ -21,13 +21,13 @@ from verifair.auditing.run import KEPT, Places, _digest, _kept
 from verifair.bench.records import NAME, Journal
 from verifair.bench.tables import comparison, to_dict, write_tables
 from verifair.engine.partition import certify_partition
-from verifair.engine.store import count
 from verifair.papers.catalog import Printed, Request
 from verifair.papers.reproduce import pairs, reproduce
 from verifair.systems.files import json_text, plain, save_json
 from verifair.systems.findings import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.pba.evidence import certificate_of, witness_of
-from verifair.systems.pba.rows import Table, verify_rows
+from verifair.systems.pba.rows import verify_rows
+from verifair.systems.pba.stream import Table
 
 SETTINGS = {"verifair": "0.7.0", "python": "3.11", "machine": "x86_64", "limit": 5.0, "seed": 0}
 
@@ -216,7 +216,7 @@ class StoreTarget:
         for line in found[found["status"] == "violated"].itertuples(index=False):
             witness_of(_bias(), line)
         report = vf.check(certificate, network=world.network(), schema=world.SCHEMA)
-        kinds = "+".join(key for key, number in count(found).items() if number)
+        kinds = "+".join(sorted(set(found["status"])))
         return f"{kinds}, proofs {'accepted' if report.accepted else 'rejected'}"
 
 

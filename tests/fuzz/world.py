@@ -27,7 +27,8 @@ from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
 from verifair.systems.pba.evidence import certificate_of
-from verifair.systems.pba.rows import Table, verify_rows
+from verifair.systems.pba.rows import verify_rows
+from verifair.systems.pba.stream import Table
 from verifair.training.onnx_writer import onnx_model
 
 SCHEMA = schema_of(

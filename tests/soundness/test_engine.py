@@ -32,7 +32,7 @@ from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.neurons import decide_by_phases
 from verifair.engine.search.open_goals import OPEN, PROVED
 from verifair.engine.search.optimum import minimum
-from verifair.engine.store import Store, VerdictRecord
+from verifair.engine.store import Store, VerdictRecord, Verdicts
 from verifair.engine.verdict import Reason, Status
 from verifair.engine.verify import verify
 from verifair.errors import Disagreement
@@ -325,7 +325,8 @@ def test_a_decided_verdict_is_never_overwritten(tmp_path: Path) -> None:
         store.begin("run", {}, resume=False)
         for status, reason in (("unknown", "time"), ("violated", ""), ("unknown", "time")):
             store.add("run", [record(status, reason)])
-        assert store.frame("run")["status"].tolist() == ["violated"]
+    kept = Verdicts(path=tmp_path / "v.sqlite", run="run", sensitive="sex", deltas=(1.0,))
+    assert kept.frame()["status"].tolist() == ["violated"]
 
 
 # Neuron branching against brute force on tiny nasty networks: what it says is true, it always finishes, its proofs check.

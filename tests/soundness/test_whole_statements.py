@@ -36,7 +36,8 @@ from verifair.checker.tree import Tree
 from verifair.engine.partition import certify_partition, partition_of
 from verifair.errors import CertificateError, VerifairError
 from verifair.systems.pba.evidence import certificate_of
-from verifair.systems.pba.rows import Table, verify_rows
+from verifair.systems.pba.rows import verify_rows
+from verifair.systems.pba.stream import Table
 
 from .random_fairness import LARGEST, Case, random_case
 

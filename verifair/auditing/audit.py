@@ -24,6 +24,7 @@ from verifair.auditing.result import AuditResult, Comparison
 from verifair.auditing.run import KEPT, Places, Tell, publish, run
 from verifair.auditing.settings import EFFORT
 from verifair.auditing.subject import Table, subject_of
+from verifair.datasets.stream import Stream
 from verifair.errors import QueryError
 from verifair.models.objects import check_decides
 from verifair.models.read import read
@@ -146,7 +147,7 @@ def audit(
     head = {"title": title, "seed": seed, "effort": float(effort), "timeout": float(timeout), "what_if": None if what_if else False}
     file = loads(audit_text(head, sections_of(MODEL, SCHEMA, None, names, asked)), name="audit", folder=Path.cwd())
     content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
-    table = Table(frame=frame, words="the table", name="table in memory", sha256=sha256(content).hexdigest())
+    table = Table(data=Stream.of(frame), words="the table", name="table in memory", sha256=sha256(content).hexdigest())
     top = Path(mkdtemp(prefix="verifair-audit-"))
     places = Places(page=top / "audit.html", json=top / "audit.json")
     try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
 
@@ -16,9 +17,11 @@ from encoders.network import Array, Booleans, Integers
 from encoders.shares import probabilities
 from verifair.auditing.subject import AuditSubject
 from verifair.datasets.groups import MANY, group_of
+from verifair.datasets.stream import Stream
 from verifair.engine.questions import decisions as decided
 from verifair.errors import VerifairError
 from verifair.figures import COLORS, figure
+from verifair.schema.schema import Schema
 from verifair.systems.findings import DataTable, Standing, Statement, Tone
 from verifair.systems.groups import SMALL
 from verifair.systems.result import Count, Interval, Probability, Shape
@@ -26,8 +29,6 @@ from verifair.systems.words import percent
 
 FOUR_FIFTHS = 0.8
 """A group whose rate is below this part of the highest group's rate fails the four-fifths rule (EEOC, 29 CFR 1607.4 D)."""
-ROWS = 10_000
-"""Decided at once."""
 
 
 class GroupDecisions(Shape):
@@ -113,74 +114,128 @@ class Decisions(Shape):
 
 
 def decisions(subject: AuditSubject) -> Decisions | None:
-    """Return the decisions on the subject's table by each sensitive feature; None where it has no table.
+    """Return the decisions on the subject's table by each sensitive feature, counted chunk by chunk; None where it has no table.
 
     Raises DataError, QueryError or SchemaError for a table that does not fit.
     """
-    schema, frame = subject.schema, subject.frame
-    if frame is None or not len(frame):
+    schema, data = subject.schema, subject.data
+    if data is None or not data.count:
         return None
-    raw = schema.raw(frame)
-    parts = [decided(subject.network, schema.encode(raw[start : start + ROWS])) for start in range(0, len(raw), ROWS)]
-    favoured = schema.outcome.favourable(np.concatenate(parts))
-    right = _right(subject, frame, favoured)
-    groups: list[GroupDecisions] = []
-    cuts: dict[str, float] = {}
-    histograms: list[ScoreHistogram] = []
-    scale, place = _placed(subject, raw, favoured)
-    for name in subject.protected:
-        cut = _median(subject, frame, name)
-        if cut is not None:
-            cuts[name] = cut
-        group = group_of(schema, frame, name, None if cut is None else [cut])
-        groups += rates(name, group, favoured, right)
-        histograms += [] if place is None else _counted(name, group, place)
-    found = described(groups, cuts, people=len(frame), favoured=int(favoured.sum()), favourable=subject.favourable)
-    return found.model_copy(update={"scores": scale and scale.model_copy(update={"histograms": tuple(histograms)})})
+    cuts = {name: cut for name in subject.protected if (cut := _median(schema, data, name)) is not None}
+    scale, labels, people, favourable = _scale(subject, data), _Labels.of(schema, data), 0, 0
+    counted: dict[str, dict[str, GroupCounts]] = {name: {} for name in subject.protected}
+    for frame in data.chunks():
+        x = schema.encode(schema.raw(frame))
+        favoured = schema.outcome.favourable(decided(subject.network, x))
+        people, favourable, right = people + len(x), favourable + int(favoured.sum()), labels.right(frame, favoured)
+        place = np.zeros(len(x), np.int64) if scale is None else _place(subject, scale, _scores(subject, x), favoured)
+        for name, groups in counted.items():
+            count(groups, group_of(schema, frame, name, [cuts[name]] if name in cuts else None), favoured, right, place)
+    lines = [line for name, groups in counted.items() for line in rates(name, groups, known=labels.known)]
+    found = described(lines, cuts, people=people, favoured=favourable, favourable=subject.favourable)
+    histograms = tuple(
+        ScoreHistogram(feature=name, group=word, bins=tuple(at.tolist()), people=tuple(groups[word].bins[at].tolist()))
+        for name, groups in counted.items() for word in sorted(groups) for at in [np.flatnonzero(groups[word].bins)]
+    )
+    return found.model_copy(update={"scores": scale and scale.model_copy(update={"histograms": histograms})})
+
+
+@dataclass(kw_only=True, eq=False)
+class GroupCounts:
+    """How many people of a group there are, are decided favourably, and rightly; and how many have a score in which bin."""
+
+    people: int = 0
+    favourable: int = 0
+    right: int = 0
+    bins: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def count(groups: dict[str, GroupCounts], group: pd.Series, favoured: Booleans, right: Booleans, place: Integers) -> None:
+    """Count rows to those of their groups.   group, favoured, right, place: (B,) of each row its group, whether it is decided
+    favourably, and rightly, and the bin of its score."""
+    names = group.to_numpy(dtype=object).astype(str)
+    for name in np.unique(names):
+        mine, one = names == name, groups.setdefault(str(name), GroupCounts())
+        one.people += int(mine.sum())
+        one.favourable += int(favoured[mine].sum())
+        one.right += int(right[mine].sum())
+        new = np.bincount(place[mine], minlength=len(one.bins))
+        new[: len(one.bins)] += one.bins
+        one.bins = new
+
+
+@dataclass(kw_only=True, eq=False)
+class _Labels:
+    """known: the table has labels, as far as was read. The analyses that need labels say what is wrong with them."""
+
+    schema: Schema
+    known: bool
+    names: Collection[str] | None = None
+
+    @classmethod
+    def of(cls, schema: Schema, data: Stream) -> _Labels:
+        if schema.label is None or schema.label not in data.columns:
+            return cls(schema=schema, known=False)
+        try:
+            return cls(schema=schema, known=True, names=schema.label_names(data.chunks()))
+        except VerifairError:
+            return cls(schema=schema, known=False)
+
+    def right(self, frame: pd.DataFrame, favoured: Booleans) -> Booleans:
+        """Return (B,) whether each decision of a chunk equals the label."""
+        if self.known:
+            try:
+                found: Booleans = self.schema.outcome.favourable(self.schema.labels(frame, names=self.names)) == favoured
+                return found
+            except VerifairError:
+                self.known = False
+        return np.zeros(len(frame), dtype=bool)
 
 
 BINS = 1_000
 """Of scores, about."""
 
 
-def _placed(subject: AuditSubject, raw: Array, favoured: Booleans) -> tuple[ScoreScale | None, Integers | None]:
-    """Return the edges, and how many of them each row's score (N,) lies above; None where no threshold decides.
+def _scores(subject: AuditSubject, x: Array) -> Array:
+    """Return (B,) what a threshold is compared with: the model's value, or the probability of decision 1."""
+    model = subject.network.whole
+    logits = model.forward(x)
+    margins = np.asarray(logits[:, 0] if model.outputs == 1 else logits[:, 1] - logits[:, 0])
+    return margins if subject.schema.outcome.of == "value" else probabilities(model, margins)
 
-    The model's own threshold is an edge, and there the exact decisions `favoured` (N,) count, not the scores in float64.
-    """
-    model, rule = subject.network.whole, subject.schema.outcome
+
+def _scale(subject: AuditSubject, data: Stream) -> ScoreScale | None:
+    """Return the edges; None where no threshold decides. The model's own threshold is one of them."""
+    schema, model, rule = subject.schema, subject.network.whole, subject.schema.outcome
     if model.outputs > 2:
-        return None, None
-    parts = [model.forward(subject.schema.encode(raw[start : start + ROWS])) for start in range(0, len(raw), ROWS)]
-    logits = np.concatenate(parts)
-    margins = logits[:, 0] if model.outputs == 1 else logits[:, 1] - logits[:, 0]
+        return None
     if rule.of == "value":
-        scores, at = margins, rule.at
-        low, high = min(float(scores.min()), at), max(float(scores.max()), at)
+        at, low, high = rule.at, rule.at, rule.at
+        for frame in data.chunks():
+            scores = _scores(subject, schema.encode(schema.raw(frame)))
+            low, high = min(float(scores.min()), low), max(float(scores.max()), high)
     else:
-        scores, at = probabilities(model, margins), float(probabilities(model, np.array(rule.at)))
-        low, high = 0.0, 1.0
+        at, low, high = float(probabilities(model, np.array(rule.at))), 0.0, 1.0
     step = (high - low) / BINS
     below, above = (math.floor(room / step) if step else 0 for room in (at - low, high - at))
     edges = np.unique(at + step * np.arange(-below, above + 1))
-    own = int(np.searchsorted(edges, at))
+    upwards = rule.operator in (">", ">=") if rule.of != "class" else bool(schema.good)
+    quantity = "model's probability" if rule.of == "logit" and not rule.plain else schema.quantity
+    return ScoreScale(
+        quantity=quantity, edges=tuple(edges.tolist()), own=int(np.searchsorted(edges, at)), above=upwards, histograms=()
+    )
+
+
+def _place(subject: AuditSubject, scale: ScoreScale, scores: Array, favoured: Booleans) -> Integers:
+    """Return how many edges each row's score (B,) lies above.
+
+    At the model's own threshold the exact decisions `favoured` (B,) count, not the scores in float64.
+    """
+    rule = subject.schema.outcome
     inside = rule.operator in (">=", "<") and rule.of != "class"  # a score at an edge lies above it
-    place = np.searchsorted(edges, scores, side="right" if inside else "left")
-    upwards = rule.operator in (">", ">=") if rule.of != "class" else bool(subject.schema.good)
-    place = np.where(favoured == upwards, np.maximum(place, own + 1), np.minimum(place, own))
-    quantity = "model's probability" if rule.of == "logit" and not rule.plain else subject.schema.quantity
-    scale = ScoreScale(quantity=quantity, edges=tuple(edges.tolist()), own=own, above=upwards, histograms=())
-    return scale, np.asarray(place, dtype=np.int64)
-
-
-def _counted(feature: str, group: pd.Series, place: Integers) -> list[ScoreHistogram]:
-    """Return how many rows of each group lie in which bin."""
-    names = group.to_numpy(dtype=object).astype(str)
-    found = []
-    for name in np.unique(names):
-        bins, people = np.unique(place[names == name], return_counts=True)
-        found.append(ScoreHistogram(feature=feature, group=str(name), bins=tuple(bins.tolist()), people=tuple(people.tolist())))
-    return found
+    place = np.searchsorted(np.array(scale.edges), scores, side="right" if inside else "left")
+    place = np.where(favoured == scale.above, np.maximum(place, scale.own + 1), np.minimum(place, scale.own))
+    return np.asarray(place, dtype=np.int64)
 
 
 def described(
@@ -196,36 +251,19 @@ def described(
     )
 
 
-def _right(subject: AuditSubject, frame: pd.DataFrame, favoured: Booleans) -> Booleans | None:
-    """Return (N,) whether each decision equals the label; None where the table has none that fits."""
-    if subject.schema.label is None or subject.schema.label not in frame.columns:
-        return None
-    try:
-        labels = subject.schema.labels(frame)
-    except VerifairError:  # the analyses that need labels say what is wrong with them
-        return None
-    found: Booleans = subject.schema.outcome.favourable(labels) == favoured
-    return found
-
-
-def _median(subject: AuditSubject, frame: pd.DataFrame, name: str) -> float | None:
+def _median(schema: Schema, data: Stream, name: str) -> float | None:
     """Return where a number of many values is cut; None for other features."""
-    schema = subject.schema
     if not schema[name].numeric:
         return None
-    values = schema.raw(frame)[:, schema.index(name)]
+    v = schema.index(name)
+    values = np.concatenate([schema.raw(frame)[:, v] for frame in data.chunks()])
     return float(np.median(values)) if len(np.unique(values)) > MANY else None
 
 
-def rates(feature: str, group: pd.Series, favoured: Booleans, right: Booleans | None) -> list[GroupDecisions]:
-    """Return the groups of one feature, largest first.
-
-    group, favoured, right: (N,) of each row its group, whether it is decided favourably, and rightly (None: not known).
-    """
-    names, of = np.unique(group.to_numpy(dtype=object).astype(str), return_inverse=True)
-    people = np.bincount(of)
-    good = np.bincount(of, weights=favoured).astype(int)
-    well = None if right is None else np.bincount(of, weights=right) / people
+def rates(feature: str, groups: Mapping[str, GroupCounts], *, known: bool) -> list[GroupDecisions]:
+    """Return the groups of one feature, largest first.   known: whether labels say who was decided rightly."""
+    names = sorted(groups)
+    people, good, right = (np.array([getattr(groups[name], what) for name in names]) for what in ("people", "favourable", "right"))
     ranked = [n for n in range(len(names)) if people[n] >= SMALL]
     best = max(ranked, key=lambda n: (good[n] / people[n], people[n])) if len(ranked) > 1 else None
     found = []
@@ -233,10 +271,10 @@ def rates(feature: str, group: pd.Series, favoured: Booleans, right: Booleans | 
         chance = binomtest(int(good[n]), int(people[n])).proportion_ci(method="wilson")
         ratio, low, high = (None, None, None) if best is None or n not in ranked else _against(n, best, good, people)
         found.append(GroupDecisions(
-            feature=feature, group=str(names[n]), people=int(people[n]), favourable=int(good[n]),
+            feature=feature, group=names[n], people=int(people[n]), favourable=int(good[n]),
             rate=Interval(mean=float(good[n] / people[n]), low=float(chance.low), high=float(chance.high)),
             ranked=n in ranked, ratio=ratio, ratio_low=low, ratio_high=high,
-            accuracy=None if well is None else float(well[n]),
+            accuracy=float(right[n] / people[n]) if known else None,
         ))  # fmt: skip
     return found
 

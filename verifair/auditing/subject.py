@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +13,7 @@ import pandas as pd
 from encoders.network import Model
 from verifair import datasets
 from verifair.auditing.audit_file import AuditFile
-from verifair.datasets import read_table
+from verifair.datasets.stream import Stream
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.models.read import read as read_model
 from verifair.schema.draft import DRAFTED
@@ -30,11 +30,11 @@ class AuditSubject(systems.Subject):
     schema_path: Path | None
     sources: tuple[Source, ...]
 
-    def rows(self) -> pd.DataFrame:
+    def rows(self) -> Stream:
         """Return the table. Raises DataError where there is none."""
-        if self.frame is None:
+        if self.data is None:
             raise DataError("no table of people was named; add a [data] section with the file of the rows")
-        return self.frame
+        return self.data
 
     def inside(self, section: str, key: str, written: str) -> Path:
         """Return the path of a file that an analysis names. Raises SchemaError as `AuditFile.inside` does."""
@@ -52,7 +52,7 @@ class AuditSubject(systems.Subject):
 class Table:
     """A table of people.   words: where it is from.   name: what the page's list of sources calls it.   sha256: of its content."""
 
-    frame: pd.DataFrame
+    data: Stream
     words: str
     name: str
     sha256: str
@@ -84,14 +84,14 @@ def subject_of(
     digest = described.sha256 if schema_path is None else sha256(schema_text.encode()).hexdigest()
     drafted = schema_text.startswith(DRAFTED)
     sources.append(Source(role="schema (a draft)" if drafted else "schema", file=schema_name, sha256=digest))
-    frame, words, dropped = None, "no table", 0
+    data, words, dropped = None, "no table", 0
     if table is not None:
         words = table.words
-        frame, dropped = _fitting(described, table.frame, "error" if file.data is None else file.data.outside, words)
+        data, dropped = _fitting(described, table.data, "error" if file.data is None else file.data.outside, words)
         sources.append(Source(role="data", file=table.name, sha256=table.sha256))
-    _check_features(file, described, frame)
+    _check_features(file, described, data)
     return AuditSubject(
-        file=file, network=network, schema=described, frame=frame, words=words, dropped=dropped, protected=protected,
+        file=file, network=network, schema=described, data=data, words=words, dropped=dropped, protected=protected,
         model=model, schema_path=schema_path, sources=tuple(sources),
     )  # fmt: skip
 
@@ -121,12 +121,12 @@ def _protected(file: AuditFile, schema: Schema) -> tuple[str, ...]:
     return tuple(dict.fromkeys(file.sensitive.features))
 
 
-def _check_features(file: AuditFile, schema: Schema, frame: pd.DataFrame | None) -> None:
+def _check_features(file: AuditFile, schema: Schema, data: Stream | None) -> None:
     """Every feature that an analysis names. Raises SchemaError, one line a problem.
 
     Groups of `fgce` and `cec` may also be made by columns that the network does not see.
     """
-    columns = [] if frame is None else [str(name) for name in frame.columns]
+    columns = [] if data is None else data.columns
     lines = []
     for title, asked in file.analyses.items():
         settings = asked.settings
@@ -150,28 +150,28 @@ def _table(file: AuditFile) -> Table:
         rows = "test rows" if file.data.rows == "test" else "all rows"
         content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
         name = f"shipped example {file.data.demo}, {rows}"
-        return Table(frame=frame, words=name, name=name, sha256=sha256(content).hexdigest())
+        return Table(data=Stream.of(frame), words=name, name=name, sha256=sha256(content).hexdigest())
     assert file.data.file is not None
     path = file.inside("data", "file", file.data.file)
-    content = sha256(path.read_bytes()).hexdigest()
-    return Table(frame=read_table(path), words=file.data.file, name=file.data.file, sha256=content)
+    with path.open("rb") as opened:
+        content = file_digest(opened, "sha256").hexdigest()
+    return Table(data=Stream.of(path), words=file.data.file, name=file.data.file, sha256=content)
 
 
-def _fitting(schema: Schema, frame: pd.DataFrame, outside: str, words: str) -> tuple[pd.DataFrame, int]:
+def _fitting(schema: Schema, data: Stream, outside: str, words: str) -> tuple[Stream, int]:
     """The rows within the schema. Raises DataError for rows outside it, unless these are to be dropped."""
     if outside == "error":
         try:
-            schema.raw(frame)
+            for _ in data.each(schema.raw):
+                pass
         except DataError as error:
             remedy = "(--outside drop)"
             raise DataError(str(error).replace(remedy, '([data] outside = "drop")')) from None
-        return frame, 0
-    inside = schema.fitting(frame)
-    if not inside.any():
+        return data, 0
+    kept = data.where(schema.fitting)
+    if not kept.count:
         raise DataError(f"{words}: no row lies within the schema's ranges; correct the table, or widen the ranges")
-    kept = frame[inside].reset_index(drop=True)
-    kept.attrs = dict(frame.attrs)
-    return kept, int((~inside).sum())
+    return kept, data.count - kept.count
 
 
 def _from(folder: Path, path: Path) -> str:

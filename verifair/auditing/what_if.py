@@ -129,9 +129,9 @@ def _start(subject: AuditSubject) -> list[float]:
     """Return a person to begin with: the table's medians and most frequent categories, or where nobody can be so, the row that
     shares most of them; without a table the middle of all ranges, legal or not."""
     domain = subject.schema.domain
-    if subject.frame is None or not len(subject.frame):
+    raw = subject.raw()
+    if raw is None or not len(raw):
         return [float(v) for v in domain.middle(domain.lower[None], domain.upper[None])[0]]
-    raw = subject.schema.raw(subject.frame)
     found = []
     for v, column in enumerate(raw.T):
         values, count = np.unique(column, return_counts=True)

@@ -11,6 +11,8 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,57 +32,129 @@ MAX_UNPACKED = 1 << 31
 RATIO, SMALL = 250, 1 << 26
 """... so many times its own size, where that is more than SMALL bytes: unpacking takes time, too, and tables shrink to a tenth."""
 MAX_CELLS = 1 << 28
-"""Of a Parquet file, in which a million equal cells take a few bytes."""
+"""Of a Parquet file that is read whole: a million equal cells take a few bytes in it."""
 MAX_COLUMNS = 10_000
+CHUNK = 1 << 14
+"""Rows that are read at once, where not all are held."""
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 def read_table(path: str | Path, *, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read rows of a CSV (also compressed) or Parquet file, or only some columns of it (the first of each name).
+    """Read all rows of a CSV (also compressed) or Parquet file, or only some columns of it (the first of each name).
 
     Only empty cells count as missing: a category may be called None or NA. The table's `attrs["source"]` is the path, for errors
     to name. Raises DataError for a missing, empty or unreadable file, for columns named twice, and for other separators.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file; pass a CSV, CSV.GZ or Parquet table")
-    try:
-        frame = _parquet(path, columns) if path.suffix in (".parquet", ".pq") else _csv(path, columns)
-    except pd.errors.EmptyDataError:
-        raise DataError(f"{path}: is empty; expected a header line and rows") from None
-    except UNREADABLE as error:
-        found = " ".join(str(error).split())[:500] or type(error).__name__
-        raise DataError(f"{path}: cannot be read as a table ({found}); expected CSV in UTF-8, or Parquet") from error
-    if not len(frame):
-        raise DataError(f"{path}: has a header but no rows")
-    frame.attrs["source"] = str(path)
-    return frame
+    return TableFile(path=Path(path), columns=columns).whole()
 
 
-def _parquet(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
-    about = pyarrow.parquet.read_metadata(path)
-    if about.num_rows * about.num_columns > MAX_CELLS:
-        shape = f"{about.num_rows:,} rows of {about.num_columns:,} columns"
-        raise DataError(f"{path}: has {shape}, at most {MAX_CELLS:,} cells are read; pass a part of it")
-    pyarrow.parquet.read_table(path).validate(full=True)  # texts that are none are found when they are looked at, and not before
-    frame = pd.read_parquet(path)
-    _need(path, columns, [str(name) for name in frame.columns])
-    return frame if columns is None else frame[list(columns)]
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableFile:
+    """A CSV or Parquet file.   columns: those that are read (the first of each name); None: all."""
 
+    path: Path
+    columns: Sequence[str] | None = None
 
-def _csv(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
-    _check_size(path)
-    _check_width(path)
-    # Two lines, so that rows with more cells than the header are an error: pandas would take the first cell for a row label.
-    first = pd.read_csv(path, nrows=2, header=None, dtype=str, keep_default_na=False, skipinitialspace=True)
-    header = [str(name) for name in first.iloc[0]]
-    if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
-        raise DataError(f"{path}: the header {header[0][:500]!r} has no commas; save the table with commas between the cells")
-    twice = [name for name in repeated(header) if name]
-    if twice and columns is None:
-        raise DataError(f"{path}: columns named twice: {_listed(twice)}; give each its own name")
-    _need(path, columns, header)
-    return pd.read_csv(path, usecols=columns, keep_default_na=False, na_values=[""], skipinitialspace=True, low_memory=False)
+    def whole(self) -> pd.DataFrame:
+        """Return all rows. Raises DataError as `read_table` does."""
+        return next(self._checked(self._whole))
+
+    def chunks(self) -> Iterator[pd.DataFrame]:
+        """Yield the rows in chunks of at most CHUNK, each row called as in `whole`, and each column of the type that it has there,
+        missing values aside. Raises DataError as `read_table` does."""
+        yield from self._checked(self._parquet_chunks if self._is_parquet else self._csv_chunks)
+
+    @property
+    def _is_parquet(self) -> bool:
+        return self.path.suffix in (".parquet", ".pq")
+
+    def _checked(self, read: Callable[[], Iterator[pd.DataFrame]]) -> Iterator[pd.DataFrame]:
+        path, some = self.path, False
+        if not path.is_file():
+            raise DataError(f"{path}: there is no such file; pass a CSV, CSV.GZ or Parquet table")
+        try:
+            for chunk in read():
+                if len(chunk):
+                    some = True
+                    chunk.attrs["source"] = str(path)
+                    yield chunk
+        except pd.errors.EmptyDataError:
+            raise DataError(f"{path}: is empty; expected a header line and rows") from None
+        except UNREADABLE as error:
+            found = " ".join(str(error).split())[:500] or type(error).__name__
+            raise DataError(f"{path}: cannot be read as a table ({found}); expected CSV in UTF-8, or Parquet") from error
+        if not some:
+            raise DataError(f"{path}: has a header but no rows")
+
+    def _whole(self) -> Iterator[pd.DataFrame]:
+        if not self._is_parquet:
+            self._check_csv()
+            yield self._read_csv()
+            return
+        with pyarrow.parquet.ParquetFile(self.path) as file:
+            about = file.metadata
+            if about.num_rows * about.num_columns > MAX_CELLS:
+                shape = f"{about.num_rows:,} rows of {about.num_columns:,} columns"
+                raise DataError(f"{self.path}: has {shape}, at most {MAX_CELLS:,} cells are held at once; pass a part of it")
+            yield self._framed(file.read())
+
+    def _parquet_chunks(self) -> Iterator[pd.DataFrame]:
+        start = 0
+        with pyarrow.parquet.ParquetFile(self.path) as file:
+            for batch in file.iter_batches(batch_size=CHUNK):
+                frame = self._framed(pyarrow.Table.from_batches([batch]))
+                if isinstance(frame.index, pd.RangeIndex):
+                    frame.index = pd.RangeIndex(start, start + len(frame))
+                start += len(frame)
+                yield frame
+
+    def _framed(self, part: pyarrow.Table) -> pd.DataFrame:
+        part.validate(full=True)  # texts that are none are found when they are looked at, and not before
+        frame = part.to_pandas()
+        _need(self.path, self.columns, [str(name) for name in frame.columns])
+        return frame if self.columns is None else frame[list(self.columns)]
+
+    def _csv_chunks(self) -> Iterator[pd.DataFrame]:
+        types = self._types
+        with self._read_csv(chunksize=CHUNK, dtype=types) as chunks:
+            yield from chunks
+
+    def _read_csv(self, **how: Any) -> Any:
+        return pd.read_csv(
+            self.path, usecols=self.columns, keep_default_na=False, na_values=[""], skipinitialspace=True, low_memory=False, **how
+        )
+
+    def _check_csv(self) -> None:
+        """Raise DataError for what the header, or the size of a compressed file, tells."""
+        path, columns = self.path, self.columns
+        _check_size(path)
+        _check_width(path)
+        # Two lines, so that rows with more cells than the header are an error: pandas would take the first cell for a row label.
+        first = pd.read_csv(path, nrows=2, header=None, dtype=str, keep_default_na=False, skipinitialspace=True)
+        header = [str(name) for name in first.iloc[0]]
+        if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
+            raise DataError(f"{path}: the header {header[0][:500]!r} has no commas; save the table with commas between the cells")
+        twice = [name for name in repeated(header) if name]
+        if twice and columns is None:
+            raise DataError(f"{path}: columns named twice: {_listed(twice)}; give each its own name")
+        _need(path, columns, header)
+
+    @cached_property
+    def _types(self) -> dict[str, Any]:
+        """Check the file, and return the types of those columns whose chunks pandas would take for unlike ones.
+
+        All rows at once would be read so: where one chunk holds words, the numbers of another are words, too; where one holds
+        fractions, the whole numbers of another are floats.
+        """
+        self._check_csv()
+        found: dict[str, set[str]] = {}
+        with self._read_csv(chunksize=CHUNK) as chunks:
+            for chunk in chunks:
+                for name, column in chunk.items():
+                    if column.notna().any():
+                        found.setdefault(str(name), set()).add(str(column.dtype))
+        mixed = {name: kinds for name, kinds in found.items() if len(kinds) > 1 and kinds != {"bool", "object"}}
+        return {name: "float64" if kinds == {"int64", "float64"} else str for name, kinds in mixed.items()}
 
 
 def _check_size(path: Path) -> None:

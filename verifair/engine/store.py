@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sqlite3
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -59,9 +61,15 @@ COLUMNS = tuple(field.name for field in fields(VerdictRecord))
 RETRY = tuple(reason.value for reason in (Reason.TIME, Reason.NODES, Reason.MEMORY, Reason.INTERRUPTED, Reason.SOLVER_ERROR))
 """Reasons for which a resumed run asks again."""
 
+GOALS = ("observed", "flipped", "robust", "robust-flipped")
+PROVED, OPEN, REFUTED = range(3)
+LINES = 1 << 15
+"""Verdicts that are read at once, where not all are held."""
+_SETTLED = f"(reason NOT IN ({', '.join('?' * len(RETRY))}) OR (reason = ? AND nodes >= ?))"
 _UNLIMITED = 2**63 - 1
 _NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
 _KEY = ", ".join(f'"{name}"' for name in KEY)
+_ORDERED = f"SELECT {_NAMES} FROM verdicts WHERE run = ? {{}} ORDER BY {_KEY}"
 TABLES = {
     "runs": "CREATE TABLE runs (run TEXT PRIMARY KEY, description TEXT)",
     "verdicts": f"CREATE TABLE verdicts (run TEXT, {_NAMES}, seal TEXT, PRIMARY KEY (run, {_KEY}))",
@@ -137,25 +145,111 @@ class Store:
                 f"INSERT INTO verdicts VALUES ({marks}) {keep}", [(run, *line, _seal(run, line)) for line in lines]
             )
 
-    def decided(self, run: str, nodes: int | None = None) -> set[tuple[Any, ...]]:
-        """Return the keys of the verdicts that need not be asked again. nodes: what a question may take now; one that had as many
-        and needed more would end the same way."""
-        marks = ", ".join("?" * len(RETRY))
-        spent = "reason = ? AND nodes >= ?"
-        with self._ours():
-            found = self.connection.execute(
-                f"SELECT {_KEY} FROM verdicts WHERE run = ? AND (reason NOT IN ({marks}) OR ({spent}))",
-                (run, *RETRY, Reason.NODES.value, _UNLIMITED if nodes is None else nodes),
+    def decided(
+        self, run: str, nodes: int | None = None, *, sensitive: str, delta: float, rows: tuple[int, int]
+    ) -> set[tuple[Any, ...]]:
+        """Return the keys of the verdicts on rows low .. high that need not be asked again.
+
+        nodes: what a question may take now; one that had as many and needed more would end the same way.
+
+        A connection of its own answers: batches are planned in another thread than the one that stores them.
+        """
+        where = f'goal IN ({_marks(GOALS)}) AND delta = ? AND row BETWEEN ? AND ?'
+        with self._ours(), closing(sqlite3.connect(self.path, timeout=60)) as connection:
+            found = connection.execute(
+                f"SELECT {_KEY} FROM verdicts WHERE run = ? AND sensitive = ? AND {where} AND {_SETTLED}",
+                (run, sensitive, *GOALS, delta, *rows, *_settled(nodes)),
             )
             return set(found.fetchall())
 
-    def frame(self, run: str) -> pd.DataFrame:
-        """Return all verdicts of a run, one row each, in a fixed order."""
+    def count_decided(self, run: str, nodes: int | None = None) -> int:
+        """Return how many verdicts need not be asked again."""
         with self._ours():
-            table = pd.read_sql_query(
-                f"SELECT {_NAMES} FROM verdicts WHERE run = ? ORDER BY {_KEY}", self.connection, params=(run,)
-            )
-            return table.astype({"lower": float, "upper": float, "to": float, "group": float})
+            query = f"SELECT COUNT(*) FROM verdicts WHERE run = ? AND {_SETTLED}"
+            return int(self.connection.execute(query, (run, *_settled(nodes))).fetchone()[0])
+
+
+def _settled(nodes: int | None) -> tuple[Any, ...]:
+    return *RETRY, Reason.NODES.value, _UNLIMITED if nodes is None else nodes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Verdicts:
+    """The verdicts of one run, counted in their store and read from it in parts.
+
+    sensitive, deltas: of its query.   scratch: the store's folder is nobody's, and goes with these verdicts.
+    """
+
+    path: Path
+    run: str
+    sensitive: str
+    deltas: tuple[float, ...]
+    scratch: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scratch:
+            weakref.finalize(self, shutil.rmtree, self.path.parent, ignore_errors=True)
+
+    def __len__(self) -> int:
+        return int(self._select("SELECT COUNT(*) AS number FROM verdicts WHERE run = ?")["number"].iloc[0])
+
+    def frame(self) -> pd.DataFrame:
+        """Return all verdicts, one a line, in a fixed order."""
+        return _typed(self._select(_ORDERED.format("")))
+
+    def parts(self) -> Iterator[pd.DataFrame]:
+        """Yield the same in tables of at most LINES verdicts."""
+        with Store(self.path) as kept, kept._ours():
+            yield from map(_typed, pd.read_sql_query(_ORDERED.format(""), kept.connection, params=(self.run,), chunksize=LINES))
+
+    def of_rows(self, low: int, high: int) -> pd.DataFrame:
+        """Return the verdicts on rows low .. high - 1 of the table, in the same order."""
+        key = f"AND sensitive = ? AND goal IN ({_marks(GOALS)}) AND delta IN ({_marks(self.deltas)}) AND row >= ? AND row < ?"
+        return _typed(self._select(_ORDERED.format(key), self.sensitive, *GOALS, *self.deltas, low, high))
+
+    def tally(self, *columns: str) -> pd.DataFrame:
+        """Return how many verdicts (`number`) there are of every combination that the columns hold."""
+        names = ", ".join(f'"{name}"' for name in columns)
+        return self._select(f"SELECT {names}, COUNT(*) AS number FROM verdicts WHERE run = ? GROUP BY {names}")
+
+    def answers(self, *, labels: Sequence[int] | None = None, against: Sequence[int] | None = None) -> pd.DataFrame:
+        """Return how many rows (`people`) have which answers: one line for each combination of sensitive, delta, group, to, label,
+        and of the answers to the GOALS, which are PROVED, OPEN or REFUTED, and missing where a goal was not asked.
+
+        A row is proved when it is against every other class, refuted when it is against some.
+        labels, against: only verdicts on rows of these classes, and against those.
+        """
+        where = "".join(
+            f" AND {name} IN ({', '.join(map(str, map(int, classes)))})"
+            for name, classes in (("label", labels), ("against", against)) if classes is not None
+        )
+        rank = f"CASE status WHEN 'proved' THEN {PROVED} WHEN 'unknown' THEN {OPEN} ELSE {REFUTED} END"
+        each = ", ".join(f"MAX(CASE goal WHEN '{goal}' THEN {rank} END) AS \"{goal}\"" for goal in GOALS)
+        about, goals = 'sensitive, delta, "group", "to", label', ", ".join(f'"{goal}"' for goal in GOALS)
+        rows = f'SELECT {about}, {each} FROM verdicts WHERE run = ?{where} GROUP BY sensitive, delta, row, "to"'
+        return self._select(f"SELECT {about}, {goals}, COUNT(*) AS people FROM ({rows}) GROUP BY {about}, {goals}")
+
+    @property
+    def complementary(self) -> bool:
+        """The free soundness test of PBA: no row is proved in both directions (observed + flipped <= 100 %)."""
+        both = " AND ".join(f'a."{name}" = b."{name}"' for name in ("run", *KEY) if name != "goal")
+        found = self._select(
+            f"SELECT 1 AS number FROM verdicts a JOIN verdicts b ON {both} WHERE a.run = ? AND a.goal = 'observed' "
+            "AND b.goal = 'flipped' AND a.status = 'proved' AND b.status = 'proved' LIMIT 1"
+        )
+        return not len(found)
+
+    def _select(self, query: str, *values: Any) -> pd.DataFrame:
+        with Store(self.path) as kept, kept._ours():
+            return pd.read_sql_query(query, kept.connection, params=(self.run, *values))
+
+
+def _typed(lines: pd.DataFrame) -> pd.DataFrame:
+    return lines.astype({"lower": float, "upper": float, "to": float, "group": float})
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _seal(run: str, line: Sequence[Any]) -> str:
@@ -174,11 +268,6 @@ def load_tree(text: str) -> tuple[Tree, float | None]:
     return TreeFile(**content).tree(), margin
 
 
-def count(frame: pd.DataFrame) -> dict[str, int]:
-    """Return how many verdicts of each status."""
-    return {status.value: int((frame["status"] == status.value).sum()) for status in Status}
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, float) and np.isnan(value):
         return None
@@ -187,9 +276,10 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, (np.integer, np.floating)) else value
 
 
-def to_jsonl(frame: pd.DataFrame, path: Path, columns: Sequence[str] = COLUMNS) -> None:
+def to_jsonl(parts: Iterable[pd.DataFrame], path: Path, columns: Sequence[str] = COLUMNS) -> None:
     """One JSON object a line; numbers keep all their digits, infinities and missing values become null."""
     with path.open("w", encoding="utf-8") as file:
-        for line in frame[list(columns)].astype(object).to_dict(orient="records"):
-            plain = {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in line.items()}
-            file.write(json.dumps(plain, allow_nan=False) + "\n")
+        for part in parts:
+            for line in part[list(columns)].astype(object).to_dict(orient="records"):
+                plain = {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in line.items()}
+                file.write(json.dumps(plain, allow_nan=False) + "\n")

@@ -5,7 +5,7 @@ Rows are called by the label of the table's index: in a table as read from a fil
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -39,34 +39,46 @@ def raw_column(frame: pd.DataFrame, feature: Feature) -> Array:
     return _indices(column, feature) if feature.categories is not None else _numbers(column, feature)
 
 
-def labels(frame: pd.DataFrame, label: str, positive: str | None, classes: Sequence[str] = ()) -> Integers:
+def labels(
+    frame: pd.DataFrame, label: str, positive: str | None, classes: Sequence[str] = (), *, names: Collection[str] | None = None
+) -> Integers:
     """Return classes (N,): 1 where the label column holds `positive`, else 0; without `positive` the places of its names
-    among `classes`, or else its own 0, 1, ..."""
+    among `classes`, or else its own 0, 1, ...
+
+    names: what the label is called in the whole table (`label_names`), where the frame is a chunk of it. It decides how the label
+    is read.
+    """
     column = _column(frame, label, "label")
-    place, names = _factor(column, f"label {label!r}")
+    place, own = _factor(column, f"label {label!r}")
+    known = own if names is None else sorted(names)
     if positive is None and classes:
-        unknown = [name for name in names if name not in classes]
+        unknown = [name for name in known if name not in classes]
         if not unknown:
-            return np.asarray(np.array([list(classes).index(name) for name in names], dtype=np.int64)[place])
-        if not all(name.isdecimal() for name in names):
+            return np.asarray(np.array([list(classes).index(name) for name in own], dtype=np.int64)[place])
+        if not all(name.isdecimal() for name in known):
             raise DataError(
                 f"label {label!r} holds {unknown[0]!r}, the schema's classes are {listed(list(classes))}; correct one of the two"
             )
     if positive is None:
-        numbers = numeric(pd.Series(names, dtype=object))
+        numbers = numeric(pd.Series(own, dtype=object))
         if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (numbers >= 0)).all():
             raise DataError(
-                f"label {label!r} holds {listed(sorted(names))}, not class numbers 0, 1, ...; name the positive value in the "
+                f"label {label!r} holds {listed(sorted(known))}, not class numbers 0, 1, ...; name the positive value in the "
                 "schema: positive_label = ..."
             )
         return np.asarray(numbers[place], dtype=np.int64)
     # A table of one class may well be all negative; two classes that are both unknown are a misspelt positive_label.
-    if positive not in names and len(names) > 1:
+    if positive not in known and len(known) > 1:
         raise DataError(
-            f"label {label!r}: no row holds positive_label = {positive!r}; found {listed(sorted(names))}; correct the schema's "
+            f"label {label!r}: no row holds positive_label = {positive!r}; found {listed(sorted(known))}; correct the schema's "
             "positive_label"
         )
-    return np.asarray(np.array([name == positive for name in names], dtype=np.int64)[place])
+    return np.asarray(np.array([name == positive for name in own], dtype=np.int64)[place])
+
+
+def label_names(frame: pd.DataFrame, label: str) -> set[str]:
+    """Return what the label is called in a table, or in a chunk of one."""
+    return set(_factor(_column(frame, label, "label"), f"label {label!r}")[1])
 
 
 def label_values(frame: pd.DataFrame, label: str) -> Array:

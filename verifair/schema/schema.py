@@ -6,7 +6,7 @@ See `rows` for how tables are read, `network` for what a network must take, `inf
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -191,22 +191,45 @@ class Schema(Shown, InputSpace):
     def _legal(self, raw: Array, v: int) -> Booleans:
         return self.domain.take(np.array([v])).legal(raw[:, [v]])
 
-    def labels(self, frame: pd.DataFrame) -> Integers:
+    def labels(self, frame: pd.DataFrame, *, names: Collection[str] | None = None) -> Integers:
         """True classes (N,) of a table: `good` where the label column holds `positive_label`, or a value that `positive` calls
         favourable, else the other; without either the classes' numbers, from numbers or names.
 
+        names: of the label in the whole table (`label_names`), where the frame is a chunk of it.
         Raises SchemaError without a label, DataError for a column that does not fit it.
         """
-        if self.label is None:
-            raise SchemaError('the schema names no label column; add label = "..." to its [model] section')
+        label = self._label
         with schema_rows.blamed(frame):
-            if self.positive_label is None and self.outcome.of == "value":
-                found = self.outcome.reached(schema_rows.label_values(frame, self.label)).astype(np.int64)
+            if self._valued:
+                found = self.outcome.reached(schema_rows.label_values(frame, label)).astype(np.int64)
             else:
-                found = schema_rows.labels(frame, self.label, self.positive_label, self.classes)
+                found = schema_rows.labels(frame, label, self.positive_label, self.classes, names=names)
                 if self.positive_label is None:
                     return found
         return found if self.good else 1 - found
+
+    def label_names(self, chunks: Iterable[pd.DataFrame]) -> Collection[str] | None:
+        """Return what the label is called in a table that comes in chunks, for `labels`; None where it is a number that a threshold
+        compares. Raises as `labels` does."""
+        label = self._label
+        if self._valued:
+            return None
+        found: set[str] = set()
+        for chunk in chunks:
+            with schema_rows.blamed(chunk):
+                found |= schema_rows.label_names(chunk, label)
+        return found
+
+    @property
+    def _label(self) -> str:
+        if self.label is None:
+            raise SchemaError('the schema names no label column; add label = "..." to its [model] section')
+        return self.label
+
+    @property
+    def _valued(self) -> bool:
+        """Whether the label is a number that a threshold compares."""
+        return self.positive_label is None and self.outcome.of == "value"
 
     def favoured(self, frame: pd.DataFrame) -> Booleans:
         """Return (N,) whose true class is favourable. Raises as `labels` does."""

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from encoders.network import Model
+from encoders.network import Array, Model
 from encoders.onnx.reader import read_model
 from verifair import datasets
 from verifair.datasets import Dataset
+from verifair.datasets.stream import Stream
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.settings import Inputs
@@ -24,7 +26,7 @@ DEMOS = ("german", "adult")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
-    """frame: the table, None where none was named.   dataset: the same with the rows held out, where a shipped example brings it.
+    """data: the table, None where none was named.   dataset: the same with the rows held out, where a shipped example brings it.
 
     words: where the table is from.   dropped: rows outside the schema, left out.   protected: the sensitive features.
     options: those that name model and schema to `verifair check`.   model: path of the ONNX file.
@@ -32,7 +34,7 @@ class Subject:
 
     network: Model
     schema: Schema
-    frame: pd.DataFrame | None
+    data: Stream | None
     dataset: Dataset | None = None
     words: str = "no table"
     dropped: int = 0
@@ -41,9 +43,14 @@ class Subject:
     model: Path
 
     @property
+    def frame(self) -> pd.DataFrame | None:
+        """The whole table, in memory from now on: for what compares everybody with everybody."""
+        return None if self.data is None else self.data.frame
+
+    @property
     def table(self) -> Dataset | None:
         """The table as a dataset, also where a file was named."""
-        named = None if self.frame is None else Dataset(name=self.words, frame=self.frame, schema=self.schema)
+        named = None if self.data is None else Dataset(name=self.words, frame=self.data.frame, schema=self.schema)
         return self.dataset or named
 
     @cached_property
@@ -68,20 +75,29 @@ class Subject:
         """Return the path of a file that settings name. In an audit it is relative to the audit file."""
         return Path(written)
 
-    def rows(self) -> pd.DataFrame:
+    def rows(self) -> Stream:
         """Return the table. Raises QueryError where there is none."""
-        if self.frame is None:
+        if self.data is None:
             raise QueryError("--data missing: name the table of the rows, or try a shipped example with --demo german")
-        return self.frame
+        return self.data
 
-    def some(self, rows: int | None, seed: int) -> tuple[pd.DataFrame, str]:
+    def raw(self, *, outside: Literal["error", "keep"] = "error") -> Array | None:
+        """Return the raw rows (N, V), without holding the table; None where there is none.   outside: as in `Schema.raw`."""
+        if self.data is None:
+            return None
+        found, start = np.empty((self.data.count, self.schema.domain.variables)), 0
+        for part in self.data.each(lambda frame: self.schema.raw(frame, outside=outside)):
+            found[start : start + len(part)] = part
+            start += len(part)
+        return found
+
+    def some(self, rows: int | None, seed: int) -> tuple[Stream, str]:
         """Return so many rows of the table, drawn with the seed, in the table's order; and which these are in words."""
-        frame = self.rows()
-        if rows is None or rows >= len(frame):
-            return frame, f"all {len(frame):,} rows of the table{self.without}"
-        drawn = np.sort(np.random.default_rng(seed).choice(len(frame), size=rows, replace=False))
-        words = f"{rows:,} of the table's {len(frame):,} rows, drawn with seed {seed}{self.without}"
-        return frame.iloc[drawn].reset_index(drop=True), words
+        data = self.rows()
+        if rows is None or rows >= data.count:
+            return data, f"all {data.count:,} rows of the table{self.without}"
+        drawn = np.sort(np.random.default_rng(seed).choice(data.count, size=rows, replace=False))
+        return data.take(drawn), f"{rows:,} of the table's {data.count:,} rows, drawn with seed {seed}{self.without}"
 
     def names(self, asked: Sequence[str] | None) -> list[str]:
         """Return the protected features of an analysis, each of the schema. Raises SchemaError naming the closest one."""
@@ -93,23 +109,24 @@ class Subject:
 
 def read(inputs: Inputs) -> Subject:
     """Read the files that were named, or those that --demo brings. Raises QueryError when something is missing."""
+    rows: Stream | None
     if inputs.demo is not None:
         if inputs.demo not in DEMOS:
             raise QueryError(
                 f"--demo {inputs.demo}: expected german or adult; others bring no network: pass MODEL, --schema and --data"
             )
         dataset: Dataset | None = (shipped := datasets.load(inputs.demo))
-        schema, model, frame = shipped.schema, datasets.network_path(inputs.demo), shipped.frame
+        schema, model, rows = shipped.schema, datasets.network_path(inputs.demo), Stream.of(shipped.frame)
         words, options = f"shipped example {inputs.demo}", f"--demo {inputs.demo}"
     else:
         if inputs.model is None or inputs.schema_file is None:
             raise QueryError("MODEL and --schema are needed; pass them, or try a shipped example with --demo german")
         schema, model = Schema.load(inputs.schema_file), inputs.model
         data, words = inputs.data, str(inputs.data)
-        dataset, frame = None, None if data is None else datasets.read_table(data)
+        dataset, rows = None, None if data is None else Stream.of(data)
         options = f"--model {model} --schema {inputs.schema_file}"
     network, schema = schema.settled(read_model(model))
     return Subject(
-        network=network, schema=schema, frame=frame, dataset=dataset, model=model,
+        network=network, schema=schema, data=rows, dataset=dataset, model=model,
         words=words, options=options, protected=schema.protected_names,
     )

@@ -11,7 +11,7 @@ from verifair.systems.work import Work
 
 def solve(settings: ToySettings, subject: Subject, work: Work) -> ToyResult:
     """Return how many rows are decided as asked."""
-    frame, counted = subject.rows(), 0
+    frame, counted = subject.rows().frame, 0
     decided = decisions(subject.network, subject.schema.encode(subject.schema.raw(frame)))
     with work.bar("rows") as bar:
         told = work.stopping("rows", bar)

@@ -29,7 +29,7 @@ from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, bias_problem, classes, decisions, goals_of, margin, robustness_problem, twin_problem
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
-from verifair.systems.pba.rows import Table
+from verifair.systems.pba.stream import Table
 
 SENSITIVE = "sex"
 NAMES = ("german", "adult")

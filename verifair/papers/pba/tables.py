@@ -9,11 +9,13 @@ from encoders.network import Array, Integers
 from encoders.onnx.reader import read_model
 from solvers.outcome import Budget
 from verifair.datasets import Dataset
+from verifair.datasets.stream import Stream
 from verifair.engine.exchange import Exchange
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.papers.pba.printed import DELTAS, GROUPS, METHODS, SIZES, printed
-from verifair.systems.pba.rows import Table, verify_rows
+from verifair.systems.pba.rows import decide_rows
 from verifair.systems.pba.scores import group_rates, proved_shares
+from verifair.systems.pba.stream import TableStream
 from verifair.training import train
 
 PEOPLE = {"Female": 1510, "Male": 3290}
@@ -39,16 +41,15 @@ def _network(dataset: Dataset, sensitive: str, hidden: tuple[int, ...], method: 
     """Return one line a group, metric, setting and delta: its share, and of how many rows."""
     model = train(dataset, method=method, sensitive=None if method == "agnostic" else sensitive, hidden=hidden, seed=seed)
     network, schema = model.schema.settled(read_model(model.onnx_bytes()))
-    table, exchange = Table.of(network, schema, dataset.test), Exchange.of(schema, sensitive)
-    rates = group_rates(network, table, exchange)
-    rates = rates[rates["metric"].isin(["SP", "TPR", "CFA"])].rename(columns={"value": "share"})
-    verdicts = [
-        verify_rows(
-            kind(network=network, schema=schema, sensitive=sensitive, delta=list(DELTAS)), table, budget=Budget(seconds=SECONDS)
-        )
-        for kind in (PersistentBias, Robustness)
+    exchange = Exchange.of(schema, sensitive)
+    queries = [
+        kind(network=network, schema=schema, sensitive=sensitive, delta=list(DELTAS)) for kind in (PersistentBias, Robustness)
     ]
-    shares = proved_shares(pd.concat(verdicts, ignore_index=True), [exchange])
+    people = TableStream.of(network, schema, Stream.of(dataset.test), queries, [exchange])
+    rates = group_rates(people.rates[0])
+    rates = rates[rates["metric"].isin(["SP", "TPR", "CFA"])].rename(columns={"value": "share"})
+    verdicts = [decide_rows(query, people, budget=Budget(seconds=SECONDS)) for query in queries]
+    shares = proved_shares(verdicts, [exchange])
     shares = shares[["metric", "setting", "delta", "shown", "rows", "proved"]].rename(columns={"shown": "group"})
     counts = shares.groupby(["metric", "setting", "delta", "group"], as_index=False)[["rows", "proved"]].sum()
     counts["share"] = counts["proved"] / counts["rows"]

@@ -11,6 +11,7 @@ from encoders.errors import ModelError
 from encoders.network import Integers, layered
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.datasets import Dataset, read_table
+from verifair.datasets.stream import Stream
 from verifair.errors import DataError
 from verifair.systems.cec.attributions import words_of
 from verifair.systems.cec.audit import audit, control
@@ -83,7 +84,7 @@ def _asked(settings: CecSettings, subject: Subject, seed: int) -> Audited:
     try:
         if settings.reference is not None:
             frame, words = read_table(settings.reference), str(settings.reference)
-            other = replace(subject, frame=frame, dataset=Dataset(name=words, frame=frame, schema=schema))
+            other = replace(subject, data=Stream.of(frame), dataset=Dataset(name=words, frame=frame, schema=schema))
             table = rows_of(settings.model_copy(update={"audit": "all"}), other, "cec")
         pool = people_of(schema, table.frame, table.groups)
         reference = Reference.of(pool, columns)

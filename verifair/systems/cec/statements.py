@@ -32,7 +32,7 @@ UNSAID: dict[str, Any] = {
 
 def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
     """Return what the page says of CEC: by each protected feature alone."""
-    names, everybody = list(dict.fromkeys(settings.protected)), len(subject.rows())
+    names, everybody = list(dict.fromkeys(settings.protected)), subject.rows().count
     statements: list[Statement] = []
     pictures: list[Picture] = []
     tables: list[DataTable] = []

@@ -35,11 +35,11 @@ def sources(settings: CstSettings, subject: Subject) -> list[Source]:
 
 def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
     """Return what the page says of CST; the audited network decides."""
-    frame, rows = subject.some(settings.rows, work.seed)
+    data, rows = subject.some(settings.rows, work.seed)
     path = subject.inside(TITLE, "causal", str(settings.causal))
     decider = NetworkDecider(network=subject.network, schema=subject.schema)
     asked = CstSubject(
-        frame=frame, file=causal_file.load(path), path=path, decider=decider, words=rows, options=work.options,
+        frame=data.frame, file=causal_file.load(path), path=path, decider=decider, words=rows, options=work.options,
         asked=f"[{TITLE}]: ",
     )
     result = solve(settings.model_copy(update={"cases": 0}), asked, work).whole()

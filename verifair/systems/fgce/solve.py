@@ -38,9 +38,9 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
     if settings.deltas:
         askable(subject.network, subject.schema, settings.deltas)
     drawn = "no rows"
-    if subject.frame is not None:
-        frame, drawn = subject.some(settings.rows, work.seed)
-        subject = replace(subject, frame=frame)
+    if subject.data is not None:
+        data, drawn = subject.some(settings.rows, work.seed)
+        subject = replace(subject, data=data)
     rows = rows_of(settings, subject, "fgce")
     fitted = _estimator(settings, subject, rows, work)
     with work.bars() as tell:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,31 @@ from verifair.checker.statement import RowsQuery, RowStatement
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import load_tree
 from verifair.engine.verdict import Status, Witness
-from verifair.systems.pba.rows import Table
+from verifair.systems.pba.result import Asked
+from verifair.systems.pba.stream import Table, TableStream
+
+STATEMENTS = 50_000
+"""Of one certificate: it is held in memory when it is written, and when it is checked."""
+
+
+def certificates(asked: Asked, people: TableStream, folder: Path, name: str) -> Iterator[tuple[Path, Certificate]]:
+    """Write all proofs and counterexamples of a query: of few rows as NAME.json.gz, of many as NAME-0001.json.gz and so on, for one
+    part of the table after the other. Yields each file when it is written."""
+    several = len(asked.verdicts) > STATEMENTS
+    rows = people.rows * STATEMENTS // len(asked.verdicts) if several else people.rows
+    for number, table in enumerate(people.pieces(max(1, rows)), start=1):
+        lines = asked.verdicts.of_rows(table.start, table.start + len(table.raw))
+        if not len(lines):
+            continue
+        certificate, file = certificate_of(asked.query, table, lines), folder / f"{name}{f'-{number:04d}' * several}.json.gz"
+        half = file.with_name(f"part-{file.name}")  # the suffix says how it is written
+        certificate.save(half)
+        half.replace(file)
+        yield file, certificate
 
 
 def certificate_of(query: PersistentBias | Robustness, table: Table, verdicts: pd.DataFrame) -> Certificate:
-    """All proofs and counterexamples of a run of one query, each with the statement that it proves or refutes."""
+    """All proofs and counterexamples of a query about the rows of a table, each with the statement that it proves or refutes."""
     return Certificate(
         network_sha256=query.network.source_sha256,
         schema_sha256=query.schema.sha256,
@@ -37,7 +58,7 @@ def certificate_of(query: PersistentBias | Robustness, table: Table, verdicts: p
 
 def _decided(query: PersistentBias | Robustness, table: Table, line: Any) -> Proof | RowStatement:
     """Return what decides the statement of a verdict, or the statement alone where nothing does."""
-    row, exchange = table.raw[line.row], query.exchange
+    row, exchange = table.raw[line.row - table.start], query.exchange
     bias = line.goal in ("observed", "flipped")
     if line.goal == "robust-flipped" and exchange is not None:
         row = exchange.put(row[None], np.array([line.to]))[0]

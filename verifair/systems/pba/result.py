@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Literal
 
 import pandas as pd
@@ -10,9 +11,10 @@ from pydantic import Field, InstanceOf
 
 from encoders.network import Model
 from verifair.engine.queries import PersistentBias, Robustness
+from verifair.engine.store import Verdicts
 from verifair.engine.verdict import Reason, Status
 from verifair.schema.schema import Schema
-from verifair.systems.pba.rows import Table
+from verifair.systems.pba.stream import TableStream, sensitive_of
 from verifair.systems.result import Count, Result, RowsOf, Shape, Share
 
 
@@ -109,16 +111,30 @@ class BiasVerdict(Shape):
     float32: Annotated[Literal[0, 1] | bool | None, Field(description="Whether a proof is certified for float32; null: no proof.")]
 
 
+class StoredVerdicts(Shape):
+    """Where verdicts are that are too many for a list."""
+
+    file: str
+    """SQLite. Its table `verdicts` has a line for each."""
+    runs: list[str]
+    """What its column `run` holds for this answer."""
+    verdicts: Count
+
+
+LISTED = 100_000
+"""Verdicts that the JSON lists; more are in the store alone."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Asked:
-    """One query of one feature, decided. verdicts: as `verify_rows` gives them, with the proofs' trees."""
+    """One query of one feature, decided, and its verdicts."""
 
     query: PersistentBias | Robustness
-    verdicts: pd.DataFrame
+    verdicts: Verdicts
 
     @property
     def sensitive(self) -> str:
-        return self.query.exchange.name if self.query.exchange else ""
+        return sensitive_of(self.query)
 
     @property
     def is_bias(self) -> bool:
@@ -133,13 +149,22 @@ class PbaResult(Result):
     rates: Annotated[pd.DataFrame, RowsOf(Rate)]
     gaps: Annotated[pd.DataFrame, RowsOf(RateGap)]
     shares: Annotated[pd.DataFrame, RowsOf(BiasShare)]
-    verdicts: Annotated[pd.DataFrame, RowsOf(BiasVerdict)]
+    verdicts: Annotated[pd.DataFrame, RowsOf(BiasVerdict)] | None
+    """Null where there are more than 100,000."""
+    stored: StoredVerdicts | None
+    """Where these are; null where all are listed, or nobody named a store or a folder to keep them."""
     network: InstanceOf[Model] = Field(exclude=True)
     described: Schema = Field(exclude=True)
-    table: Table = Field(exclude=True)
+    people: InstanceOf[TableStream] = Field(exclude=True)
     asked: tuple[InstanceOf[Asked], ...] = Field(exclude=True)
     rows: str = Field(exclude=True)
     """Which rows were asked about, in words."""
+
+    @cached_property
+    def tally(self) -> pd.DataFrame:
+        """How many verdicts (`number`) there are of each status, reason, trust, float32 and float32_agrees."""
+        parts = [one.verdicts.tally("status", "reason", "trust", "float32", "float32_agrees") for one in self.asked]
+        return pd.concat(parts, ignore_index=True)
 
     @property
     def protected(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Verdicts for every row of a table: plan the questions, solve them in batches, keep each batch as it is decided.
 
-One job, top to bottom: `verify_rows` reads the table, finds the eligible rows, cuts them into batches, solves these (in
-several processes if asked, on the machines of a cluster within `engine.cluster`), and returns one verdict a line.
+One job, top to bottom: `decide_rows` reads the table chunk by chunk, finds the eligible rows, cuts them into batches, solves these
+(in several processes if asked, on the machines of a cluster within `engine.cluster`), and stores one verdict a line.
 Which questions make a batch is fixed by the run, for a bound's last bit, and with it the tree of a proof, can depend on what is
 computed beside it: so whole batches are what is stored and what a resumed run asks.
 """
@@ -10,79 +10,42 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
+from typing import Any
 
 import joblib
 import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from encoders.network import Array, Integers, Model
+from encoders.network import Array, Integers
 from encoders.onnx.runtime import Replay
 from solvers.outcome import Budget
 from verifair.checker.certificate import Certificate
+from verifair.datasets.stream import Stream
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import METHODS, solve
-from verifair.engine.exchange import Exchange
 from verifair.engine.parallel import Deadline, Shared, as_done
 from verifair.engine.queries import PersistentBias, Robustness
-from verifair.engine.questions import bias_problem, classes, decisions, robustness_problem
-from verifair.engine.store import Store, VerdictRecord, dump_tree
+from verifair.engine.questions import bias_problem, classes, robustness_problem
+from verifair.engine.store import Store, VerdictRecord, Verdicts, dump_tree
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import DataError, QueryError
-from verifair.schema.schema import Schema
+from verifair.systems.pba.stream import KINDS, Table, TableStream, kinds, sensitive_of
 
 BATCH = 512
 """Questions a batch: what a kill can lose, and the unit of parallel work."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Table:
-    """Rows as the engine takes them: raw (N, V), labels (N,) true classes, predicted (N,) the network's decisions."""
-
-    raw: Array
-    labels: Integers
-    predicted: Integers
-    _flipped: dict[tuple[str, float], Integers] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def of(cls, network: Model, schema: Schema, frame: pd.DataFrame) -> Table:
-        """Raises DataError for rows that do not fit the schema, and for rows outside its ranges."""
-        raw = schema.raw(frame)
-        labels = schema.labels(frame)
-        return cls(raw=raw, labels=labels, predicted=decisions(network, schema.encode(raw)))
-
-    def flipped(self, network: Model, exchange: Exchange, number: float) -> Integers:
-        """Return the network's decisions (N,) with these values in place of those of each row that differs in all; decided once.
-
-        The other rows have their own decision.
-        """
-        if (exchange.name, number) not in self._flipped:
-            found = self.predicted.copy()
-            others = np.flatnonzero(exchange.apart(self.raw, number))
-            raw = exchange.put(self.raw[others], np.full(len(others), number))
-            found[others] = decisions(network, exchange.schema.encode(raw))
-            self._flipped[exchange.name, number] = found
-        return self._flipped[exchange.name, number]
-
-    @property
-    def doubt(self) -> str | None:
-        """What to say of a network that predicts the labels worse than a coin: two classes were probably taken for each other."""
-        right = float((self.labels == self.predicted).mean()) if len(self.raw) else 1.0
-        if right >= 0.5 or max(self.labels.max(), self.predicted.max()) > 1:
-            return None
-        return (
-            f"The network predicts the true outcome of only {right:.1%} of these people: is its positive class really the outcome "
-            "that the schema calls positive (positive_label)? If not, all that follows is about the opposite outcome."
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
-    """Questions of one kind: same goal kind, feature, delta and classes; rows and counterfactual values differ."""
+    """Questions of one kind: same goal kind, feature, delta and classes; rows and counterfactual values differ.
+
+    rows: (B,) positions in the table.   to: (B,) counterfactuals' numbers.   raw: (B, V) the rows.
+    """
 
     kind: str  # "bias", "robust", "robust-flipped"
     sensitive: str
@@ -91,10 +54,15 @@ class Batch:
     loser: int
     rows: Integers
     to: Array
+    raw: Array
 
     @property
     def goals(self) -> tuple[str, ...]:
-        return ("observed", "flipped") if self.kind == "bias" else (self.kind,)
+        return KINDS[self.kind]
+
+    def take(self, which: Any) -> Batch:
+        """Return some of the questions."""
+        return replace(self, rows=self.rows[which], to=self.to[which], raw=self.raw[which])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,111 +90,137 @@ def verify_rows(
 ) -> pd.DataFrame:
     """Decide a query for every eligible row of a table (or of its rows as read); returns one verdict a line, in a fixed order.
 
-    Eligible for PersistentBias: rows whose label is predicted right both as they are and as the counterfactual (PBA eq. 3);
-    for Robustness: rows predicted right (*robust*), counterfactuals predicted right (*robust-flipped*).
-    budget.seconds bounds the whole run, budget.nodes each question. Verdicts go to `store` (SQLite) batch by batch;
-    `resume` continues a run of the same network, schema, data, query and method. Interrupted (Ctrl-C), it raises KeyboardInterrupt
-    after storing every finished batch. progress(done, total) counts verdicts.
+    As `decide_rows`, of a table in memory, whose verdicts fit there too.
+    """
+    if isinstance(frame, Table):
+        people = TableStream.passed(query.network, lambda: [frame], [query])
+    else:
+        people = TableStream.of(query.network, query.schema, Stream.of(frame), [query])
+    return decide_rows(
+        query, people, budget=budget, method=method, solver=solver, jobs=jobs, store=store, resume=resume, progress=progress
+    ).frame()
+
+
+def decide_rows(
+    query: PersistentBias | Robustness,
+    people: TableStream,
+    *,
+    budget: Budget | None = None,
+    method: str = "auto",
+    solver: str | None = None,
+    jobs: int = 1,
+    store: str | Path | None = None,
+    resume: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Verdicts:
+    """Decide a query for every eligible row of a table, chunk by chunk; returns the verdicts, which stay in their store.
+
+    people: the rows; its first pass counted the query. Eligible for PersistentBias: rows whose label is predicted right both as
+    they are and as the counterfactual (PBA eq. 3); for Robustness: rows predicted right (*robust*), counterfactuals predicted
+    right (*robust-flipped*).
+    budget.seconds bounds the whole run, budget.nodes each question. Verdicts go to `store` (SQLite; None: a file that goes with the
+    verdicts) batch by batch; `resume` continues a run of the same network, schema, data, query and method. Interrupted (Ctrl-C), it
+    raises KeyboardInterrupt after storing every finished batch. progress(done, total) counts verdicts.
+    Raises DataError when no row is eligible, or the table changes meanwhile.
     Sound? yes. Complete? method "auto" is, within the budget; "lp" is not. Reference: PBA, section 2 and 3.3-3.5.
     """
     if method not in METHODS:
         raise QueryError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     budget = budget or Budget()
-    table = frame if isinstance(frame, Table) else Table.of(query.network, query.schema, frame)
-    everything = list(plan(query, table))
-    run = run_key(query, table, method, solver)
-    with TemporaryDirectory() as scratch, Store(store or Path(scratch) / "verdicts.sqlite") as kept:
-        kept.begin(run, describe(query, table, method, solver), resume=resume)
-        done = kept.decided(run, budget.nodes)
-        batches = [left for batch in everything if (left := _left_over(batch, table, done)) is not None]
-        asked = sum(len(batch.rows) * len(batch.goals) for batch in batches)
-        total = max(len(done), sum(len(batch.rows) * len(batch.goals) for batch in everything))
-        finished = total - asked
+    total = people.questions(query, classes(query.network))
+    if not total:
+        raise DataError(
+            f"none of the {people.rows} rows is eligible: the network predicts no label right"
+            + (" for a row and its counterfactual alike" if kinds(query) == ("bias",) else "")
+            + "; check that model, schema and label column belong together"
+        )
+    run = run_key(query, people, method, solver)
+    found = Verdicts(
+        path=Path(store or Path(mkdtemp(prefix="verifair-verdicts-")) / "verdicts.sqlite"), run=run, sensitive=sensitive_of(query),
+        deltas=tuple(map(float, query.delta)), scratch=store is None,
+    )  # fmt: skip
+    with Store(found.path) as kept:
+        kept.begin(run, describe(query, people, method, solver), resume=resume)
+        finished = kept.count_decided(run, budget.nodes)
         if progress is not None:
             progress(finished, total)
         deadline = Deadline.after(budget.seconds)
         common = Shared(value=_Run(query=query, method=method, solver=solver, budget=budget, replay=Replay.of(query.network)))
-        work = (joblib.delayed(_solve_batch)(common, batch, table.raw[batch.rows], deadline) for batch in batches)
+        batches = plan(query, people)
+        batches = _left(batches, kept, run, budget.nodes) if resume else batches
+        work = (joblib.delayed(_solve_batch)(common, batch, deadline) for batch in batches)
         for records in as_done(work, jobs):
             kept.add(run, records)
-            finished += len(records)
+            finished = min(finished + len(records), total)
             if progress is not None:
                 progress(finished, total)
-        found = kept.frame(run)
-        planned = {
-            (b.sensitive, goal, b.delta, row, to, b.loser)
-            for b in everything
-            for goal in b.goals
-            for row, to in zip(b.rows.tolist(), b.to.tolist(), strict=True)
-        }
-        if len(found) != len(planned):
+        if len(found) != total:
             raise DataError(
-                f"{kept.path}: holds {len(found)} verdicts of this run, expected {len(planned)}: another run of the same question "
+                f"{kept.path}: holds {len(found)} verdicts of this run, expected {total}: another run of the same question "
                 "replaced some meanwhile; give each run its own --store, and continue this one with --resume"
             )
-        return found
+    return found
 
 
-def plan(query: PersistentBias | Robustness, table: Table) -> Iterator[Batch]:
-    """All questions of a query, in batches. Raises DataError when no row is eligible."""
-    kinds, nothing = _kinds(query), True
-    for kind in kinds:
-        rows, to = _eligible(query, table, kind)
-        nothing = nothing and not len(rows)
-        for winner in range(classes(query.network)):
-            mine = table.labels[rows] == winner
-            for loser in (c for c in range(classes(query.network)) if c != winner):
-                for delta in query.delta:
-                    for start in range(0, int(mine.sum()), BATCH):
-                        part = slice(start, start + BATCH)
-                        yield Batch(
-                            kind=kind, sensitive=query.exchange.name if query.exchange else "", delta=float(delta),
-                            winner=winner, loser=loser, rows=rows[mine][part], to=to[mine][part],
-                        )  # fmt: skip
-    if nothing:
-        raise DataError(
-            f"none of the {len(table.raw)} rows is eligible: the network predicts no label right"
-            + (" for a row and its counterfactual alike" if kinds == ["bias"] else "")
-            + "; check that model, schema and label column belong together"
-        )
+def plan(query: PersistentBias | Robustness, people: Iterable[Table]) -> Iterator[Batch]:
+    """All questions of a query, in batches that do not depend on how the table is cut into chunks: kind by kind and delta by delta,
+    of rows of one class in the table's order."""
+    count = classes(query.network)
+    for kind in kinds(query):
+        for delta in query.delta:
+            first = Batch(
+                kind=kind, sensitive=sensitive_of(query), delta=float(delta), winner=0, loser=0, rows=np.empty(0, np.int64),
+                to=np.empty(0), raw=np.empty((0, query.schema.domain.variables)),
+            )  # fmt: skip
+            waiting = [replace(first, winner=winner) for winner in range(count)]
+            for table in people:
+                rows, to = table.eligible(query, kind)
+                for winner in range(count):
+                    mine = table.labels[rows] == winner
+                    new = replace(first, rows=rows[mine] + table.start, to=to[mine], raw=table.raw[rows[mine]])
+                    full = _joined(waiting[winner], new)
+                    cut = len(full.rows) // BATCH * BATCH
+                    yield from _asked(full.take(slice(cut)), count)
+                    waiting[winner] = full.take(slice(cut, None))
+            for left in waiting:
+                yield from _asked(left, count)
 
 
-def anyone(query: PersistentBias | Robustness, table: Table) -> bool:
-    """Return whether there is any row to ask about."""
-    return any(len(_eligible(query, table, kind)[0]) for kind in _kinds(query))
+def _joined(waiting: Batch, new: Batch) -> Batch:
+    rows, to, raw = (np.concatenate([getattr(one, name) for one in (waiting, new)]) for name in ("rows", "to", "raw"))
+    return replace(waiting, rows=rows, to=to, raw=raw)
 
 
-def _kinds(query: PersistentBias | Robustness) -> list[str]:
-    if isinstance(query, PersistentBias):
-        return ["bias"]
-    return ["robust", "robust-flipped"] if query.sensitive else ["robust"]
+def _asked(of_class: Batch, count: int) -> Iterator[Batch]:
+    """Yield questions about rows of one class in batches, against every other class."""
+    for start in range(0, len(of_class.rows), BATCH):
+        for loser in (c for c in range(count) if c != of_class.winner):
+            yield replace(of_class.take(slice(start, start + BATCH)), loser=loser)
 
 
-def _eligible(query: PersistentBias | Robustness, table: Table, kind: str) -> tuple[Integers, Array]:
-    """Rows to ask about and the number of each one's counterfactual in the exchange (its own where none is involved)."""
-    right, exchange = table.predicted == table.labels, query.exchange
-    if exchange is None or kind == "robust":
-        rows = np.flatnonzero(right)
-        return rows, exchange.of_rows(table.raw[rows]) if exchange else np.zeros(len(rows))
-    found_rows, found_to = [], []
-    for value in exchange.numbers:
-        rows = np.flatnonzero(exchange.apart(table.raw, value))
-        flipped = exchange.put(table.raw[rows], np.full(len(rows), value))
-        still_right = table.flipped(query.network, exchange, value)[rows] == table.labels[rows]
-        still_right &= query.schema.inside(flipped)  # a counterfactual that the schema's constraints forbid is no person
-        rows = rows[still_right & right[rows]] if kind == "bias" else rows[still_right]
-        found_rows.append(rows)
-        found_to.append(np.full(len(rows), float(value)))
-    return np.concatenate(found_rows), np.concatenate(found_to)
+def _left(batches: Iterator[Batch], kept: Store, run: str, nodes: int | None) -> Iterator[Batch]:
+    """Yield what a resumed run still has to ask of each batch."""
+    for batch in batches:
+        rows = int(batch.rows[0]), int(batch.rows[-1])
+        done = kept.decided(run, nodes, sensitive=batch.sensitive, delta=batch.delta, rows=rows)
+        if not done:
+            yield batch
+            continue
+        missing = np.array([
+            any((batch.sensitive, goal, batch.delta, int(row), float(to), batch.loser) not in done for goal in batch.goals)
+            for row, to in zip(batch.rows, batch.to, strict=True)
+        ])
+        if missing.any():
+            yield batch.take(missing)
 
 
-def run_key(query: PersistentBias | Robustness, table: Table, method: str, solver: str | None) -> str:
+def run_key(query: PersistentBias | Robustness, people: TableStream, method: str, solver: str | None) -> str:
     """Hash of everything that determines the answers: a store never mixes verdicts of different questions."""
-    digest = hashlib.sha256(json.dumps(describe(query, table, method, solver), sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(describe(query, people, method, solver), sort_keys=True).encode())
     return digest.hexdigest()[:16]
 
 
-def describe(query: PersistentBias | Robustness, table: Table, method: str, solver: str | None) -> dict[str, object]:
+def describe(query: PersistentBias | Robustness, people: TableStream, method: str, solver: str | None) -> dict[str, object]:
     """What a run is about, for the store and for certificates."""
     return {
         "query": "persistent-bias" if isinstance(query, PersistentBias) else "robustness",
@@ -238,47 +232,29 @@ def describe(query: PersistentBias | Robustness, table: Table, method: str, solv
         "network_sha256": query.network.source_sha256,
         "output": query.network.output,  # one file may hold several networks
         "schema_sha256": query.schema.sha256,
-        "data_sha256": hashlib.sha256(table.raw.tobytes() + table.labels.tobytes()).hexdigest(),
-        "rows": len(table.raw),
+        "data_sha256": people.sha256,
+        "rows": people.rows,
         "proofs": Certificate.FORMAT,  # those of another version are not continued
     }
 
 
-def _left_over(batch: Batch, table: Table, done: set[tuple[object, ...]]) -> Batch | None:
-    """The part of a batch that a resumed run still has to ask."""
-    if not done:
-        return batch
-    keys = ((batch.sensitive, goal, batch.delta) for goal in batch.goals)
-    missing = np.zeros(len(batch.rows), dtype=bool)
-    for prefix in keys:
-        missing |= [
-            (*prefix, int(row), float(to), batch.loser) not in done for row, to in zip(batch.rows, batch.to, strict=True)
-        ]
-    if not missing.any():
-        return None
-    return Batch(
-        kind=batch.kind, sensitive=batch.sensitive, delta=batch.delta, winner=batch.winner, loser=batch.loser,
-        rows=batch.rows[missing], to=batch.to[missing],
-    )  # fmt: skip
-
-
-def _solve_batch(common: Shared[_Run], batch: Batch, raw: Array, deadline: Deadline) -> list[VerdictRecord]:
-    """One batch with its raw rows (B, V), in whatever process joblib runs it; BLAS keeps to the budget's threads."""
-    run = common.value
+def _solve_batch(common: Shared[_Run], batch: Batch, deadline: Deadline) -> list[VerdictRecord]:
+    """One batch, in whatever process joblib runs it; BLAS keeps to the budget's threads."""
+    run, raw = common.value, batch.raw
     query, budget = run.query, run.budget
     limited = replace(budget, seconds=max(deadline.left(), 1e-3))
     own = query.exchange.of_rows(raw) if query.exchange else np.zeros(len(raw))
     if run.replay is not None:
         run.replay.open()
-    classes = (batch.winner, batch.loser)
+    pair = (batch.winner, batch.loser)
     with threadpool_limits(limits=budget.threads):
         if isinstance(query, PersistentBias):
             names = query.exchange.names
-            problem = bias_problem(query.network, query.schema, raw, names, batch.to, batch.delta, classes)
+            problem = bias_problem(query.network, query.schema, raw, names, batch.to, batch.delta, pair)
         else:
             if batch.kind == "robust-flipped" and query.exchange is not None:
                 raw = query.exchange.put(raw, batch.to)
-            problem = robustness_problem(query.network, query.schema, raw, batch.delta, query.sensitive, classes)
+            problem = robustness_problem(query.network, query.schema, raw, batch.delta, query.sensitive, pair)
         problem = replace(problem, float32=query.arithmetic == "float32")
         answers = solve(problem, method=run.method, solver=run.solver, budget=limited)
     return list(_records(batch, own, answers))

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from encoders.network import Model
 from verifair.engine.exchange import Exchange
+from verifair.engine.store import GOALS, OPEN, PROVED, REFUTED, Verdicts
 from verifair.systems.groups import SMALL
-from verifair.systems.pba.rows import Table
+from verifair.systems.pba.stream import Rates
 from verifair.systems.proportions import critical, newcombe, wilson
 
 METRIC_OF_GOAL = {
@@ -19,12 +19,11 @@ METRIC_OF_GOAL = {
     "robust": ("RB", "observed"),
     "robust-flipped": ("RB", "flipped"),
 }
-
-
+RANKS = {"proved": PROVED, "violated": REFUTED, "unknown": OPEN}
 Z = critical(0.95, 2)
 
 
-def proved_shares(verdicts: pd.DataFrame, exchanges: Sequence[Exchange]) -> pd.DataFrame:
+def proved_shares(verdicts: Sequence[Verdicts], exchanges: Sequence[Exchange]) -> pd.DataFrame:
     """PBA and RB scores: the share of eligible rows that is proved, one line for each feature, goal, delta, ordered pair and label.
 
     exchanges: what `sensitive` of the verdicts names; "" is none.
@@ -33,16 +32,14 @@ def proved_shares(verdicts: pd.DataFrame, exchanges: Sequence[Exchange]) -> pd.D
     observed, the counterfactual's when flipped; the paper's columns), label, rows, proved, violated, unknown (counts).
     With more than two classes a row counts as proved when it is against every other class, as violated when against some.
     """
-    key = ["sensitive", "goal", "delta", "row", "to", "group", "label"]
-    status = verdicts["status"]
-    flat = verdicts[key].assign(proved=status == "proved", violated=status == "violated")
-    rows = flat.groupby(key, as_index=False).agg(proved=("proved", "all"), violated=("violated", "any"))
-    rows["unknown"] = ~rows["proved"] & ~rows["violated"]
-    flipped = rows["goal"].isin(["flipped", "robust-flipped"])
-    rows["shown"] = np.where(flipped, rows["to"], rows["group"])
-    counts = rows.groupby(["sensitive", "goal", "delta", "group", "to", "shown", "label"], as_index=False).agg(
-        rows=("row", "size"), proved=("proved", "sum"), violated=("violated", "sum"), unknown=("unknown", "sum")
-    )
+    answers = pd.concat([one.answers() for one in verdicts], ignore_index=True)
+    key, parts = ["sensitive", "goal", "delta", "group", "to", "shown", "label"], []
+    for goal in GOALS:
+        of_goal = answers[answers[goal].notna()]
+        counted = {name: of_goal["people"].where(of_goal[goal] == rank, 0) for name, rank in RANKS.items()}
+        shown = of_goal["to" if METRIC_OF_GOAL[goal][1] == "flipped" else "group"]
+        parts.append(of_goal.assign(goal=goal, shown=shown, rows=of_goal["people"], **counted)[[*key, "rows", *RANKS]])
+    counts = pd.concat(parts, ignore_index=True).groupby(key, as_index=False).sum()
     named = [METRIC_OF_GOAL[goal] for goal in counts["goal"]]
     counts.insert(1, "metric", [metric for metric, _ in named])
     counts.insert(2, "setting", [setting for _, setting in named])
@@ -54,33 +51,25 @@ def proved_shares(verdicts: pd.DataFrame, exchanges: Sequence[Exchange]) -> pd.D
     return counts.drop(columns="goal")
 
 
-def group_rates(network: Model, table: Table, exchange: Exchange) -> pd.DataFrame:
+def group_rates(found: Rates) -> pd.DataFrame:
     """SP, TPR, FPR and CFA of every group: columns sensitive, metric, group, value, rows, low, high, ranked.
 
     SP: share predicted positive.  TPR, FPR: the same among rows whose label is, or is not, positive (EO).  CFA: share of
     (row, counterfactual) pairs with the same prediction. A group without rows for a rate has value NaN, never 0.
     low, high: Wilson's 95 % interval; NaN for CFA, whose pairs share rows.   ranked: whether it has SMALL rows for the rate.
     """
-    own = exchange.of_rows(table.raw)
-    positive, truly = (exchange.schema.outcome.favourable(classes) for classes in (table.predicted, table.labels))
     lines: list[dict[str, object]] = []
-    for number in exchange.numbers:
-        mine = own == number
-        found = {"SP": positive[mine], "TPR": positive[mine & truly], "FPR": positive[mine & ~truly]}
-        alike = [np.empty(0)]
-        if mine.any():
-            first = table.raw[mine][:1]  # all of the group have the same partners
-            others = [other for other in exchange.numbers if exchange.apart(first, other)[0]]
-            alike += [table.flipped(network, exchange, other)[mine] == table.predicted[mine] for other in others]
-        for metric, held in (*found.items(), ("CFA", np.concatenate(alike))):
-            share = float(held.mean()) if len(held) else np.nan
-            low, high = (np.nan, np.nan) if metric == "CFA" or not len(held) else wilson(np.array(share), len(held), Z)
+    for place, number in enumerate(found.exchange.numbers):
+        for which, metric in enumerate(found.NAMES):
+            hits, rows = int(found.hits[which, place]), int(found.rows[which, place])
+            share = hits / rows if rows else np.nan
+            low, high = (np.nan, np.nan) if metric == "CFA" or not rows else wilson(np.array(share), rows, Z)
             lines.append({
-                "metric": metric, "group": exchange.format(number), "value": share, "rows": len(held), "low": float(low),
-                "high": float(high), "ranked": metric != "CFA" and len(held) >= SMALL,
+                "metric": metric, "group": found.exchange.format(number), "value": share, "rows": rows, "low": float(low),
+                "high": float(high), "ranked": metric != "CFA" and rows >= SMALL,
             })  # fmt: skip
     rates = pd.DataFrame(lines)
-    rates.insert(0, "sensitive", exchange.name)
+    rates.insert(0, "sensitive", found.exchange.name)
     return rates
 
 
@@ -106,9 +95,3 @@ def group_gaps(rates: pd.DataFrame) -> pd.DataFrame:
         found = [float(end) for end in (top["value"] - bottom["value"], *ends)]
         lines.append((name, metric, bottom["group"], top["group"], *found, count, small))
     return pd.DataFrame(lines, columns=list(GAPS))
-
-
-def complementary(verdicts: pd.DataFrame) -> bool:
-    """The free soundness test of PBA: no row is proved in both directions (observed + flipped <= 100 %)."""
-    proved = verdicts[(verdicts["status"] == "proved") & verdicts["goal"].isin(["observed", "flipped"])]
-    return not proved.duplicated(["sensitive", "delta", "row", "to", "against"]).any()

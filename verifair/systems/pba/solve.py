@@ -7,17 +7,20 @@ from itertools import combinations
 
 import pandas as pd
 
+from verifair.datasets.stream import Stream
 from verifair.engine.exchange import Exchange
 from verifair.engine.queries import PersistentBias, Robustness
-from verifair.engine.store import count
+from verifair.engine.store import Store
+from verifair.engine.verdict import Status
 from verifair.errors import DataError, Disagreement, QueryError
 from verifair.schema.schema import Schema
 from verifair.systems import subject
 from verifair.systems.pba.evidence import classes_of, in_words
-from verifair.systems.pba.result import Asked, PbaResult, StatusCounts
-from verifair.systems.pba.rows import Table, anyone, verify_rows
-from verifair.systems.pba.scores import complementary, group_gaps, group_rates, proved_shares
+from verifair.systems.pba.result import LISTED, Asked, PbaResult, StatusCounts, StoredVerdicts
+from verifair.systems.pba.rows import decide_rows
+from verifair.systems.pba.scores import group_gaps, group_rates, proved_shares
 from verifair.systems.pba.settings import PbaSettings
+from verifair.systems.pba.stream import Rates, TableStream, sensitive_of
 from verifair.systems.settings import Inputs
 from verifair.systems.subject import Subject
 from verifair.systems.words import moves
@@ -27,7 +30,7 @@ from verifair.systems.work import Interrupted, Work
 def read(inputs: Inputs, settings: PbaSettings) -> Subject:
     """Return what was named; of a shipped example the rows that its network was not trained on."""
     found = subject.read(inputs)
-    return found if found.dataset is None else replace(found, frame=found.dataset.test)
+    return found if found.dataset is None else replace(found, data=Stream.of(found.dataset.test))
 
 
 SHOWN = 1e-4
@@ -46,13 +49,12 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     store = work.store or (work.folder / "verdicts.sqlite" if work.folder else None)
     if work.resume and store is None:
         raise QueryError("--resume needs the store of the run to continue: pass --store FILE or --out FOLDER")
-    frame, words = _chosen(settings, subject, work.seed)
-    table = Table.of(network, schema, frame)
-    if table.doubt is not None:
-        work.warn(table.doubt)
+    if store is not None:
+        with Store(store):  # before anything is read: a file that is none of ours costs no time
+            pass
+    rows, words = _chosen(settings, subject, work.seed)
     names = list(dict.fromkeys(settings.protected))
     for name in names:
-        _check_groups(schema, table, name)
         work.say(_moves(schema, name))
     several = [Exchange.of(schema, one) for size in range(2, len(names) + 1) for one in combinations(names, size)]
     exchanges = [*(Exchange.of(schema, name) for name in names), *several]
@@ -61,56 +63,70 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
         kind(network=network, schema=schema, sensitive=name, delta=list(settings.delta), arithmetic=settings.arithmetic)
         for name in [*names, *(one.names for one in several if settings.intersections)] for kind in kinds
     ]
-    queries = [query for query in queries if isinstance(query.sensitive, str) or anyone(query, table)]
+    people = TableStream.of(network, schema, rows, queries, exchanges)
+    if not people.rows:
+        raise DataError(NOBODY)
+    if people.doubt is not None:
+        work.warn(people.doubt)
+    for rates in people.rates[: len(names)]:
+        _check_groups(rates)
+    queries = [query for query in queries if isinstance(query.sensitive, str) or people.questions(query, 2)]
     method = "auto" if settings.method == "exact" else settings.method
-    rates, asked = [group_rates(network, table, exchange) for exchange in exchanges], []
+    asked = []
     for number, query in enumerate(queries):
-        name = query.exchange.name if query.exchange else ""
-        share = max(1 - SHOWN * len(table.raw) / work.left, 0.5)
-        label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {name}"
+        share = max(1 - SHOWN * people.rows / work.left, 0.5)
+        label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {sensitive_of(query)}"
         try:
             with work.bar(label) as progress:
-                found = verify_rows(
-                    query, table, budget=work.budget(share / (len(queries) - number)), method=method, solver=settings.solver,
+                found = decide_rows(
+                    query, people, budget=work.budget(share / (len(queries) - number)), method=method, solver=settings.solver,
                     jobs=work.jobs, store=store, resume=work.resume, progress=progress,
                 )
         except KeyboardInterrupt:
             again = f"finished batches are in {store}; run the same command with --resume"
             raise Interrupted(f"interrupted during {label}: {again if store else 'pass --out to keep work'}") from None
         asked.append(Asked(query=query, verdicts=found))
-    verdicts = pd.concat([one.verdicts for one in asked], ignore_index=True)
-    if not complementary(verdicts):
+    if not all(one.verdicts.complementary for one in asked):
         raise Disagreement("PBA: a row was proved in both directions; please report it with the command or the audit file")
-    shares, classes = proved_shares(verdicts, exchanges), classes_of(queries[0])
-    told = pd.concat([in_words(one.query, one.verdicts) for one in asked], ignore_index=True)
-    measured = pd.concat(rates, ignore_index=True)
+    shares, classes = proved_shares([one.verdicts for one in asked], exchanges), classes_of(queries[0])
+    measured, total = pd.concat(map(group_rates, people.rates), ignore_index=True), sum(len(one.verdicts) for one in asked)
+    listed = None if total > LISTED else pd.concat([in_words(one.query, one.verdicts.frame()) for one in asked], ignore_index=True)
+    stored = None if listed is not None or store is None else StoredVerdicts(
+        file=str(store), runs=[one.verdicts.run for one in asked], verdicts=total
+    )
+    if listed is None and store is None:
+        work.warn(f"{total:,} verdicts are too many to list, and are not kept: pass --store FILE or --out FOLDER to have each")
+    status = pd.concat([one.verdicts.tally("status") for one in asked]).groupby("status")["number"].sum()
     return PbaResult(
         model_sha256=network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, seed=work.seed,
-        counts=StatusCounts(**count(verdicts)), rates=measured, gaps=group_gaps(measured),
-        shares=shares.assign(label=shares["label"].map(dict(enumerate(classes)))), verdicts=told.drop(columns=["tree"]),
-        network=network, described=schema, table=table, asked=tuple(asked), rows=words,
-    )
+        counts=StatusCounts(**{one.value: int(status.get(one.value, 0)) for one in Status}), rates=measured,
+        gaps=group_gaps(measured), shares=shares.assign(label=shares["label"].map(dict(enumerate(classes)))),
+        verdicts=None if listed is None else listed.drop(columns=["tree"]), stored=stored,
+        network=network, described=schema, people=people, asked=tuple(asked), rows=words,
+    )  # fmt: skip
 
 
-def _chosen(settings: PbaSettings, subject: Subject, seed: int) -> tuple[pd.DataFrame, str]:
+NOBODY = "the table has no rows left to ask about"
+
+
+def _chosen(settings: PbaSettings, subject: Subject, seed: int) -> tuple[Stream, str]:
     """Return the rows that are asked about, and which these are in words."""
-    frame, words = subject.some(settings.rows, seed)
+    rows, words = subject.some(settings.rows, seed)
     if settings.limit is not None:
-        frame = frame.head(settings.limit)
+        rows = rows.head(settings.limit)
     if settings.outside == "drop":
-        frame = frame[subject.schema.fitting(frame)]
-    if not len(frame):
-        raise DataError("the table has no rows left to ask about")
-    return frame.reset_index(drop=True), words
+        rows = rows.where(subject.schema.fitting)
+    return rows, words
 
 
-def _check_groups(schema: Schema, table: Table, name: str) -> None:
+def _check_groups(rates: Rates) -> None:
     """Raise DataError unless the rows are of two groups at least."""
-    found = sorted(set(table.raw[:, schema.index(name)]))
-    if len(found) < 2:
-        missing = ", ".join(schema.format(name, v) for v in schema.values(name) if v not in found)
+    exchange, people = rates.exchange, rates.rows[0]
+    if (people > 0).sum() < 2:
+        found, *_ = [exchange.format(number) for number, count in zip(exchange.numbers, people, strict=True) if count]
+        missing = ", ".join(exchange.format(number) for number, count in zip(exchange.numbers, people, strict=True) if not count)
         raise DataError(
-            f"feature {name!r}: all {len(table.raw)} rows are {schema.format(name, found[0])}, there is none of {missing}; "
+            f"feature {exchange.name!r}: all {people.sum()} rows are {found}, there is none of {missing}; "
             "comparing groups needs rows of at least two: name a table with both, or leave the feature out"
         )
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
+from verifair.checker.certificate import Counterexample
 from verifair.checker.envelope import semantics
 from verifair.checker.words import counted, float32_words
 from verifair.engine.exchange import Exchange
 from verifair.engine.queries import PersistentBias, Robustness
+from verifair.engine.store import OPEN, PROVED, REFUTED, Verdicts
+from verifair.engine.verdict import Status
 from verifair.schema.outcome import PositiveRule
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.systems.groups import SMALL
-from verifair.systems.pba.evidence import certificate_of, classes_of
+from verifair.systems.pba.evidence import certificates, classes_of
 from verifair.systems.pba.plots import outcome_plot
 from verifair.systems.pba.result import Asked, PbaResult
 from verifair.systems.pba.settings import SYSTEM, PbaSettings
@@ -27,11 +30,11 @@ from verifair.systems.work import Work, called, standing
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Proved:
-    """One query of one feature, and the file of its proofs."""
+    """One query of one feature, and the files of its proofs."""
 
     query: PersistentBias | Robustness
-    verdicts: pd.DataFrame
-    evidence: Evidence | None
+    verdicts: Verdicts
+    evidence: tuple[Evidence, ...]
 
     @property
     def exchange(self) -> Exchange:
@@ -41,14 +44,15 @@ class _Proved:
 
     @property
     def standing(self) -> Standing:
-        return Standing.PROVED if self.evidence is None else standing(self.evidence)
+        """That of the weakest of its files."""
+        return Standing.PROVED if all(standing(one) is Standing.PROVED for one in self.evidence) else Standing.CLAIMED
 
 
 def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
     """Return what the page says of PBA."""
     result = solve(settings, subject, work)
     proved = [_kept(one, result, work) for one in result.asked]
-    statements, doubt = [], result.table.doubt
+    statements, doubt = [], result.people.doubt
     if doubt is not None:
         statements.append(Statement(text=doubt, standing=Standing.MEASURED, tone=Tone.BAD, headline=True))
     for name in result.protected:
@@ -65,42 +69,49 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
         semantics=semantics(subject.network), statements=tuple(statements),
         pictures=tuple(_picture(result, name) for name in result.protected),
         tables=(_shares_table(result, subject), _rates_table(result.rates), _gaps_table(result.gaps)),
-        evidence=tuple(one.evidence for one in proved if one.evidence is not None),
+        evidence=tuple(file for one in proved for file in one.evidence),
         settings={
             "protected": list(settings.protected), "delta": list(settings.delta), "intersections": settings.intersections,
             "rows": result.rows, "robustness": settings.robustness,
             "seed": work.seed,
         },
-        answer=result.model_dump(exclude={"verdicts", "seconds", "seed", "versions"}),
+        answer=result.model_dump(exclude={"verdicts", "stored", "seconds", "seed", "versions"}),
     )
 
 
 def _kept(one: Asked, result: PbaResult, work: Work) -> _Proved:
     """Return a query with its proofs, saved beside the page and re-checked."""
     what, of_what = ("bias", "persistent bias") if one.is_bias else ("robustness", "robustness")
-    proofs = int((one.verdicts["status"] == "proved").sum())
-    evidence = None if not proofs else work.keep(
-        f"pba-{what}-{called(one.sensitive)}.json.gz", certificate_of(one.query, result.table, one.verdicts),
-        f"{counted(proofs, 'proof', 'proofs')} of {of_what} by {one.sensitive}. "
-        f"{float32_words(int((one.verdicts['float32'] == 1).sum()), proofs)}.",
-        result.network, result.described,
-    )
-    return _Proved(query=one.query, verdicts=one.verdicts, evidence=evidence)
+    tally = one.verdicts.tally("status", "float32")
+    if not (tally["status"] == Status.PROVED.value).any():
+        return _Proved(query=one.query, verdicts=one.verdicts, evidence=())
+    assert work.folder is not None
+    kept = []
+    for file, certificate in certificates(one, result.people, work.folder, f"pba-{what}-{called(one.sensitive)}"):
+        proofs = [proof for proof in certificate.proofs if not isinstance(proof.evidence, Counterexample)]
+        if not proofs:
+            file.unlink()
+            continue
+        proves = (
+            f"{counted(len(proofs), 'proof', 'proofs')} of {of_what} by {one.sensitive}. "
+            f"{float32_words(sum(proof.float32 for proof in proofs), len(proofs))}."
+        )
+        kept.append(work.checked(file.name, proves, result.network, result.described))
+    return _Proved(query=one.query, verdicts=one.verdicts, evidence=tuple(kept))
 
 
 def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
     """For each pair of values and delta; on the first screen the pair that most people are biased by, at the smallest delta."""
-    many, outcome, verdicts = subject.network.outputs > 2, subject.schema.outcome, one.verdicts
-    what = f"the probability of {subject.favourable}"
+    many, outcome = subject.network.outputs > 2, subject.schema.outcome
+    what, only = f"the probability of {subject.favourable}", dict[str, Sequence[int]]()
     if many:
         # With more classes, a margin over the others tells of the favourable class only where that is the row's own.
-        own, other = (outcome.favourable(verdicts[column].to_numpy()) for column in ("label", "against"))
-        verdicts = verdicts[own & ~other]
-        several = len(outcome.favoured(subject.network.outputs)) > 1
-        what = "the lead of their class over each that is not favourable" if several else what
+        favoured = outcome.favoured(subject.network.outputs)
+        only = {"labels": favoured, "against": [c for c in range(subject.network.outputs) if c not in favoured]}
+        what = "the lead of their class over each that is not favourable" if len(favoured) > 1 else what
     if outcome.of == "value":
         what = "the value"
-    counted = _by_pair(verdicts, outcome)
+    counted = _by_pair(one.verdicts.answers(**only), outcome)
     if not len(counted):
         return
     who = f"rightly decided people who truly are {subject.favourable}" if many else "rightly decided people"
@@ -134,25 +145,22 @@ def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
         yield Statement(text=text, standing=at, tone=tone, headline=place == top, brief=brief if place == top else "")
 
 
-def _by_pair(verdicts: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:
+def _by_pair(answers: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:
     """How many people are favoured by the higher value of each pair: delta, low, high, people, raises, lowers, neither, unknown.
 
-    A row with the favourable label that is proved *observed*, or another proved *flipped*, is favoured by its own value. With more
-    than two classes a row counts where that holds against every other one.
+    answers: as `Verdicts.answers` counts them. A row with the favourable label that is proved *observed*, or another proved
+    *flipped*, is favoured by its own value. With more than two classes a row counts where that holds against every other one.
     """
-    key = ["delta", "row", "group", "to", "label"]
-    wide = verdicts.assign(proved=verdicts["status"] == "proved", unknown=verdicts["status"] == "unknown")
-    wide = wide.groupby([*key, "goal"]).agg(proved=("proved", "all"), unknown=("unknown", "any")).unstack("goal").reset_index()
-    favourable = outcome.favourable(wide["label"].to_numpy())
-    observed, flipped = wide[("proved", "observed")], wide[("proved", "flipped")]
+    favourable = outcome.favourable(answers["label"].to_numpy())
+    observed, flipped = (answers[goal] == PROVED for goal in ("observed", "flipped"))
     own = (favourable & observed) | (~favourable & flipped)
     other = (favourable & flipped) | (~favourable & observed)
-    higher = wide["group"] > wide["to"]
-    unknown = (wide[("unknown", "observed")] | wide[("unknown", "flipped")]) & ~own & ~other
+    higher = answers["group"] > answers["to"]
+    unknown = ((answers["observed"] == OPEN) | (answers["flipped"] == OPEN)) & ~own & ~other
+    held = {"raises": (own & higher) | (other & ~higher), "lowers": (own & ~higher) | (other & higher), "unknown": unknown}
     flat = pd.DataFrame({
-        "delta": wide["delta"], "low": wide[["group", "to"]].min(axis=1), "high": wide[["group", "to"]].max(axis=1),
-        "raises": (own & higher) | (other & ~higher), "lowers": (own & ~higher) | (other & higher), "unknown": unknown,
-        "people": 1,
+        "delta": answers["delta"], "low": answers[["group", "to"]].min(axis=1), "high": answers[["group", "to"]].max(axis=1),
+        **{name: answers["people"].where(which, 0) for name, which in held.items()}, "people": answers["people"],
     })
     counted = flat.groupby(["delta", "low", "high"], as_index=False).sum()
     counted["neither"] = counted["people"] - counted["raises"] - counted["lowers"] - counted["unknown"]
@@ -161,26 +169,21 @@ def _by_pair(verdicts: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:
 
 def _robust(subject: Subject, one: _Proved) -> Iterator[Statement]:
     """Whether decisions on people as they are change nearby."""
-    mine = one.verdicts[one.verdicts["goal"] == "robust"]
-    for delta, part in mine.groupby("delta"):
-        status = part.groupby("row")["status"].agg(lambda found: "violated" if "violated" in set(found) else max(found, key=_open))
-        count = status.value_counts()
-        proved, refuted, unknown = (int(count.get(which, 0)) for which in ("proved", "violated", "unknown"))
-        held = f"within {units(delta)}, {one.exchange.name} held still"
+    answers = one.verdicts.answers()
+    for delta, part in answers[answers["robust"].notna()].groupby("delta"):
+        count = part.groupby("robust")["people"].sum()
+        proved, refuted, unknown = (int(count.get(which, 0)) for which in (PROVED, REFUTED, OPEN))
+        everybody, held = proved + refuted + unknown, f"within {units(delta)}, {one.exchange.name} held still"
         if proved:
-            text = f"{firmly(one.standing)} {held}: the decision stays the same for everybody near {of(proved, len(status))} "
+            text = f"{firmly(one.standing)} {held}: the decision stays the same for everybody near {of(proved, everybody)} "
             text += f"rightly decided people{f'; near {refuted:,} it changes' if refuted else ''}."
         else:
-            text = f"For none of {len(status):,} rightly decided people it is proved that the decision stays the same {held}"
+            text = f"For none of {everybody:,} rightly decided people it is proved that the decision stays the same {held}"
             text += f"; near {refuted:,} it changes." if refuted else "."
         text += f" {unknown:,} were not decided." if unknown else ""
-        tone = Tone.GOOD if proved == len(status) else Tone.WATCH if unknown else Tone.PLAIN
+        tone = Tone.GOOD if proved == everybody else Tone.WATCH if unknown else Tone.PLAIN
         at = one.standing if proved else Standing.UNKNOWN if unknown else Standing.REFUTED
         yield Statement(text=text, standing=at, tone=tone)
-
-
-def _open(status: str) -> int:
-    return ("proved", "unknown", "violated").index(status)
 
 
 def _picture(result: PbaResult, name: str) -> Picture:

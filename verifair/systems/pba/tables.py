@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet
 from rich.console import Console
 from rich.table import Table as Grid
 
 from verifair.checker.envelope import semantics
 from verifair.checker.words import counted, float32_words
-from verifair.engine.store import to_jsonl
+from verifair.engine.store import COLUMNS, to_jsonl
 from verifair.systems.groups import SMALL
-from verifair.systems.pba.evidence import certificate_of, in_words
+from verifair.systems.pba.evidence import certificates, in_words
 from verifair.systems.pba.result import PbaResult
 from verifair.systems.words import cell
 
@@ -22,7 +23,7 @@ RATES = ("SP", "TPR", "FPR", "CFA")
 
 def show(result: PbaResult, console: Console) -> None:
     """Print one table a protected feature, then how many questions were decided, and what the proofs are about."""
-    schema, verdicts, counts = result.described, result.verdicts, result.counts
+    schema, tally, counts = result.described, result.tally, result.counts
     names = [feature.name for feature in schema.features]
     for name in result.rates["sensitive"].drop_duplicates():
         single = name in names
@@ -33,17 +34,19 @@ def show(result: PbaResult, console: Console) -> None:
             console.print(pair_table(name, result.shares))
     if len(result.rates["sensitive"].drop_duplicates()) > len(result.protected):
         console.print("What exchanging several features at once changes was not asked: pass --intersections.", soft_wrap=True)
-    claimed = int((verdicts["trust"] == "claimed").sum())
+    claimed = int(tally.loc[tally["trust"] == "claimed", "number"].sum())
     console.print(
-        f"{len(verdicts):,} questions in {result.seconds:.1f} s: {counts.proved:,} proved, {counts.violated:,} refuted by an exact "
-        f"point, {counts.unknown:,} unknown" + (f"; {claimed:,} proofs are only claimed by a solver" if claimed else "")
+        f"{tally['number'].sum():,} questions in {result.seconds:.1f} s: {counts.proved:,} proved, {counts.violated:,} refuted by "
+        f"an exact point, {counts.unknown:,} unknown" + (f"; {claimed:,} proofs are only claimed by a solver" if claimed else "")
     )
     if counts.proved:
-        console.print(f"{float32_words(int((verdicts['float32'] == 1).sum()), counts.proved)}.", soft_wrap=True)
+        console.print(
+            f"{float32_words(int(tally.loc[tally['float32'] == 1, 'number'].sum()), counts.proved)}.", soft_wrap=True
+        )
     if counts.unknown:
-        reasons = verdicts.loc[verdicts["status"] == "unknown", "reason"].value_counts()
+        reasons = tally[tally["status"] == "unknown"].groupby("reason")["number"].sum().sort_values(ascending=False, kind="stable")
         console.print("unknown because of: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
-    disagree = int((verdicts["float32_agrees"] == 0).sum())
+    disagree = int(tally.loc[tally["float32_agrees"] == 0, "number"].sum())
     if disagree:
         console.print(f"{disagree:,} exact violations are too small to show in the float32 runtime (float32_agrees = false)")
     console.print(f"Proofs are about the {semantics(result.network)}.")
@@ -55,15 +58,30 @@ def tables(result: PbaResult) -> dict[str, pd.DataFrame]:
 
 
 def write(result: PbaResult, folder: Path) -> None:
-    """Write the verdicts as Parquet and JSON lines, and one certificate a query."""
-    verdicts = pd.concat([in_words(one.query, one.verdicts) for one in result.asked], ignore_index=True)
-    verdicts = verdicts.astype({"group": str, "to": str})  # one type a column, whatever the features are
-    verdicts.to_parquet(folder / "verdicts.parquet", index=False)
-    to_jsonl(verdicts, folder / "verdicts.jsonl")
+    """Write the verdicts as Parquet and JSON lines, part by part, and the certificates of each query."""
+    with pyarrow.parquet.ParquetWriter(folder / "verdicts.parquet", SHAPE) as file:
+        for part in _parts(result):
+            file.write_table(pyarrow.Table.from_pandas(part, SHAPE, preserve_index=False))
+    to_jsonl(_parts(result), folder / "verdicts.jsonl")
     for one in result.asked:
-        kind = "certificate" if one.is_bias else "certificate-robustness"
-        file = folder / f"{kind}{result.suffix(one.sensitive)}.json.gz"
-        certificate_of(one.query, result.table, one.verdicts).save(file)
+        name = f"{'certificate' if one.is_bias else 'certificate-robustness'}{result.suffix(one.sensitive)}"
+        for _ in certificates(one, result.people, folder, name):
+            pass
+
+
+SHAPE = pyarrow.schema(
+    [(name, {float: pyarrow.float64(), int: pyarrow.int64()}.get(kind, pyarrow.string())) for name, kind in {
+        **dict.fromkeys(COLUMNS, str),
+        **dict.fromkeys(("delta", "lower", "upper"), float), **dict.fromkeys(("row", "float32_agrees", "nodes", "float32"), int),
+    }.items()]
+)
+"""Of `verdicts.parquet`: one type a column, whatever the features are."""
+
+
+def _parts(result: PbaResult) -> Iterator[pd.DataFrame]:
+    for one in result.asked:
+        for part in one.verdicts.parts():
+            yield in_words(one.query, part).astype({"group": str, "to": str, "against": str, "label": str})
 
 
 def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> Grid:

@@ -51,7 +51,7 @@ def test_shipped_files_fit_their_networks_and_ask_for_everything(name: str) -> N
     assert list(file.analyses) == ["pba", "certify", "kmax", "fgce", "cec", "cst"]
     subject = read(file)
     assert subject.protected == file.sensitive.features if file.sensitive else False
-    assert len(subject.rows()) == len(datasets.load(name).frame)
+    assert subject.rows().count == len(datasets.load(name).frame)
 
 
 def test_the_starting_file_is_a_right_one() -> None:
@@ -178,10 +178,10 @@ def test_rows_outside_the_schema_are_an_error_or_left_out_and_said(tmp_path: Pat
         read(load(path))
     path.write_text(path.read_text().replace('"rows.csv"', '"rows.csv"\noutside = "drop"'))
     subject = read(load(path))
-    assert (len(subject.rows()), subject.dropped) == (19, 1)
+    assert (subject.rows().count, subject.dropped) == (19, 1)
     assert "1 rows outside the schema's ranges were left out" in subject.some(None, 0)[1]
     drawn, words = subject.some(5, 0)
-    assert len(drawn) == 5
+    assert drawn.count == 5
     assert "5 of the table's 19 rows, drawn with seed 0" in words
 
 

@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from tests.builders import categorical, integer, random_network, schema_of
 from verifair import datasets
 from verifair.auditing.audit import audit
-from verifair.auditing.decisions import Decisions, clear, decisions, described, fails, rates
+from verifair.auditing.decisions import Decisions, GroupCounts, clear, count, decisions, described, fails, rates
+from verifair.datasets.stream import Stream
 from verifair.systems.fgce.findings import _of_means
 from verifair.systems.findings import Tone
 from verifair.systems.groups import SMALL
@@ -20,8 +21,10 @@ def decided(**groups: tuple[int, int]) -> Decisions:
     """Groups of people, of whom so many are decided favourably: name = (people, favourable)."""
     group = pd.Series([name for name, (people, _) in groups.items() for _ in range(people)])
     favoured = np.array([n < good for people, good in groups.values() for n in range(people)])
-    found = rates("race", group, favoured, None)
-    return described(found, {}, people=len(group), favoured=int(favoured.sum()), favourable="credit")
+    counts: dict[str, GroupCounts] = {}
+    for part in np.array_split(np.arange(len(group)), 3):  # as from chunks
+        count(counts, group.iloc[part], favoured[part], right=favoured[part], place=np.zeros(len(part), np.int64))
+    return described(rates("race", counts, known=False), {}, people=len(group), favoured=int(favoured.sum()), favourable="credit")
 
 
 def test_a_failure_of_the_four_fifths_rule_is_a_headline_with_numbers_and_interval() -> None:
@@ -117,7 +120,8 @@ def test_of_several_classes_all_favourable_ones_count(rule: str, favoured: list[
     raw = np.array([[age, sex] for age in range(-9, 10) for sex in range(2)], dtype=float)
     won = network.forward(raw).argmax(axis=1)
     frame = pd.DataFrame({"age": raw[:, 0].astype(int), "sex": np.where(raw[:, 1] == 1, "b", "a"), "y": won})
-    found = decisions(SimpleNamespace(schema=schema, network=network, frame=frame, protected=("sex",), favourable="yes"))
+    data = Stream.of(frame)
+    found = decisions(SimpleNamespace(schema=schema, network=network, data=data, protected=("sex",), favourable="yes"))
     assert found is not None
     assert found.favourable == np.isin(won, favoured).sum()
     assert 0 < found.favourable < len(frame)

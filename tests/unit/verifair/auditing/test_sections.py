@@ -24,6 +24,7 @@ from verifair.systems.files import plain
 from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.hyfair.certify import statements as certify
 from verifair.systems.pba.rows import verify_rows
+from verifair.systems.pba.scores import RANKS
 from verifair.systems.pba.statements import _by_pair
 from verifair.systems.pictures import LARGEST, picture
 from verifair.systems.words import value_words, witness_row
@@ -43,7 +44,10 @@ def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:
         probability.append(expit(network.forward(schema.encode(copy)) @ margin(network, 1, 0)))
     seen = 0
     for row, verdicts in found.groupby("row"):
-        (line,) = _by_pair(verdicts, schema.outcome).to_dict("records")
+        ranked = verdicts.assign(rank=verdicts["status"].map(RANKS))
+        answers = ranked.pivot(index=["delta", "group", "to", "label"], columns="goal", values="rank")
+        answers = answers.assign(people=1).reset_index()
+        (line,) = _by_pair(answers, schema.outcome).to_dict("records")
         assert line["people"] == line["raises"] + line["lowers"] + line["neither"] + line["unknown"] == 1
         gap = probability[1][row] - probability[0][row]
         seen += line["raises"] + line["lowers"]
@@ -66,7 +70,7 @@ def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[st
     frame = pd.DataFrame({"group": ["a"], "age": [0]})
     found = certify._SectionParts(answer=[{}])
     query = IndividualFairness(network=network, schema=schema, protected=["group"], box=box)
-    certify._exchange(SimpleNamespace(schema=schema, network=network, judged=network, rows=lambda: frame), query, found)
+    certify._exchange(SimpleNamespace(schema=schema, network=network, judged=network, raw=lambda: schema.raw(frame)), query, found)
     assert found.answer[0]["exchanged"]["decided_otherwise"] == 1
     assert (found.broken is not None) is known
 
@@ -78,7 +82,8 @@ def test_a_person_at_a_tie_refutes_nothing_by_the_strict_rule(signs: Signs) -> N
     schema = schema_of(categorical("group", "a", "b", protected=True), positive="logit > 0")
     found = certify._SectionParts(answer=[{}])
     query = IndividualFairness(network=network, schema=schema, protected=["group"], signs=signs)
-    subject = SimpleNamespace(schema=schema, network=network, judged=network, rows=lambda: pd.DataFrame({"group": ["a"]}))
+    rows = pd.DataFrame({"group": ["a"]})
+    subject = SimpleNamespace(schema=schema, network=network, judged=network, raw=lambda: schema.raw(rows))
     certify._exchange(subject, query, found)
     assert found.answer[0]["exchanged"]["decided_otherwise"] == 1
     assert (found.broken is not None) is (signs == "deployed")

@@ -12,7 +12,7 @@ import verifair as vf
 from verifair import datasets
 from verifair.checker.partition import UNKNOWN, PartitionStore
 from verifair.engine.partition import certify_partition
-from verifair.engine.store import COLUMNS, Store, VerdictRecord
+from verifair.engine.store import COLUMNS, Store, VerdictRecord, Verdicts
 from verifair.errors import DataError
 from verifair.systems.pba import rows
 
@@ -35,8 +35,8 @@ def store(tmp_path: Path) -> Path:
 def test_what_was_written_is_continued_from(store: Path) -> None:
     with Store(store) as kept:
         kept.begin("run", {}, resume=True)
-        assert len(kept.decided("run")) == 1
-        found = kept.frame("run").iloc[0]
+        assert len(kept.decided("run", sensitive="sex", delta=1.0, rows=(0, 0))) == kept.count_decided("run") == 1
+    found = Verdicts(path=store, run="run", sensitive="sex", deltas=(1.0,)).frame().iloc[0]
     assert (found["lower"], found["upper"], found["float32_agrees"]) == (float("-inf"), 0.25, 1)
 
 
@@ -90,7 +90,9 @@ def test_out_of_boxes_is_asked_again_only_with_more_of_them(tmp_path: Path, node
     with Store(tmp_path / "v.sqlite") as store:
         store.begin("run", {}, resume=False)
         store.add("run", [UNDECIDED, *(replace(UNDECIDED, row=row, **more) for row, more in ((1, LATE), (2, PROVED)))])
-        assert {key[3] for key in store.decided("run", nodes)} == ({2} if again else {0, 2})
+        kept = {key[3] for key in store.decided("run", nodes, sensitive="sex", delta=1.0, rows=(0, 2))}
+        assert kept == ({2} if again else {0, 2})
+        assert store.count_decided("run", nodes) == len(kept)
 
 
 def german() -> tuple[vf.PersistentBias, pd.DataFrame]:

@@ -123,7 +123,7 @@ class _Feature:
     def __init__(self, own: CertifySettings, subject: Subject) -> None:
         self.own, self.query = own, own.question(SYSTEM.verb, subject)
         self.found = _SectionParts(answer=[{"protected": own.protected[0]}])
-        if subject.frame is not None:
+        if subject.data is not None:
             _exchange(subject, self.query, self.found)
 
 
@@ -207,26 +207,32 @@ def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairn
     return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=leads, brief=brief)
 
 
+ROWS = 10_000
+"""Decided at once."""
+
+
 def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts) -> None:
     """Everybody of the table with the sensitive value exchanged: decided exactly, replayed in the runtime."""
     schema, network, name = subject.schema, subject.judged, query.protected[0]
-    raw, v = schema.raw(subject.rows()), schema.index(name)
+    raw, v = subject.raw(), schema.index(name)
+    assert raw is not None, "asked where there is a table"
     flips: list[tuple[float, int, float]] = []
     asked = 0
-    own = decisions(network, schema.encode(raw))
     weights = margin(network, 1, 0)
     sizes = np.asarray if schema.outcome.of == "value" else partial(probabilities, network)
-    for value in schema.values(name):
-        other = raw.copy()
-        other[:, v] = value
-        legal = (raw[:, v] != value) & schema.inside(other)
-        asked += int(legal.sum())
-        others = decisions(network, schema.encode(other[legal])) if legal.any() else own[legal]
-        sure = np.minimum(others, own[legal]) >= 0  # of a smooth network, a row too near to a tie is in no class
-        changed = np.flatnonzero(legal)[sure & (others != own[legal])]
-        there, here = (sizes(network.forward(schema.encode(rows)) @ weights) for rows in (other, raw))
-        gap = np.abs(there - here)
-        flips += [(float(gap[row]), int(row), float(value)) for row in changed]
+    for start in range(0, len(raw), ROWS):
+        part = raw[start : start + ROWS]
+        own = decisions(network, schema.encode(part))
+        for value in schema.values(name):
+            other = part.copy()
+            other[:, v] = value
+            legal = (part[:, v] != value) & schema.inside(other)
+            asked += int(legal.sum())
+            others = decisions(network, schema.encode(other[legal])) if legal.any() else own[legal]
+            sure = np.minimum(others, own[legal]) >= 0  # of a smooth network, a row too near to a tie is in no class
+            changed = np.flatnonzero(legal)[sure & (others != own[legal])]
+            there, here = (sizes(network.forward(schema.encode(rows[changed])) @ weights) for rows in (other, part))
+            flips += [(float(gap), start + int(row), float(value)) for gap, row in zip(np.abs(there - here), changed, strict=True)]
     people = len({row for _, row, _ in flips})
     flips.sort(key=lambda one: (-one[0], one[1]))
     cap = f" The {SHOWN} with the largest change are shown one by one." if len(flips) > SHOWN else ""

@@ -30,7 +30,7 @@ def solve(settings: KmaxSettings, subject: Subject, work: Work) -> KmaxResult:
         values=settings.raw_values(schema), buckets=settings.buckets,
     )
     space = Space.of(query)
-    rows = None if subject.frame is None else schema.raw(subject.frame, outside="keep")
+    rows = subject.raw(outside="keep")
     if settings.search == "sa-knn" and rows is None:
         raise QueryError("--search sa-knn walks among the rows of a table: pass --data TABLE, or choose --search sa")
     with work.bar(f"search ({settings.search}), seconds") as progress:

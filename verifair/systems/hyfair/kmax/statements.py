@@ -38,7 +38,7 @@ def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
     return Section(
         **SYSTEM.heading,
         method=(
-            f"Simulated annealing from {'the table and' if subject.frame is not None else ''} the solver's seeds for a person "
+            f"Simulated annealing from {'the table and' if subject.data is not None else ''} the solver's seeds for a person "
             "(counted exactly), then branch-and-bound for a bound that holds for everybody. Sound; complete within the time."
         ),
         semantics=verdict.semantics,

@@ -9,9 +9,9 @@ from encoders.network import Array, Integers, Model
 from tests.builders import integer, random_network, schema_of
 from verifair.engine.exchange import Exchange
 from verifair.engine.questions import decisions
-from verifair.systems.pba import rows
-from verifair.systems.pba.rows import Table
+from verifair.systems.pba import stream
 from verifair.systems.pba.scores import group_rates
+from verifair.systems.pba.stream import Rates, Table
 
 SCHEMA = schema_of(integer("group", 0, 2), integer("x", -3, 3), integer("y", -3, 3))
 NETWORK = random_network(np.random.default_rng(3), (3, 8, 1))
@@ -26,7 +26,7 @@ def test_every_counterfactual_is_decided_once(monkeypatch: pytest.MonkeyPatch) -
         asked.append(len(x))
         return decisions(network, x)
 
-    monkeypatch.setattr(rows, "decisions", counted)
+    monkeypatch.setattr(stream, "decisions", counted)
     own = decisions(NETWORK, SCHEMA.encode(raw))
     table = Table(raw=raw, labels=rng.integers(0, 2, 60), predicted=own)
     for _ in range(2):
@@ -36,7 +36,7 @@ def test_every_counterfactual_is_decided_once(monkeypatch: pytest.MonkeyPatch) -
             np.testing.assert_array_equal(
                 table.flipped(NETWORK, Exchange.of(SCHEMA, "group"), value), decisions(NETWORK, SCHEMA.encode(other))
             )
-    rates = group_rates(NETWORK, table, Exchange.of(SCHEMA, "group"))
+    rates = group_rates(Rates.of(NETWORK, Exchange.of(SCHEMA, "group")).add(table))
     assert sum(asked) == 2 * len(raw)  # each row with the two other values
     for place, value in enumerate((0.0, 1.0, 2.0)):
         same = []

@@ -1,0 +1,115 @@
+"""Rows of a table as a stream: read in chunks, as often as they are asked for, of a file or of a table in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+
+from encoders.network import Booleans, Integers
+from verifair.datasets import table
+from verifair.datasets.table import TableFile
+from verifair.errors import DataError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stream:
+    """chunks(): yields the rows in order, in tables of bounded size.   whole(): returns all of them as one table."""
+
+    chunks: Callable[[], Iterator[pd.DataFrame]]
+    whole: Callable[[], pd.DataFrame]
+
+    @classmethod
+    def of(cls, rows: str | Path | pd.DataFrame) -> Stream:
+        """Return the rows of a file (raises DataError when it is read, as `read_table` does), or those of a table in memory."""
+        if isinstance(rows, pd.DataFrame):
+            frame = rows
+            return cls(chunks=lambda: _parts(frame), whole=lambda: frame)
+        file = TableFile(path=Path(rows))
+        return cls(chunks=file.chunks, whole=file.whole)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """Return all rows, for those who need them at once. They are held from now on."""
+        return self.whole()
+
+    @cached_property
+    def count(self) -> int:
+        """Return how many rows there are."""
+        return sum(len(chunk) for chunk in self.chunks())
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """Return the names of the columns."""
+        return [str(name) for name in next(self.chunks(), pd.DataFrame()).columns]
+
+    def each(self, read: Callable[[pd.DataFrame], T]) -> Iterator[T]:
+        """Yield what is read of each chunk. A DataError of one says which rows were looked at, as its counts are of these."""
+        start = 0
+        for chunk in self.chunks():
+            try:
+                yield read(chunk)
+            except DataError as error:
+                if start == 0 and len(chunk) < table.CHUNK:  # there are no others
+                    raise
+                last = start + len(chunk) - 1
+                raise DataError(f"{error} (found among rows {start:,} to {last:,}; later ones were not looked at)") from None
+            start += len(chunk)
+
+    def where(self, keep: Callable[[pd.DataFrame], Booleans]) -> Stream:
+        """Return the rows that are kept, numbered anew.   keep: (B,) of a chunk."""
+
+        def chunks() -> Iterator[pd.DataFrame]:
+            return _numbered(chunk[keep(chunk)] for chunk in self.chunks())
+
+        return Stream(chunks=chunks, whole=lambda: _joined(chunks()))
+
+    def head(self, rows: int) -> Stream:
+        """Return the first rows."""
+
+        def chunks() -> Iterator[pd.DataFrame]:
+            left = rows
+            for chunk in self.chunks():
+                yield chunk.head(left)
+                left -= len(chunk)
+                if left <= 0:
+                    return
+
+        return Stream(chunks=chunks, whole=lambda: self.frame.head(rows))
+
+    def take(self, rows: Integers) -> Stream:
+        """Return the rows at these positions (rising), numbered anew; they are held in memory."""
+        start, found = 0, []
+        for chunk in self.chunks():
+            low, high = np.searchsorted(rows, (start, start + len(chunk)))
+            found.append(chunk.iloc[rows[low:high] - start])
+            start += len(chunk)
+        return Stream.of(_joined(_numbered(iter(found))))
+
+
+def _parts(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    for start in range(0, len(frame), table.CHUNK):
+        yield frame.iloc[start : start + table.CHUNK]
+
+
+def _numbered(chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Yield the same with their rows called by their positions, without empty ones."""
+    start = 0
+    for chunk in chunks:
+        if len(chunk):
+            yield chunk.set_axis(pd.RangeIndex(start, start + len(chunk)))
+            start += len(chunk)
+
+
+def _joined(chunks: Iterator[pd.DataFrame]) -> pd.DataFrame:
+    parts = list(chunks)
+    joined = pd.concat(parts) if len(parts) > 1 else parts[0] if parts else pd.DataFrame()
+    joined.attrs = dict(parts[0].attrs) if parts else {}
+    return joined

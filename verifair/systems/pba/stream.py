@@ -1,0 +1,255 @@
+"""The rows of a run, chunk by chunk: raw values, true classes, and what the network decides, also of counterfactuals.
+
+A first pass reads and checks every row, counts who is asked about what and how often groups are decided favourably, and notes what
+each chunk holds. Later passes read the chunks again: a run holds one of them at a time, and a small table all the time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+
+import numpy as np
+import pandas as pd
+
+from encoders.network import Array, Integers, Model
+from verifair.datasets.stream import Stream
+from verifair.engine.exchange import Exchange
+from verifair.engine.queries import PersistentBias, Robustness
+from verifair.engine.questions import decisions
+from verifair.errors import DataError
+from verifair.schema.schema import Schema
+
+HELD = 1 << 16
+"""Rows of a table that is held instead of being read again."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Table:
+    """Rows as the engine takes them: raw (N, V), labels (N,) true classes, predicted (N,) the network's decisions.
+
+    start: of a chunk, the position of its first row in the table.
+    """
+
+    raw: Array
+    labels: Integers
+    predicted: Integers
+    start: int = 0
+    _flipped: dict[tuple[str, float], Integers] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, network: Model, schema: Schema, frame: pd.DataFrame, *, names: Collection[str] | None = None) -> Table:
+        """Raises DataError for rows that do not fit the schema, and for rows outside its ranges.   names: as in `Schema.labels`."""
+        raw = schema.raw(frame)
+        return cls(raw=raw, labels=schema.labels(frame, names=names), predicted=decisions(network, schema.encode(raw)))
+
+    def flipped(self, network: Model, exchange: Exchange, number: float) -> Integers:
+        """Return the network's decisions (N,) with these values in place of those of each row that differs in all; decided once.
+
+        The other rows have their own decision.
+        """
+        if (exchange.name, number) not in self._flipped:
+            found = self.predicted.copy()
+            others = np.flatnonzero(exchange.apart(self.raw, number))
+            raw = exchange.put(self.raw[others], np.full(len(others), number))
+            found[others] = decisions(network, exchange.schema.encode(raw))
+            self._flipped[exchange.name, number] = found
+        return self._flipped[exchange.name, number]
+
+    def eligible(self, query: PersistentBias | Robustness, kind: str) -> tuple[Integers, Array]:
+        """Return rows (E,) to ask about, by their places in this chunk, and the number (E,) of each one's counterfactual in the
+        exchange (its own where none is involved), row by row."""
+        right, exchange = self.predicted == self.labels, query.exchange
+        if exchange is None or kind == "robust":
+            rows = np.flatnonzero(right)
+            return rows, exchange.of_rows(self.raw[rows]) if exchange else np.zeros(len(rows))
+        found_rows, found_to = [], []
+        for value in exchange.numbers:
+            rows = np.flatnonzero(exchange.apart(self.raw, value))
+            flipped = exchange.put(self.raw[rows], np.full(len(rows), value))
+            still_right = self.flipped(query.network, exchange, value)[rows] == self.labels[rows]
+            still_right &= query.schema.inside(flipped)  # a counterfactual that the schema's constraints forbid is no person
+            rows = rows[still_right & right[rows]] if kind == "bias" else rows[still_right]
+            found_rows.append(rows)
+            found_to.append(np.full(len(rows), float(value)))
+        found, to = np.concatenate(found_rows), np.concatenate(found_to)
+        order = np.lexsort((to, found))
+        return found[order], to[order]
+
+    def take(self, low: int, high: int) -> Table:
+        """Return the rows at places low .. high - 1, as a chunk."""
+        part = slice(low, high)
+        return Table(raw=self.raw[part], labels=self.labels[part], predicted=self.predicted[part], start=self.start + low)
+
+    @property
+    def content(self) -> bytes:
+        """Return the raw values and the labels, row by row."""
+        return np.column_stack([self.raw, self.labels]).tobytes()
+
+    @property
+    def digest(self) -> bytes:
+        return hashlib.sha256(self.content).digest()
+
+
+KINDS = {"bias": ("observed", "flipped"), "robust": ("robust",), "robust-flipped": ("robust-flipped",)}
+"""Kind of a question about a row -> the goals that are decided together."""
+
+
+def kinds(query: PersistentBias | Robustness) -> tuple[str, ...]:
+    """Return the kinds of questions that a query asks of rows."""
+    if isinstance(query, PersistentBias):
+        return ("bias",)
+    return ("robust", "robust-flipped") if query.sensitive else ("robust",)
+
+
+def sensitive_of(query: PersistentBias | Robustness) -> str:
+    """Return what verdicts call the sensitive features of a query; "" without any."""
+    return query.exchange.name if query.exchange else ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rates:
+    """How often the groups of an exchange are decided favourably, counted chunk by chunk.
+
+    hits, rows: (4, K) for each rate and group, how many rows count, and how many there are.
+    """
+
+    network: Model
+    exchange: Exchange
+    hits: Integers
+    rows: Integers
+
+    NAMES = ("SP", "TPR", "FPR", "CFA")
+
+    @classmethod
+    def of(cls, network: Model, exchange: Exchange) -> Rates:
+        shape = (len(cls.NAMES), len(exchange.numbers))
+        return cls(network=network, exchange=exchange, hits=np.zeros(shape, np.int64), rows=np.zeros(shape, np.int64))
+
+    def add(self, table: Table) -> Rates:
+        """Count the rows of a table, too; returns these counts."""
+        exchange = self.exchange
+        own = exchange.of_rows(table.raw)
+        positive, truly = (exchange.schema.outcome.favourable(classes) for classes in (table.predicted, table.labels))
+        for place, number in enumerate(exchange.numbers):
+            mine = own == number
+            if not mine.any():
+                continue
+            first = table.raw[mine][:1]  # all of the group have the same partners
+            others = [other for other in exchange.numbers if exchange.apart(first, other)[0]]
+            alike = [table.flipped(self.network, exchange, other)[mine] == table.predicted[mine] for other in others]
+            found = (positive[mine], positive[mine & truly], positive[mine & ~truly], np.concatenate([np.empty(0, bool), *alike]))
+            self.hits[:, place] += [int(held.sum()) for held in found]
+            self.rows[:, place] += [len(held) for held in found]
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableStream:
+    """All rows of a run, and what the first pass over them found.
+
+    chunks(): yields the rows.   rows: how many.   right: how many of them the network predicts as labelled.   highest: the highest
+    class among labels and predictions.   sha256: of all raw values and labels, however they are cut into chunks.
+    digests: of the chunks.   eligible: (kind, sensitive) -> rows to ask about, each with every counterfactual.
+    rates: of the groups of each exchange that was asked for.
+    """
+
+    chunks: Callable[[], Iterable[Table]]
+    rows: int
+    right: int
+    highest: int
+    sha256: str
+    digests: tuple[bytes, ...]
+    eligible: Counter[tuple[str, str]]
+    rates: tuple[Rates, ...]
+
+    @classmethod
+    def of(
+        cls, network: Model, schema: Schema, source: Stream, queries: Sequence[PersistentBias | Robustness] = (),
+        exchanges: Sequence[Exchange] = (),
+    ) -> TableStream:  # fmt: skip
+        """Read the rows once.   queries, exchanges: whose questions and groups are counted.
+
+        Raises DataError for rows that do not fit the schema, and for rows outside its ranges.
+        """
+        names = schema.label_names(source.chunks())
+
+        def chunks() -> Iterator[Table]:
+            start = 0
+            for table in source.each(lambda frame: Table.of(network, schema, frame, names=names)):
+                yield replace(table, start=start)
+                start += len(table.raw)
+
+        return cls.passed(network, chunks, queries, exchanges)
+
+    @classmethod
+    def passed(
+        cls, network: Model, chunks: Callable[[], Iterable[Table]], queries: Sequence[PersistentBias | Robustness] = (),
+        exchanges: Sequence[Exchange] = (),
+    ) -> TableStream:  # fmt: skip
+        """Return the same of rows that are read already, or that `chunks` reads."""
+        held: list[Table] = []
+        rows = right = highest = 0
+        whole, digests, eligible = hashlib.sha256(), [], Counter[tuple[str, str]]()
+        rates = tuple(Rates.of(network, exchange) for exchange in exchanges)
+        asked = {(kind, sensitive_of(query)): query for query in queries for kind in kinds(query)}
+        for table in chunks():
+            rows += len(table.raw)
+            held = [*held, table] if rows <= HELD else []
+            right += int((table.labels == table.predicted).sum())
+            highest = max(highest, int(table.labels.max(initial=0)), int(table.predicted.max(initial=0)))
+            whole.update(table.content)
+            digests.append(table.digest)
+            for (kind, name), query in asked.items():
+                eligible[kind, name] += len(table.eligible(query, kind)[0])
+            for one in rates:
+                one.add(table)
+        return cls(
+            chunks=(lambda: held) if rows <= HELD else chunks, rows=rows, right=right, highest=highest, sha256=whole.hexdigest(),
+            digests=tuple(digests), eligible=eligible, rates=rates,
+        )
+
+    def __iter__(self) -> Iterator[Table]:
+        """Yield the chunks. Raises DataError where they are no longer what they were in the first pass."""
+        for table, digest in zip_longest(self.chunks(), self.digests):
+            if table is None or table.digest != digest:
+                raise DataError("the table was changed while it was read; start again, on a copy that nothing writes to")
+            yield table
+
+    def pieces(self, rows: int) -> Iterator[Table]:
+        """Yield all rows in tables of so many, however they are cut into chunks; the last may be shorter."""
+        held: list[Table] = []
+        for table in self:
+            low = 0
+            while low < len(table.raw):
+                held.append(table.take(low, low + rows - sum(len(one.raw) for one in held)))
+                low += len(held[-1].raw)
+                if sum(len(one.raw) for one in held) == rows:
+                    yield _joined(held)
+                    held = []
+        if held:
+            yield _joined(held)
+
+    def questions(self, query: PersistentBias | Robustness, classes: int) -> int:
+        """Return how many verdicts a query has that was counted."""
+        goals = sum(self.eligible[kind, sensitive_of(query)] * len(KINDS[kind]) for kind in kinds(query))
+        return goals * (classes - 1) * len(query.delta)
+
+    @property
+    def doubt(self) -> str | None:
+        """What to say of a network that predicts the labels worse than a coin: two classes were probably taken for each other."""
+        share = self.right / self.rows if self.rows else 1.0
+        if share >= 0.5 or self.highest > 1:
+            return None
+        return (
+            f"The network predicts the true outcome of only {share:.1%} of these people: is its positive class really the outcome "
+            "that the schema calls positive (positive_label)? If not, all that follows is about the opposite outcome."
+        )
+
+
+def _joined(tables: Sequence[Table]) -> Table:
+    raw, labels, predicted = (np.concatenate([getattr(one, name) for one in tables]) for name in ("raw", "labels", "predicted"))
+    return Table(raw=raw, labels=labels, predicted=predicted, start=tables[0].start)
