@@ -1,0 +1,111 @@
+"""Tables in chunks: the same rows, texts and errors as all at once, wherever the chunks are cut."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from verifair.datasets import read_table, table
+from verifair.datasets.stream import Stream
+from verifair.errors import DataError
+from verifair.schema.feature import text
+
+ROWS = 40
+COLUMNS = {
+    "whole": [str(n) for n in range(ROWS)],
+    "then a fraction": [*(str(n) for n in range(30)), *(f"{n}.5" for n in range(30, ROWS))],
+    "then words": [*(f"0{n}" for n in range(25)), *("none", "NA", "x") * 5],
+    "first words": ["x", *("1.0",) * 39],
+    "flags, then words": [*("TRUE",) * 20, *("maybe",) * 20],
+    "flags with gaps": [*("True", "False", "") * 13, "True"],
+    "missing at first": [*("",) * 20, *("3",) * 20],
+    "gaps at the end": [*("3",) * 20, *("",) * 10, *("2.5",) * 10],
+    "fractions and flags": [*("0.5",) * 20, *("True",) * 20],
+    "beyond 64 bits": [*(str(2**63 + n) for n in range(20)), *("-1",) * 20],
+    "blanks": [" a", "a "] * 20,
+}
+"""What a column of a CSV holds that looks otherwise in some chunk of it than in all rows."""
+
+
+@pytest.fixture(params=["t.csv", "t.csv.gz", "t.parquet"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / str(request.param)
+    lines = [",".join(COLUMNS).replace("flags, ", "flags "), *(",".join(row) for row in zip(*COLUMNS.values(), strict=True))]
+    content = "\n".join(lines) + "\n"
+    if path.suffix == ".parquet":
+        plain = tmp_path / "t.csv"
+        plain.write_text(content)
+        read_table(plain).to_parquet(path, row_group_size=11)
+    else:
+        path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
+    return path
+
+
+@pytest.mark.parametrize("rows", [1, 7, 20, 39, 40, 41])
+def test_chunks_hold_what_the_whole_table_holds(path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read_table(path)
+    monkeypatch.setattr(table, "CHUNK", rows)
+    stream = Stream.of(path)
+    for _ in range(2):
+        chunks = list(stream.chunks())
+        assert max(map(len, chunks)) <= rows
+        assert [label for chunk in chunks for label in chunk.index] == list(whole.index)
+        assert all(chunk.attrs["source"] == str(path) for chunk in chunks)
+        for name in whole.columns:
+            told = [None if pd.isna(value) else text(value) for chunk in chunks for value in chunk[name]]
+            assert told == [None if pd.isna(value) else text(value) for value in whole[name]], name
+    assert (stream.count, stream.columns) == (ROWS, list(whole.columns))
+    pd.testing.assert_frame_equal(stream.frame, whole)
+
+
+@pytest.mark.parametrize("rows", [7, 50])
+def test_parts_of_a_stream_are_those_of_the_table(path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, numbers = read_table(path), np.array([0, 6, 7, 13, 39])
+    monkeypatch.setattr(table, "CHUNK", rows)
+
+    def even(frame: pd.DataFrame) -> np.ndarray:
+        return (frame["whole"] % 2 == 0).to_numpy()
+
+    for stream, expected in (
+        (Stream.of(path).take(numbers), whole.iloc[numbers]),
+        (Stream.of(path).where(even), whole[even(whole)]),
+        (Stream.of(path).head(9).where(even), whole.head(9)[even(whole.head(9))]),
+        (Stream.of(whole).where(even).head(100), whole[even(whole)]),
+    ):
+        got = pd.concat(stream.chunks())
+        assert list(got.index) == list(range(len(expected)))
+        assert got["whole"].tolist() == stream.frame["whole"].tolist() == expected["whole"].tolist()
+        assert stream.count == len(expected)
+    assert Stream.of(path).where(lambda frame: np.zeros(len(frame), dtype=bool)).count == 0
+
+
+@pytest.mark.parametrize("content", [
+    "", "a,b\n", "\n\n", "a;b\n1;2\n", "a,a\n1,2\n", "a,b\n1,2\n1,2,3\n", "a,b\n" + "1,2\n" * 9 + "1,2,3\n"
+])
+def test_errors_are_those_of_the_whole_table(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(content)
+    with pytest.raises(DataError) as whole:
+        read_table(path)
+    monkeypatch.setattr(table, "CHUNK", 3)
+    with pytest.raises(DataError) as chunked:
+        list(Stream.of(path).chunks())
+    assert str(chunked.value) == str(whole.value)
+
+
+def test_an_error_of_a_chunk_says_which_rows_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "CHUNK", 4)
+
+    def read(frame: pd.DataFrame) -> int:
+        if (frame["a"] > 5).any():
+            raise DataError(f"{(frame['a'] > 5).sum()} rows are too large")
+        return len(frame)
+
+    with pytest.raises(DataError, match=r"2 rows are too large \(found among rows 4 to 7; later ones were not looked at\)"):
+        list(Stream.of(pd.DataFrame({"a": range(12)})).each(read))
+    with pytest.raises(DataError, match=r"large$"):
+        list(Stream.of(pd.DataFrame({"a": [9, 0]})).each(read))
