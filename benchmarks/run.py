@@ -21,6 +21,7 @@ from benchmarks.shared import Skipped
 
 CASES = {
     "pba_split": "pba.split", "pba_speed": "pba.speed", "pba_leftovers": "pba.leftovers", "agreement": "pba.agreement",
+    "streams": "pba.streams",
     "exact_queries": "fairness.exact_queries", "exhaustive": "fairness.exhaustive", "witnesses": "fairness.witnesses",
     "partitions": "fairness.partitions", "race_partitions": "fairness.partitions",
     "deep_partitions": "fairness.partitions", "stress": "fairness.stress", "depth": "fairness.depth", "peers": "fairness.peers",
