@@ -11,7 +11,7 @@ from encoders.bounds.regions import RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.domain import Domain, Regions
-from encoders.network import Array, Network
+from encoders.network import Array, Integers, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.builders import claim_of, random_network, tree_flaw
 from verifair.checker.kernel.bounds import TwinBounds
@@ -19,7 +19,7 @@ from verifair.checker.kernel.tasks import Tasks
 from verifair.checker.tree import Tree
 from verifair.engine.search import standard
 from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.open_goals import PROVED
+from verifair.engine.search.open_goals import PROVED, VIOLATED
 from verifair.engine.search.standard import Progress
 
 SIDE = 12
@@ -78,6 +78,37 @@ def test_proofs_with_frames_are_shown(monkeypatch: pytest.MonkeyPatch, way: int)
         nested += len(frames(given, tree, outer=True))
     assert shared > 20
     assert nested > 20
+
+
+@pytest.mark.parametrize("way", [standard.COPIES, standard.PAIRS])
+def test_rows_that_fail_in_the_middle_of_a_part_are_not_bounded_there(monkeypatch: pytest.MonkeyPatch, way: int) -> None:
+    asked, lines = [0, 0], RegionBounds.lines
+
+    def counted(self: RegionBounds, box: Integers, rows: Array, constants: Array) -> tuple[Array, Array]:
+        asked[0], asked[1] = asked[0] + len(box), asked[1] + 3 * len(self.question)
+        return lines(self, box, rows, constants)
+
+    monkeypatch.setattr(Progress, "choose", lambda self, question, _, __: self.way.__setitem__(question, way))
+    monkeypatch.setattr(RegionBounds, "lines", counted)
+    found = []
+    for seed in range(8):
+        plain = problem(seed)
+        raw = np.array(np.meshgrid(0, *[np.arange(SIDE)] * 3)).reshape(4, -1).T.astype(float)
+        prime = np.where(np.arange(4) == 0, 1.0, raw)
+        first, second = (plain.network.forward(plain.domain.encode(x))[:, 0] for x in (raw, prime))
+        for share in (0.0, 0.02, 0.5):  # at the first, both copies are above the level nearly everywhere
+            level = np.quantile(first, share) - 1e-3
+            rows, constant = np.array([[-1.0, 0.0], [0.0, 1.0], [-1.0, 1.0]]), np.array([level, -level, 0.0])
+            goal = Goal(rows=rows, strict=False, constant=constant)
+            given = replace(plain, goals=(goal,))
+            decision = decide(given)
+            holds = bool(((first <= level) | (second >= level) | (second >= first)).all())
+            assert decision.status[0, 0] == (PROVED if holds else VIOLATED)
+            found.append(holds)
+            if holds:
+                assert tree_flaw(given.network, given.domain, claim_of(given), decision.trees.tree(0, 0)) is None
+    assert 3 < sum(found) < len(found)
+    assert asked[0] < 0.9 * asked[1]
 
 
 def test_forged_frames_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,9 @@ LINEAR = 128
 """... and boxes bounded linearly at a time: few enough for the cache, enough for BLAS."""
 FORMS = 64
 """... and boxes whose forms are computed at a time: the fewer, the fewer neurons bend in some of them."""
+FIRST_LAYER = 3
+"""How many times the first layer's weights count in the choice of the input that boxes of deep networks are cut along; the slopes
+of the goals' lines count once. Both are shares of their sums."""
 ROOM = 15
 """Times the rounding error of a linear bound, taken off once more: more than any order of summation makes of it."""
 SECONDS_A_WEIGHT = 1e-8
@@ -118,18 +121,23 @@ def search_of(problem: TwinProblem, limits: Limits) -> BoxSearch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Asked:
-    """N boxes to be bounded: nodes, network boxes (N, d), interval bounds of all layers there, and the rows asked about."""
+    """N boxes to be bounded: nodes, network boxes (N, d), interval bounds of all layers there, and the rows asked about.
+
+    holding: (N, S) rows that hold in the middle of the box. No other one proves it.
+    """
 
     nodes: Nodes
     low: Array
     high: Array
     intervals: list[LayerBounds]
     chosen: ChosenRows
+    holding: Booleans
 
     def take(self, index: Integers | Booleans | slice) -> _Asked:
         return _Asked(
             nodes=self.nodes.take(index), low=self.low[index], high=self.high[index],
             intervals=[layer.take(index) for layer in self.intervals], chosen=replace(self.chosen, index=self.chosen.index[index]),
+            holding=self.holding[index],
         )
 
 
@@ -247,8 +255,10 @@ class LayeredSearch(BoxSearch):
             alike = np.flatnonzero((nodes.open == pattern).all(axis=1))
             at = kept[alike]
             chosen = self.goal_rows.choose(np.flatnonzero(pattern), rough[at], margins[at])
-            narrow = [layer.take(at) for layer in intervals]
-            self._bound(_Asked(nodes=nodes.take(alike), low=low[at], high=high[at], intervals=narrow, chosen=chosen))
+            self._bound(_Asked(
+                nodes=nodes.take(alike), low=low[at], high=high[at], intervals=[layer.take(at) for layer in intervals],
+                chosen=chosen, holding=self.goal_rows.values(chosen, margins[at]) >= 0,
+            ))
 
     def _bound(self, asked: _Asked) -> None:
         """Bound boxes in the way that pays for their questions, where it is known; else find it out (see `standard.Progress`).
@@ -311,7 +321,8 @@ class LayeredSearch(BoxSearch):
         self._name_frames(asked.nodes, best, way)
         remaining, kept = self.close_by(asked.nodes, best, asked.intervals)
         reach = np.stack([np.abs(slope).sum(axis=1), np.broadcast_to(self.twin.absolute[0].sum(axis=0), bounds.radius.shape)])
-        score = sum(one / np.maximum(one.sum(axis=1, keepdims=True), 1e-300) for one in reach * bounds.radius)
+        steep, moving = (one / np.maximum(one.sum(axis=1, keepdims=True), 1e-300) for one in reach * bounds.radius)
+        score = steep + FIRST_LAYER * moving
         known, lack = self.trees.known, _lack(remaining, best.lower[kept])
         if not anew:
             far = lack > known["lack"][remaining.ids] * standard.SHRINK ** known["below"][remaining.ids]
@@ -330,21 +341,24 @@ class LayeredSearch(BoxSearch):
     def _backwards(
         self, asked: _Asked, way: int, frame: tuple[RegionBounds, Integers] | None, anew: bool = True
     ) -> tuple[BestRows, Array, RegionBounds]:
-        """Return each goal's best row by backward substitution in all layers, and the slopes (N, S, d) of all rows. frame: bounds
-        whose lines are taken, and which of their boxes hold these; None: each box is a frame of its own."""
+        """Return each goal's best row by backward substitution in all layers, and the slopes (N, S, d) of the rows that hold in the
+        middle, 0 of others; of whole questions, of all rows. frame: bounds whose lines are taken, and which of their boxes hold
+        these; None: each box is a frame of its own."""
         nodes, index, started = asked.nodes, asked.chosen.index, clock.now()
         bounds = self.standard.regions(nodes, differences=way == standard.PAIRS, frame=frame, anew=anew)
         if anew:
             if frame is not None:
                 self.trees.within |= dict(zip(nodes.ids.tolist(), self.trees.known["frame"][nodes.ids].tolist(), strict=True))
             self.trees.known["frame"][nodes.ids], self.trees.known["below"][nodes.ids] = nodes.ids, 0
-        box, row = np.repeat(np.arange(len(nodes)), index.shape[1]), index.ravel()
-        lower, slope = bounds.lines(box, self.goal_rows.rows[row], self.goal_rows.constants[row])
-        best = self.goal_rows.best(lower.reshape(index.shape), asked.chosen)
+        lower, slope = np.full(index.shape, -np.inf), np.zeros((*index.shape, bounds.low.shape[1]))
+        at = np.nonzero(asked.holding | (nodes.ids < len(self.goals.nodes))[:, None])
+        row = index[at]
+        lower[at], slope[at] = bounds.lines(at[0], self.goal_rows.rows[row], self.goal_rows.constants[row])
+        best = self.goal_rows.best(lower, asked.chosen)
         self.note_roots(nodes, best.lower)
         if anew:
             self.progress.note(len(nodes), bounds.work, clock.now() - started)
-        return best, slope.reshape(*index.shape, -1), bounds
+        return best, slope, bounds
 
     def _linear(self, asked: _Asked) -> tuple[_Asked, GoalBounds]:
         """Return bounds by forward forms, and the boxes with the hidden layers' bounds by these where closings rest on them."""

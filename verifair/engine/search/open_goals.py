@@ -284,6 +284,10 @@ class GoalRows:
         best = (lower / (self.size[rows] @ mixtures.T)).argmax(axis=1)
         return rows, mixtures[best], lower[np.arange(len(best)), best]
 
+    def values(self, chosen: ChosenRows, margins: Array) -> Array:
+        """Return (B, S) the rows' values at margins (B, 2)."""
+        return np.asarray(np.einsum("bi,bsi->bs", margins, self.rows[chosen.index]) + self.constants[chosen.index])
+
     def named(self, best: BestRows, index: Integers, goal: Integers) -> tuple[Booleans, Integers, Array]:
         """Return which goals (N,) at positions `index` a proof names rows of, those of many rows and those closed by a mixture, and
         their rows (M, 3), counted within the goal, with weights (M, 3)."""
