@@ -55,14 +55,15 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
     statements, doubt = [], result.people.doubt
     if doubt is not None:
         statements.append(Statement(text=doubt, standing=Standing.MEASURED, tone=Tone.BAD, headline=True))
+    unit = moves(subject.schema, settings.protected)
     for name in result.protected:
         for one in (one for one in proved if one.exchange.name == name):
-            statements += _biased(subject, one) if isinstance(one.query, PersistentBias) else _robust(subject, one)
+            statements += _biased(subject, one, unit) if isinstance(one.query, PersistentBias) else _robust(subject, one)
     return Section(
         **SYSTEM.heading,
         method=(
             f"Asked of {result.rows} whom the model decides rightly, as they are and with the sensitive value exchanged, and of "
-            f"everybody near them: one unit moves {moves(subject.schema, settings.protected)}; categories stay. Bounds and "
+            f"everybody near them: one unit moves {unit}; categories stay. Bounds and "
             "branch-and-bound; sound, and complete within the time. Every proof is in a certificate, everything refuted has an "
             "exact point."
         ),
@@ -100,8 +101,11 @@ def _kept(one: Asked, result: PbaResult, work: Work) -> _Proved:
     return _Proved(query=one.query, verdicts=one.verdicts, evidence=tuple(kept))
 
 
-def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
-    """For each pair of values and delta; on the first screen the pair that most people are biased by, at the smallest delta."""
+def _biased(subject: Subject, one: _Proved, unit: str) -> Iterator[Statement]:
+    """For each pair of values and delta; on the first screen the pair that most people are biased by, at the smallest delta.
+
+    unit: what one unit of delta moves, in words.
+    """
     many, outcome = subject.network.outputs > 2, subject.schema.outcome
     what, only = f"the probability of {subject.favourable}", dict[str, Sequence[int]]()
     if many:
@@ -114,7 +118,7 @@ def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
     counted = _by_pair(one.verdicts.answers(**only), outcome)
     if not len(counted):
         return
-    who = f"rightly decided people who truly are {subject.favourable}" if many else "rightly decided people"
+    who = f"people who truly are {subject.favourable} and are decided so" if many else "people whom the model decides rightly"
     falls = outcome.of == "value" and outcome.operator in ("<", "<=")  # low values are favourable
     up, down = ("lowers", "raises") if falls else ("raises", "lowers")
     smallest = min(one.query.delta)
@@ -137,6 +141,8 @@ def _biased(subject: Subject, one: _Proved) -> Iterator[Statement]:
             text += f" For {int(line['neither']):,} neither holds for everybody near them (an exact counterexample each)."
         if line["unknown"]:
             text += f" {int(line['unknown']):,} were not decided."
+        if near and unit and place == top:
+            text += f" One unit: {unit}."
         tone = Tone.WATCH if biased or line["unknown"] else Tone.GOOD
         at = one.standing if biased else Standing.UNKNOWN if line["unknown"] else Standing.REFUTED
         around = " (and everybody near them)" if near else ""
@@ -176,9 +182,10 @@ def _robust(subject: Subject, one: _Proved) -> Iterator[Statement]:
         everybody, held = proved + refuted + unknown, f"within {units(delta)}, {one.exchange.name} held still"
         if proved:
             text = f"{firmly(one.standing)} {held}: the decision stays the same for everybody near {of(proved, everybody)} "
-            text += f"rightly decided people{f'; near {refuted:,} it changes' if refuted else ''}."
+            text += f"people whom the model decides rightly{f'; near {refuted:,} it changes' if refuted else ''}."
         else:
-            text = f"For none of {everybody:,} rightly decided people it is proved that the decision stays the same {held}"
+            who = f"{everybody:,} people whom the model decides rightly"
+            text = f"For none of {who} it is proved that the decision stays the same {held}"
             text += f"; near {refuted:,} it changes." if refuted else "."
         text += f" {unknown:,} were not decided." if unknown else ""
         tone = Tone.GOOD if proved == everybody else Tone.WATCH if unknown else Tone.PLAIN
