@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tests.audit_sample import audit, replace, witness
-from verifair.auditing.decisions import described, rates
+from verifair.auditing.decisions import GroupCounts, count, described, rates
 from verifair.auditing.page import page
 from verifair.auditing.page.summary import answer, features, lines, not_examined, people
 from verifair.auditing.result import AuditResult
@@ -38,7 +38,9 @@ def rated(groups: dict[str, tuple[int, int]]) -> AuditResult:
     """An audit of nothing but decisions.   groups: name -> favoured, people."""
     name = pd.Series(np.repeat(list(groups), [people for _, people in groups.values()]))
     favoured = np.concatenate([np.arange(people) < good for good, people in groups.values()])
-    found = described(rates("race", name, favoured, None), {}, people=len(name), favoured=int(favoured.sum()), favourable="bail")
+    groups: dict[str, GroupCounts] = {}
+    count(groups, name, favoured, right=favoured, place=np.zeros(len(name), np.int64))
+    found = described(rates("race", groups, known=False), {}, people=len(name), favoured=int(favoured.sum()), favourable="bail")
     return replace(audit(witnesses=0), decisions=found, sections=(), protected=("race",))
 
 
