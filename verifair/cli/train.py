@@ -25,7 +25,7 @@ class TrainSettings(Settings):
     """A table, a method, and the network that is made."""
 
     data: str
-    """german, adult, or a table file."""
+    """german, adult, adult-balanced, compas=FILE (ProPublica's), or a table file."""
     out: Path
     """NAME.onnx; the schema goes to NAME.toml."""
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
@@ -70,7 +70,13 @@ class TrainSettings(Settings):
     @property
     def files(self) -> dict[str, Path | None]:
         """Return option -> file of those that are written to."""
-        return {"--out": self.out, **({"the schema": self.out.with_suffix(".toml")} if self.out.name else {})}
+        beside = {"the schema": self.out.with_suffix(".toml"), "the test rows": self.test} if self.out.name else {}
+        return {"--out": self.out, **beside}
+
+    @property
+    def test(self) -> Path:
+        """Return the table of the rows held out."""
+        return self.out.with_suffix(".test.csv")
 
 
 class ConsistencyShape(Shape):
@@ -117,6 +123,8 @@ class TrainAnswer(Answer):
     report: TrainReport
     model: str
     """The ONNX file."""
+    test_rows: str
+    """The rows held out (CSV)."""
     seed: Seed
 
 
@@ -124,7 +132,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     """Train, save the network and its schema, and show what they are worth."""
     from verifair.cli.output import progress_bar, save_answer
     from verifair.systems.cec import training as cec
-    from verifair.systems.files import plain
+    from verifair.systems.files import plain, save_table
     from verifair.training import METHODS, train
 
     _, settings, files = asked(system, given)
@@ -148,9 +156,10 @@ def run(system: System, given: dict[str, Any]) -> None:
         else:
             model = train(dataset, method=method, progress=progress, **choices)
     network, schema = model.save(settings.out)
+    save_table(settings.test, [dataset.test])
     report = {"consistency": None, "plain": None, **asdict(model.report)}
     screen = Screen()
-    screen.print(f"wrote {network} and {schema}", soft_wrap=True)
+    screen.print(f"wrote {network}, {schema} and the {len(dataset.test):,} test rows, {settings.test}", soft_wrap=True)
     screen.print(
         f"accuracy {model.report.train_accuracy:.4f} (training rows), {model.report.test_accuracy:.4f} (test rows); "
         f"always the larger class: {model.report.base_rate:.4f}"
@@ -158,7 +167,8 @@ def run(system: System, given: dict[str, Any]) -> None:
     if isinstance(model.report, cec.ConsistencyReport):
         _print_consistency(screen, model.report.plain, model.report.consistency, model.settings.sensitive)
     answer = TrainAnswer(
-        settings=model.settings.plain(), report=TrainReport(**plain(report)), model=str(network), seed=files.seed,
+        settings=model.settings.plain(), report=TrainReport(**plain(report)), model=str(network),
+        test_rows=str(settings.test), seed=files.seed,
     )
     save_answer(files.json_file, answer)
 
@@ -205,7 +215,9 @@ def _dataset(data: str, schema: Path | None) -> Dataset:
     from verifair.schema.schema import Schema
 
     if schema is None:
-        if Path(data).suffix:
+        known = datasets.named(data)
+        if known is None and Path(data).suffix:
             raise QueryError(f"--data {data} is a file: pass its schema with --schema FILE")
-        return datasets.load(data)
-    return Dataset(name=Path(data).stem, frame=datasets.read_table(data), schema=Schema.load(schema))
+        return datasets.load(data) if known is None else known
+    # the name of a file, suffix included, is never that of a paper's dataset, whose weights of losses are not meant for it
+    return Dataset(name=Path(data).name, frame=datasets.read_table(data), schema=Schema.load(schema))

@@ -11,6 +11,7 @@ from verifair.datasets.sources import (
     law_school,
     load,
     loan,
+    named,
     network_path,
     synthetic,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "law_school",
     "load",
     "loan",
+    "named",
     "network_path",
     "read_table",
     "synthetic",

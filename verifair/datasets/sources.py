@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from encoders.network import Integers
+from verifair.datasets.balanced_adult import balanced_frame
 from verifair.datasets.hmda_table import hmda_frame
 from verifair.datasets.law_school_table import law_school_frame, law_school_schema
 from verifair.datasets.loan_table import loan_frame, loan_schema
@@ -61,22 +62,24 @@ class Dataset:
         return np.sort(train), np.sort(test)
 
 
+def named(text: str) -> Dataset | None:
+    """Return the dataset that --data of a command names, "german" or "compas=compas-scores-two-years.csv"; None for a file."""
+    name, _, path = text.partition("=")
+    return load(name, path or None) if name in (*SHIPPED, *UNSHIPPED) else None
+
+
 def load(name: str, path: str | Path | None = None) -> Dataset:
-    """Load a dataset by name: german (german-years: with age in years), adult, synthetic, loan, or compas, hmda and law_school,
-    which need the path of their file."""
+    """Load a dataset by name: one of SHIPPED, or compas, hmda and law_school, which need the path of their file."""
     if name in UNSHIPPED:
         why, reader = UNSHIPPED[name]
         if path is None:
-            raise DataError(f"{name} is not shipped, {why}")
+            raise DataError(f"{name} is not shipped, {why}; in a command: --data {name}=FILE")
         return reader(path)
-    shipped: dict[str, Callable[[], Dataset]] = {
-        "german": german, "german-years": german_years, "adult": adult, "synthetic": synthetic, "loan": loan,
-    }
-    if name not in shipped:
-        raise DataError(f"there is no dataset {name!r}; known are {', '.join([*shipped, *UNSHIPPED])}")
+    if name not in SHIPPED:
+        raise DataError(f"there is no dataset {name!r}; known are {', '.join([*SHIPPED, *UNSHIPPED])}")
     if path is not None:
         raise DataError(f"{name} is shipped and takes no path, found {path}; drop it, or read your own file with read_table")
-    return shipped[name]()
+    return SHIPPED[name]()
 
 
 def causal_path(name: str) -> Path:
@@ -128,6 +131,12 @@ def adult() -> Dataset:
     frame["income"] = frame["income"].str.rstrip(".")
     frame["relationship"] = frame["relationship"].replace({"Husband": "Spouse", "Wife": "Spouse"})
     return Dataset(name="adult", frame=frame, schema=_schema("adult"))
+
+
+def adult_balanced(seed: int = 0) -> Dataset:
+    """Draw 4,800 rows of Adult, Black and White people, labels balanced: what the PBA paper's numbers fit. (`balanced_adult`)"""
+    whole = adult()
+    return Dataset(name="adult-balanced", frame=balanced_frame(whole.frame, seed), schema=whole.schema)
 
 
 GERMAN_COLUMNS = (
@@ -225,6 +234,10 @@ def law_school(path: str | Path) -> Dataset:
     return Dataset(name="law_school", frame=law_school_frame(path), schema=law_school_schema())
 
 
+SHIPPED: dict[str, Callable[[], Dataset]] = {
+    "german": german, "german-years": german_years, "adult": adult, "adult-balanced": adult_balanced, "synthetic": synthetic,
+    "loan": loan,
+}
 UNSHIPPED: dict[str, tuple[str, Callable[[str | Path], Dataset]]] = {
     "compas": (
         "for it carries no licence: pass the path of ProPublica's compas-scores-two-years.csv "

@@ -93,7 +93,7 @@ class Inputs(Settings):
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
     """Description of the inputs (TOML)."""
     data: Path | None = None
-    """Table of rows: CSV, CSV.GZ or Parquet."""
+    """Table of rows: CSV, CSV.GZ or Parquet; or german, adult, adult-balanced, compas=FILE."""
     demo: str | None = None
     """Use a shipped network, its schema and data: german or adult."""
 

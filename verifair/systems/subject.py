@@ -123,7 +123,8 @@ def read(inputs: Inputs) -> Subject:
             raise QueryError("MODEL and --schema are needed; pass them, or try a shipped example with --demo german")
         schema, model = Schema.load(inputs.schema_file), inputs.model
         data, words = inputs.data, str(inputs.data)
-        dataset, rows = None, None if data is None else Stream.of(data)
+        dataset = None if data is None else datasets.named(str(data))
+        rows = Stream.of(dataset.frame) if dataset is not None else None if data is None else Stream.of(data)
         options = f"--model {model} --schema {inputs.schema_file}"
     network, schema = schema.settled(read_model(model))
     return Subject(

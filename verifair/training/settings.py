@@ -120,6 +120,7 @@ class _Recipe:
 
 RECIPES = {
     "adult": _Recipe(epochs=20, batch=256, certifair=0.95),
+    "adult-balanced": _Recipe(epochs=20, batch=256, certifair=0.95),
     "compas": _Recipe(epochs=40, batch=64, certifair=0.9),
     "german": _Recipe(epochs=20, batch=128, certifair=0.2),
 }

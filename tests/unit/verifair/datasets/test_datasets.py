@@ -197,7 +197,7 @@ def test_split_does_not_change(german: Dataset) -> None:
 
 
 @pytest.mark.parametrize(("name", "path", "message"), [
-    ("germany", None, "there is no dataset 'germany'; known are german, german-years, adult, synthetic, loan, compas, hmda, law_s"),
+    ("germany", None, "there is no dataset 'germany'; known are german, german-years, adult, adult-balanced, synthetic, l"),
     ("compas", None, "compas is not shipped.*pass the path of ProPublica's compas-scores-two-years.csv"),
     ("adult", "adult.csv", r"adult is shipped and takes no path, found adult\.csv; drop it"),
     ("compas", "nowhere.csv", r"nowhere\.csv: there is no such file"),

@@ -117,12 +117,28 @@ def test_pba_on_german_is_near_the_paper(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (table["share"] - table["paper's share"]).abs().mean() < 0.06
 
 
+def test_outcomes_of_german_add_up_to_the_groups_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figure 3's bars, put together over the outcomes, are the lines PBA of table 3."""
+    pytest.importorskip("torch")
+    monkeypatch.setattr(pba, "SIZES", ((20, 10),))
+    monkeypatch.setattr(pba, "METHODS", ("agnostic",))
+    german = datasets.load("german")
+    bars = pba.outcomes(german, "age", 0, "german")
+    assert bars["outcome"].nunique() == 2
+    whole = bars.assign(proved=bars["share"] * bars["rows"]).groupby(["setting", "group"])[["proved", "rows"]].sum()
+    line = pba._network(german, "age", 0, (20, 10), "agnostic")
+    line = line[(line["metric"] == "PBA") & (line["delta"] == 1.0)].set_index(["setting", "group"])["share"]
+    assert (whole["proved"] / whole["rows"]).to_dict() == pytest.approx(line.to_dict())
+
+
 def test_the_sample_of_adult_has_the_papers_sizes() -> None:
-    sample = pba.balanced_adult(datasets.load("adult"))
+    sample = datasets.load("adult-balanced")
     assert len(sample.frame) == 4800
     assert sample.frame["sex"].value_counts().to_dict() == {"Male": 3290, "Female": 1510}
     assert sample.frame["race"].value_counts().to_dict() == {"White": 3870, "Black": 930}
-    assert sample.frame["income"].value_counts(normalize=True).between(0.4, 0.6).all()
+    high = sample.frame["income"] == ">50K"
+    women, black = sample.frame["sex"] == "Female", sample.frame["race"] == "Black"
+    assert (high.sum(), high[women].sum(), high[black].sum()) == (2400, 715, 395)
     assert len(sample.test) == 960
 
 
