@@ -80,7 +80,7 @@ def test_the_starting_file_is_a_right_one() -> None:
     ("[analyses.pba]", "[analyses.bpa]", ["[analyses.bpa]: unknown analysis", "did you mean 'pba'?"]),
     ("[30, 40]", "[30]", ["[analyses.certify]: box: age", "a value, or [low, high]"]),
     ("[30, 40]", "{ low = 3 }", ["[analyses.certify]: box: age", "found {'low': 3}"]),
-    ("box =", "epsilon = 1.5\nbox =", ["[analyses.certify]: epsilon = 1.5, expected a number above 0 and below 1"]),
+    ("box =", "epsilon = -1.5\nbox =", ["[analyses.certify]: epsilon = -1.5, expected a number above 0"]),
     ("box =", "partition = 1\nbox =", ["[analyses.certify]: partition = 1, expected a whole number of at least 2"]),
     ("[analyses.certify]", "[analyses.cst]", ["[analyses.cst]: causal: is missing", "box: unknown key"]),
     ("[analyses.certify]", "[analyses.fgce]\nsplit = { age = [60, 25] }\n[analyses.certify]", ["split.age: found [60.0", "rise"]),
