@@ -34,7 +34,7 @@ $(VENV)/bin/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet -e .
+	$(BIN)/python -m pip install --quiet -e ".[plots,parquet]"
 	@touch $@
 
 # torch is named with its version: a bare torch pulls gigabytes of GPU packages.

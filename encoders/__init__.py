@@ -1,1 +1,1 @@
-"""Arrays: the network, the numeric problem, rigorous bounds, and how they become programs. Imports go to solvers only."""
+"""Arrays of verifair: the network, the numeric problem, rigorous bounds, and how they become programs. Imports solvers only."""

@@ -1,1 +1,1 @@
-"""Rows and columns: one Program, one Outcome, one file per backend. Knows nothing of networks."""
+"""Rows and columns of verifair: one Program, one Outcome, one file per backend. Knows nothing of networks."""

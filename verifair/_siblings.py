@@ -38,3 +38,8 @@ def check_siblings() -> None:
             raise HiddenPackage(
                 f"{found} hides verifair's own package {name!r}; rename that file or folder, or start Python in another folder"
             )
+        if not Path(found).is_file() or "verifair" not in Path(found).read_text(encoding="utf-8", errors="replace"):
+            raise HiddenPackage(
+                f"another package called {name!r} was installed over verifair's own in {ours}; "
+                f"run pip uninstall {name}, then install verifair anew"
+            )

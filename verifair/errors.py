@@ -5,6 +5,8 @@ Each message names the thing, what was found, what is expected, and the remedy.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C or SIGTERM ended, as shells have it."""
 
@@ -39,6 +41,12 @@ class MissingPackage(VerifairError):
     """An optional package that is not installed; the message holds the command that installs it."""
 
     exit_code = 4
+
+
+def require(package: str, extra: str, what: str) -> None:
+    """Raise MissingPackage where an optional package is not installed, without importing it."""
+    if find_spec(package) is None:
+        raise MissingPackage(f'{what} needs {package}, which is not installed; run: pip install "verifair[{extra}]"')
 
 
 class ClusterError(VerifairError):

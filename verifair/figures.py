@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from verifair.errors import require
+
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#000000")
 """Of groups: Okabe and Ito's."""
 PROVED, REFUTED, OPEN, NOT_REACHED, OUTSIDE = "#2166ac", "#b2182b", "#b9b7d6", "#dedde8", "#f3f2ee"
@@ -36,6 +38,7 @@ def figure(
     size: width, height in inches.   heights: (down,) in proportion.
     Nothing is saved where drawing fails, and a killed run leaves no half picture under the name.
     """
+    require("matplotlib", "plots", "a figure")
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

@@ -80,12 +80,15 @@ def tree_ensemble(
     missing = len(columns["column"]) - len(value)
     value = np.concatenate([value[: len(trees.value)], np.zeros((missing, value.shape[1])), value[len(trees.value) :]])
     rounded = [*reading.rounded, *([] if exact else [source.node])]
-    return TreeEnsemble(
-        link=logits.link, source_sha256=stored.sha256, source=str(stored.path), rounded=tuple(dict.fromkeys(rounded)), feeds=feeds,
-        classes=class_names(stored.model, max(len(base), 2)), root=root, column=columns["column"], threshold=columns["threshold"],
-        left=columns["left"], right=columns["right"], missing_left=columns["missing_left"], value=value, base=base, columns=n,
-        terms=roots + 4 if single and exact else None,
-    )
+    try:
+        return TreeEnsemble(
+            link=logits.link, source_sha256=stored.sha256, source=str(stored.path), rounded=tuple(dict.fromkeys(rounded)),
+            feeds=feeds, classes=class_names(stored.model, max(len(base), 2)), root=root, column=columns["column"],
+            threshold=columns["threshold"], left=columns["left"], right=columns["right"], missing_left=columns["missing_left"],
+            value=value, base=base, columns=n, terms=roots + 4 if single and exact else None,
+        )
+    except ValueError as error:
+        raise ModelError(stored.path, f"its trees are none: {error}; export the model again") from error
 
 
 def _plain(final: Tensor, at: int) -> bool:

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import TensorProto, external_data_helper, helper, inliner, numpy_helper
+from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from encoders.errors import ModelError, ModelFileError
 from encoders.network import Link, Model
 from encoders.onnx import tree_tail
+from encoders.onnx.functions import inlined
 
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 MEMORY = "model in memory"
@@ -95,8 +96,7 @@ def load(given: str | Path | bytes | onnx.ModelProto, name: str = MEMORY) -> Sto
                 external_data_helper.load_external_data_for_model(model, str(path.parent))
         onnx.checker.check_model(model)
         check_numbers(path, model)
-        if model.functions:
-            model = inliner.inline_local_functions(model)
+        model = inlined(model)
         for node in model.graph.node:           # each has a value; one that stands for a function's argument has none
             attributes(node)
     except (onnx.checker.ValidationError, TypeError, ValueError, RuntimeError, OSError) as error:

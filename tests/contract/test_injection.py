@@ -13,6 +13,7 @@ import pytest
 
 from tests.command_line import verifair
 from verifair import datasets
+from verifair.datasets import read_table
 from verifair.systems.system import SYSTEMS, system
 
 SEX, FEMALE = "@sex\x1b[2J", "=cmd|' /C calc'!A0"
@@ -96,6 +97,16 @@ def test_nothing_controls_the_terminal_and_no_cell_is_a_formula(asked: str, fold
     assert (done.stdout + done.stderr).strip()
     assert controls(done.stdout + done.stderr) == set()
     assert formulas(folder / asked) == []
+
+
+def test_files_whose_names_are_no_text_are_written_and_read(folder: Path) -> None:
+    """Linux has names of any bytes; Python shows those outside UTF-8 as half characters."""
+    name = "o\udcfft"
+    words = ("pba", *TABLE, "--protected", SEX, "--delta", 1, "--limit", 2, "--out", name, "--store", f"{name}.sqlite")
+    done = verifair(*words, "--json", f"{name}.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert {"verdicts.parquet", "verdicts.jsonl", "outcomes.png"} <= {file.name for file in (folder / name).iterdir()}
+    assert len(read_table(folder / name / "verdicts.parquet"))
 
 
 AUDIT: dict[str, dict[str, object]] = {

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("build")
 ROOT = Path(__file__).parents[2]
 EXTRAS = ("torch", "captum", "gurobipy", "z3", "pyscipopt", "ortools", "pulp", "fairlearn", "dask", "distributed", "dowhy",
-          "maraboupy", "skl2onnx", "vnnlib", "ray")
+          "maraboupy", "skl2onnx", "vnnlib", "ray", "matplotlib", "pyarrow")
 WITHOUT_EXTRAS = f"""
 import sys
 class Without:
@@ -55,6 +55,7 @@ def test_the_demo_runs_from_the_wheel_without_any_extra(installed: Path, tmp_pat
     found = verifair(installed, asked, tmp_path)
     assert found.returncode == 0, found.stderr
     assert "0 unknown" in found.stdout
+    assert all(f'pip install "verifair[{extra}]"' in found.stderr for extra in ("plots", "parquet"))
     checked = verifair(installed, ["check", "demo/certificate.json.gz", "--demo", "german"], tmp_path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -64,8 +65,12 @@ def test_the_demo_runs_from_the_wheel_without_any_extra(installed: Path, tmp_pat
     (["certify", "--demo", "german", "--protected", "sex", "--method", "milp", "--solver", "scip"], "verifair[scip]"),
     (["certify", "--demo", "german", "--protected", "sex", "--method", "milp", "--solver", "gurobi"], "verifair[gurobi]"),
     (["train", "--data", "german", "--out", "net.onnx"], "verifair[torch]"),
+    (["audit", "--demo", "german", "--out", "page.html"], "verifair[plots]"),
+    (["certify", "--demo", "german", "--protected", "sex", "--partition", "10", "--plot", "share.png"], "verifair[plots]"),
+    (["schema", "infer", "table.parquet", "--target", "credit"], "verifair[parquet]"),
 ])
 def test_what_is_missing_is_said_with_the_remedy(installed: Path, tmp_path: Path, words: list[str], remedy: str) -> None:
+    (tmp_path / "table.parquet").touch()
     found = verifair(installed, words, tmp_path)
     assert found.returncode in (2, 4), found.stderr
     assert "Traceback" not in found.stderr

@@ -45,6 +45,11 @@ class _Quantity:
     people: int | None
     better: Better
 
+    def __post_init__(self) -> None:
+        ends = [one for one in (self.low, self.high) if one is not None]
+        if self.people is not None and not (self.people >= 0 and all(0 <= one <= 1 for one in ends)):
+            raise QueryError(f"an audit that is compared says {self.shown[:200]!r}: no share of people; run that audit again")
+
 
 def load(path: Path) -> AuditResult:
     """Return the audit that a JSON holds, without its pictures. Raises QueryError for a file that is none."""

@@ -35,7 +35,7 @@ from verifair.auditing.subject import AuditSubject
 from verifair.auditing.what_if import what_if
 from verifair.checker.envelope import semantics
 from verifair.engine.search.ready import ready
-from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError
+from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError, require
 from verifair.systems.files import plain, save_json, save_text, versions
 from verifair.systems.findings import Section, Source, Standing, Statement, Tone
 from verifair.systems.settings import Run
@@ -88,6 +88,7 @@ def run(
     tell(key, what, done, total): how far one is.   done: told of every finished section.   against: an audit to compare with.
     Ctrl-C and a kill leave an older page as it was, and finished sections for `resume`. Raises Disagreement, QueryError.
     """
+    require("matplotlib", "plots", "the page of an audit")
     ready(subject.network)
     started, now = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     wanted = {key: settings for key, settings in file.analyses.items() if not only or key in only}

@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
-from verifair.errors import Disagreement, QueryError
+from verifair.errors import Disagreement, QueryError, require
 from verifair.screen import Screen
 from verifair.systems.settings import Option, Run, Settings, assignments
 from verifair.systems.system import System
@@ -106,6 +106,7 @@ def run(system: System, given: dict[str, Any]) -> None:
         _list(known, cases, everybody, screen)
         save_answer(json, BenchListAnswer.model_validate(_listed(cases, everybody)))
         return
+    require("matplotlib", "plots", "the figures of verifair bench")
     check_outputs({"--json": json, "--out": out / "runs.csv"})
     there = [one for one in everybody if one.available]
     if not there:

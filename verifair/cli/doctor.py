@@ -1,14 +1,19 @@
-"""verifair doctor: what is installed, which versions, which limits; and how a network is read, and rounded in float32."""
+"""verifair doctor: what is installed and works, which versions, which limits; and how a network is read, and rounded in float32."""
 
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table as Grid
 
+from verifair._siblings import SIBLINGS
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.screen import Screen
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
 
 CORE = ("numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "python-flint", "pydantic", "joblib")
 OPTIONAL = {
+    "matplotlib": ("plots", "figures, the pages of audits"),
+    "pyarrow": ("parquet", "tables in Parquet"),
     "torch": ("torch", "verifair train, retraining, baselines"),
     "skl2onnx": ("convert", "models of scikit-learn in vf.read and vf.audit"),
     "onnxmltools": ("convert", "models of XGBoost and LightGBM there"),
@@ -30,6 +37,10 @@ OPTIONAL = {
     "dowhy": ("causal", "causal models of dowhy.gcm"),
 }
 """Package -> its extra, and what needs it."""
+MODULES = {"scikit-learn": "sklearn", "python-flint": "flint"}
+"""Package -> what is imported, where that is another name."""
+PATIENCE = 120.0
+"""Seconds that one import may take."""
 
 
 class BackendShape(Shape):
@@ -66,6 +77,10 @@ class DoctorAnswer(Answer):
     backends: list[BackendShape]
     packages: dict[str, str | None]
     """Package -> version; null: not installed."""
+    broken: dict[str, str]
+    """Package that is installed and cannot be imported -> what Python says."""
+    foreign: list[str]
+    """Installed packages of others that bring modules of our names."""
     clash: str | None
     """Packages that cannot share a process."""
     network: ImportShape | None
@@ -102,6 +117,17 @@ def run(system: System, given: dict[str, Any]) -> None:
     console.print(extras)
     for extra, names in missing.items():
         console.print(f'missing: {", ".join(names)}: pip install "verifair[{extra}]"', soft_wrap=True)
+    modules = {name: MODULES.get(name, name) for name, there in packages.items() if there}
+    modules |= {backend.distribution: backend.package for backend in registry.backends() if backend.is_available()}
+    broken = _broken(modules)
+    for name, told in broken.items():
+        console.print(f"broken: {name} is installed, but cannot be imported: {told}", soft_wrap=True, style="red")
+    foreign = sorted({
+        one for name in SIBLINGS for one in packages_distributions().get(name, ()) if one.lower() != "verifair"
+    })  # fmt: skip
+    for name in foreign:
+        remedy = f"pip uninstall {name}, then install verifair anew"
+        console.print(f"foreign: the package {name} puts modules of its own in the place of ours; {remedy}", soft_wrap=True)
     clash = _highspy_clash()
     if clash is not None:
         console.print(f"clash: {clash}")
@@ -112,7 +138,9 @@ def run(system: System, given: dict[str, Any]) -> None:
         most = "nothing bounds it" if network.bound is None else f"at most {network.bound:.2g} in any order of the sums"
         told = f"float32: at {POINTS} points onnxruntime's logits are off by up to {network.error:.2g} ({most})"
         console.print(told, soft_wrap=True)
-    save_answer(files.json_file, DoctorAnswer(backends=found, packages=packages, clash=clash, network=network))
+    save_answer(files.json_file, DoctorAnswer(
+        backends=found, packages=packages, broken=broken, foreign=foreign, clash=clash, network=network,
+    ))
 
 
 POINTS = 64
@@ -160,6 +188,25 @@ def _rounding(network: Network, x: Any) -> tuple[float, float | None]:
 
 SYSTEM = System(verb="doctor", help=HELPS["doctor"], settings=DoctorSettings, inputs=Settings, run=("json_file",))
 app = app_of(SYSTEM, run)
+
+
+def _broken(modules: dict[str, str]) -> dict[str, str]:
+    """Return what cannot be imported, package -> why; each in a process of its own, since some end it."""
+
+    def told(module: str) -> str | None:
+        code = f"import sys; sys.path[:] = {sys.path!r}; import {module}"
+        try:
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, errors="replace", timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            return f"its import takes more than {PATIENCE:.0f} s"
+        last = (done.stderr.strip().splitlines() or [""])[-1][:500]
+        return None if done.returncode == 0 else last or f"its import ends Python (exit code {done.returncode})"
+
+    there = {name: module for name, module in modules.items() if find_spec(module) is not None}
+    with ThreadPoolExecutor(2) as pool:
+        found = dict(zip(there, pool.map(told, there.values()), strict=True))
+    lost = {name: f"there is no module {module}" for name, module in modules.items() if name not in there}
+    return lost | {name: why for name, why in found.items() if why is not None}
 
 
 def _highspy_clash() -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from rich.progress import (
 )
 
 from verifair.cli.command import option_name
-from verifair.errors import INTERRUPTED, QueryError
+from verifair.errors import INTERRUPTED, QueryError, require
 from verifair.screen import Screen
 from verifair.systems.files import save_json, save_table, save_text
 from verifair.systems.result import Answer, SystemAnswer
@@ -36,6 +37,8 @@ def check(system: System, run: Run, settings: Settings) -> None:
     files = {"json_file": run.json_file, "plot": run.plot, "store": run.store, "certificate": run.certificate}
     if run.plot is not None and run.plot.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise QueryError(f"--plot {run.plot}: pictures are drawn as .png, .pdf or .svg; name the file so")
+    if run.plot is not None:
+        require("matplotlib", "plots", "--plot")
     named = {option_name(name, Run.model_fields[name]): file for name, file in files.items() if name not in settings.folders}
     check_outputs(named | settings.files)
     if run.out is not None:
@@ -157,11 +160,15 @@ def _write(system: System, out: Path, result: SystemAnswer) -> None:
     tables, plots, write = (system.optional(*one) for one in (("tables", "tables"), ("plots", "plots"), ("tables", "write")))
     for name, table in (tables(result) if tables else {}).items():
         save_table(out / name, [table])
-    for name, draw in (plots(result) if plots else {}).items():
+    drawn = plots(result) if plots else {}
+    if drawn and find_spec("matplotlib") is None:
+        tell(f'{", ".join(drawn)}: not drawn, which needs matplotlib: pip install "verifair[plots]"')
+        drawn = {}
+    for name, draw in drawn.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         draw(out / name)
-    if write:
-        write(result, out)
+    if write and (left_out := write(result, out)):
+        tell(left_out)
 
 
 def tell(text: str) -> None:

@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
-from verifair.errors import QueryError
+from verifair.errors import QueryError, require
 from verifair.screen import Screen
 from verifair.systems.result import Answer, Count, Measured, Shape, Table
 from verifair.systems.settings import Option, Positive, Settings
@@ -103,6 +103,7 @@ def run(system: System, given: dict[str, Any]) -> None:
             raise QueryError(f"--dataset {name}: {settings.paper} has no such dataset there; known are {', '.join(known)}")
     if settings.data is not None and not settings.data.is_dir():
         raise QueryError(f"--data {settings.data}: is no folder; name the one that holds the papers' data files")
+    require("matplotlib", "plots", "verifair reproduce")
     folder = settings.out / settings.paper
     check_outputs({"--json": files.json_file, "--out": folder / "table.csv"})
     done: list[ReproducedShape] = []

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet
 
-from verifair.errors import DataError
+from verifair.errors import DataError, require
 from verifair.schema.feature import repeated
 
 UNREADABLE = (
     OSError, ValueError, EOFError, ArithmeticError, RuntimeError, ImportError, MemoryError, LookupError,
-    zlib.error, lzma.LZMAError, zipfile.BadZipFile, pd.errors.ParserError, pyarrow.ArrowException,
+    zlib.error, lzma.LZMAError, zipfile.BadZipFile, pd.errors.ParserError,
 )
 """What the readers of so many formats raise for damaged files."""
 MAX_UNPACKED = 1 << 31
@@ -91,7 +90,7 @@ class TableFile:
             self._check_csv()
             yield self._read_csv()
             return
-        with pyarrow.parquet.ParquetFile(self.path) as file:
+        with self._parquet_file() as file:
             about = file.metadata
             if about.num_rows * about.num_columns > MAX_CELLS:
                 shape = f"{about.num_rows:,} rows of {about.num_columns:,} columns"
@@ -100,15 +99,29 @@ class TableFile:
 
     def _parquet_chunks(self) -> Iterator[pd.DataFrame]:
         start = 0
-        with pyarrow.parquet.ParquetFile(self.path) as file:
+        with self._parquet_file() as file:
+            from pyarrow import Table
+
             for batch in file.iter_batches(batch_size=CHUNK):
-                frame = self._framed(pyarrow.Table.from_batches([batch]))
+                frame = self._framed(Table.from_batches([batch]))
                 if isinstance(frame.index, pd.RangeIndex):
                     frame.index = pd.RangeIndex(start, start + len(frame))
                 start += len(frame)
                 yield frame
 
-    def _framed(self, part: pyarrow.Table) -> pd.DataFrame:
+    @contextmanager
+    def _parquet_file(self) -> Iterator[Any]:
+        require("pyarrow", "parquet", f"{self.path}: reading Parquet")
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+
+        try:
+            with self.path.open("rb") as stored, ParquetFile(stored) as file:  # pyarrow takes no name outside UTF-8
+                yield file
+        except ArrowException as error:
+            raise ValueError(str(error)) from error
+
+    def _framed(self, part: Any) -> pd.DataFrame:
         part.validate(full=True)  # texts that are none are found when they are looked at, and not before
         frame = part.to_pandas()
         _need(self.path, self.columns, [str(name) for name in frame.columns])

@@ -8,7 +8,8 @@ A system is a folder:
     result.py       Result: what was found. It is the JSON; tables, pictures and sentences are made from it
                     ANSWERS: name of a JSON schema -> its type, such as {verb: Result}
     tables.py       show(result, console): the screen, and `text_file` of --out; tables(result): name -> DataFrame, its CSV files
-                    (text(result, console): the text file, where it is another; write(result, folder): files of another kind)
+                    (text(result, console): the text file, where it is another; write(result, folder): other files;
+                    it returns what was left out, or None)
     plots.py        plots(result): name -> draw(path), the pictures of --out; plot(result, path): the picture of --plot
     statements.py   section(settings, subject, work) -> Section: the audit's section (where `about` is set)
                     (sources(settings, subject) -> list[Source]: files beside model, schema and table that the settings name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from verifair.datasets import Dataset
-from verifair.errors import DataError, MissingPackage
+from verifair.errors import DataError, require
 from verifair.schema.schema import Schema
 from verifair.training.measure import TrainingReport, measure
 from verifair.training.onnx_writer import Weights, onnx_model, save_onnx
@@ -135,5 +134,4 @@ def two_classes(dataset: Dataset) -> Schema:
 
 def require_torch(what: str = "training") -> None:
     """Raise MissingPackage where torch is not installed, without importing it."""
-    if importlib.util.find_spec("torch") is None:
-        raise MissingPackage(f'{what} needs torch, which is not installed; run: pip install "verifair[torch]"')
+    require("torch", "torch", what)

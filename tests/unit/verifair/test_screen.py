@@ -45,7 +45,7 @@ def test_nothing_is_printed_past_the_screen() -> None:
     for path in ROOT.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
-                case ast.Call(func=ast.Name(id="Console" | "print" as name)) if path.name != "_siblings.py":
+                case ast.Call(func=ast.Name(id="Console" | "print" as name)) if path.name not in ("_siblings.py", "__main__.py"):
                     past.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}()")
                 case ast.Call(func=ast.Attribute(attr="echo"), args=[shown, *_]):
                     if "visible_lines" not in ast.unparse(shown) and "FormattedValue" in ast.dump(shown):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.parquet
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -57,25 +57,32 @@ def tables(result: PbaResult) -> dict[str, pd.DataFrame]:
     return {"rates.csv": result.rates, "gaps.csv": result.gaps, "shares.csv": result.shares}
 
 
-def write(result: PbaResult, folder: Path) -> None:
-    """Write the verdicts as Parquet and JSON lines, part by part, and the certificates of each query."""
-    with pyarrow.parquet.ParquetWriter(folder / "verdicts.parquet", SHAPE) as file:
-        for part in _parts(result):
-            file.write_table(pyarrow.Table.from_pandas(part, SHAPE, preserve_index=False))
+def write(result: PbaResult, folder: Path) -> str | None:
+    """Write the verdicts as JSON lines and, with pyarrow, as Parquet, part by part, and the certificates of each query."""
     to_jsonl(_parts(result), folder / "verdicts.jsonl")
     for one in result.asked:
         name = f"{'certificate' if one.is_bias else 'certificate-robustness'}{result.suffix(one.sensitive)}"
         for _ in certificates(one, result.people, folder, name):
             pass
+    if find_spec("pyarrow") is None:
+        return 'verdicts.jsonl is not written as Parquet as well: pip install "verifair[parquet]"'
+    _save_parquet(folder / "verdicts.parquet", _parts(result))
+    return None
 
 
-SHAPE = pyarrow.schema(
-    [(name, {float: pyarrow.float64(), int: pyarrow.int64()}.get(kind, pyarrow.string())) for name, kind in {
-        **dict.fromkeys(COLUMNS, str),
-        **dict.fromkeys(("delta", "lower", "upper"), float), **dict.fromkeys(("row", "float32_agrees", "nodes", "float32"), int),
-    }.items()]
-)
-"""Of `verdicts.parquet`: one type a column, whatever the features are."""
+def _save_parquet(path: Path, parts: Iterable[pd.DataFrame]) -> None:
+    """Write one type a column, whatever the features are."""
+    import pyarrow
+    import pyarrow.parquet
+
+    kinds = {
+        **dict.fromkeys(COLUMNS, pyarrow.string()), **dict.fromkeys(("delta", "lower", "upper"), pyarrow.float64()),
+        **dict.fromkeys(("row", "float32_agrees", "nodes", "float32"), pyarrow.int64()),
+    }  # fmt: skip
+    shape = pyarrow.schema(list(kinds.items()))
+    with open(path, "wb") as out, pyarrow.parquet.ParquetWriter(out, shape) as file:  # pyarrow takes no name outside UTF-8
+        for part in parts:
+            file.write_table(pyarrow.Table.from_pandas(part, shape, preserve_index=False))
 
 
 def _parts(result: PbaResult) -> Iterator[pd.DataFrame]:

@@ -494,6 +494,19 @@ def test_types_that_the_numbers_are_not_of(kind: int, tmp_path: Path) -> None:
     refused_files(saved(tmp_path / "m", weight), "does not hold the numbers|valid ONNX model")
 
 
+def test_functions_that_double_at_each_call(tmp_path: Path) -> None:
+    """A file of two kilobytes whose nodes would fill the memory."""
+    found = model(numpy_helper.from_array(WEIGHT, "W"), helper.make_node("F0", ["x"], ["y"], domain="local"))
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    for k in range(40):
+        inner = [("Relu", "")] * 2 if k == 39 else [(f"F{k + 1}", "local")] * 2
+        nodes = [helper.make_node(name, [x], [y], domain=domain) for (name, domain), x, y in zip(inner, "ac", "cb", strict=True)]
+        found.functions.append(helper.make_function("local", f"F{k}", ["a"], ["b"], nodes, imports))
+    found.opset_import.extend([helper.make_opsetid("local", 1)])
+    (tmp_path / "m.onnx").write_bytes(found.SerializeToString())
+    refused_files(tmp_path / "m.onnx", r"become 1,099,511,627,\d+ nodes, at most 65,536 are read")
+
+
 def test_functions_that_cannot_be_inlined(tmp_path: Path) -> None:
     """More arguments than the function takes; a function that calls itself."""
     for body, inputs in (("Relu", ["x", "x"]), ("F", ["x"])):

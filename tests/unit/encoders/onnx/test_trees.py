@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -208,3 +209,14 @@ def test_models_of_libraries_predict_what_the_library_predicts(name: str, classe
     seen = apply_link(model.forward(rows.astype(np.float64)), model.link)
     np.testing.assert_allclose(seen, original.predict_proba(rows)[:, -seen.shape[1] :], atol=2e-5)
     assert model.classes == tuple(map(str, range(classes)))
+
+
+def test_a_branch_that_leads_back_to_itself_is_refused(tmp_path: Path) -> None:
+    tree = (0, "BRANCH_LEQ", 0.5, (1, "BRANCH_LEQ", 0.5, [1.0], [2.0]), [3.0])
+    stored = onnx.load(save(tmp_path / "t.onnx", [tree], 2))
+    for attribute in stored.graph.node[0].attribute:
+        if attribute.name == "nodes_truenodeids":
+            attribute.ints[1] = 1
+    onnx.save(stored, tmp_path / "t.onnx")
+    with pytest.raises(ModelError):
+        read_model(tmp_path / "t.onnx")

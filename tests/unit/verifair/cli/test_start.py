@@ -16,6 +16,7 @@ import verifair as vf
 from tests.command_line import flat
 from tests.command_line import verifair as command
 from verifair import __main__ as program
+from verifair import _siblings
 from verifair.cli.main import verbs
 
 
@@ -64,6 +65,21 @@ def test_a_module_that_hides_ours_is_told_in_one_line(start: list[str], name: st
     assert done.returncode == 1
     remedy = "rename that file or folder, or start Python in another folder"
     assert done.stderr == f"error: {tmp_path / name}.py hides verifair's own package {name!r}; {remedy}\n"
+
+
+@pytest.mark.parametrize("there", ["a package of somebody else", None])
+def test_a_package_installed_over_ours_is_told(there: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install solvers` writes into the same folder, and uninstalling it takes our file away."""
+    (tmp_path / "solvers").mkdir()
+    if there is not None:
+        (tmp_path / "solvers" / "__init__.py").write_text(f'"""{there}"""')
+    origin = None if there is None else str(tmp_path / "solvers" / "__init__.py")
+    spec = SimpleNamespace(origin=origin, submodule_search_locations=[str(tmp_path / "solvers")])
+    monkeypatch.setattr(_siblings, "__file__", str(tmp_path / "verifair" / "_siblings.py"))
+    monkeypatch.setattr(_siblings, "SIBLINGS", ("solvers",))
+    monkeypatch.setattr(_siblings, "find_spec", lambda name: spec)
+    with pytest.raises(_siblings.HiddenPackage, match="pip uninstall solvers, then install verifair anew"):
+        _siblings.check_siblings()
 
 
 def test_the_help_names_every_verb_and_a_typo_gets_a_suggestion() -> None:

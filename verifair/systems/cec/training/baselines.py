@@ -6,7 +6,6 @@ else, so a network that sees nothing else explains them alike by its constructio
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from encoders.network import Array, Integers, Network
-from verifair.errors import DataError, MissingPackage, TrainingError
+from verifair.errors import DataError, TrainingError, require
 from verifair.schema.schema import Schema
 from verifair.systems.cec.matching import Reference, match, match_within
 from verifair.systems.cec.people import People, merit_columns
@@ -178,5 +177,4 @@ def _check(method: str, people: People) -> None:
         )
     packages = {"torch": "torch", **({"fairlearn": "fairlearn"} if method in ("hardt", "agarwal") else {})}
     for package, extra in packages.items():
-        if importlib.util.find_spec(package) is None:
-            raise MissingPackage(f'{method} needs {package}, which is not installed; run: pip install "verifair[{extra}]"')
+        require(package, extra, method)

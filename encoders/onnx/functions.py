@@ -1,0 +1,39 @@
+"""Local functions of an ONNX model, written out where they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+
+from onnx import ModelProto, NodeProto, inliner
+
+MOST_NODES = 2**16
+"""Nodes that calls may become: each function that calls another twice doubles them, so that a small file could fill the memory."""
+Name = tuple[str, str]
+
+
+def inlined(model: ModelProto) -> ModelProto:
+    """Return the model without local functions. Raises ValueError for those that call themselves, or become too many nodes."""
+    if not model.functions:
+        return model
+    calls = {(one.domain, one.name): list(_names(one.node)) for one in model.functions}  # of several of one name, the last
+    try:
+        order = list(TopologicalSorter({name: set(called) & set(calls) for name, called in calls.items()}).static_order())
+    except CycleError as error:
+        raise ValueError(f"its function {error.args[1][0][1]!r} calls itself") from None
+    size: dict[Name, int] = {}
+    for name in order:
+        size[name] = sum(size.get(one, 1) for one in calls[name])
+    count = sum(size.get(one, 1) for one in _names(model.graph.node))
+    if max(count, *size.values()) > MOST_NODES:
+        raise ValueError(f"its functions become {count:,} nodes, at most {MOST_NODES:,} are read")
+    return inliner.inline_local_functions(model)
+
+
+def _names(nodes: Iterable[NodeProto]) -> Iterator[Name]:
+    """Yield what the nodes call, those of the graphs within them included."""
+    for node in nodes:
+        yield node.domain, node.op_type
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _names(graph.node)
