@@ -291,8 +291,8 @@ def test_explanations_whose_squares_overflow_prove_nothing(sizes: tuple[float, f
 ABOUT: dict[str, Any] = {
     "network_sha256": NETWORK.source_sha256, "output": None, "rounded": [], "schema_sha256": SCHEMA.sha256, "protected": ["sex"],
     "box": {"age": [0.0, 9_999.0], "hours": [0.0, 9_999.0], "weeks": [0.0, 9_999.0], "sex": [0.0, 1.0]},
-    "differ": "all", "arithmetic": "real", "epsilon": None, "signs": "deployed", "relax": {}, "size": 10, "parts": 1_000_000_000,
-    "step": 10,
+    "differ": "all", "arithmetic": "real", "epsilon": None, "scale": "probability", "signs": "deployed", "relax": {}, "size": 10,
+    "parts": 1_000_000_000, "step": 10,
 }
 
 
