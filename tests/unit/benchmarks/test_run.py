@@ -8,7 +8,10 @@ import pytest
 from benchmarks.run import CASES, main, options_of
 
 README = Path(__file__).parents[3] / "benchmarks" / "README.md"
-OPTIONAL = {"fairlearn": ("cec_comparison", "cec_ablation", "cec_verified"), "captum": ("cec_audit",), "torch": ("cec_epoch",)}
+OPTIONAL = {
+    "fairlearn": ("cec_comparison", "cec_ablation", "cec_verified", "cec_frontier"),
+    "captum": ("cec_audit",), "torch": ("cec_epoch",),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
