@@ -72,7 +72,7 @@ def _parameter(name: str, one: FieldInfo, system: System) -> inspect.Parameter:
         info = typer.Option(*names, help=help_text)
     shown = None if mark.unsaid else shown
     optional = shown is None
-    annotation: Any = Annotated.__class_getitem__((kind | None if optional else kind, info))  # type: ignore[attr-defined]
+    annotation: Any = Annotated[(kind | None if optional else kind, info)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=annotation)
 
 
