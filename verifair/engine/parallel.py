@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import joblib
+from joblib.parallel import LokyBackend, get_active_backend
 
 from solvers import clock
 from verifair.checker.report import Spread
@@ -117,7 +118,8 @@ def _applied(function: Shared[Callable[..., T]], *arguments: Any) -> T:
 def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     """Yield results from joblib. A backend that only returns lists (Ray's) is asked in rounds, so that what is done can be kept on
     the way."""
-    children = {} if joblib.effective_n_jobs(jobs) == 1 else {"initializer": _end_with, "initargs": (os.getpid(),)}
+    own = isinstance(get_active_backend()[0], LokyBackend) and joblib.effective_n_jobs(jobs) > 1  # Ray's have other parents
+    children = {"initializer": _end_with, "initargs": (os.getpid(),)} if own else {}
     failed: list[Exception] = []
 
     def safe() -> Iterator[Task]:
@@ -141,15 +143,15 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after its parent, which may be killed at any time; otherwise it would wait minutes for another task."""
+    """End this process soon after its parent, which may be killed at any time, also before this is called; otherwise it would wait
+    minutes for another task."""
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
         os._exit(1)
 
-    if os.getppid() == parent:  # no other machine's process
-        threading.Thread(target=watch, name="verifair-parent", daemon=True).start()
+    threading.Thread(target=watch, name="verifair-parent", daemon=True).start()
 
 
 def _counted(spent: float, seconds: float, function: Callable[..., T], *args: Any, **kwargs: Any) -> tuple[T, float]:

@@ -76,6 +76,11 @@ def test_where_work_is_counted_arguments_are_those_of_the_task() -> None:
     assert workers(1) == 1
 
 
+def test_a_process_whose_parent_died_before_it_began_ends_at_once() -> None:
+    late = "import time; from verifair.engine.parallel import _end_with; _end_with(1 << 30); time.sleep(100)"
+    assert subprocess.run([sys.executable, "-c", late], check=False, timeout=60).returncode == 1
+
+
 ORPHANS = """
 import sys, time
 import joblib
