@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from verifair.checker.tree import Tree, leaf_regions
 from verifair.engine import share
 from verifair.engine.parallel import as_done
 from verifair.engine.share import CertifiedShare, certify_share, row_shares
+from verifair.engine.share_cells import CellLooks
 from verifair.engine.verdict import Reason
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
@@ -405,3 +407,26 @@ def test_two_processes_end_where_one_does(tmp_path: Path, monkeypatch: pytest.Mo
         assert sent > 2
         assert (found.certificate.fair, found.certificate.unfair) == (FOUND.certificate.fair, FOUND.certificate.unfair)
         assert not accepted(found, QUERY)
+
+
+def test_a_run_that_is_killed_has_kept_its_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is told to a process that is killed: the tree on disk is that of an earlier moment, and can be gone on with."""
+    path, minutes = tmp_path / "share.json", 0
+    monkeypatch.setattr(share, "time", SimpleNamespace(monotonic=lambda: 61.0 * minutes))
+
+    def killed(cells: CellLooks, lower: Any, upper: Any) -> Any:
+        nonlocal minutes
+        minutes += 1
+        if minutes == 7:
+            raise SystemExit
+        return looks(cells, lower, upper)
+
+    looks = CellLooks.cells
+    with monkeypatch.context() as patch:
+        patch.setattr(CellLooks, "cells", killed)
+        with pytest.raises(SystemExit):
+            certify_share(QUERY, tolerance=0, budget=BUDGET, store=path)
+    kept = vf.check(path, network=QUERY.network, schema=QUERY.schema)
+    assert (kept.rejections, kept.leaves > 1) == ((), True)
+    found = certify_share(QUERY, tolerance=0, budget=BUDGET, store=path, resume=True)
+    assert (found.certificate.fair, found.certificate.unfair) == (FOUND.certificate.fair, FOUND.certificate.unfair)
