@@ -134,7 +134,7 @@ def _bench(folder: Path) -> Any:
     """What was decided by whom; how fast, and what of it fell to a time-out, is another question each time."""
     lines = (json.loads(line) for line in (folder / "b" / "runs.jsonl").read_text(encoding="utf-8").splitlines())
     found = {(one["case"], one["method"], one["repeat"]) for one in lines if "case" in one}
-    return sorted(found), _json(folder / "answer.json")["contradictions"]
+    return sorted(found), _json(folder / "answer.json")["disagreements"]
 
 
 def _benched(folder: Path) -> int:
