@@ -2,7 +2,8 @@
 
 Everything runs on this machine's loopback, so that what counts is CPU time, which does not depend on what else the machine does.
 An empty task shows what client, scheduler and worker spend on any task; a partition shows how much of the whole that is. CPU
-efficiency is the CPU time of one process over that of client, scheduler and workers together. Workers have imported verifair.
+efficiency is the CPU time of one process over that of client, scheduler and workers together. A short run before warms workers
+up, but has too few tasks to reach all of four or eight: those that it misses import verifair within the run that is measured.
 
     python -m benchmarks.run cluster --workers 1 2 4 8 --tasks 2000
 """

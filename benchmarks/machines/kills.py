@@ -1,11 +1,12 @@
 """Kills at random moments of random verbs, then the same command again: are the answers those of an undisturbed run?
 
 pba, certify --partition, certify --share, audit, bench and check; with one process, with two, and on a cluster of three workers,
-where the command or a worker is killed (kill -9; the worker is replaced and the command goes on). The command gets kill -9, SIGTERM
-or SIGINT. A kill waits until a random share of what is left is kept, and a random moment more; every fifth comes while the command
-starts. After each: no process is left, no traceback was written, and the exit code is the one in the docs (130, -9 for kill -9, 0
-where the command had finished). Left out of what is compared are times alone; of `certify --share`, whose tree depends on where it
-was stopped, the proofs have to be accepted by `verifair check`.
+where the command or a worker is killed (kill -9; the worker is replaced and the command goes on). The command gets kill -9,
+SIGTERM or SIGINT. A kill waits until a random share of what is left is kept, and a random moment more; every fifth comes while
+the command starts. After each: no process that there was at the kill is left (one that starts later is not seen), no traceback
+was written, and the exit code is the one in the docs (130, -9 for kill -9, 0 where the command had finished). Left out of what is
+compared are times alone; of `certify --share`, whose tree depends on where it was stopped, the proofs have to be accepted by
+`verifair check`.
 
     python -m benchmarks.run kills --kills 100 --seed 0
 """
