@@ -364,7 +364,7 @@ BAD: dict[str, tuple[str, tuple[object, ...]]] = {
     "unknown preset": ("--preset papers: expected paper", ("--demo", "loan", "--preset", "papers")),
     "distance": ("--distance l7: expected mixed, standardised, heom or mahalanobis", ("--demo", "loan", "--distance", "l7")),
     "interval": ("--interval exact: expected newcombe or wald", ("--demo", "loan", "--interval", "exact")),
-    "ties": ("--ties middle: expected share, first or last", ("--demo", "loan", "--ties", "middle")),
+    "ties": ("--ties middle: expected share, first, last or heap", ("--demo", "loan", "--ties", "middle")),
     "correction": ("--correct fdr: expected bh", ("--demo", "loan", "--correct", "fdr")),
     "level": ("--level 5: expected percent", ("--demo", "loan", "--level", 5)),
     "tau": ("--tau 1: expected a number of at least 0 and below 1, such as 0", ("--demo", "loan", "--tau", 1)),
@@ -500,7 +500,7 @@ def test_a_causal_file_is_not_ignored_in_silence(run_loan: Run, line: str, told:
 
 def test_the_preset_names_options_as_they_are_called(run_loan: Run) -> None:
     _, _, told = run_loan("--causal", "loan.toml", "--preset", "paper", "--one-sided")
-    assert told.endswith("sets level, one-sided, distance, interval, ties, correct itself: drop it, or drop your one-sided")
+    assert told.endswith("sets level, one-sided, z, distance, interval, ties, correct itself: drop it, or drop your one-sided")
     code, _, _ = run_loan("--causal", written(LOAN.replace("[situation]", "[situation]\nlevel = 0.9")), "--preset", "paper")
     assert code == 0, "the command line goes before the file"
 
