@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench docs notebooks clean
+.PHONY: demo test lint bench docs notebooks surroundings clean
 
 demo: $(VENV)/.base
 	$(BIN)/verifair pba --demo german --protected age --delta 1 --delta 2 --delta 3 --out demo
@@ -17,6 +17,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The oldest versions that are declared, and a wheel on every Python at hand.
+surroundings:
+	$(PYTHON) -m tests.surroundings
 
 bench: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.run

@@ -1,10 +1,13 @@
 """The package as others get it: built, installed away from the sources, without any extra, and used."""
 
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -75,6 +78,17 @@ def test_what_is_missing_is_said_with_the_remedy(installed: Path, tmp_path: Path
     assert found.returncode in (2, 4), found.stderr
     assert "Traceback" not in found.stderr
     assert remedy in found.stderr
+
+
+def test_what_is_held_back_has_a_reason_that_still_holds() -> None:
+    """`python -m tests.surroundings pins` tries the newest versions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    every = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    held = {re.split(r"[<>=\[]", one)[0]: re.findall(r"<=?([\d.]+)", one)[-1] for one in every if "<" in one.partition(";")[0]}
+    assert held == {"highspy": "1.14", "torch": "2.13.0", "pulp": "4"}
+    assert f"torch=={held['torch']}" in (ROOT / "Makefile").read_text(), "torch is held at the version that is tested"
+    told = "does it share a process with highspy 1.14 (google/or-tools#5246)? Then highspy is no longer held back"
+    assert tuple(map(int, version("ortools").split(".")[:2])) <= (9, 15), told
 
 
 def test_doctor_lists_what_is_missing(installed: Path, tmp_path: Path) -> None:

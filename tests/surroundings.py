@@ -1,0 +1,112 @@
+"""The package with the oldest versions that it declares, and with the newest on every Python at hand: it is imported and used.
+
+    python -m tests.surroundings              all of it          (make surroundings)
+    python -m tests.surroundings lowest       the oldest versions alone, with quick tests: about two minutes on two cores
+    python -m tests.surroundings wheel        a wheel, in an empty environment of each Python
+    python -m tests.surroundings pins         whether the newest of what is held back works by now
+
+Environments are made in a temporary folder by uv, which chooses the versions and is installed there too. The base has no
+matplotlib and no pyarrow. Warnings of old packages are no failures.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PYTHONS = ("3.11", "3.12", "3.13")
+EXTRAS = ("plots", "parquet", "solvers", "distributed", "trees", "fairlearn")
+"""torch is not among them: its oldest version has no build without CUDA."""
+TOOLS = ("pytest", "hypothesis", "jsonschema", "sybil", "nbformat", "nbclient")
+QUICK = ("tests/contract/test_backends.py", "tests/unit/encoders/onnx", "tests/unit/verifair/schema", "tests/unit/verifair/checker")
+IMPORTS = """
+import importlib, pkgutil
+OF_EXTRAS = ("torch", "captum", "fairlearn", "dask", "distributed", "matplotlib", "pyarrow")
+for root in ("solvers", "encoders", "verifair"):
+    for module in pkgutil.walk_packages(importlib.import_module(root).__path__, root + "."):
+        if not module.name.endswith("__main__"):
+            try:
+                importlib.import_module(module.name)
+            except ModuleNotFoundError as error:
+                if error.name.partition(".")[0] not in OF_EXTRAS:
+                    raise
+"""
+
+
+def run(*command: object, folder: Path, **more: str) -> None:
+    subprocess.run([str(one) for one in command], cwd=folder, check=True, env={**os.environ, "OMP_NUM_THREADS": "1", **more})
+
+
+def tried(python: Path, folder: Path) -> None:
+    """Import everything, print the versions, ask the demo's question and prove its answer again."""
+    verifair = python.with_name("verifair")
+    run(python, "-W", "ignore", "-c", IMPORTS, folder=folder)
+    run(verifair, "doctor", folder=folder)
+    shutil.rmtree(folder / "demo", ignore_errors=True)
+    run(verifair, "pba", "--demo", "german", "--protected", "age", "--delta", "1", "--limit", "20", "--out", "demo", folder=folder)
+    run(verifair, "check", "demo/certificate.json.gz", "--demo", "german", folder=folder)
+
+
+def found(version: str) -> str | None:
+    """A Python of this version: on the path, or of pyenv."""
+    own = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
+    return str(own[-1]) if own else shutil.which(f"python{version}")
+
+
+def lowest(uv: Path, folder: Path) -> None:
+    python, versions = folder / "lowest" / "bin" / "python", folder / "lowest.txt"
+    run(uv, "venv", "-q", "--python", sys.executable, folder / "lowest", folder=folder)
+    extras = [word for name in EXTRAS for word in ("--extra", name)]
+    oldest = ("--python", python, "--resolution", "lowest-direct")
+    run(uv, "pip", "compile", "-q", *oldest, ROOT / "pyproject.toml", *extras, "-o", versions, folder=folder)
+    run(uv, "pip", "install", "-q", "--python", python, "-r", versions, *TOOLS, folder=folder)
+    run(uv, "pip", "install", "-q", "--python", python, "--no-deps", ROOT, folder=folder)
+    tried(python, folder)
+    run(python, "-m", "pytest", "-q", "-o", "filterwarnings=ignore", *QUICK, folder=ROOT, PYTHONPATH=str(ROOT))
+
+
+def wheel(uv: Path, folder: Path) -> None:
+    run(uv, "build", "-q", "--wheel", "-o", folder, ROOT, folder=folder)
+    (built,) = folder.glob("*.whl")
+    for version in PYTHONS:
+        own = found(version)
+        if own is None:
+            print(f"Python {version}: none is at hand")
+            continue
+        python = folder / version / "bin" / "python"
+        run(uv, "venv", "-q", "--python", own, folder / version, folder=folder)
+        run(uv, "pip", "install", "-q", "--python", python, built, folder=folder)
+        tried(python, folder)
+
+
+def pins(uv: Path, folder: Path) -> None:
+    """Try the newest of the solvers that are held back, and say whether they still have to be: highspy and ortools cannot share a
+    process in every version and order of imports."""
+    python, free = folder / "pins" / "bin" / "python", folder / "free.txt"
+    free.write_text("highspy\npulp\n")
+    run(uv, "venv", "-q", "--python", sys.executable, folder / "pins", folder=folder)
+    run(uv, "pip", "install", "-q", "--python", python, "--override", free, f"{ROOT}[solvers]", *TOOLS, folder=folder)
+    run(uv, "pip", "list", "--python", python, folder=folder)
+    words = [str(python), "-m", "pytest", "-q", "-x", "-o", "filterwarnings=ignore", "tests/contract/test_backends.py"]
+    done = subprocess.run(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    print("the upper bounds of highspy and pulp", "can go" if done.returncode == 0 else "are still needed")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.surroundings", description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="*", metavar="lowest, wheel or pins")
+    asked = parser.parse_args().what or ("lowest", "wheel", "pins")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        run(sys.executable, "-m", "venv", folder / "uv", folder=folder)
+        run(folder / "uv" / "bin" / "python", "-m", "pip", "install", "-q", "uv", folder=folder)
+        for one in asked:
+            {"lowest": lowest, "wheel": wheel, "pins": pins}[one](folder / "uv" / "bin" / "uv", folder)
+
+
+if __name__ == "__main__":
+    main()
