@@ -121,14 +121,21 @@ def _audited(folder: Path) -> int:
     return 1000 * sum(1 for _ in part.glob("resume/*.json")) + kept(part / "pba.sqlite", "verdicts")
 
 
-def _prepare_audit(folder: Path, undisturbed: Path) -> None:
+def write_audit(folder: Path, *, people: int, settings: str, analyses: str) -> None:
+    """Write audit.toml and what it names: the shipped network, its schema, and the first people of German Credit."""
     shipped = datasets.network_path("german").parent
     for name in ("german.onnx", "german.toml"):
         (folder / name).write_bytes((shipped / name).read_bytes())
-    datasets.german().frame.head(60).to_csv(folder / "rows.csv", index=False)
+    datasets.german().frame.head(people).to_csv(folder / "rows.csv", index=False)
     files = '[model]\nfile = "german.onnx"\n[schema]\nfile = "german.toml"\n[data]\nfile = "rows.csv"\n'
-    asked = '[sensitive]\nfeatures = ["sex"]\n[analyses.pba]\ndelta = [1]\n[analyses.certify]\nmaximise = true\n'
-    (folder / "audit.toml").write_text(f'title = "Killed"\ntimeout = 3000\neffort = 60\n{files}{asked}')
+    (folder / "audit.toml").write_text(f'{settings}\n{files}[sensitive]\nfeatures = ["sex"]\n{analyses}\n')
+
+
+def _prepare_audit(folder: Path, undisturbed: Path) -> None:
+    write_audit(
+        folder, people=60, settings='title = "Killed"\ntimeout = 3000\neffort = 60',
+        analyses="[analyses.pba]\ndelta = [1]\n[analyses.certify]\nmaximise = true",
+    )
 
 
 def _bench(folder: Path) -> Any:

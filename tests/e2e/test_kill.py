@@ -13,7 +13,6 @@ from benchmarks.machines import kills
 from benchmarks.machines.kills import kept
 from benchmarks.machines.local_cluster import LocalCluster, local_cluster
 from tests.command_line import RUN, Run, flat, verifair
-from verifair import datasets
 from verifair.checker.partition import ARRAYS, PartitionStore
 
 
@@ -91,13 +90,7 @@ def same_parts(one: Path, other: Path) -> None:
 
 def audited(folder: Path) -> list[str]:
     """An audit of persistent bias of forty people."""
-    shipped = datasets.network_path("german").parent
-    for name in ("german.onnx", "german.toml"):
-        (folder / name).write_bytes((shipped / name).read_bytes())
-    datasets.german().frame.head(40).to_csv(folder / "rows.csv", index=False)
-    files = '[model]\nfile = "german.onnx"\n[schema]\nfile = "german.toml"\n[data]\nfile = "rows.csv"\n'
-    asked = '[sensitive]\nfeatures = ["sex"]\n[analyses.pba]\ndelta = [1]\n'
-    (folder / "audit.toml").write_text(f'title = "Forty"\ntimeout = 120\n{files}{asked}')
+    kills.write_audit(folder, people=40, settings='title = "Forty"\ntimeout = 120', analyses="[analyses.pba]\ndelta = [1]")
     return ["audit", "audit.toml"]
 
 

@@ -46,7 +46,6 @@ AHEAD = 2
 REMEDY = "What was done before is in the store: start the cluster again, then the same command with --resume"
 
 
-
 @contextmanager
 def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None]:
     """Run the batches within on the dask cluster whose scheduler listens at `address` (tcp://host:port); None changes nothing.

@@ -48,7 +48,6 @@ class Deadline:
         """Return the seconds until then, negative once it is over."""
         return self.at - time.monotonic() if self.counted is None else self.counted - clock.now()
 
-
     def __reduce__(self) -> tuple[Callable[..., Deadline], tuple[float, float | None]]:
         return _arrived, (self.at - time.monotonic() + time.time(), self.counted)
 

@@ -121,7 +121,8 @@ def _parts(result: AuditResult) -> dict[str, tuple[float, float]]:
 
 def answer(result: AuditResult) -> tuple[str, str]:
     """Return tone and text of whether a sensitive feature alone changes decisions, and which groups fail the four-fifths rule."""
-    flips = {one.name: one.flips for one in features(result) if one.flips is not None and one.flips[0]}
+    known = features(result)
+    flips = {one.name: one.flips for one in known if one.flips is not None and one.flips[0]}
     how = {name: _depends(result, name) for name in result.protected}
     yes, no, open_ = ([name for name, one in how.items() if one == which] for which in ("yes", "no", "open"))
     told: list[str] = []
@@ -141,7 +142,7 @@ def answer(result: AuditResult) -> tuple[str, str]:
         text.append(f"{'' if text else 'No. '}It is proved that another {listed(no)} alone changes no decision, {scope}.")
     if open_:
         text.append(f"{'' if text else 'Not known. '}Whether another {listed(open_)} alone changes decisions was not shown.")
-    failing = [_failing(one) for feature in features(result) for one in feature.groups if fails(one)]
+    failing = [_failing(one) for feature in known for one in feature.groups if fails(one)]
     if failing:
         text.append(f"Below four fifths of the highest group's rate: {listed(failing)}.")
     return "bad" if yes or failing else "open" if open_ or not no else "good", " ".join(text)

@@ -221,15 +221,15 @@ class TableStream:
 
     def pieces(self, rows: int) -> Iterator[Table]:
         """Yield all rows in tables of so many, however they are cut into chunks; the last may be shorter."""
-        held: list[Table] = []
+        held, room = list[Table](), rows
         for table in self:
             low = 0
             while low < len(table.raw):
-                held.append(table.take(low, low + rows - sum(len(one.raw) for one in held)))
-                low += len(held[-1].raw)
-                if sum(len(one.raw) for one in held) == rows:
+                held.append(table.take(low, low + room))
+                low, room = low + len(held[-1].raw), room - len(held[-1].raw)
+                if room == 0:
                     yield _joined(held)
-                    held = []
+                    held, room = [], rows
         if held:
             yield _joined(held)
 
