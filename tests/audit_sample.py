@@ -8,7 +8,7 @@ import pandas as pd
 
 from verifair.auditing.decisions import Decisions, GroupCounts, count, described, rates
 from verifair.auditing.result import AuditResult
-from verifair.systems.findings import DataTable, Evidence, Picture, Section, Source, Standing, Statement, Tone, WitnessRow
+from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Source, Standing, Statement, Tone, WitnessRow
 
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">'\"</script></style>{{ 7*7 }}"
 """Runs wherever somebody forgot to escape."""

@@ -10,11 +10,11 @@ import numpy.typing as npt
 from encoders.domain import Domain, Regions
 from encoders.network import Array, Layer, Link, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.leaves import Boxes, Forest, LeafRule, Leaves, replay
 from verifair.checker.kernel.multipliers import lagrange
 from verifair.checker.kernel.tasks import StatedGoal, Task, Tasks
-from verifair.checker.tree import Tree
 from verifair.schema.schema import Schema
 
 SHA = "0" * 64

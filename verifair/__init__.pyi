@@ -8,11 +8,11 @@ from solvers.outcome import Budget as Budget
 from solvers.outcome import Outcome as Outcome
 from verifair.auditing.audit import Audit as Audit
 from verifair.auditing.audit import audit as audit
-from verifair.checker.certificate import Certificate as Certificate
-from verifair.checker.consistency_certificate import ConsistencyCertificate as ConsistencyCertificate
-from verifair.checker.envelope import Trust as Trust
-from verifair.checker.kmax_certificate import KmaxCertificate as KmaxCertificate
-from verifair.checker.share_certificate import ShareCertificate as ShareCertificate
+from verifair.checker.certificates.certificate import Certificate as Certificate
+from verifair.checker.certificates.consistency import ConsistencyCertificate as ConsistencyCertificate
+from verifair.checker.certificates.envelope import Trust as Trust
+from verifair.checker.certificates.kmax import KmaxCertificate as KmaxCertificate
+from verifair.checker.certificates.share import ShareCertificate as ShareCertificate
 from verifair.engine.buckets.kmax import KmaxVerdict as KmaxVerdict
 from verifair.engine.cluster import cluster as cluster
 from verifair.engine.counterexamples import Counterexamples as Counterexamples
@@ -24,8 +24,8 @@ from verifair.engine.queries import KDiscrimination as KDiscrimination
 from verifair.engine.queries import PersistentBias as PersistentBias
 from verifair.engine.queries import ProbabilityGap as ProbabilityGap
 from verifair.engine.queries import Robustness as Robustness
-from verifair.engine.share import CertifiedShare as CertifiedShare
-from verifair.engine.share import certify_share as certify_share
+from verifair.engine.shares.share import CertifiedShare as CertifiedShare
+from verifair.engine.shares.share import certify_share as certify_share
 from verifair.engine.verdict import Finding as Finding
 from verifair.engine.verdict import Reason as Reason
 from verifair.engine.verdict import Status as Status

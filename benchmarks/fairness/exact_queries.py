@@ -18,7 +18,7 @@ import pandas as pd
 from benchmarks.fairness.networks import ExactQuery, exact_queries
 from benchmarks.shared import data_folder, measured
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate
+from verifair.checker.certificates.certificate import Certificate
 from verifair.checker.check import check
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.queries import IndividualFairness

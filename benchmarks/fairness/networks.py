@@ -14,7 +14,7 @@ import numpy as np
 
 from encoders.network import Network
 from encoders.onnx.reader import read_onnx
-from verifair.checker.statement import Signs
+from verifair.checker.certificates.statement import Signs
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.papers.hyfair.data import fairify_schema, family_file
 from verifair.schema.schema import Schema

@@ -20,7 +20,7 @@ from benchmarks.fairness.networks import FAMILIES, ListedNetwork, subjects
 from benchmarks.shared import data_folder, measured
 from solvers.outcome import Budget
 from verifair.checker.check import check
-from verifair.engine.share import certify_share
+from verifair.engine.shares.share import certify_share
 
 FAIRQUANT = {"AC-1": (0.907, 1.1), "AC-2": (0.799, 15.0), "AC-6": (0.588, 2.8)}
 """Certified fair share and CPU seconds."""

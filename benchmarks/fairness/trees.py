@@ -35,7 +35,7 @@ from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.questions import Pairs, bias_problem, box_of, goals_of, questions_of, twin_problem
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED, VIOLATED
-from verifair.engine.share import certify_share
+from verifair.engine.shares.share import certify_share
 from verifair.engine.solver import copies_of
 from verifair.engine.verdict import Status
 from verifair.models.read import read

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoders.bounds.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.linear import LayerForms, first_forms, hidden_forms
 from encoders.bounds.relu import LayerBounds, bends, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY, UNIT, factor
+from encoders.bounds.smooth.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
 from encoders.domain import Batched

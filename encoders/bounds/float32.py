@@ -24,9 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.bounds.curves import activated_interval
 from encoders.bounds.relu import LayerBounds, affine_interval
 from encoders.bounds.rounding import factor
+from encoders.bounds.smooth.curves import activated_interval
 from encoders.exact.affine import FLUSHED
 from encoders.network import Array, Model, Network, layered
 from encoders.trees.ensemble import TreeEnsemble

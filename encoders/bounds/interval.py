@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from encoders.bounds.curves import activated_interval, curved_difference
 from encoders.bounds.relu import LayerBounds, affine_interval, difference_interval
+from encoders.bounds.smooth.curves import activated_interval, curved_difference
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
 from encoders.network import Array, Integers

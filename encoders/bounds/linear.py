@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.bounds.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.interval import crossed
 from encoders.bounds.relu import LayerBounds, Lines, bends, pair_lines, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY
+from encoders.bounds.smooth.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
 from encoders.network import Array, Booleans, Integers

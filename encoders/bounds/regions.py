@@ -32,11 +32,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from encoders.bounds.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.interval import crossed, first_layer, next_layer
 from encoders.bounds.linear import ENDS, PAIRS, first_forms, second_forms, substituted, tightened_by
 from encoders.bounds.relu import TIE, LayerBounds, bends, hinge, pair_lines, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY
+from encoders.bounds.smooth.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
 from encoders.domain import Batched, Regions

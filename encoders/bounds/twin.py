@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from encoders.bounds.curves import activated_interval
 from encoders.bounds.relu import affine_interval
 from encoders.bounds.rounding import charge, factor, form_magnitudes, magnitude
+from encoders.bounds.smooth.curves import activated_interval
 from encoders.curves.layer import SmoothLayer
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Layer, activate, layered

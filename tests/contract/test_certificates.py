@@ -19,14 +19,14 @@ from encoders.onnx.reader import read_onnx
 from encoders.vnnlib.reader import read_vnnlib
 from solvers.outcome import Budget
 from tests.builders import SHA, categorical, integer, linear_network, real, schema_of
-from verifair.checker.centers_certificate import CentersCertificate
-from verifair.checker.certificate import Certificate, Proof
+from verifair.checker.certificates.centers import CentersCertificate
+from verifair.checker.certificates.certificate import Certificate, Proof
+from verifair.checker.certificates.consistency import ConsistencyCertificate
+from verifair.checker.certificates.envelope import semantics
+from verifair.checker.certificates.kmax import KmaxCertificate
+from verifair.checker.certificates.statement import RowsQuery, RowStatement
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.check import check
-from verifair.checker.consistency_certificate import ConsistencyCertificate
-from verifair.checker.envelope import semantics
-from verifair.checker.kmax_certificate import KmaxCertificate
-from verifair.checker.statement import RowsQuery, RowStatement
-from verifair.checker.tree import Tree
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import CertificateError

@@ -25,9 +25,9 @@ from tests.command_line import RUN
 from verifair.auditing import audit_file
 from verifair.auditing.run import KEPT, Places, _digest, _kept
 from verifair.bench.records import Journal
-from verifair.checker import envelope as certificate_file
 from verifair.checker import partition
-from verifair.checker.certificate import Certificate
+from verifair.checker.certificates import envelope as certificate_file
+from verifair.checker.certificates.certificate import Certificate
 from verifair.checker.check import check
 from verifair.checker.kinds.consistency import ExplanationBounds, surely_near
 from verifair.checker.partition import PartitionStore
@@ -38,8 +38,8 @@ from verifair.schema import file as schema_file
 from verifair.schema.rows import numeric
 from verifair.schema.schema import Schema
 from verifair.systems.cst.causal import file as causal_file
-from verifair.systems.files import save_text
 from verifair.systems.hyfair.explain import rules_file
+from verifair.systems.results.files import save_text
 
 SCHEMA = schema_of(
     integer("age", 0, 9_999),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import verifair as vf
-from encoders.bounds.gradient import gradient_zonotopes
+from encoders.bounds.explanations.gradient import gradient_zonotopes
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
 from encoders.errors import CurveError
@@ -25,11 +25,11 @@ from encoders.programs.smt import smt
 from encoders.programs.triangle import triangle
 from encoders.programs.twin_box import Method, TwinBox
 from tests.builders import categorical, integer, schema_of
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.kinds.consistency import check_consistency
 from verifair.checker.kinds.kmax import check_kmax
-from verifair.checker.tree import Tree
 from verifair.engine.cascade import solve
-from verifair.engine.search.neurons import decide_by_phases
+from verifair.engine.search.signs.neurons import decide_by_phases
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cst.robustness.network_rows import NetworkRows
 from verifair.systems.hyfair.guard.retraining import weights_of

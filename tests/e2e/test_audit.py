@@ -23,8 +23,8 @@ from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Reason, Status, Verdict
 from verifair.errors import ClusterError, Disagreement
 from verifair.schema.schema import Schema
-from verifair.systems.findings import Section
 from verifair.systems.hyfair.certify import solve
+from verifair.systems.results.findings import Section
 from verifair.training.onnx_writer import onnx_model
 
 HEAD = """

@@ -20,10 +20,10 @@ from encoders.onnx.runtime import runtime_logits
 from tests.audit_sample import HOSTILE, audit, replace
 from tests.browser import Watched, chromium, opened
 from tests.builders import layer, network_of, schema_of
-from tests.soundness.test_outcomes import FEATURES as RULE_FEATURES
-from tests.soundness.test_outcomes import ROWS as RULE_ROWS
-from tests.soundness.test_outcomes import RULES, outputs_of
-from tests.soundness.test_outcomes import made as rule_network
+from tests.soundness.classes.test_outcomes import FEATURES as RULE_FEATURES
+from tests.soundness.classes.test_outcomes import ROWS as RULE_ROWS
+from tests.soundness.classes.test_outcomes import RULES, outputs_of
+from tests.soundness.classes.test_outcomes import made as rule_network
 from tests.tree_models import random_tree, save
 from verifair.auditing.audit_file import loads
 from verifair.auditing.decisions import decisions
@@ -35,7 +35,7 @@ from verifair.auditing.subject import read as read_subject
 from verifair.auditing.what_if import embedded, what_if
 from verifair.engine.questions import decisions as decided
 from verifair.engine.witness import _shown
-from verifair.systems.findings import DataTable, Standing, Statement, Tone
+from verifair.systems.results.findings import DataTable, Standing, Statement, Tone
 from verifair.systems.subject import Subject
 
 CONTRAST = """() => {

@@ -18,7 +18,7 @@ from tests.command_line import RUN, Run, answered, is_drawn, verifair
 from verifair import datasets
 from verifair.bench import competitors
 from verifair.bench.competitors import Competitor
-from verifair.checker.certificate import Certificate
+from verifair.checker.certificates.certificate import Certificate
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ import numpy as np
 from tests.fuzz import mutate, truth, world
 from tests.fuzz.target import Untrue, skeleton
 from verifair.checker import partition
+from verifair.checker.certificates.extent import digest
 from verifair.checker.check import check
-from verifair.checker.extent import digest
 
 STORES = ("bias.sqlite", "robust.sqlite")
 """Of pba: `verifair check` says that these are none of its business."""

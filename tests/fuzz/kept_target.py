@@ -23,11 +23,11 @@ from verifair.bench.tables import comparison, to_dict, write_tables
 from verifair.engine.partition import certify_partition
 from verifair.papers.catalog import Printed, Request
 from verifair.papers.reproduce import pairs, reproduce
-from verifair.systems.files import json_text, plain, save_json
-from verifair.systems.findings import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.pba.evidence import certificate_of, witness_of
 from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.stream import Table
+from verifair.systems.results.files import json_text, plain, save_json
+from verifair.systems.results.findings import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
 
 SETTINGS = {"verifair": "0.7.0", "python": "3.11", "machine": "x86_64", "limit": 5.0, "seed": 0}
 

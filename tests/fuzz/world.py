@@ -16,7 +16,7 @@ from encoders.onnx.reader import read_onnx
 from tests.builders import categorical, integer, lattice, one_hot, random_network, schema_of
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.partition import certify_partition
-from verifair.engine.share import certify_share
+from verifair.engine.shares.share import certify_share
 from verifair.systems.cec.audit import audit
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.matching import Reference

@@ -12,10 +12,10 @@ from benchmarks.fairness.networks import EVERY, FAMILIES, ListedNetwork, exact_q
 from benchmarks.fairness.partitions import Counts, partition_of
 from encoders.network import Array
 from solvers.outcome import Budget
+from verifair.checker.certificates.envelope import Trust
+from verifair.checker.certificates.statement import Signs
 from verifair.checker.check import check
-from verifair.checker.envelope import Trust
 from verifair.checker.partition import PROVED, VIOLATED, PartitionStore
-from verifair.checker.statement import Signs
 from verifair.engine.partition import certify_partition
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Status

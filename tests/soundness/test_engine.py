@@ -23,22 +23,31 @@ from encoders.problem import Goal, TwinBatch, TwinProblem
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from tests.brute_force import exact_forward, fractions
 from tests.builders import claim_of, integer, network_of, schema_of, tree_flaw
+from tests.soundness.trees.random_twins import (
+    FLIP,
+    PBA,
+    ROBUST,
+    STRICT_SIGNS,
+    STYLES,
+    brute_force,
+    nasty_network,
+    random_problem,
+    truth,
+)
 from verifair.checker.check import check
 from verifair.engine import cascade as engine
 from verifair.engine import solver as by_solver
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import decisions
 from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.neurons import decide_by_phases
 from verifair.engine.search.open_goals import OPEN, PROVED
 from verifair.engine.search.optimum import minimum
+from verifair.engine.search.signs.neurons import decide_by_phases
 from verifair.engine.store import Store, VerdictRecord, Verdicts
 from verifair.engine.verdict import Reason, Status
 from verifair.engine.verify import verify
 from verifair.errors import Disagreement
 from verifair.schema.schema import Schema
-
-from .random_twins import FLIP, PBA, ROBUST, STRICT_SIGNS, STYLES, brute_force, nasty_network, random_problem, truth
 
 GOALS = {"pba": PBA, "robust": ROBUST, "flip": FLIP, "strict-signs": STRICT_SIGNS}
 seeds = st.integers(0, 2**32 - 1)

@@ -14,9 +14,9 @@ from encoders.domain import Domain, Regions
 from encoders.network import Array, Integers, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.builders import claim_of, random_network, tree_flaw
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.tasks import Tasks
-from verifair.checker.tree import Tree
 from verifair.engine.search import standard
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED, VIOLATED

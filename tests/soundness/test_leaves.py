@@ -15,8 +15,8 @@ from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.network import Layer
 from tests.builders import random_network
-from tests.soundness.random_twins import FLIP, random_problem
 from tests.soundness.test_maximise import CONSTRAINTS, a_schema
+from tests.soundness.trees.random_twins import FLIP, random_problem
 from verifair.engine.search.boxes import roots
 from verifair.engine.search.standard import StandardRelaxation
 

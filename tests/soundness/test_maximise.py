@@ -22,16 +22,15 @@ from encoders.probability import gap_bounds
 from encoders.problem import TwinProblem
 from tests.brute_force import exact_forward
 from tests.builders import categorical, claim_of, integer, one_hot, real, schema_of, tree_flaw
+from tests.soundness.test_engine import wide_problem
+from tests.soundness.trees.random_twins import FLIP, STYLES, nasty_network, random_problem
 from verifair.engine.gap.inputs import STEEPEST, InputSearch, conjugate, gap_below, gap_of, weights_of
 from verifair.engine.gap.neurons import PhaseSearch
 from verifair.engine.questions import no_gap
 from verifair.engine.search.attack import Climb, Objective, attack
 from verifair.engine.search.boxes import anywhere
-from verifair.systems.files import json_text
-from verifair.systems.verdicts import Gap
-
-from .random_twins import FLIP, STYLES, nasty_network, random_problem
-from .test_engine import wide_problem
+from verifair.systems.results.files import json_text
+from verifair.systems.results.verdicts import Gap
 
 STYLES_HERE = tuple(style for style in STYLES if style not in ("huge", "mixed"))
 """The others have logits of millions: every gap is 0 or 1."""

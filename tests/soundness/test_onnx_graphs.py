@@ -20,9 +20,8 @@ from encoders.errors import ModelError
 from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import runtime_logits
 from tests.builders import integer, schema_of
-
-from .random_fairness import Case
-from .test_whole_domain import assert_true
+from tests.soundness.random_fairness import Case
+from tests.soundness.test_whole_domain import assert_true
 
 Objects = np.ndarray[Any, np.dtype[np.object_]]
 WIDEST = 8

@@ -14,17 +14,17 @@ from encoders.problem import TwinProblem
 from tests.builders import claim_of, tree_flaw
 from tests.oracle.search_checker import throughout
 from tests.soundness.random_fairness import small_cases
-from tests.soundness.random_twins import FLIP, PBA, ROBUST, STRICT_SIGNS, STYLES, random_problem
 from tests.soundness.test_whole_domain import verdict_of
-from verifair.checker.certificate import Certificate
+from tests.soundness.trees.random_twins import FLIP, PBA, ROBUST, STRICT_SIGNS, STYLES, random_problem
+from verifair.checker.certificates.certificate import Certificate
+from verifair.checker.certificates.statement import BoxQuery, BoxStatement
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.kernel.tasks import Task
 from verifair.checker.kinds.statements import task_of
-from verifair.checker.statement import BoxQuery, BoxStatement
-from verifair.checker.tree import Tree
 from verifair.engine.questions import no_gap
 from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.neurons import decide_by_phases
 from verifair.engine.search.open_goals import PROVED
+from verifair.engine.search.signs.neurons import decide_by_phases
 
 GOALS = {"pba": PBA, "robust": ROBUST, "flip": FLIP, "strict": STRICT_SIGNS, "gap": no_gap(0.2)}
 seeds = st.integers(0, 2**32 - 1)

@@ -13,10 +13,9 @@ import pytest
 import verifair as vf
 from encoders.network import Network
 from tests.builders import integer, linear_network, one_hot, real, schema_of
+from tests.soundness.random_fairness import PROTECTED, Case, small_cases
 from verifair.checker.words import near
 from verifair.errors import QueryError
-
-from .random_fairness import PROTECTED, Case, small_cases
 
 STYLES = ("plain", "integer", "duplicate")
 

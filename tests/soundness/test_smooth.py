@@ -18,15 +18,26 @@ from encoders.curves.layer import SmoothLayer
 from encoders.domain import Regions
 from encoders.network import Array, Layer
 from encoders.problem import TwinProblem
+from tests.soundness.random_fairness import Case, small_cases
+from tests.soundness.trees.random_twins import (
+    BITS,
+    FLIP,
+    MIXES,
+    PBA,
+    ROBUST,
+    STRICT_SIGNS,
+    STYLES,
+    brute_force_smooth,
+    logits,
+    smooth_problem,
+    smoothed,
+)
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.kernel.bounds import TwinBounds
-from verifair.checker.tree import Tree
 from verifair.engine.questions import Pairs, box_of
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import OPEN, PROVED
 from verifair.engine.verify import fairness_certificate
-
-from .random_fairness import Case, small_cases
-from .random_twins import BITS, FLIP, MIXES, PBA, ROBUST, STRICT_SIGNS, STYLES, brute_force_smooth, logits, smooth_problem, smoothed
 
 GOALS = {"pba": PBA, "robust": ROBUST, "flip": FLIP, "strict-signs": STRICT_SIGNS}
 seeds = st.integers(0, 2**32 - 1)

@@ -9,14 +9,13 @@ from encoders.network import layered
 from encoders.problem import Goal, TwinProblem
 from solvers.outcome import Budget
 from tests.builders import claim_of, tree_flaw
+from tests.soundness.trees.random_twins import STYLES, brute_force, random_problem, truth
 from verifair.engine import cascade
 from verifair.engine.answer import GoalAnswer
-from verifair.engine.search import turns
 from verifair.engine.search.branch_and_bound import begin, decide
-from verifair.engine.search.neurons import NeuronSearch
+from verifair.engine.search.signs import turns
+from verifair.engine.search.signs.neurons import NeuronSearch
 from verifair.engine.verdict import Reason, Status
-
-from .random_twins import STYLES, brute_force, random_problem, truth
 
 GOALS = (
     Goal(rows=np.array([[1.0, -1.0]]), strict=True), Goal(rows=np.array([[-1.0, 1.0]]), strict=False),

@@ -19,14 +19,7 @@ import pytest
 import verifair as vf
 from encoders.network import Network
 from tests.builders import categorical, integer, network_of, one_hot, random_network, real, schema_of
-from verifair.checker.certificate import Certificate, Proof
-from verifair.checker.check import check
-from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
-from verifair.checker.tree import Tree
-from verifair.engine.partition import certify_partition, partition_of
-from verifair.errors import DataError
-
-from .random_fairness import (
+from tests.soundness.random_fairness import (
     LARGEST,
     OFFS,
     STYLES_HERE,
@@ -39,6 +32,12 @@ from .random_fairness import (
     small_cases,
     verdict_of,
 )
+from verifair.checker.certificates.certificate import Certificate, Proof
+from verifair.checker.certificates.tree import Tree
+from verifair.checker.check import check
+from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, PartitionStore
+from verifair.engine.partition import certify_partition, partition_of
+from verifair.errors import DataError
 
 
 def raw_of(case: Case, row: dict[str, Any]) -> np.ndarray:

@@ -23,23 +23,22 @@ import verifair as vf
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
 from tests.builders import integer, network_of, schema_of
+from tests.soundness.random_fairness import LARGEST, Case, random_case
 from tests.stores import contents, pieces, state, stated, written
-from verifair.checker.certificate import Certificate, Counterexample, Proof
+from verifair.checker.certificates.certificate import Certificate, Counterexample, Proof
+from verifair.checker.certificates.envelope import write
+from verifair.checker.certificates.statement import RowStatement
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.check import check
-from verifair.checker.envelope import write
 from verifair.checker.kernel.leaves import replay
 from verifair.checker.kinds import partition
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk
 from verifair.checker.report import CheckReport
-from verifair.checker.statement import RowStatement
-from verifair.checker.tree import Tree
 from verifair.engine.partition import certify_partition, partition_of
 from verifair.errors import CertificateError, VerifairError
 from verifair.systems.pba.evidence import certificate_of
 from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.stream import Table
-
-from .random_fairness import LARGEST, Case, random_case
 
 Store = tuple[dict[str, Any], list[Chunk]]
 SIZE = 2

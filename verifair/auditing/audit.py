@@ -32,8 +32,8 @@ from verifair.notebook.pictures import Pictured
 from verifair.schema.draft import noted
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_table
-from verifair.systems.files import save_text
-from verifair.systems.findings import Statement
+from verifair.systems.results.files import save_text
+from verifair.systems.results.findings import Statement
 from verifair.systems.settings import Run
 from verifair.systems.work import budget
 

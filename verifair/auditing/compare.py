@@ -20,9 +20,9 @@ from pydantic import ValidationError
 from verifair.auditing.gate import biased, gaps, shares
 from verifair.auditing.result import AuditResult, Change, Comparison
 from verifair.errors import QueryError
-from verifair.systems.findings import Section
 from verifair.systems.proportions import critical, wilson
-from verifair.systems.words import percent
+from verifair.systems.results.findings import Section
+from verifair.systems.results.words import percent
 
 Better = Literal["lower", "higher"] | None
 ASKED = {"certify": ("epsilon", "signs", "box"), "kmax": ("protected", "buckets", "values", "box"), "pba": ()}

@@ -22,10 +22,10 @@ from verifair.engine.questions import decisions as decided
 from verifair.errors import VerifairError
 from verifair.figures import COLORS, figure
 from verifair.schema.schema import Schema
-from verifair.systems.findings import DataTable, Standing, Statement, Tone
 from verifair.systems.groups import SMALL
-from verifair.systems.result import Count, Interval, Probability, Shape
-from verifair.systems.words import percent
+from verifair.systems.results.findings import DataTable, Standing, Statement, Tone
+from verifair.systems.results.result import Count, Interval, Probability, Shape
+from verifair.systems.results.words import percent
 
 FOUR_FIFTHS = 0.8
 """A group whose rate is below this part of the highest group's rate fails the four-fifths rule (EEOC, 29 CFR 1607.4 D)."""

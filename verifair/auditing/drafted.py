@@ -16,7 +16,7 @@ from verifair.models.read import read
 from verifair.schema.draft import draft
 from verifair.schema.spelling import nearest
 from verifair.schema.writing import written
-from verifair.systems.files import save_text
+from verifair.systems.results.files import save_text
 
 ANALYSES: Mapping[str, Mapping[str, Any]] = {
     "pba": {"delta": [1], "rows": 1000}, "certify": {"maximise": True}, "kmax": {"buckets": 20},

@@ -11,8 +11,8 @@ from xml.etree import ElementTree as xml
 from verifair.auditing.result import AuditResult, GateCheck
 from verifair.auditing.settings import GateSection
 from verifair.screen import visible
-from verifair.systems.files import save_text
-from verifair.systems.words import percent, rounded
+from verifair.systems.results.files import save_text
+from verifair.systems.results.words import percent, rounded
 from verifair.systems.work import called
 
 WORDS = {

@@ -8,8 +8,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from verifair.auditing.decisions import Decisions
 from verifair.auditing.what_if import WhatIf
-from verifair.systems.findings import DataTable, Section, Source, Statement
-from verifair.systems.result import Count, Seconds, Seed, Shape
+from verifair.systems.results.findings import DataTable, Section, Source, Statement
+from verifair.systems.results.result import Count, Seconds, Seed, Shape
 
 PAGE_ONLY: dict[str, Any] = {
     "what_if": True, "sections": {"__all__": {"pictures": {"__all__": {"svg"}}}},

@@ -33,11 +33,11 @@ from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import Analysis, known_analyses
 from verifair.auditing.subject import AuditSubject
 from verifair.auditing.what_if import what_if
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.envelope import semantics
 from verifair.engine.search.ready import ready
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError, require
-from verifair.systems.files import plain, save_json, save_text, versions
-from verifair.systems.findings import Section, Source, Standing, Statement, Tone
+from verifair.systems.results.files import plain, save_json, save_text, versions
+from verifair.systems.results.findings import Section, Source, Standing, Statement, Tone
 from verifair.systems.settings import Run
 from verifair.systems.system import system
 from verifair.systems.work import OutOfTime, Work

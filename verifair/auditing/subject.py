@@ -19,7 +19,7 @@ from verifair.models.read import read as read_model
 from verifair.schema.draft import DRAFTED
 from verifair.schema.schema import Schema
 from verifair.systems import subject as systems
-from verifair.systems.findings import Source
+from verifair.systems.results.findings import Source
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -18,8 +18,8 @@ from verifair.engine.questions import box_of
 from verifair.errors import VerifairError
 from verifair.schema.constraint import boxes_of, labelled
 from verifair.schema.schema import Schema
-from verifair.systems.findings import Section, WitnessRow
-from verifair.systems.result import Shape
+from verifair.systems.results.findings import Section, WitnessRow
+from verifair.systems.results.result import Shape
 from verifair.systems.work import called
 
 LARGEST = 2_000_000

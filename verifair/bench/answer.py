@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from verifair.bench.records import Said
-from verifair.systems.result import Answer, Count, Seconds, Seed, Shape
+from verifair.systems.results.result import Answer, Count, Seconds, Seed, Shape
 
 
 class CaseShape(Shape):

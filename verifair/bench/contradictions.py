@@ -22,7 +22,7 @@ from encoders.network import layered
 from verifair.bench.questions import CenterQuestion, FileQuestion, Question
 from verifair.bench.records import DISAGREEMENT, WRONG, BenchRecord
 from verifair.engine.answer import reproducer
-from verifair.systems.files import save_json
+from verifair.systems.results.files import save_json
 
 SLACK = 1e-4
 EXACT = 1e-9

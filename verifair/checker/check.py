@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoders.network import Model
-from verifair.checker.envelope import of_another_version
+from verifair.checker.certificates.envelope import of_another_version
 from verifair.checker.kind import KINDS, Kind, kind
 from verifair.checker.report import CheckReport, Progress, Spread
 from verifair.errors import CertificateError
 from verifair.schema.space import InputSpace
 
 if TYPE_CHECKING:
-    from verifair.checker.envelope import Envelope
+    from verifair.checker.certificates.envelope import Envelope
 
 EXPECTED = "expected a certificate (.json, .json.gz), or a store of certify --partition"
 SQLITE = b"SQLite format 3\0"

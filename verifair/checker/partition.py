@@ -30,8 +30,8 @@ from pydantic import TypeAdapter
 
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers
-from verifair.checker.envelope import of_another_version
-from verifair.checker.extent import Extent
+from verifair.checker.certificates.envelope import of_another_version
+from verifair.checker.certificates.extent import Extent
 from verifair.errors import CertificateError, DataError
 
 FORMAT = "verifair-partition/3"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from verifair.checker.extent import Extent
+from verifair.checker.certificates.extent import Extent
 
 NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with certify --partition --resume"
 Progress = Callable[[int, int], None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from encoders.network import Link, Model
-from verifair.checker.statement import Scale, Signs
+from verifair.checker.certificates.statement import Scale, Signs
 from verifair.schema.space import InputSpace
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from verifair.auditing.audit_file import AuditFile
     from verifair.auditing.result import AuditResult
     from verifair.auditing.run import Places
-    from verifair.systems.findings import Section
+    from verifair.systems.results.findings import Section
 
 STYLES = {
     "proved": "green", "refuted": "red", "claimed": "yellow", "measured": "cyan", "unknown": "yellow", "skipped": "yellow",
@@ -89,7 +89,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.cli.locks import alone
     from verifair.cli.output import check_outputs
     from verifair.engine.cluster import cluster
-    from verifair.systems.findings import Standing
+    from verifair.systems.results.findings import Standing
     from verifair.systems.work import budget, keeping
 
     _, settings, files = asked(system, given)
@@ -249,7 +249,7 @@ def _only(text: str | None, asked: list[str]) -> list[str]:
 def _write_example(path: Path) -> None:
     from verifair.auditing.example import EXAMPLE
     from verifair.cli.output import check_outputs
-    from verifair.systems.files import save_text
+    from verifair.systems.results.files import save_text
 
     check_outputs({"--write-example": path})
     if path.exists():

@@ -89,7 +89,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.bench.tables import comparison, to_dict
     from verifair.cli.locks import alone
     from verifair.cli.output import check_outputs, save_answer
-    from verifair.systems.files import plain
+    from verifair.systems.results.files import plain
     from verifair.systems.work import Interrupted, budget
 
     _, settings, files = asked(system, given)

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from verifair.checker.extent import Extent
+from verifair.checker.certificates.extent import Extent
 from verifair.checker.report import Spread
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.screen import Screen
-from verifair.systems.result import Answer, Count, Seconds
+from verifair.systems.results.result import Answer, Count, Seconds
 from verifair.systems.settings import Option, Run, Settings
 from verifair.systems.system import System
 

@@ -17,7 +17,7 @@ from verifair._siblings import SIBLINGS
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.screen import Screen
-from verifair.systems.result import Answer, Shape
+from verifair.systems.results.result import Answer, Shape
 from verifair.systems.settings import Option, Settings
 from verifair.systems.system import System
 

@@ -25,8 +25,8 @@ from rich.progress import (
 from verifair.cli.command import option_name
 from verifair.errors import INTERRUPTED, QueryError, require
 from verifair.screen import Screen
-from verifair.systems.files import save_json, save_table, save_text
-from verifair.systems.result import Answer, SystemAnswer
+from verifair.systems.results.files import save_json, save_table, save_text
+from verifair.systems.results.result import Answer, SystemAnswer
 from verifair.systems.settings import Run, Settings
 from verifair.systems.system import System
 from verifair.systems.work import Interrupted, OutOfTime, Work, budget, keeping

@@ -12,7 +12,7 @@ from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError, require
 from verifair.screen import Screen
-from verifair.systems.result import Answer, Count, Measured, Shape, Table
+from verifair.systems.results.result import Answer, Count, Measured, Shape, Table
 from verifair.systems.settings import Option, Positive, Settings
 from verifair.systems.system import System
 
@@ -127,7 +127,7 @@ def run(system: System, given: dict[str, Any]) -> None:
 def _finished(made: Reproduced, folder: Path, screen: Screen) -> ReproducedShape:
     """Write a table and its picture, show it, and return what the JSON says of it."""
     from verifair.papers.reproduce import draw, pairs
-    from verifair.systems.files import file_name, plain, save_table
+    from verifair.systems.results.files import file_name, plain, save_table
 
     printed, stem = made.printed, file_name(made.printed.name)
     table, picture = folder / f"{stem}.csv", folder / f"{stem}.png"
@@ -154,7 +154,7 @@ def _rank(ours: pd.Series, paper: pd.Series) -> float:
 
 def _show(made: Reproduced, agreement: list[Agreement], written: list[str], screen: Screen) -> None:
     from verifair.papers.reproduce import SPREAD
-    from verifair.systems.words import cell
+    from verifair.systems.results.words import cell
 
     seeds = f", mean of {made.seeds} seeds and ± standard deviation" if made.seeds > 1 else ""
     grid = Grid(title=f"{made.printed.name}: {made.printed.about}{seeds}", title_justify="left")

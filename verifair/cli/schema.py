@@ -13,7 +13,7 @@ from verifair.checker.kind import KINDS, Kind, kind
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.screen import Screen, visible_lines
-from verifair.systems.result import json_schema
+from verifair.systems.results.result import json_schema
 from verifair.systems.system import SYSTEMS, system
 
 app = typer.Typer(

@@ -12,7 +12,7 @@ from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError, TrainingError
 from verifair.screen import Screen
-from verifair.systems.result import Answer, Seed, Shape, Share
+from verifair.systems.results.result import Answer, Seed, Shape, Share
 from verifair.systems.settings import Option, Settings
 from verifair.systems.system import System
 
@@ -132,7 +132,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     """Train, save the network and its schema, and show what they are worth."""
     from verifair.cli.output import progress_bar, save_answer
     from verifair.systems.cec import training as cec
-    from verifair.systems.files import plain, save_table
+    from verifair.systems.results.files import plain, save_table
     from verifair.training import METHODS, train
 
     _, settings, files = asked(system, given)

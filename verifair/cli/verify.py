@@ -13,7 +13,7 @@ from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.screen import visible_lines
-from verifair.systems.result import Answer, Count, Seconds
+from verifair.systems.results.result import Answer, Count, Seconds
 from verifair.systems.settings import Option, Run, Settings, assignments
 from verifair.systems.system import System
 

@@ -20,8 +20,8 @@ from encoders.network import Array, Integers
 from encoders.onnx.runtime import runtime_logits
 from encoders.problem import TwinProblem
 from solvers.outcome import Outcome
-from verifair.checker.certificate import Claim
-from verifair.checker.tree import Tree
+from verifair.checker.certificates.certificate import Claim
+from verifair.checker.certificates.tree import Tree
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import Disagreement
 

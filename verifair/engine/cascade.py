@@ -20,10 +20,10 @@ from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock, registry
 from solvers.outcome import Budget
 from verifair.engine.answer import GoalAnswer, replayed
-from verifair.engine.search import turns
 from verifair.engine.search.branch_and_bound import begin, decide, ready_at_once
-from verifair.engine.search.neurons import NeuronSearch
 from verifair.engine.search.open_goals import OPEN, PROVED, SHORT, VIOLATED, BatchDecision
+from verifair.engine.search.signs import turns
+from verifair.engine.search.signs.neurons import NeuronSearch
 from verifair.engine.solver import ask, copies_of
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError

@@ -29,9 +29,9 @@ from encoders.evaluate import seconds_exactly, settled_goals
 from encoders.network import Array, Booleans, Integers
 from solvers import clock
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate, Claim
-from verifair.checker.envelope import semantics
-from verifair.checker.tree import Tree
+from verifair.checker.certificates.certificate import Certificate, Claim
+from verifair.checker.certificates.envelope import semantics
+from verifair.checker.certificates.tree import Tree
 from verifair.engine.answer import GoalAnswer, engines, runtime_agrees
 from verifair.engine.cascade import check_method, solve
 from verifair.engine.queries import IndividualFairness

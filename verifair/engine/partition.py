@@ -27,15 +27,15 @@ from encoders.problem import TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
 from solvers.outcome import Budget
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
-from verifair.checker.tree import Tree
 from verifair.engine.answer import runtime_agrees
 from verifair.engine.parallel import Deadline, Shared, as_done
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
 from verifair.engine.search import open_goals
 from verifair.engine.search.branch_and_bound import decide, ready_at_once
-from verifair.engine.search.neurons import decide_by_phases
+from verifair.engine.search.signs.neurons import decide_by_phases
 from verifair.engine.search.standard import DEEP
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError

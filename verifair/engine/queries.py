@@ -18,7 +18,7 @@ from encoders.network import Array, Model
 from encoders.probability import SMALLEST
 from encoders.shares import logistic
 from encoders.trees.ensemble import TreeEnsemble
-from verifair.checker.statement import Scale, Signs
+from verifair.checker.certificates.statement import Scale, Signs
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.search.ready import ready
 from verifair.errors import QueryError

@@ -20,7 +20,7 @@ from encoders.probability import GapGoal, gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
-from verifair.checker.statement import Scale
+from verifair.checker.certificates.statement import Scale
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.errors import QueryError

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from verifair.checker.tree import Tree, TreeFile
+from verifair.checker.certificates.tree import Tree, TreeFile
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import DataError
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from verifair.checker.certificate import Certificate
+    from verifair.checker.certificates.certificate import Certificate
 
 
 class Status(Enum):

@@ -13,10 +13,10 @@ from encoders.network import Array
 from encoders.problem import TwinBatch, TwinProblem
 from solvers import clock
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate, Claim, Proof
-from verifair.checker.envelope import semantics
-from verifair.checker.statement import BoxQuery, BoxStatement, Scale
-from verifair.checker.tree import Tree
+from verifair.checker.certificates.certificate import Certificate, Claim, Proof
+from verifair.checker.certificates.envelope import semantics
+from verifair.checker.certificates.statement import BoxQuery, BoxStatement, Scale
+from verifair.checker.certificates.tree import Tree
 from verifair.engine.answer import GoalAnswer, engines
 from verifair.engine.cascade import solve
 from verifair.engine.queries import IndividualFairness, PairQuestion

@@ -25,11 +25,11 @@ from pydantic.dataclasses import dataclass as validated
 from encoders.network import Network
 from encoders.vnnlib.cases import Conjunction, cases
 from encoders.vnnlib.reader import VnnlibQuery
-from verifair.checker.envelope import Text, read, semantics, write
-from verifair.checker.extent import NO_MORE, Sha256
+from verifair.checker.certificates.envelope import Text, read, semantics, write
+from verifair.checker.certificates.extent import NO_MORE, Sha256
+from verifair.checker.certificates.tree import Tree, TreeFile
 from verifair.checker.kernel.leaves import Forest, replay
 from verifair.checker.kernel.tasks import StatedGoal, Task, Tasks
-from verifair.checker.tree import Tree, TreeFile
 from verifair.interop.problems import case_problems
 from verifair.interop.witness import assignment
 

@@ -24,7 +24,7 @@ from encoders.problem import TwinProblem
 from encoders.vnnlib.cases import Conjunction, cases
 from encoders.vnnlib.reader import DeclaredNetwork, VnnlibQuery, VnnlibUnsupported
 from solvers.outcome import Budget
-from verifair.checker.tree import Tree, leaf_regions
+from verifair.checker.certificates.tree import Tree, leaf_regions
 from verifair.engine.cascade import solve
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError

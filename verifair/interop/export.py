@@ -44,7 +44,7 @@ from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.errors import QueryError
 from verifair.interop import MOST
 from verifair.schema.schema import Schema
-from verifair.systems.result import Answer, Shape
+from verifair.systems.results.result import Answer, Shape
 
 DIRECTIONS = ("fall", "rise")
 NETWORK, PRODUCT = "onnx/network.onnx", "onnx/product.onnx"

@@ -10,7 +10,7 @@ from verifair.checker import check as checker
 from verifair.models.read import read
 
 if TYPE_CHECKING:
-    from verifair.checker.envelope import Envelope
+    from verifair.checker.certificates.envelope import Envelope
     from verifair.checker.report import CheckReport, Progress, Spread
     from verifair.schema.space import InputSpace
 

@@ -10,10 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from verifair.checker.extent import Extent
+from verifair.checker.certificates.extent import Extent
 from verifair.errors import QueryError
-from verifair.systems.files import file_name
-from verifair.systems.findings import Evidence, Standing
+from verifair.systems.results.files import file_name
+from verifair.systems.results.findings import Evidence, Standing
 
 if TYPE_CHECKING:
     from encoders.network import Model

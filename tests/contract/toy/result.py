@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verifair.systems.result import Count, Result
+from verifair.systems.results.result import Count, Result
 
 
 class ToyResult(Result):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.contract.toy.plots import draw
 from tests.contract.toy.settings import SYSTEM, ToySettings
 from tests.contract.toy.solve import solve
-from verifair.systems.findings import Section, Standing, Statement, Tone
-from verifair.systems.pictures import picture
+from verifair.systems.results.findings import Section, Standing, Statement, Tone
+from verifair.systems.results.pictures import picture
 from verifair.systems.subject import Subject
 from verifair.systems.work import Work
 

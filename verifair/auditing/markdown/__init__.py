@@ -14,7 +14,7 @@ from verifair.auditing.page.contents import WORDS, commands, duration, ended, ev
 from verifair.auditing.page.summary import not_examined
 from verifair.auditing.result import AuditResult
 from verifair.screen import visible
-from verifair.systems.files import save_text
+from verifair.systems.results.files import save_text
 
 SHOWN = 8
 """Findings of a summary, and counterexamples of a card."""

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from verifair.auditing.page.cells import Grid, grid
 from verifair.auditing.result import AuditResult
-from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, WitnessRow
 from verifair.systems.groups import SMALL
+from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, WitnessRow
 
 MOST_WITNESSES = 2_000
 MOST_ROWS = 500

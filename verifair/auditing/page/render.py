@@ -15,7 +15,7 @@ from verifair.auditing.page.cells import number
 from verifair.auditing.result import AuditResult
 from verifair.screen import visible_lines
 from verifair.systems.groups import SMALL
-from verifair.systems.words import percent
+from verifair.systems.results.words import percent
 
 
 def page(result: AuditResult) -> str:

@@ -11,10 +11,10 @@ from verifair.auditing.gate import accepted_files, by_feature, gaps, shares
 from verifair.auditing.page.contents import ended, tone
 from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import known_analyses
-from verifair.systems.findings import Section, Statement, WitnessRow
 from verifair.systems.groups import SMALL
+from verifair.systems.results.findings import Section, Statement, WitnessRow
+from verifair.systems.results.words import listed, percent, rounded
 from verifair.systems.system import system
-from verifair.systems.words import listed, percent, rounded
 from verifair.systems.work import called
 
 PEOPLE = 3

@@ -1,8 +1,8 @@
 """Smooth neurons for the checker: enclosures by a table of its own, and lines that hold whatever their slope. Those of tanh and
 sigmoid are here, those of other curves in `shapes`.
 
-Written apart from the engine's `encoders.curves.floats` and `encoders.bounds.curves`. T = tanh; sigma(a) = 1/2 + T(a / 2) / 2, so a
-neuron is y = c + half T(scale a).
+Written apart from the engine's `encoders.curves.floats` and `encoders.bounds.smooth.curves`. T = tanh;
+sigma(a) = 1/2 + T(a / 2) / 2, so a neuron is y = c + half T(scale a).
 
 T: Taylor's polynomial of degree 8 around the nearest of the points j / 32, j = 0 ... 640. Its coefficients follow from
 T' = 1 - T^2 in ball arithmetic; none is larger than 1.56, as |tanh| <= tan 1 on discs of radius 1 (Cauchy). With |h| <= 1/64,

@@ -28,13 +28,13 @@ from encoders.domain import Batched, Domain, Regions
 from encoders.network import Array, Booleans, Integers, Model, Network, layered
 from encoders.probability import STEEPEST, line_of
 from encoders.trees.ensemble import TreeEnsemble
+from verifair.checker.certificates.tree import MAX_ROWS, Tree, leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds, ranges
 from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
 from verifair.checker.kernel.multipliers import LeafRows, lagrange
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import Tasks
 from verifair.checker.kernel.trees import TreeBounds
-from verifair.checker.tree import MAX_ROWS, Tree, leaf_regions
 
 BOUNDED, LEAVES_HELD = 128, 2048
 """Leaves bounded, and leaves whose boxes are laid out, at once."""

@@ -1,9 +1,10 @@
 """The curves of `encoders.curves.shapes` for the checker: enclosures by a table of its own, lines that hold whatever their slope.
 
-Written apart from the engine's `encoders.bounds.shapes`. T is concave up to z1, convex to z2 and concave from there on, which ball
-arithmetic shows when the table is made: Taylor's polynomials of degree 10 in cells of width 1/32, which leave out less than
-2^-54 of T and 2^-50 of T'. Their coefficients are at most 2 in size but for the constant ones, and the step at most 1/64: Horner's
-scheme loses less than 2 u (1 + |t|) and 8 u, u = 2^-53. From 40 on T is its asymptote to 4 u. ERROR = 64 u, times 1 + |t| for T.
+Written apart from the engine's `encoders.bounds.smooth.shapes`. T is concave up to z1, convex to z2 and concave from there
+on, which ball arithmetic shows when the table is made: Taylor's polynomials of degree 10 in cells of width 1/32, which leave
+out less than 2^-54 of T and 2^-50 of T'. Their coefficients are at most 2 in size but for the constant ones, and the step at
+most 1/64: Horner's scheme loses less than 2 u (1 + |t|) and 8 u,
+u = 2^-53. From 40 on T is its asymptote to 4 u. ERROR = 64 u, times 1 + |t| for T.
 
 Lines: the standard relaxation (docs/concepts/smooth.md). On [l, u] any slope m is valid with an end's T(t) - m t where T bends the
 right way, and elsewhere with that of its tangent at any point of the part, or of the end at which T' says that it is largest.

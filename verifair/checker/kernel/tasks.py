@@ -10,7 +10,7 @@ import numpy as np
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Model
 from encoders.probability import GapGoal, gap_rows
-from verifair.checker.statement import Signs
+from verifair.checker.certificates.statement import Signs
 
 GOALS = {
     "observed": ((1.0, -1.0),),

@@ -23,7 +23,7 @@ import numpy as np
 
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Model
-from verifair.checker.centers_certificate import FILE, MOST_ROWS, UNIT, CentersCertificate, GroupProof
+from verifair.checker.certificates.centers import FILE, MOST_ROWS, UNIT, CentersCertificate, GroupProof
 from verifair.checker.kind import Kind
 from verifair.checker.report import Batches, CheckReport, Rejection
 from verifair.schema.space import InputSpace

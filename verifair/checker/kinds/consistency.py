@@ -26,11 +26,11 @@ import numpy as np
 
 from encoders.domain import Domain, Regions
 from encoders.network import Array, Integers, Model, Network
-from verifair.checker.consistency_certificate import FILE, ConsistencyCertificate
+from verifair.checker.certificates.consistency import FILE, ConsistencyCertificate
+from verifair.checker.certificates.tree import Tree, leaf_regions
 from verifair.checker.kernel.bounds import TINY, rounding_unit
 from verifair.checker.kind import Kind
 from verifair.checker.report import Batches, CheckReport, Rejection
-from verifair.checker.tree import Tree, leaf_regions
 from verifair.checker.words import exactly
 from verifair.schema.space import InputSpace
 

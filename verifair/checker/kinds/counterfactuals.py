@@ -1,6 +1,6 @@
 """The checker of counterfactual decisions: where can a row's counterfactual lie, and do a row's proofs add up to what they say?
 
-What a certificate's equations mean is defined in `verifair.checker.statement`. The counterfactuals of one cell of
+What a certificate's equations mean is defined in `verifair.checker.certificates.statement`. The counterfactuals of one cell of
 coefficients are enclosed here in rational arithmetic, equation by equation: clipping and rounding are monotone, so intervals pass
 through them. The box that a statement names has to hold that enclosure; `check` then shows the decision on the box.
 
@@ -17,9 +17,9 @@ import numpy as np
 
 from encoders.domain import Domain
 from encoders.network import Array, Model
-from verifair.checker.certificate import Certificate, Proof
+from verifair.checker.certificates.certificate import Certificate, Proof
+from verifair.checker.certificates.statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term
 from verifair.checker.kernel.tasks import Task, asked_of, classes_of
-from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term
 from verifair.checker.words import category, exactly
 from verifair.schema.space import InputSpace
 

@@ -29,12 +29,12 @@ from encoders.network import Array, Booleans, Integers, Model, layered
 from encoders.probability import bucket
 from encoders.shares import logistic, share_bucket
 from encoders.trees.ensemble import TreeEnsemble
+from verifair.checker.certificates.kmax import FILE, KmaxCertificate
+from verifair.checker.certificates.tree import leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.trees import TreeBounds
 from verifair.checker.kind import Kind
-from verifair.checker.kmax_certificate import FILE, KmaxCertificate
 from verifair.checker.report import Batches, CheckReport, Rejection
-from verifair.checker.tree import leaf_regions
 from verifair.checker.words import decided, where
 from verifair.schema.space import InputSpace
 

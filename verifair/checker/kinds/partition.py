@@ -23,8 +23,9 @@ import numpy as np
 from encoders.domain import Batched
 from encoders.network import Array, Integers, Model
 from encoders.probability import SMALLEST, GapGoal
-from verifair.checker.envelope import about_another
-from verifair.checker.extent import Extent
+from verifair.checker.certificates.envelope import about_another
+from verifair.checker.certificates.extent import Extent
+from verifair.checker.certificates.statement import Scale, Signs
 from verifair.checker.kernel.leaves import Forest, replay
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import StatedGoal, Tasks, asked_of
@@ -42,7 +43,6 @@ from verifair.checker.partition import (
     extent_of,
 )
 from verifair.checker.report import NOTHING_DECIDED, Batches, CheckReport, Rejection
-from verifair.checker.statement import Scale, Signs
 from verifair.checker.words import decided, moving, where
 from verifair.errors import CertificateError
 from verifair.schema.space import InputSpace

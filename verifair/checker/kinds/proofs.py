@@ -27,7 +27,16 @@ import numpy as np
 
 from encoders.domain import Domain
 from encoders.network import Array, Model
-from verifair.checker.certificate import FILE, Certificate, Claim, Counterexample
+from verifair.checker.certificates.certificate import FILE, Certificate, Claim, Counterexample
+from verifair.checker.certificates.statement import (
+    BoxQuery,
+    CounterfactualQuery,
+    CounterfactualStatement,
+    Query,
+    RowsQuery,
+    Statement,
+)
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.kernel.leaves import Forest, replay
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import Task, Tasks
@@ -35,8 +44,6 @@ from verifair.checker.kind import Kind
 from verifair.checker.kinds.counterfactuals import counterfactual_task, counterfactuals_statement, decisions_missing, query_flaw
 from verifair.checker.kinds.statements import judged, pairs_missing, task_of
 from verifair.checker.report import Batches, CheckReport, Rejection
-from verifair.checker.statement import BoxQuery, CounterfactualQuery, CounterfactualStatement, Query, RowsQuery, Statement
-from verifair.checker.tree import Tree
 from verifair.checker.words import counted, decided, exactly, moving, near, where
 from verifair.schema.space import InputSpace
 

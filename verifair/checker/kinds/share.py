@@ -19,13 +19,13 @@ import numpy as np
 from encoders.domain import Regions
 from encoders.network import Array, Model
 from encoders.trees.ensemble import TreeEnsemble
+from verifair.checker.certificates.share import FILE, ShareCertificate
+from verifair.checker.certificates.tree import leaf_regions
 from verifair.checker.kernel.forms import copy_planes
 from verifair.checker.kernel.trees import TreeBounds
 from verifair.checker.kind import Kind
 from verifair.checker.report import Batches, CheckReport, Rejection
-from verifair.checker.share_certificate import FILE, ShareCertificate
 from verifair.checker.shares import ShareQuestion
-from verifair.checker.tree import leaf_regions
 from verifair.checker.words import decided, where
 from verifair.schema.space import InputSpace
 

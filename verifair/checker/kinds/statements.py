@@ -13,9 +13,9 @@ import numpy as np
 from encoders.network import Array, Model
 from encoders.probability import SMALLEST, GapGoal
 from encoders.trees.ensemble import TreeEnsemble
-from verifair.checker.certificate import Proof
+from verifair.checker.certificates.certificate import Proof
+from verifair.checker.certificates.statement import BoxQuery, BoxStatement, CounterfactualQuery, RowsQuery, RowStatement
 from verifair.checker.kernel.tasks import StatedGoal, Task, asked_of, classes_of
-from verifair.checker.statement import BoxQuery, BoxStatement, CounterfactualQuery, RowsQuery, RowStatement
 from verifair.schema.space import InputSpace
 
 

@@ -25,9 +25,9 @@ from encoders.shares import logistic
 from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
 from solvers.outcome import Budget
-from verifair.checker.envelope import semantics
-from verifair.checker.kmax_certificate import BucketQuery, KmaxCertificate
-from verifair.checker.tree import Tree
+from verifair.checker.certificates.envelope import semantics
+from verifair.checker.certificates.kmax import BucketQuery, KmaxCertificate
+from verifair.checker.certificates.tree import Tree
 from verifair.engine.buckets.bounds import different, most_buckets
 from verifair.engine.buckets.points import Point, PointSearch
 from verifair.engine.buckets.tree_copies import TreeCopies

@@ -24,7 +24,7 @@ from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import Goal, TwinProblem
 from solvers import clock
-from verifair.checker.tree import Tree
+from verifair.checker.certificates.tree import Tree
 from verifair.engine.questions import no_gap
 from verifair.engine.search.attack import Climb
 from verifair.engine.search.boxes import (

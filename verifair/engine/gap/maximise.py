@@ -19,8 +19,8 @@ from encoders.problem import TwinBatch, TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.certificate import Certificate
+from verifair.checker.certificates.envelope import semantics
 from verifair.engine.gap.bisection import Bracket, bracket
 from verifair.engine.gap.search import Extreme, largest_gap
 from verifair.engine.gap.trees import largest_gap_of_trees

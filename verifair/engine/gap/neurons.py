@@ -19,10 +19,10 @@ from encoders.domain import Regions
 from encoders.network import Array, Booleans
 from encoders.problem import Goal, TwinProblem
 from solvers import clock
-from verifair.checker.tree import MAX_ROWS, Tree
+from verifair.checker.certificates.tree import MAX_ROWS, Tree
 from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap
-from verifair.engine.search.neuron_lp import RegionRelaxation, RelaxedRegion
+from verifair.engine.search.signs.region_lp import RegionRelaxation, RelaxedRegion
 from verifair.engine.search.subdivision import Objects, Open, subdivide
 from verifair.engine.search.trees import NeuronTree
 

@@ -26,11 +26,11 @@ from encoders.probability import SMALLEST
 from encoders.problem import TwinProblem
 from solvers import clock
 from solvers.outcome import Budget
-from verifair.checker.tree import Tree
+from verifair.checker.certificates.tree import Tree
 from verifair.engine.gap.inputs import InputSearch
 from verifair.engine.gap.neurons import PhaseSearch
 from verifair.engine.search.branch_and_bound import seconds_a_box
-from verifair.engine.search.neuron_lp import seconds_a_region
+from verifair.engine.search.signs.region_lp import seconds_a_region
 from verifair.engine.search.subdivision import subdivide
 
 FIRST_LOOK, TURN, LAST = 0.04, 0.02, 0.08

@@ -23,7 +23,7 @@ from encoders.probability import SMALLEST
 from encoders.problem import TwinProblem
 from solvers import clock
 from solvers.outcome import Budget
-from verifair.checker.tree import Tree
+from verifair.checker.certificates.tree import Tree
 from verifair.engine.gap.search import Extreme, OutOf, deferred_interrupt
 from verifair.engine.questions import no_gap
 from verifair.engine.search.branch_and_bound import decide

@@ -113,7 +113,7 @@ def ready_at_once(network: Model, seconds: float) -> int:
 def search_of(problem: TwinProblem, limits: Limits) -> BoxSearch:
     """Return the search for a problem's kind of model."""
     if isinstance(problem.network.whole, TreeEnsemble):
-        from verifair.engine.search.tree_search import TreeSearch  # numba is loaded for trees alone
+        from verifair.engine.search.ensembles.search import TreeSearch  # numba is loaded for trees alone
 
         return TreeSearch(problem, limits)
     return LayeredSearch(problem, layered(problem.network, "branch-and-bound"), limits)

@@ -29,7 +29,7 @@ def _loops() -> None:
     if not COMPILED:
         return
     from verifair.engine.search.box_search import Limits
-    from verifair.engine.search.tree_search import TreeSearch  # numba is loaded for trees alone
+    from verifair.engine.search.ensembles.search import TreeSearch  # numba is loaded for trees alone
 
     leaf, of = np.array([False, True, True]), np.arange(2)
     ensemble = TreeEnsemble(

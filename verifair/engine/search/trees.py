@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.network import Array, Booleans, Integers
-from verifair.checker.tree import Tree
+from verifair.checker.certificates.tree import Tree
 
 
 class Trees:

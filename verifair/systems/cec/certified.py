@@ -5,7 +5,7 @@ ALL x~' within delta units of the counterpart (PBA's neighbourhood; the two move
 special case), the decisions are equal and the CEC score of the exact path integrals of the real-valued network is below the
 threshold. Otherwise it is *unknown*, with a reason.
 
-Method: bounds of both explanations over their boxes (`encoders.bounds.gradient`, `encoders.bounds.attribution`); the checker's
+Method: bounds of both explanations over their boxes (`gradient` and `attribution` in `encoders.bounds.explanations`); the checker's
 rule, which is other code, has to prove the same. Where either does not suffice, the box whose explanation strays more is halved,
 then points get more slices of their paths; the cuts and slices are the proof.
 Sound? yes, outward-rounded by two codes, and re-proved by `verifair.checker.kinds.consistency`.  Complete? no.
@@ -24,16 +24,16 @@ import numpy.typing as npt
 from joblib import delayed
 from threadpoolctl import threadpool_limits
 
-from encoders.bounds.attribution import Attributions, attributions, score_bound
-from encoders.bounds.gradient import gradient_zonotopes
+from encoders.bounds.explanations.attribution import Attributions, attributions, score_bound
+from encoders.bounds.explanations.gradient import gradient_zonotopes
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Network, layered
 from solvers import clock
 from solvers.outcome import Budget
-from verifair.checker.consistency_certificate import ConsistencyCertificate, ConsistencyQuery
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.consistency import ConsistencyCertificate, ConsistencyQuery
+from verifair.checker.certificates.envelope import semantics
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.kinds.consistency import SLICES, ExplanationBounds, explanation_bounds, leaf_flaw
-from verifair.checker.tree import Tree
 from verifair.engine.parallel import Deadline, Shared, Task, as_done
 from verifair.engine.questions import decisions, neighbourhood
 from verifair.engine.search.subdivision import SHARE, Objects, Open, subdivide
@@ -471,7 +471,7 @@ def bounded(
 ) -> list[SubBox]:
     """What can be said of raw boxes lower, upper (B, V), explained from baselines (B, n_0), after `cuts` (B,) halvings.
 
-    Sound? yes (`encoders.bounds.gradient`, `encoders.bounds.attribution`).  Complete? no.
+    Sound? yes (`encoders.bounds.explanations.gradient`, `encoders.bounds.explanations.attribution`).  Complete? no.
     """
     low, high = domain.box(lower, upper)
     margin, step = positive_margin(network), max(1, AT_ONCE // slices)

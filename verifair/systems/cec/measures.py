@@ -16,7 +16,7 @@ from encoders.network import Array
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import Audit
 from verifair.systems.cec.explanations import REGIMES, contributions, regimes
-from verifair.systems.result import Interval, Measured, Shape, Share
+from verifair.systems.results.result import Interval, Measured, Shape, Share
 
 FLAT = 0.01
 """A variance of the probability below this (a standard deviation of 0.1) is that of a model which hardly tells people apart."""

@@ -30,7 +30,7 @@ from verifair.systems.cec.measures import (
 )
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import Ties
-from verifair.systems.result import (
+from verifair.systems.results.result import (
     Count,
     Interval,
     Measured,
@@ -43,7 +43,7 @@ from verifair.systems.result import (
     Shape,
     Share,
 )
-from verifair.systems.words import units
+from verifair.systems.results.words import units
 
 EVERYBODY = "everybody"
 FEW = 10

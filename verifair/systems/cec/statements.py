@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.envelope import semantics
 from verifair.systems.cec import plots
 from verifair.systems.cec.certified import TIME
 from verifair.systems.cec.result import CecResult, CertifiedPairs
 from verifair.systems.cec.settings import SYSTEM, CecSettings
 from verifair.systems.cec.solve import solve
 from verifair.systems.cec.tables import where
-from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
-from verifair.systems.pictures import picture
+from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.results.pictures import picture
+from verifair.systems.results.words import firmly, of, percent
 from verifair.systems.subject import Subject
-from verifair.systems.words import firmly, of, percent
 from verifair.systems.work import Work, called, standing
 
 SHOWN = 100

@@ -13,8 +13,8 @@ from rich.table import Table as Grid
 from verifair.systems.cec.certified import DECISION, LEAVES, SCORE, TIME
 from verifair.systems.cec.explanations import REGIMES, Regime
 from verifair.systems.cec.result import CecResult, CertifiedPairs, GroupFindings
-from verifair.systems.result import Interval
-from verifair.systems.words import cell, units
+from verifair.systems.results.result import Interval
+from verifair.systems.results.words import cell, units
 
 TITLE = "Explanation consistency: measured, not proved"
 SHORT: dict[Regime, str] = {

@@ -16,7 +16,7 @@ from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.findings import Intervention, decision
 from verifair.systems.cst.groups import told
-from verifair.systems.files import file_name
+from verifair.systems.results.files import file_name
 
 GROUP = {"control": "control", "ST": "ST test", "CST": "CST test"}
 SAID = {

@@ -17,7 +17,7 @@ from verifair.schema.feature import text
 from verifair.schema.rows import numeric
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import booleans, check_number
-from verifair.systems.words import model_words
+from verifair.systems.results.words import model_words
 
 
 class Decider(Protocol):

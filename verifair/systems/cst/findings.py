@@ -16,7 +16,7 @@ from verifair.schema.feature import text
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import told
 from verifair.systems.cst.testing import Method, Situations
-from verifair.systems.result import Count, RowName, RowsOf, Shape, Share
+from verifair.systems.results.result import Count, RowName, RowsOf, Shape, Share
 
 ORDER: tuple[Method, ...] = ("CST w/o", "ST", "CST", "CF")
 """Methods as table 1 has them."""

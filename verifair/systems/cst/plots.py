@@ -24,7 +24,7 @@ from verifair.systems.cst.deciders import reads
 from verifair.systems.cst.findings import Intervention, is_number
 from verifair.systems.cst.result import FARTHEST, ClaimRobustness, CstResult
 from verifair.systems.cst.robustness.sensitivity import LEVELS
-from verifair.systems.files import file_name
+from verifair.systems.results.files import file_name
 
 FACTUAL, COUNTERFACTUAL, BETWEEN = "#0072B2", "#E69F00", "#8C8C8C"
 GROUPS = {"control": FACTUAL, "ST test": BETWEEN, "CST test": COUNTERFACTUAL}

@@ -23,8 +23,8 @@ from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
 from verifair.systems.cst.robustness.what_if import Verdict
 from verifair.systems.cst.settings import Direction
 from verifair.systems.cst.testing import Method
-from verifair.systems.files import file_name
-from verifair.systems.result import Count, MeasuredTrust, Result, RowName, RowsOf, Seconds, Sha256, Shape, Share, Value
+from verifair.systems.results.files import file_name
+from verifair.systems.results.result import Count, MeasuredTrust, Result, RowName, RowsOf, Seconds, Sha256, Shape, Share, Value
 
 Do = Annotated[dict[str, Value | int], Field(description="Protected attribute -> the value of those who are not protected.")]
 FARTHEST = 5.0

@@ -26,7 +26,7 @@ from verifair.systems.cst.result import CertifiedDecisions, ClaimRobustness, Cst
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.settings import OF_PRESET, CstInputs, CstSettings, Situation
-from verifair.systems.files import file_name
+from verifair.systems.results.files import file_name
 from verifair.systems.work import Interrupted, OutOfTime, Work
 
 

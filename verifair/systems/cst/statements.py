@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import sha256
 
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.envelope import semantics
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.graph_plot import causal_graph
 from verifair.systems.cst.deciders import NetworkDecider, reads
@@ -15,10 +15,10 @@ from verifair.systems.cst.result import CertifiedDecisions, CstResult
 from verifair.systems.cst.settings import SYSTEM, CstSettings
 from verifair.systems.cst.solve import CstSubject, solve
 from verifair.systems.cst.tables import honest_line, missing_line
-from verifair.systems.findings import DataTable, Evidence, Picture, Section, Source, Standing, Statement, Tone
-from verifair.systems.pictures import picture
+from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Source, Standing, Statement, Tone
+from verifair.systems.results.pictures import picture
+from verifair.systems.results.words import firmly, of, percent
 from verifair.systems.subject import Subject
-from verifair.systems.words import firmly, of, percent
 from verifair.systems.work import Work, called, standing
 
 SHOWN = 100

@@ -17,7 +17,7 @@ from verifair.systems.cst.groups import told
 from verifair.systems.cst.result import CertifiedDecisions, ClaimRobustness, CstResult
 from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, STAYS, TOLD, UNKNOWN
 from verifair.systems.cst.robustness.sensitivity import LEVELS
-from verifair.systems.files import save_table, save_text
+from verifair.systems.results.files import save_table, save_text
 
 SIZES = 4
 """Group sizes side by side; more stand in a table below."""

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Budget
-from verifair.checker.centers_certificate import CentersCertificate
+from verifair.checker.certificates.centers import CentersCertificate
 from verifair.errors import DataError, QueryError
 from verifair.models.read import read
 from verifair.schema.file import Change

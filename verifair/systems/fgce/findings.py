@@ -17,7 +17,7 @@ from verifair.systems.fgce.measures import Burden, change_frequency, interval
 from verifair.systems.fgce.optimum.center import Centers
 from verifair.systems.fgce.result import Advice, Certainty, GroupComparison, GroupSummary, Subgroup
 from verifair.systems.groups import SMALL
-from verifair.systems.result import Interval
+from verifair.systems.results.result import Interval
 
 GREEDY = 1 - 1 / np.e
 """What greedy reaches of the best coverage, at least."""

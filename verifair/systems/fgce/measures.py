@@ -29,7 +29,7 @@ from verifair.systems.fgce.optimum.center import Unfinished, centers, fewest, ne
 from verifair.systems.fgce.optimum.cover import SetSystem, best, greedy, within
 from verifair.systems.fgce.settings import Cost, CostGrid
 from verifair.systems.fgce.space import FeatureSpace
-from verifair.systems.result import Count, Interval, Measured, RowsOf, Shape
+from verifair.systems.results.result import Count, Interval, Measured, RowsOf, Shape
 
 KS = range(1, 11)
 COVERAGES = (0.25, 0.5, 0.75, 1.0)

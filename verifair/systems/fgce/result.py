@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 from pydantic import ConfigDict, Field, computed_field
 
-from verifair.checker.certificate import Certificate
+from verifair.checker.certificates.certificate import Certificate
 from verifair.engine.verdict import Reason, Status
 from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.measures import Burden
 from verifair.systems.fgce.settings import FgceSettings
 from verifair.systems.groups import Rows
-from verifair.systems.result import Count, Interval, Measured, Result, Row, RowName, RowsOf, Shape, Share, Trust
+from verifair.systems.results.result import Count, Interval, Measured, Result, Row, RowName, RowsOf, Shape, Share, Trust
 
 
 class FgceQuery(FgceSettings):

@@ -20,9 +20,9 @@ from encoders.network import Array, Integers
 from encoders.onnx.runtime import predictions
 from solvers import clock
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate, Counterexample, Proof, answered
-from verifair.checker.envelope import semantics
-from verifair.checker.statement import RowsQuery, RowStatement
+from verifair.checker.certificates.certificate import Certificate, Counterexample, Proof, answered
+from verifair.checker.certificates.envelope import semantics
+from verifair.checker.certificates.statement import RowsQuery, RowStatement
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
 from verifair.engine.queries import Robustness

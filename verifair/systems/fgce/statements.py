@@ -10,17 +10,17 @@ from typing import Any
 import pandas as pd
 
 from solvers import clock
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.envelope import semantics
 from verifair.systems.fgce.plots import UNITS, plot
 from verifair.systems.fgce.result import FgceResult
 from verifair.systems.fgce.settings import SYSTEM, FgceSettings
 from verifair.systems.fgce.solve import solve
 from verifair.systems.fgce.tables import advice_table
-from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.systems.groups import SMALL
-from verifair.systems.pictures import picture
+from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.results.pictures import picture
+from verifair.systems.results.words import firmly, listed, moves, of, percent, units
 from verifair.systems.subject import Subject
-from verifair.systems.words import firmly, listed, moves, of, percent, units
 from verifair.systems.work import Work, called, standing
 
 ANSWER: dict[str, Any] = {"groups": True, "left_out": True, "comparison": True, "re_evaluated": True, "robust": True}

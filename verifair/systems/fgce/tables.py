@@ -11,15 +11,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as Grid
 
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.envelope import semantics
 from verifair.engine.verdict import Status
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.decider import beside
 from verifair.systems.fgce.measures import Burden, Reach
 from verifair.systems.fgce.result import Advice, FeasibleShare, FgceResult, GroupComparison, GroupSummary, Subgroup
 from verifair.systems.fgce.settings import Cost
-from verifair.systems.result import Interval
-from verifair.systems.words import moves
+from verifair.systems.results.result import Interval
+from verifair.systems.results.words import moves
 
 COSTS: dict[Cost, str] = {"l2": "L2 distance", "path": "weighted path", "hops": "moves"}
 """What a cost is counted in."""

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from encoders.shares import probabilities
-from verifair.checker.certificate import Certificate, Claim, Counterexample, Proof, answered
-from verifair.checker.envelope import semantics
-from verifair.checker.statement import RowsQuery, RowStatement
+from verifair.checker.certificates.certificate import Certificate, Claim, Counterexample, Proof, answered
+from verifair.checker.certificates.envelope import semantics
+from verifair.checker.certificates.statement import RowsQuery, RowStatement
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import load_tree
 from verifair.engine.verdict import Status, Witness

@@ -15,7 +15,7 @@ from verifair.engine.store import Verdicts
 from verifair.engine.verdict import Reason, Status
 from verifair.schema.schema import Schema
 from verifair.systems.pba.stream import TableStream, sensitive_of
-from verifair.systems.result import Count, Result, RowsOf, Shape, Share
+from verifair.systems.results.result import Count, Result, RowsOf, Shape, Share
 
 
 class StatusCounts(Shape):

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from encoders.network import Array, Integers
 from encoders.onnx.runtime import Replay
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate
+from verifair.checker.certificates.certificate import Certificate
 from verifair.datasets.stream import Stream
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import METHODS, solve

@@ -21,9 +21,9 @@ from verifair.systems.pba.rows import decide_rows
 from verifair.systems.pba.scores import group_gaps, group_rates, proved_shares
 from verifair.systems.pba.settings import PbaSettings
 from verifair.systems.pba.stream import Rates, TableStream, sensitive_of
+from verifair.systems.results.words import moves
 from verifair.systems.settings import Inputs
 from verifair.systems.subject import Subject
-from verifair.systems.words import moves
 from verifair.systems.work import Interrupted, Work
 
 

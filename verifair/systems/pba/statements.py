@@ -7,24 +7,24 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from verifair.checker.certificate import Counterexample
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.certificate import Counterexample
+from verifair.checker.certificates.envelope import semantics
 from verifair.checker.words import counted, float32_words
 from verifair.engine.exchange import Exchange
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import OPEN, PROVED, REFUTED, Verdicts
 from verifair.engine.verdict import Status
 from verifair.schema.outcome import PositiveRule
-from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.systems.groups import SMALL
 from verifair.systems.pba.evidence import certificates, classes_of
 from verifair.systems.pba.plots import outcome_plot
 from verifair.systems.pba.result import Asked, PbaResult
 from verifair.systems.pba.settings import SYSTEM, PbaSettings
 from verifair.systems.pba.solve import solve
-from verifair.systems.pictures import picture
+from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.results.pictures import picture
+from verifair.systems.results.words import firmly, moves, of, units
 from verifair.systems.subject import Subject
-from verifair.systems.words import firmly, moves, of, units
 from verifair.systems.work import Work, called, standing
 
 

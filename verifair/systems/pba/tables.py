@@ -10,13 +10,13 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table as Grid
 
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.envelope import semantics
 from verifair.checker.words import counted, float32_words
 from verifair.engine.store import COLUMNS, to_jsonl
 from verifair.systems.groups import SMALL
 from verifair.systems.pba.evidence import certificates, in_words
 from verifair.systems.pba.result import PbaResult
-from verifair.systems.words import cell
+from verifair.systems.results.words import cell
 
 RATES = ("SP", "TPR", "FPR", "CFA")
 

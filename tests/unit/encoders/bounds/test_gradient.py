@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from encoders.bounds.attribution import GENERATORS, Attributions, attributions, score_bound
-from encoders.bounds.gradient import gradient_zonotopes
+from encoders.bounds.explanations.attribution import GENERATORS, Attributions, attributions, score_bound
+from encoders.bounds.explanations.gradient import gradient_zonotopes
 from encoders.network import Array, Layer, Link, Network
 
 ONE = np.ones(1)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from encoders.bounds import shapes
-from encoders.bounds.curves import PairLines, curved, curved_difference
 from encoders.bounds.relu import LayerBounds
-from encoders.bounds.shapes import shaped
+from encoders.bounds.smooth import shapes
+from encoders.bounds.smooth.curves import PairLines, curved, curved_difference
+from encoders.bounds.smooth.shapes import shaped
 from encoders.curves.floats import ERROR
 from encoders.curves.layer import Curve, SmoothLayer, value
 from encoders.curves.shapes import SHAPES

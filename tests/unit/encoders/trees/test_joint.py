@@ -88,7 +88,7 @@ from pathlib import Path
 import numpy as np
 import verifair as vf
 from encoders.trees.compiled import COMPILED
-from tests.soundness.test_trees import by_person, fair, model_of, schema
+from tests.soundness.trees.test_trees import by_person, fair, model_of, schema
 assert not COMPILED
 for seed in range(6):
     of = schema(seed)

@@ -13,8 +13,8 @@ from verifair.auditing.audit import audit
 from verifair.auditing.decisions import Decisions, GroupCounts, clear, count, decisions, described, fails, rates
 from verifair.datasets.stream import Stream
 from verifair.systems.fgce.findings import _of_means
-from verifair.systems.findings import Tone
 from verifair.systems.groups import SMALL
+from verifair.systems.results.findings import Tone
 
 
 def decided(**groups: tuple[int, int]) -> Decisions:

@@ -14,7 +14,7 @@ from verifair.auditing.page import page
 from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import GateSection
 from verifair.errors import SchemaError
-from verifair.systems.findings import Evidence
+from verifair.systems.results.findings import Evidence
 
 PROOF = Evidence(file="p.files/gap-sex.json.gz", sha256="a" * 64, proves="", command="", checked="accepted")
 

@@ -14,7 +14,7 @@ from verifair.auditing.page.cells import Cell, grid, number
 from verifair.auditing.page.contents import PRINTED, duration, folded, link, parted, picture, when
 from verifair.auditing.result import AuditResult
 from verifair.auditing.what_if import WhatIf
-from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone
+from verifair.systems.results.findings import Evidence, Picture, Section, Standing, Statement, Tone
 
 
 def stated(standing: Standing, tone: Tone) -> AuditResult:

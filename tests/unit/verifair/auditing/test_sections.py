@@ -13,21 +13,21 @@ from scipy.special import expit
 from encoders.onnx.reader import read_onnx
 from tests.builders import categorical, integer, network_of, schema_of
 from verifair import datasets
-from verifair.checker.extent import Extent
+from verifair.checker.certificates.extent import Extent
+from verifair.checker.certificates.statement import Signs
 from verifair.checker.report import CheckReport, Progress
-from verifair.checker.statement import Signs
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Witness
 from verifair.figures import figure
-from verifair.systems.files import plain
-from verifair.systems.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.hyfair.certify import statements as certify
 from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.scores import RANKS
 from verifair.systems.pba.statements import _by_pair
-from verifair.systems.pictures import LARGEST, picture
-from verifair.systems.words import value_words, witness_row
+from verifair.systems.results.files import plain
+from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
+from verifair.systems.results.pictures import LARGEST, picture
+from verifair.systems.results.words import value_words, witness_row
 from verifair.systems.work import OutOfTime, Work, called, standing
 
 

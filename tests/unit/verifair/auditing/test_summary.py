@@ -12,7 +12,7 @@ from verifair.auditing.decisions import GroupCounts, count, described, rates
 from verifair.auditing.page import page
 from verifair.auditing.page.summary import answer, features, lines, not_examined, people
 from verifair.auditing.result import AuditResult
-from verifair.systems.findings import Standing, Statement, Tone
+from verifair.systems.results.findings import Standing, Statement, Tone
 
 
 def screen(result: AuditResult) -> str:

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from encoders.network import Layer, Link, Network
 from tests.brute_force import exact_forward
 from tests.builders import categorical, integer, network_of, one_hot, real, schema_of
-from verifair.checker.certificate import Certificate, Claim, Proof
+from verifair.checker.certificates.certificate import Certificate, Claim, Proof
+from verifair.checker.certificates.envelope import Trust, semantics
+from verifair.checker.certificates.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement, Signs
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.check import check
-from verifair.checker.envelope import Trust, semantics
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.tasks import GOALS
 from verifair.checker.report import CheckReport
-from verifair.checker.statement import BoxQuery, BoxStatement, RowsQuery, RowStatement, Signs
-from verifair.checker.tree import Tree
 from verifair.errors import CertificateError
 
 SCHEMA = schema_of(

@@ -13,10 +13,10 @@ import pytest
 from encoders.network import Layer, Network
 from solvers.outcome import Budget
 from tests.builders import integer, schema_of
-from tests.soundness.random_twins import nasty_network
+from tests.soundness.trees.random_twins import nasty_network
+from verifair.checker.certificates.kmax import KmaxCertificate
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.check import check
-from verifair.checker.kmax_certificate import KmaxCertificate
-from verifair.checker.tree import Tree
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import CertificateError

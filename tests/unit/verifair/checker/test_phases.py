@@ -15,10 +15,10 @@ from encoders.probability import exceeds, line_of
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.brute_force import fractions
 from tests.builders import by_multipliers, claim_of, tree_flaw
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.kernel.tasks import Task
-from verifair.checker.tree import Tree
 from verifair.engine.questions import no_gap
-from verifair.engine.search.neurons import decide_by_phases
+from verifair.engine.search.signs.neurons import decide_by_phases
 from verifair.engine.verdict import Status
 
 ROWS = np.array([[-1.0, 0.0], [0.0, 1.0], [-0.5, 0.5]])

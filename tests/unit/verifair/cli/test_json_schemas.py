@@ -10,15 +10,15 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from solvers.outcome import Termination
 from tests.audit_sample import audit
-from verifair.checker.certificate import Certificate, Claim, Proof
-from verifair.checker.statement import BoxQuery, BoxStatement
-from verifair.checker.tree import Tree
+from verifair.checker.certificates.certificate import Certificate, Claim, Proof
+from verifair.checker.certificates.statement import BoxQuery, BoxStatement
+from verifair.checker.certificates.tree import Tree
 from verifair.cli import schema as json_schemas
 from verifair.cli.main import verbs
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import QueryError
-from verifair.systems.files import plain
-from verifair.systems.findings import Standing
+from verifair.systems.results.files import plain
+from verifair.systems.results.findings import Standing
 
 SILENT = {"schema"}
 """Verbs without an answer of their own."""

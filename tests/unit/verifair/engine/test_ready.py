@@ -19,10 +19,10 @@ from tests.builders import integer, schema_of
 from tests.tree_models import random_tree, save
 from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.engine.search import ready as module
-from verifair.engine.search import tree_search
 from verifair.engine.search.box_search import Limits
+from verifair.engine.search.ensembles import search as tree_search
+from verifair.engine.search.ensembles.search import TreeSearch
 from verifair.engine.search.ready import ready
-from verifair.engine.search.tree_search import TreeSearch
 
 PEOPLE = schema_of(integer("p", 0, 1), *(integer(f"x{k}", -50, 50) for k in range(8)), positive="logit > 0")
 NOWHERE = """

@@ -14,8 +14,8 @@ from solvers.outcome import Budget
 from tests.builders import random_network
 from tests.unit.verifair.interop.test_decide import HAT, IDENTITY, old, query, stored, twin
 from tests.unit.verifair.interop.test_export import query as fairness
-from verifair.checker.envelope import semantics
-from verifair.checker.tree import Tree
+from verifair.checker.certificates.envelope import semantics
+from verifair.checker.certificates.tree import Tree
 from verifair.errors import CertificateError
 from verifair.interop.certificate import CaseProof, VnnlibCertificate, rejections
 from verifair.interop.decide import VnnlibStatus, decide, networks_of

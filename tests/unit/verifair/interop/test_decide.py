@@ -17,7 +17,7 @@ from encoders.vnnlib.cases import cases, meets
 from encoders.vnnlib.reader import Variable, VnnlibQuery, VnnlibUnsupported, read_vnnlib
 from solvers.outcome import Budget
 from tests.builders import random_network
-from verifair.checker.tree import Tree
+from verifair.checker.certificates.tree import Tree
 from verifair.errors import QueryError
 from verifair.interop import problems
 from verifair.interop.decide import QueryAnswer, VnnlibStatus, check_types, covers_reals, decide, networks_of

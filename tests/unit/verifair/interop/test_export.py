@@ -19,7 +19,7 @@ from encoders.vnnlib.reader import Variable, VnnlibQuery, read_vnnlib
 from solvers.outcome import Budget
 from tests.brute_force import fractions
 from tests.builders import categorical, integer, network_of, one_hot, random_network, real, schema_of
-from verifair.checker.statement import Signs
+from verifair.checker.certificates.statement import Signs
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify

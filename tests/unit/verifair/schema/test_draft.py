@@ -11,7 +11,7 @@ import verifair as vf
 from encoders.network import Feed, Network
 from tests.builders import integer, network_of, one_hot, real, schema_of
 from verifair import datasets
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.envelope import semantics
 from verifair.errors import DataError, SchemaError
 from verifair.schema.draft import draft
 from verifair.schema.schema import Schema

@@ -31,10 +31,10 @@ import pandas as pd
 from encoders.network import Array, Booleans, Integers
 from solvers import clock
 from solvers.outcome import Budget
-from verifair.checker.certificate import Certificate, Proof
-from verifair.checker.envelope import semantics
-from verifair.checker.statement import CounterfactualStatement
-from verifair.checker.tree import Tree
+from verifair.checker.certificates.certificate import Certificate, Proof
+from verifair.checker.certificates.envelope import semantics
+from verifair.checker.certificates.statement import CounterfactualStatement
+from verifair.checker.certificates.tree import Tree
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
 from verifair.engine.questions import decided_problem

@@ -13,8 +13,8 @@ import pandas as pd
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Model
 from encoders.onnx.runtime import predictions
+from verifair.checker.certificates.statement import CounterfactualQuery, Equation, Term
 from verifair.checker.kinds.counterfactuals import reach
-from verifair.checker.statement import CounterfactualQuery, Equation, Term
 from verifair.engine.questions import decisions
 from verifair.errors import QueryError
 from verifair.schema.feature import text

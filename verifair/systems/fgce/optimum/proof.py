@@ -13,8 +13,8 @@ from encoders.network import Booleans, Integers, Model
 from encoders.programs.max_coverage import UNIT
 from solvers import clock
 from solvers.outcome import Budget
-from verifair.checker.centers_certificate import MOST_ROWS, CentersCertificate, CentersQuery, GroupProof, Step
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.centers import MOST_ROWS, CentersCertificate, CentersQuery, GroupProof, Step
+from verifair.checker.certificates.envelope import semantics
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.instance import Instance

@@ -12,7 +12,7 @@ from verifair.figures import HATCHED, NOT_REACHED, OUTSIDE, PROVED, REFUTED, fig
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.certify.result import Block, PartitionResult, PartitionSummary, ShareResult
 from verifair.systems.hyfair.certify.tables import MEASURES, SHOWN, headline
-from verifair.systems.words import percent
+from verifair.systems.results.words import percent
 
 FILLS: dict[str, dict[str, Any]] = {
     "proved": {"facecolor": PROVED}, "violated": {"facecolor": REFUTED}, "unknown": HATCHED,

@@ -16,8 +16,8 @@ from verifair.engine.gap.maximise import MaximumGap
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.verdict import Reason, Status, Verdict
 from verifair.notebook.pictures import Pictured, shares
-from verifair.systems.result import Count, Result, Seconds, Shape, Share
-from verifair.systems.verdicts import CertificateNote, FairnessQuery, Gap, GapQuery, VerdictShape, WitnessShape
+from verifair.systems.results.result import Count, Result, Seconds, Shape, Share
+from verifair.systems.results.verdicts import CertificateNote, FairnessQuery, Gap, GapQuery, VerdictShape, WitnessShape
 
 EXIT_CODES = {Status.PROVED: 0, Status.VIOLATED: 10, Status.UNKNOWN: 20}
 EVIDENCE: dict[str, Any] = {

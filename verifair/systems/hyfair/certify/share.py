@@ -23,7 +23,7 @@ from verifair.engine.verdict import Reason, Witness
 from verifair.engine.witness import witness_at
 from verifair.errors import CertificateError, DataError, QueryError
 from verifair.systems.hyfair.certify.result import Block, Float32Counts, PartCounts, PartitionSummary, RowCounts, VolumeShares
-from verifair.systems.verdicts import WitnessShape
+from verifair.systems.results.verdicts import WitnessShape
 
 OUTCOMES = ("unknown", "proved", "violated", "not_reached")
 """By their number in a store; what no chunk holds yet is not reached."""

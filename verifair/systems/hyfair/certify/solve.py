@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.envelope import semantics
 from verifair.engine.counterexamples import counterexamples
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.partition import certify_partition, describe, run_key
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.questions import Pairs, box_of, check_possible
-from verifair.engine.share import certify_share, row_shares
+from verifair.engine.shares.share import certify_share, row_shares
 from verifair.engine.verdict import Reason, Status, Verdict
 from verifair.engine.verify import verify
 from verifair.errors import DataError, QueryError
@@ -33,9 +33,9 @@ from verifair.systems.hyfair.certify.result import (
 )
 from verifair.systems.hyfair.certify.settings import CertifySettings
 from verifair.systems.hyfair.certify.share import partition_summary
+from verifair.systems.results.verdicts import FairnessQuery, Gap, GapQuery, VerdictShape
 from verifair.systems.settings import parsed_box
 from verifair.systems.subject import Subject
-from verifair.systems.verdicts import FairnessQuery, Gap, GapQuery, VerdictShape
 from verifair.systems.work import Interrupted, Work
 
 UNPROVED = {

@@ -12,8 +12,8 @@ import numpy as np
 from encoders.network import Array
 from encoders.onnx.runtime import runtime_logits
 from encoders.shares import probabilities
-from verifair.checker.certificate import Proof
-from verifair.checker.envelope import semantics
+from verifair.checker.certificates.certificate import Proof
+from verifair.checker.certificates.envelope import semantics
 from verifair.checker.words import decided, float32_words
 from verifair.engine.partition import describe, run_key
 from verifair.engine.queries import IndividualFairness
@@ -21,7 +21,6 @@ from verifair.engine.questions import box_of, decisions, margin
 from verifair.engine.verdict import Status
 from verifair.engine.witness import witness_at
 from verifair.errors import QueryError
-from verifair.systems.findings import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.hyfair.certify.plots import bracket_plot, partition_plot
 from verifair.systems.hyfair.certify.result import (
     EnumerationResult,
@@ -34,10 +33,11 @@ from verifair.systems.hyfair.certify.result import (
 from verifair.systems.hyfair.certify.settings import SYSTEM, CertifySettings
 from verifair.systems.hyfair.certify.solve import solve
 from verifair.systems.hyfair.certify.tables import above, below, how_many, others
-from verifair.systems.pictures import picture
+from verifair.systems.results.findings import Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
+from verifair.systems.results.pictures import picture
+from verifair.systems.results.verdicts import Gap, VerdictShape
+from verifair.systems.results.words import firmly, of, percent, rounded, value_words, witness_row
 from verifair.systems.subject import Subject
-from verifair.systems.verdicts import Gap, VerdictShape
-from verifair.systems.words import firmly, of, percent, rounded, value_words, witness_row
 from verifair.systems.work import Work, called, standing
 
 SHARE_CHECKS = 0.5

@@ -27,8 +27,8 @@ from verifair.systems.hyfair.certify.result import (
     TargetedResult,
     VerdictResult,
 )
-from verifair.systems.verdicts import VerdictShape, WitnessShape
-from verifair.systems.words import percent, rounded
+from verifair.systems.results.verdicts import VerdictShape, WitnessShape
+from verifair.systems.results.words import percent, rounded
 
 SHOWN = {"proved": "proved", "violated": "refuted", "unknown": "unknown", "not_reached": "not reached", "outside": "outside"}
 """How outcomes are called, in the order in which they stand."""

@@ -11,7 +11,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.rounds import Rounds
 from verifair.systems.hyfair.explain.rules import Explained
 from verifair.systems.hyfair.explain.rules_file import FoundRule
-from verifair.systems.result import Count, Result, Row, Seconds, Seed, Shape, Share
+from verifair.systems.results.result import Count, Result, Row, Seconds, Seed, Shape, Share
 
 
 class RulesQuery(Shape):

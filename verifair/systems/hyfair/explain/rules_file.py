@@ -20,9 +20,9 @@ from encoders.network import Array
 from verifair.errors import DataError, SchemaError
 from verifair.schema.constraint import Constraint, boxes_of
 from verifair.schema.schema import Schema
-from verifair.systems.files import plain
 from verifair.systems.hyfair.explain.rules import Explained, Rule
-from verifair.systems.result import Count, Shape, Share
+from verifair.systems.results.files import plain
+from verifair.systems.results.result import Count, Shape, Share
 
 KIND = "verifair-rules"
 

@@ -13,7 +13,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file
 from verifair.systems.hyfair.explain.result import ExplainResult, LimeLine
 from verifair.systems.hyfair.explain.rules import PURITY, Explained
-from verifair.systems.words import box_options
+from verifair.systems.results.words import box_options
 
 SHOWN = 10
 """Rules on the screen; the file has all."""

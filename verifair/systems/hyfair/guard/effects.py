@@ -20,7 +20,7 @@ from verifair.systems.hyfair.explain.rules import Rule, refused
 from verifair.systems.hyfair.explain.samples import Neighbourhood
 from verifair.systems.hyfair.search.annealing import search_clusters
 from verifair.systems.hyfair.search.space import Space
-from verifair.systems.result import Count, Shape, Share
+from verifair.systems.results.result import Count, Shape, Share
 
 LOCAL = 5000
 """Samples around each cluster, before and after."""

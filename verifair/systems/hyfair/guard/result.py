@@ -12,8 +12,8 @@ from verifair.engine.queries import KDiscrimination
 from verifair.systems.hyfair.explain.rules_file import RuleFile
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.tighten import Tightened
-from verifair.systems.result import Count, Seconds, Seed, Shape, SystemAnswer
-from verifair.systems.verdicts import Gap
+from verifair.systems.results.result import Count, Seconds, Seed, Shape, SystemAnswer
+from verifair.systems.results.verdicts import Gap
 
 
 class StepShape(Shape):

@@ -32,9 +32,9 @@ from verifair.systems.hyfair.guard.result import CertifiedGap, GuardResult, Inst
 from verifair.systems.hyfair.guard.settings import GuardSettings
 from verifair.systems.hyfair.guard.tighten import Tightened, tighten
 from verifair.systems.hyfair.search.space import Space
+from verifair.systems.results.verdicts import Gap
 from verifair.systems.settings import Inputs
 from verifair.systems.subject import Subject
-from verifair.systems.verdicts import Gap
 from verifair.systems.work import Work, keeping
 
 EDGES = 50

@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.result import GuardResult
-from verifair.systems.words import box_options, cell
+from verifair.systems.results.words import box_options, cell
 
 
 def show(result: GuardResult, console: Console) -> None:

@@ -11,8 +11,8 @@ from verifair.engine.buckets.kmax import KmaxVerdict
 from verifair.engine.verdict import Reason
 from verifair.systems.hyfair.search.clusters import Cluster, ClusterSearch, Statistics, TracePoint, outcomes, person
 from verifair.systems.hyfair.search.space import Space
-from verifair.systems.result import Count, Measured, Probability, Result, Row, RowsOf, Seconds, Seed, Shape
-from verifair.systems.verdicts import CertificateNote
+from verifair.systems.results.result import Count, Measured, Probability, Result, Row, RowsOf, Seconds, Seed, Shape
+from verifair.systems.results.verdicts import CertificateNote
 
 
 class KmaxQuery(Shape):

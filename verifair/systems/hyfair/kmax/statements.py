@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from verifair.engine.questions import decisions
 from verifair.engine.verdict import Reason
-from verifair.systems.findings import DataTable, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.hyfair.kmax.plots import plot
 from verifair.systems.hyfair.kmax.result import KmaxResult
 from verifair.systems.hyfair.kmax.settings import SYSTEM, KmaxSettings
 from verifair.systems.hyfair.kmax.solve import solve
-from verifair.systems.pictures import picture
+from verifair.systems.results.findings import DataTable, Section, Standing, Statement, Tone, WitnessRow
+from verifair.systems.results.pictures import picture
+from verifair.systems.results.words import firmly, listed, sentence, value_words
 from verifair.systems.subject import Subject
-from verifair.systems.words import firmly, listed, sentence, value_words
 from verifair.systems.work import Work, standing
 
 

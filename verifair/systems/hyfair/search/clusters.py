@@ -23,7 +23,7 @@ from encoders.shares import log_odds, logistic, share_bucket
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Finding
 from verifair.systems.hyfair.search.space import Space, edges
-from verifair.systems.result import Count, Measured, Seconds, Shape, Share
+from verifair.systems.results.result import Count, Measured, Seconds, Shape, Share
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

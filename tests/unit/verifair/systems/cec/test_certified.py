@@ -15,10 +15,10 @@ from encoders.domain import Regions
 from encoders.network import Array, Network
 from solvers.outcome import Budget
 from tests.builders import categorical, integer, one_hot, random_network, real, schema_of
+from verifair.checker.certificates.consistency import ConsistencyCertificate
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.check import check
-from verifair.checker.consistency_certificate import ConsistencyCertificate
 from verifair.checker.kinds.consistency import _leaves, _near, explanation_bounds, leaf_flaw
-from verifair.checker.tree import Tree
 from verifair.engine.questions import decisions
 from verifair.errors import CertificateError, DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema

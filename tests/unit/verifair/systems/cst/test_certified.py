@@ -18,11 +18,18 @@ from solvers.outcome import Budget
 from tests.builders import categorical, integer, network_of, real, schema_of
 from tests.tree_models import save
 from verifair import datasets
-from verifair.checker.certificate import Certificate, Proof
-from verifair.checker.envelope import Trust
+from verifair.checker.certificates.certificate import Certificate, Proof
+from verifair.checker.certificates.envelope import Trust
+from verifair.checker.certificates.statement import (
+    CounterfactualQuery,
+    CounterfactualStatement,
+    Equation,
+    RowsQuery,
+    RowStatement,
+    Term,
+)
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.kinds.counterfactuals import covers
-from verifair.checker.statement import CounterfactualQuery, CounterfactualStatement, Equation, RowsQuery, RowStatement, Term
-from verifair.checker.tree import Tree
 from verifair.cli.main import app
 from verifair.errors import QueryError
 from verifair.systems.cst.causal.mechanisms import Additive, Linear, LogLinear
@@ -31,7 +38,7 @@ from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.result import CertifiedDecisions
 from verifair.systems.cst.robustness.certified import CertifiedCounterfactuals, certify_counterfactuals
 from verifair.systems.cst.robustness.effects import Effects
-from verifair.systems.files import json_text
+from verifair.systems.results.files import json_text
 
 SCHEMA = schema_of(
     real("income", 0, 10),

@@ -12,10 +12,10 @@ from sklearn.linear_model import LogisticRegression
 
 import verifair as vf
 from tests.builders import one_hot, real, schema_of
-from tests.soundness.random_twins import nasty_network
+from tests.soundness.trees.random_twins import nasty_network
 from verifair import datasets
+from verifair.checker.certificates.statement import CounterfactualQuery
 from verifair.checker.check import check
-from verifair.checker.statement import CounterfactualQuery
 from verifair.errors import DataError, QueryError, SchemaError, VerifairError
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel

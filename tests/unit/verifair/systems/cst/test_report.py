@@ -26,7 +26,7 @@ from verifair.systems.cst.deciders import LinearRule, Recorded
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import Intervention, several
 from verifair.systems.cst.groups import told
-from verifair.systems.files import file_name, save_table, save_text
+from verifair.systems.results.files import file_name, save_table, save_text
 
 N = 240
 MODEL = CausalModel(nodes=(

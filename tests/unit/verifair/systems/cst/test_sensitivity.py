@@ -25,7 +25,7 @@ from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.robustness.exact_flips import polynomials, smallest_flips
 from verifair.systems.cst.robustness.safe_bounds import Around
 from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
-from verifair.systems.files import json_text
+from verifair.systems.results.files import json_text
 
 RULE = LinearRule(weights={"income": 1.0, "years": 2.0}, above=14.0)
 

@@ -10,7 +10,7 @@ from encoders.network import Array
 from encoders.onnx.reader import read_onnx
 from solvers.outcome import Budget
 from tests.builders import categorical, integer, one_hot, real, schema_of
-from tests.soundness.random_groups import most_covered
+from tests.soundness.systems.random_groups import most_covered
 from verifair import datasets
 from verifair.errors import QueryError
 from verifair.systems.fgce import measures as module

@@ -18,11 +18,11 @@ from tests.brute_force import fractions
 from tests.builders import integer, schema_of
 from tests.tree_models import random_tree, save
 from verifair import datasets
-from verifair.checker.certificate import Certificate, Counterexample
+from verifair.checker.certificates.certificate import Certificate, Counterexample
+from verifair.checker.certificates.envelope import Trust
+from verifair.checker.certificates.statement import RowStatement
+from verifair.checker.certificates.tree import Tree
 from verifair.checker.check import check
-from verifair.checker.envelope import Trust
-from verifair.checker.statement import RowStatement
-from verifair.checker.tree import Tree
 from verifair.engine.verdict import Status
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema

@@ -22,12 +22,12 @@ from verifair.engine.queries import KDiscrimination, ProbabilityGap
 from verifair.engine.verdict import Finding, Verdict
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
-from verifair.systems.files import json_text
 from verifair.systems.hyfair.kmax.result import KmaxSearch
 from verifair.systems.hyfair.search import annealing, clusters
 from verifair.systems.hyfair.search.annealing import METHODS, Schedule, search_clusters
 from verifair.systems.hyfair.search.moves import Mutation, Nearest, Pool, SolverSeeds
 from verifair.systems.hyfair.search.space import Space, edges, occupied
+from verifair.systems.results.files import json_text
 
 FEW = Schedule(chains=8, patience=20)
 

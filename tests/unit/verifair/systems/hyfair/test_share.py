@@ -21,7 +21,7 @@ from verifair.systems.hyfair.certify.plots import partition_plot
 from verifair.systems.hyfair.certify.result import Block, PartitionSummary
 from verifair.systems.hyfair.certify.share import OUTCOMES, partition_summary
 from verifair.systems.hyfair.certify.tables import people_table, shares_table
-from verifair.systems.words import percent
+from verifair.systems.results.words import percent
 
 NETWORK = network_of(([[1.0, 0.0, 0.0]], None))
 REASONS = tuple(Reason)

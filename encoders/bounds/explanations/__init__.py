@@ -1,0 +1,1 @@
+"""Bounds of integrated gradients, and of how far two explanations can differ."""

@@ -1,0 +1,1 @@
+"""Intervals and lines around smooth neurons."""

@@ -1,0 +1,313 @@
+"""Intervals and lines around smooth neurons: of one copy, of the difference of both, and under both as one function in layer 1.
+
+Those of other curves than tanh and sigmoid are in `shapes`, and are put beside them here.
+
+Intervals. T is monotone, so the ends of a give the ends of y. For d = y - y' = p (T(t) - T(t')), t = q a, three enclosures are
+intersected:
+
+    the ends of both copies        [ T(t_l) - T(t'_u),  T(t_u) - T(t'_l) ];
+    the mean value theorem         T(t) - T(t') = T'(xi) (t - t')  for some xi between the two;
+    the shift                      T(t) - T(t - s) grows with s, and at any one s its derivative in t, T'(t) - T'(t - s), changes
+                                   sign once, at s / 2, as T' is even and falls with |t|: its values at the ends of t and
+                                   2 T(s / 2), at both ends of s, enclose it.
+
+Lines. With y = c + p T(q a) (see `encoders.curves.layer`) everything is done for T on an interval [l, u] of t = q a. *Any* slope m
+gives a line above T, with  max over [l, u] of T(t) - m t  as its intercept. That maximum is bounded as follows.
+
+    t <= 0: T is convex, so T - m t is largest at an end.
+    t >= 0: T is concave, so it lies under its tangent at any d >= 0: at most  T(d) + T'(d) (t - d) - m t, largest at an end.
+    t > 20: T <= 1, so at most 1 - 20 m.
+
+Slopes and touching points are chosen as by CROWN (Zhang et al., NeurIPS 2018, section 3.2): the chord where T is convex, the
+tangent at the middle where it is concave, else the tangent through the other end. Lines below T are those above, mirrored: T is
+odd. Whoever re-proves a leaf chooses them alike, in code of their own: the standard relaxation of docs/concepts/smooth.md.
+
+Differences: y - y' = T'(xi) (a - a') p q with T' between two numbers D, D' over both copies' intervals, so it lies between the
+lines D Delta and D' Delta; the chord of their larger one is a line above, of their smaller one a line below (for a ReLU D = 0,
+D' = 1: `relu`).
+
+First layer: h(t) = P T(t) + P' T(t - sigma) on [l, u], sigma constant. For any m, h - m t on a cell of width w is at least its
+smaller end less  w^2 / 8 max |h''|, and |T''| <= min(0.77, 2 T'), |T'''| <= min(2, 4 T'), so with tau what P and P' have in common
+with opposite signs  |h''| <= |tau| |sigma| max|T'''| + (|P - tau| + |P' + tau|) max|T''|. What is shared costs less the nearer
+the copies are: this is what keeps them together. m is the slope of the hull of h at the CELLS + 1 ends, over the middle. Where the
+two copies' own lines come out higher at the middle (on wide intervals), those are taken.
+
+Sound? yes: T and T' are enclosed by `tanh`, intervals and intercepts are rounded outwards here, and `rounding` pays for
+what follows.  Complete? no.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from encoders.bounds.relu import TIE, LayerBounds, Lines, activation, hinge, relu_difference_lines, relu_lines
+from encoders.bounds.smooth import shapes
+from encoders.bounds.smooth.tanh import TINY, slope_bounds, tanh_bounds
+from encoders.curves.floats import ERROR, FAR, UNIT, tanh
+from encoders.curves.layer import Curve, SmoothLayer, parts
+from encoders.network import Array, Integers, Layer
+
+CELLS = 4
+"""The cells of an interval on which both copies are bounded as one function; `_hull_slope` is written for four."""
+TOUCHES = 2
+"""Steps towards the tangent through the other end; any touching point is sound."""
+
+
+def copy_lines(layer: SmoothLayer, lower: Array, upper: Array) -> Lines:
+    """Lines in a around y for a in [lower, upper] (..., m)."""
+    index, q, p, c = smooth(layer)
+    out = relu_lines(lower, upper).leaky(layer.bend)
+    if len(index):
+        low, high = q * lower[..., index], q * upper[..., index]
+        up_slope, up_constant = line_above(low, high)
+        low_slope, mirrored = line_above(-high, -low)
+        curves = (p * q * low_slope, c - p * mirrored, p * q * up_slope, c + p * up_constant)
+        out = _merged(index, out, curves)
+    for kind, index in layer.groups():
+        out = _merged(index, out, shapes.lines(kind, lower[..., index], upper[..., index]).fields)
+    return out
+
+
+def difference_lines(layer: SmoothLayer, below: LayerBounds) -> Lines:
+    """Lines in Delta = a - a' around y - y'."""
+    index, q, p, _ = smooth(layer)
+    lowest, highest = np.minimum(below.lower, below.lower_prime), np.maximum(below.upper, below.upper_prime)
+    out = relu_difference_lines(below).leaky(layer.bend)
+    if len(index):
+        around = slope_bounds(q * lowest[..., index], q * highest[..., index])
+        curves = _around(*around, p * q, below.delta_lower[..., index], below.delta_upper[..., index])
+        out = _merged(index, out, curves)
+    for kind, index in layer.groups():
+        around = shapes.slopes(kind, lowest[..., index], highest[..., index])
+        out = _merged(index, out, _around(*around, 1.0, below.delta_lower[..., index], below.delta_upper[..., index]))
+    return out
+
+
+def _around(least: Array, most: Array, factor: Array | float, low: Array, high: Array) -> tuple[Array, ...]:
+    """Lines around factor times what lies between least Delta and most Delta, in the order of the fields."""
+    up_slope, up_constant = _chord_above(least, most, low, high)
+    low_slope, mirrored = _chord_above(least, most, -high, -low)  # D Delta is odd in Delta
+    return factor * low_slope, -factor * mirrored, factor * up_slope, factor * up_constant
+
+
+def _merged(index: Integers, straight: Lines, curves: tuple[Array, ...]) -> Lines:
+    """The lines of the neurons that bend, with those of the smooth ones, in the order of the fields, put in their places."""
+    for field, curve in zip(fields(straight), curves, strict=True):
+        getattr(straight, field.name)[..., index] = curve
+    return straight
+
+
+def _chord_above(least: Array, most: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """A line above  max(least Delta, most Delta)  for Delta in [low, high], where least <= most: convex, so ends suffice."""
+    at_low = np.where(low >= 0, most, least) * low
+    at_high = np.where(high >= 0, most, least) * high
+    width = high - low
+    slope = np.divide(at_high - at_low, width, out=np.array(most), where=(low < 0) & (high > 0) & (width > 0))
+    slope = np.where(high <= 0, least, np.clip(slope, least, most))
+    constant = np.maximum(at_low - slope * low, at_high - slope * high)
+    # Where one line does, it goes through 0 exactly; else three roundings. An end that is NaN has to show.
+    single = (low >= 0) | (high <= 0)
+    return slope, np.where(single, 0.0, constant + 4 * UNIT * (np.abs(at_low) + np.abs(at_high)) + TINY)
+
+
+def line_above(low: Array, high: Array) -> tuple[Array, Array]:
+    """(slope, intercept) of a line above T on [low, high], slope in [0, 1]."""
+    at_low, at_high = tanh(low), tanh(high)
+    width = high - low
+    chord = np.divide(at_high - at_low, width, out=np.zeros_like(width), where=(width > 0) & np.isfinite(width))
+    touch = np.clip((low + high) / 2, 0.0, FAR)
+    mixed = np.nonzero((low < 0) & (high > 0))
+    if len(mixed[0]):
+        touch[mixed] = _touching(low[mixed], np.minimum(high[mixed], FAR))
+    tangent = 1 - np.square(tanh(touch))
+    through = (high <= 0) | ((low < 0) & (touch >= high))
+    slope = np.clip(np.where(through, chord, tangent), 0.0, 1.0)
+    return slope, _intercept(slope, touch, low, high)
+
+
+def _touching(low: Array, high: Array) -> Array:
+    """About where the line through (low, T(low)), low < 0, touches T on [0, high]; at most `high`. Only a choice.
+
+    There the chord from low is steepest and T' is its slope, 1 - T^2: quadratic convergence, from -low / 2, which lies beyond.
+    """
+    touch = np.minimum(high, -low / 2)
+    for _ in range(TOUCHES):
+        slope = (np.tanh(touch) - np.tanh(low)) / (touch - low)
+        touch = np.minimum(high, np.arctanh(np.sqrt(np.clip(1 - slope, 0.0, 1 - 2 * UNIT))))
+    return touch
+
+
+def _intercept(slope: Array, touch: Array, low: Array, high: Array) -> Array:
+    """A number above  T(t) - slope t  throughout [low, high], whatever slope in [0, 1] and touch in [0, 20]: see the module."""
+    none = np.full_like(slope, -np.inf)
+    least, most = slope_bounds(touch, touch)
+    at_touch = tanh_bounds(touch)[1]
+    convex = np.where(low < 0, tanh_bounds(low)[1] - slope * low, none)
+    convex = np.maximum(convex, np.where(high <= 0, tanh_bounds(high)[1] - slope * high, none))
+    concave = none
+    for end in (np.clip(low, 0.0, FAR), np.clip(high, 0.0, FAR)):
+        away = end - touch
+        concave = np.maximum(concave, at_touch + np.where(away > 0, most, least) * away - slope * end)
+    concave = np.maximum(concave, np.where(high > FAR, 1 - FAR * slope, none))
+    found = np.maximum(convex, np.where(high > 0, concave, none))
+    # Numbers of up to 41 in size, five roundings; and where T is convex, slope t, which may be of any size.
+    return np.asarray(found + 4 * ERROR + 4 * UNIT * slope * (np.abs(low) + np.abs(high)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairLines:
+    """Lines under  p y(a) + p' y(a - s)  in the first layer, for any p and p': what they share over boxes (B, m), s = `shift`.
+
+    For those made of tanh (B, n): the ends of the cells of t, T there at t and t - sigma, what rounding errors are relative to, the
+    largest T', and the lines around T of each copy with how far its argument is moved.
+    """
+
+    layer: SmoothLayer
+    bounds: LayerBounds
+    shift: Array
+    points: list[Array]
+    first: list[Array]
+    second: list[Array]
+    size: Array
+    steepest: Array
+    own: tuple[tuple[Lines, Array], ...]
+    others: list[tuple[Integers, shapes.ShapePairs]]
+
+    @classmethod
+    def of(cls, layer: SmoothLayer, shift: Array, bounds: LayerBounds) -> PairLines:
+        index, q, _, _ = smooth(layer)
+        low, high, low_prime, high_prime, sigma = (
+            q * one[..., index] for one in (bounds.lower, bounds.upper, bounds.lower_prime, bounds.upper_prime, shift)
+        )
+        width = (high - low) / CELLS
+        points = [low, *(np.clip(low + j * width, low, high) for j in range(1, CELLS)), high]
+        return cls(
+            layer=layer, bounds=bounds, shift=shift, points=points, first=[tanh(t) for t in points],
+            second=[tanh(t - sigma) for t in points], size=np.abs(low) + np.abs(high) + np.abs(sigma),
+            # the hundredth pays for sigma and the ends of t - sigma being rounded
+            steepest=1.01 * slope_bounds(np.minimum(low, low_prime), np.maximum(high, high_prime))[1],
+            own=((_lines(low, high), np.zeros_like(sigma)), (_lines(low_prime, high_prime), sigma)),
+            others=[(at, shapes.ShapePairs.of(kind, bounds.columns(at), shift[..., at])) for kind, at in layer.groups()],
+        )
+
+    def under(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
+        """A line in a for every row of p and p' (..., m) over the boxes `at`: slope, constant and gap, shaped as p."""
+        layer, (index, q, half, c) = self.layer, smooth(self.layer)
+        slope, constant, gap = np.zeros(p.shape), np.zeros(p.shape), np.zeros(p.shape)
+        if not layer.smooth.all():
+            rest, shift = 1 - layer.bend, self.shift[at]
+            slope, constant, gap = hinge(rest * p, rest * p_prime, shift, self.bounds.take(at))
+            constant = constant - layer.bend * p_prime * shift
+            slope = slope + layer.bend * (p + p_prime)
+        if len(index):
+            m, k, lost = self._under_curves(half * p[..., index], half * p_prime[..., index], at)
+            slope[..., index] = q * m
+            constant[..., index] = k + c * (p + p_prime)[..., index]
+            gap[..., index] = lost
+        for index, pairs in self.others:
+            m, k, lost = pairs.under(p[..., index], p_prime[..., index], at)
+            slope[..., index], constant[..., index], gap[..., index] = m, k, lost
+        return slope, constant, gap
+
+    def _under_curves(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:
+        """A line under h(t) = p T(t) + p' T(t - sigma): from the cells, or both copies' own where they are higher at the middle."""
+        points, size = [t[at] for t in self.points], self.size[at]
+        low, high, sigma = points[0], points[-1], self.own[1][1][at]
+        middle, width = (low + high) / 2, (high - low) / CELLS
+        values = [p * one[at] + p_prime * two[at] for one, two in zip(self.first, self.second, strict=True)]
+        limit = np.abs(p) + np.abs(p_prime)
+        slope = np.clip(shapes.hull_slope(values, width, TIE * limit), -limit, limit)
+        constant = np.min([value - slope * point for value, point in zip(values, points, strict=True)], axis=0)
+        cell = width * (1 + 2.0**-30) + 4 * UNIT * size
+        curvature = _curvature(p, p_prime, sigma, self.steepest[at])
+        constant = constant - cell * cell / 8 * curvature - limit * (2 * ERROR + 16 * UNIT * size)
+        apart, away = np.zeros_like(slope), np.zeros_like(slope)
+        for weight, (lines, moved) in zip((p, p_prime), self.own, strict=True):
+            m, k = lines.take(at).times(weight)
+            apart, away = apart + m, away + k - m * moved[at]
+        better = apart * middle + away > slope * middle + constant + TIE * limit
+        slope, constant = np.where(better, apart, slope), np.where(better, away, constant)
+        return slope, constant, np.maximum(values[CELLS // 2] - (slope * middle + constant), 0.0)
+
+
+def _curvature(p: Array, p_prime: Array, sigma: Array, steepest: Array) -> Array:
+    """An upper bound of |h''|."""
+    second, third = np.minimum(0.77, 2 * steepest), np.minimum(2.0, 4 * steepest)
+    shared = np.where(p * p_prime < 0, np.sign(p) * np.minimum(np.abs(p), np.abs(p_prime)), 0.0)
+    alone = np.abs(p - shared) + np.abs(p_prime + shared)
+    return np.asarray((np.abs(shared) * np.minimum(np.abs(sigma) * third, 2 * second) + alone * second) * (1 + 2.0**-30))
+
+
+def _lines(low: Array, high: Array) -> Lines:
+    """Lines around T on [low, high]."""
+    up_slope, up_constant = line_above(low, high)
+    low_slope, mirrored = line_above(-high, -low)
+    return Lines(low_slope=low_slope, low_constant=-mirrored, up_slope=up_slope, up_constant=up_constant)
+
+
+def smooth(layer: SmoothLayer) -> tuple[Integers, Array, Array, Array]:
+    """Positions of the neurons made of tanh and (q, p, c) of each."""
+    index = np.flatnonzero((layer.curve == Curve.SIGMOID) | (layer.curve == Curve.TANH))
+    return index, *parts(layer.curve[index])
+
+
+def activated_interval(layer: Layer, low: Array, high: Array) -> tuple[Array, Array]:
+    """The ends (B, m) of y for a in [low, high] (B, m), in any layer."""
+    if not isinstance(layer, SmoothLayer):
+        return activation(low, layer.slope), activation(high, layer.slope)
+    return curved(layer, low, high, (activation(low, layer.bend), activation(high, layer.bend)))
+
+
+def curved(layer: SmoothLayer, low: Array, high: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The ends (B, m) of y for a in [low, high] (B, m); those of the neurons that bend are taken from `ends`."""
+    index, q, p, c = smooth(layer)
+    y_low, y_high = (np.array(end) for end in ends)
+    if len(index):  # 1/2 + T / 2 is rounded once, by half a unit; where c = 0 nothing is.
+        y_low[..., index] = np.maximum(c + p * tanh_bounds(q * low[..., index])[0] - 2 * c * UNIT, c - p)
+        y_high[..., index] = np.minimum(c + p * tanh_bounds(q * high[..., index])[1] + 2 * c * UNIT, c + p)
+    for kind, at in layer.groups():
+        y_low[..., at], y_high[..., at] = shapes.values(kind, low[..., at], high[..., at])
+    return y_low, y_high
+
+
+def curved_difference(layer: SmoothLayer, below: LayerBounds, straight: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The interval (B, m) of y - y'; that of the neurons that bend is taken from `straight`."""
+    index, q, p, _ = smooth(layer)
+    d_low, d_high = (np.array(end) for end in straight)
+    if len(index):
+        d_low[..., index], d_high[..., index] = _tanh_difference(below.columns(index), q, p)
+    for kind, at in layer.groups():
+        d_low[..., at], d_high[..., at] = shapes.difference(kind, below.columns(at))
+    return d_low, d_high
+
+
+def _tanh_difference(below: LayerBounds, q: Array, p: Array) -> tuple[Array, Array]:
+    """The interval of y - y' of neurons made of tanh."""
+    t_low, t_high, other_low, other_high, delta_low, delta_high = (
+        q * getattr(below, name)
+        for name in ("lower", "upper", "lower_prime", "upper_prime", "delta_lower", "delta_upper")
+    )
+    least, most = slope_bounds(np.minimum(t_low, other_low), np.maximum(t_high, other_high))
+    low = np.where(delta_low >= 0, least, most) * delta_low
+    high = np.where(delta_high >= 0, most, least) * delta_high
+    at_low, at_high = tanh_bounds(t_low), tanh_bounds(t_high)
+    low = np.maximum(low, at_low[0] - tanh_bounds(other_high)[1])
+    high = np.minimum(high, at_high[1] - tanh_bounds(other_low)[0])
+    found = []
+    for side, delta in ((0, delta_low), (1, delta_high)):
+        slack = 4 * UNIT * (np.abs(t_low) + np.abs(t_high) + np.abs(delta))  # t - delta is rounded
+        ends = [at[side] - tanh_bounds(t - delta)[1 - side] for at, t in ((at_low, t_low), (at_high, t_high))]
+        inside = (t_low - slack <= delta / 2) & (delta / 2 <= t_high + slack)
+        found.append(([*ends, np.where(inside, 2 * tanh_bounds(delta / 2)[side], ends[0])], slack))
+    low = np.maximum(low, np.min(found[0][0], axis=0) - found[0][1])
+    high = np.minimum(high, np.max(found[1][0], axis=0) + found[1][1])
+    same = (delta_low == 0) & (delta_high == 0)  # only ever exactly so when nothing reaches the neuron
+    return np.where(same, 0.0, p * _outward(low, -1.0)), np.where(same, 0.0, p * _outward(high, 1.0))
+
+
+def _outward(value: Array, sign: float) -> Array:
+    """Moved outwards by what a difference, a product and a halving may have lost."""
+    return value + sign * (4 * UNIT * np.abs(value) + TINY)

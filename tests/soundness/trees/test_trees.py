@@ -1,0 +1,341 @@
+"""Tree ensembles against the truth: random ensembles over all rows in exact arithmetic, their proofs checked, and forged proofs."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import verifair as vf
+from encoders.errors import ModelError
+from encoders.exact.dyadic import exact
+from encoders.network import Model
+from encoders.onnx.reader import read_model
+from encoders.probability import exceeds, gap_bounds
+from encoders.problem import TwinBatch, TwinProblem
+from encoders.programs.trees import TreeProgram
+from encoders.trees.twin import TreeTwin
+from solvers import registry
+from tests.builders import categorical, integer, one_hot, real, schema_of
+from tests.tree_models import Node, random_tree, save
+from verifair.checker import partition
+from verifair.checker.certificates.certificate import Certificate
+from verifair.checker.certificates.tree import Tree
+from verifair.checker.partition import PartitionStore
+from verifair.engine.cascade import solve
+from verifair.engine.gap import trees as gap_of_trees
+from verifair.engine.gap.maximise import maximise
+from verifair.engine.questions import FLIPPED, NO_FALL, OBSERVED, decisions, questions_of, twin_problem
+from verifair.engine.search.branch_and_bound import decide
+from verifair.engine.search.open_goals import PROVED, VIOLATED
+from verifair.engine.solver import copies_of
+from verifair.errors import QueryError
+
+GRID = np.array([-1, 0, 0.5, 1, 2], dtype=np.float32)
+REAL = np.unique(np.concatenate(
+    [np.array([-1.5, -0.3, 0.2, 0.7, 1.5]), *(np.nextafter(GRID, np.float32(side)).astype(float) for side in (-9, 9)), GRID]
+))
+REAL = REAL[(REAL >= -1.5) & (REAL <= 1.5)]
+"""Values of the real feature: in every cell that thresholds of tests leave."""
+
+
+def schema(kind: int) -> vf.Schema:
+    who = one_hot("p", "f", "m", "o") if kind % 3 == 0 else categorical("p", "f", "m", "o")
+    scaled = integer("a", -2, 3) if kind % 2 else {**integer("a", -2, 3), "scale": "minmax"}
+    return schema_of(scaled, one_hot("c", "x", "y", "z"), who, real("b", -1.5, 1.5), positive="logit > 0")
+
+
+def rows(of: vf.Schema) -> np.ndarray:
+    domain = of.domain
+    values = [np.arange(domain.lower[v], domain.upper[v] + 1) if domain.integer[v] else REAL for v in range(domain.variables)]
+    return np.array(list(itertools.product(*values)))
+
+
+def model_of(rng: np.random.Generator, of: vf.Schema, path: Path, trees: int = 12) -> Model:
+    found = [random_tree(rng, of.domain.columns, int(rng.integers(0, 5))) for _ in range(rng.integers(1, trees))]
+    found += found[: rng.integers(0, 3)]
+    base = float(np.float32(rng.normal() * 0.3 + rng.choice([-2, 0, 2])))
+    return read_model(save(path, found, of.domain.columns, base=[base], missing=bool(rng.integers(2))))
+
+
+def by_person(model: Model, of: vf.Schema) -> Iterator[list[Fraction]]:
+    """The logits of all rows that differ in p alone."""
+    every, v = rows(of), of.index("p")
+    every = every[of.domain.legal(every)]
+    logits = model.forward(exact(of.domain.encode(every))).to_fractions()[:, 0]
+    order = np.lexsort(np.delete(every, v, axis=1).T)
+    first = np.flatnonzero((np.diff(np.delete(every, v, axis=1)[order], axis=0, prepend=np.nan) != 0).any(axis=1))
+    return (list(part) for part in np.split(logits[order], first[1:]))
+
+
+def fair(groups: Iterator[list[Fraction]], epsilon: float | None) -> bool:
+    if epsilon is None:
+        return not any(min(group) <= 0 < max(group) for group in groups)
+    return not any(exceeds(max(group), min(group), epsilon) for group in groups)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_verdicts_are_true_and_proofs_accepted(seed: int, tmp_path: Path) -> None:
+    rng, of = np.random.default_rng(seed), schema(seed)
+    model = model_of(rng, of, tmp_path / "m.onnx")
+    epsilon = None if seed % 2 else float(rng.choice([0.05, 0.3, 0.6]))
+    query = vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=epsilon)
+    found = vf.verify(query, budget=vf.Budget(seconds=60))
+    assert found.status is (vf.Status.PROVED if fair(by_person(model, of), epsilon) else vf.Status.VIOLATED)
+    if found.certificate is not None:
+        assert vf.check(found.certificate, network=model, schema=of).accepted
+    else:
+        assert found.witness is not None
+        assert found.witness.float32_agrees is not None
+
+
+@pytest.mark.parametrize("ends", [(-1.5, 1.5), (-2.0, 2.0), (-1e-300, 1e38), (-1e38, 1e38), (-5.0, -0.0), (0.0, 1e30)])
+@pytest.mark.parametrize("threshold", [-3.0, -1e-30, 1.0])
+def test_thresholds_are_found_in_wide_ranges(ends: tuple[float, float], threshold: float, tmp_path: Path) -> None:
+    """The numbers between -2 and 2 are more than an int64 counts."""
+    of = schema_of(categorical("p", "f", "m"), real("b", *ends))
+    tree = (1, "BRANCH_LEQ", threshold, (0, "BRANCH_LEQ", 0.5, [-1.0], [1.0]), [-1.0])
+    model = read_model(save(tmp_path / "m.onnx", [tree], 2))
+    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["p"]))
+    assert found.status is (vf.Status.VIOLATED if ends[0] <= threshold else vf.Status.PROVED)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_forbidden_rows_are_nobody(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    ends = [(int(rng.integers(-2, 1)), int(rng.integers(1, 4)), float(rng.choice([0, 0.5, 1.0]))) for _ in range(2)]
+    boxes = [{"a": (low, high), "b": (-1.5, most)} for low, high, most in ends]
+    of = schema(seed).forbidding([*boxes, {"p": "f", "c": "x"}], "forbidden")
+    model = model_of(rng, of, tmp_path / "m.onnx")
+    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["p"]), budget=vf.Budget(seconds=60))
+    assert found.status is (vf.Status.PROVED if fair(by_person(model, of), None) else vf.Status.VIOLATED)
+    assert found.certificate is None or vf.check(found.certificate, network=model, schema=of).accepted
+
+
+def observed(seed: int, tmp_path: Path) -> tuple[TwinProblem, list[bool]]:
+    """PBA's two questions about everybody of p = 0 and of p = 1, and whether they hold."""
+    rng, of = np.random.default_rng(seed), schema(seed)
+    model, domain = model_of(rng, of, tmp_path / "m.onnx"), of.domain
+    v = of.index("p")
+    lower, upper = domain.lower.copy(), domain.upper.copy()
+    lower[v], upper[v], prime = 0.0, 0.0, np.where(np.arange(4) == v, 1.0, domain.lower)
+    batch = TwinBatch(lower=lower[None], upper=upper[None], prime=prime[None], protected=np.arange(4) == v)
+    every = rows(of)
+    every = every[every[:, v] == 0]
+    other = np.where(np.arange(4) == v, 1.0, every)
+    one, two = (model.forward(exact(domain.encode(x))).to_fractions()[:, 0] for x in (every, other))
+    problem = TwinProblem(network=model, domain=domain, batch=batch, margin=np.ones(1), goals=(OBSERVED, FLIPPED))
+    return problem, [bool((one > two).all()), bool((two > one).all())]
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_differences_are_decided_with_ties(seed: int, tmp_path: Path) -> None:
+    problem, truth = observed(seed, tmp_path)
+    found = decide(problem, seconds=60)
+    assert found.status[0].tolist() == [PROVED if one else VIOLATED for one in truth]
+
+
+def proved(tmp_path: Path) -> tuple[Model, vf.Schema, Certificate]:
+    """A proof that needs cuts, of a model with a threshold on every feature."""
+    of = schema(1)
+    trees = [
+        (0, "BRANCH_LEQ", 0.0, (4, "BRANCH_LEQ", 0.5, [0.5], [1.0]), (4, "BRANCH_LEQ", 0.5, [-1.0], [-0.5])),
+        (5, "BRANCH_LT", 0.5, (0, "BRANCH_GT", 1.0, [-0.25], [0.5]), [0.25]),
+        (0, "BRANCH_LEQ", 0.0, [0.5], (5, "BRANCH_LEQ", 0.5, [-0.5], [-0.75])),
+    ]
+    model = read_model(save(tmp_path / "m.onnx", trees, of.domain.columns, base=[0.125]))
+    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["p"]))
+    assert found.certificate is not None
+    return model, of, found.certificate
+
+
+def test_forged_proofs_are_rejected(tmp_path: Path) -> None:
+    model, of, certificate = proved(tmp_path)
+    assert vf.check(certificate, network=model, schema=of).accepted
+    trees = [(k, one.evidence) for k, one in enumerate(certificate.proofs) if isinstance(one.evidence, Tree)]
+    deep = [(k, tree) for k, tree in trees if len(tree.feature) > 1]
+    assert deep
+
+    def with_tree(k: int, tree: Tree) -> Certificate:
+        changed = replace(certificate.proofs[k], evidence=tree)
+        return replace(certificate, proofs=(*certificate.proofs[:k], changed, *certificate.proofs[k + 1 :]))
+
+    for k, tree in deep:
+        assert not vf.check(with_tree(k, Tree.leaf()), network=model, schema=of).accepted
+        moved = replace(tree, cut=np.where(tree.feature >= 0, tree.cut + 1, 0.0))
+        assert not vf.check(with_tree(k, moved), network=model, schema=of).accepted
+
+
+def test_the_only_input_above_a_cut_is_not_tested_at_the_cut(tmp_path: Path) -> None:
+    """Of the rows between these cuts all are the input 1, at which decisions flip; the first cut itself is the input before it."""
+    of = schema_of(categorical("p", "f", "m"), real("b", -1.5, 1.5))
+    flips = (1, "BRANCH_EQ", 1.0, (0, "BRANCH_LEQ", 0.5, [1.0], [-1.0]), [-1.0])
+    unfair, fair = (read_model(save(tmp_path / f"{k}.onnx", [tree], 2)) for k, tree in enumerate((flips, [-1.0])))
+    below, last = float(np.nextafter(1 - 2.0**-25, 0)), 1 + 2.0**-24
+    assert of.encode(np.array([[0, below], [0, np.nextafter(below, 2)], [0, last]]))[:, 1].tolist() == [1 - 2.0**-24, 1, 1]
+    given = vf.verify(vf.IndividualFairness(network=fair, schema=of, protected=["p"])).certificate
+    assert given is not None
+    cuts = Tree.plain(np.array([1, -1, 1, -1, -1]), np.array([below, 0, last, 0, 0]))
+    forged = replace(
+        given, network_sha256=unfair.source_sha256, proofs=tuple(replace(one, evidence=cuts, float32=False) for one in given.proofs)
+    )
+    assert vf.check(replace(forged, network_sha256=fair.source_sha256), network=fair, schema=of).accepted
+    rejections = vf.check(forged, network=unfair, schema=of).rejections
+    assert any("the claim is false at" in one.reason for one in rejections)
+
+
+def test_another_models_proof_is_rejected(tmp_path: Path) -> None:
+    _, of, certificate = proved(tmp_path)
+    other = read_model(save(tmp_path / "n.onnx", [(4, "BRANCH_LEQ", 0.5, [-0.5], [1.0])], of.domain.columns))
+    forged = replace(certificate, network_sha256=other.source_sha256)
+    assert not vf.check(forged, network=other, schema=of).accepted
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_partitions_are_decided(seed: int, tmp_path: Path) -> None:
+    rng, of = np.random.default_rng(seed), schema(1)
+    model = model_of(rng, of, tmp_path / "m.onnx")
+    query = vf.IndividualFairness(network=model, schema=of, protected=["p"])
+    path = vf.certify_partition(query, size=2, store=tmp_path / "parts.sqlite", budget=vf.Budget(seconds=60))
+    with PartitionStore(path) as store:
+        status = np.concatenate([one for _, one in store.statuses()])
+    assert not (status == partition.UNKNOWN).any()
+    assert (status != partition.VIOLATED).all() == fair(by_person(model, of), None)
+    assert vf.check(path, network=model, schema=of).accepted
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_largest_gap_is_bracketed(seed: int, tmp_path: Path) -> None:
+    rng, of = np.random.default_rng(seed), schema(seed)
+    if seed % 4 == 3:
+        of = of.forbidding([{"a": (-2, 0), "b": (-1.5, 0.5)}, {"p": "f", "c": "x"}], "forbidden")
+    model = model_of(rng, of, tmp_path / "m.onnx")
+    logit = seed % 2 == 1
+    query = vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale="logit" if logit else "probability")
+    found = maximise(query, budget=vf.Budget(seconds=60), tolerance=1e-4)
+    gaps = [(max(group), min(group)) for group in by_person(model, of)]
+    truth = max(float(a - b) if logit else gap_bounds(a, b)[0] for a, b in gaps)
+    assert found.lower <= truth + 1e-12
+    assert truth <= found.upper
+    assert found.reason is None
+    assert found.certificate is not None
+    assert vf.check(found.certificate, network=model, schema=of).accepted
+    if truth > 0.01:
+        forged = replace(found.certificate, query=replace(found.certificate.query, epsilon=truth - 1e-3))
+        assert not vf.check(forged, network=model, schema=of).accepted
+
+
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_values_and_shares_move_by_at_most_epsilon(seed: int, shares: bool, tmp_path: Path) -> None:
+    """Just above the largest difference, just below it, and at the two float64 numbers on both sides of it."""
+    rng, of = np.random.default_rng(seed), schema(seed)
+    of = of if shares else of.model_copy(update={"positive": "value >= 0.25"})
+    trees = [random_tree(rng, of.domain.columns, 3) for _ in range(5)]
+    more = {"classes": 2, "transform": "NONE"} if shares else {}
+    model = read_model(save(tmp_path / "m.onnx", [_positive(one) for one in trees] if shares else trees, of.domain.columns, **more))
+    truth = max(max(group) - min(group) for group in by_person(model, of))
+    edge = float(truth)
+    for epsilon in (edge * (1 + 1e-9), edge, np.nextafter(edge, 9), np.nextafter(edge, 0), edge * (1 - 1e-9)):
+        query = vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=float(epsilon))
+        assert query.quantity == ("share of votes" if shares else "value")
+        expected = vf.Status.PROVED if truth <= Fraction(float(epsilon)) else vf.Status.VIOLATED
+        found = vf.verify(query, budget=vf.Budget(seconds=60))
+        assert found.status is expected or (abs(epsilon / edge - 1) < 1e-10 and found.status is vf.Status.UNKNOWN)
+        if found.certificate is not None:
+            assert vf.check(found.certificate, network=model, schema=of).accepted
+            about = replace(found.certificate.query, epsilon=edge * (1 - 1e-6))
+            assert not vf.check(replace(found.certificate, query=about), network=model, schema=of).accepted
+        if found.witness is not None:
+            assert found.witness.margin < 0
+    path = vf.certify_partition(query, size=2, store=tmp_path / "parts.sqlite", budget=vf.Budget(seconds=60))
+    with PartitionStore(path) as store:
+        assert partition.VIOLATED in np.concatenate([one for _, one in store.statuses()])
+    report = vf.check(path, network=model, schema=of)
+    assert report.accepted
+    assert f"no {query.quantity} moves by more than" in report.statement
+
+
+def _positive(node: Node) -> Node:
+    return [abs(one) for one in node] if isinstance(node, list) else (*node[:3], *map(_positive, node[3:]))
+
+
+@pytest.mark.parametrize("method", ["milp", "smt"])
+@pytest.mark.parametrize("seed", range(8))
+def test_solvers_agree_with_the_truth(seed: int, method: str, tmp_path: Path) -> None:
+    rng, of = np.random.default_rng(seed), schema(seed)
+    if seed == 5:
+        of = of.forbidding([{"a": (-2, 0), "b": (-1.5, 0.5)}], "forbidden")
+    model = model_of(rng, of, tmp_path / "m.onnx", trees=6)
+    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["p"]), method=method, budget=vf.Budget(seconds=60))
+    truth = vf.Status.PROVED if fair(by_person(model, of), None) else vf.Status.VIOLATED
+    assert found.status in (truth, vf.Status.UNKNOWN)
+    if method == "smt" and seed != 5:       # exact, ties too; a MILP claims nothing at 0
+        assert found.status is truth
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_solvers_decide_differences(seed: int, tmp_path: Path) -> None:
+    problem, truth = observed(seed, tmp_path)
+    for method in ("milp", "smt"):
+        ((first, second),) = solve(problem, method=method, budget=vf.Budget(seconds=60))
+        for answer, holds in zip((first, second), truth, strict=True):
+            assert answer.status in (vf.Status.PROVED if holds else vf.Status.VIOLATED, vf.Status.UNKNOWN)
+            assert method == "milp" or answer.status is not vf.Status.UNKNOWN
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_copies_have_the_same_least_difference(seed: int, tmp_path: Path) -> None:
+    """As trees of the difference, and as trees of each copy that share thresholds alone."""
+    problem, _ = observed(seed, tmp_path)
+    twin, highs = copies_of(problem), registry.get("highs")
+    assert isinstance(twin, TreeTwin)
+    for goal in problem.goals:
+        programs = [TreeProgram.of(twin, 0, goal, apart=apart).worst(goal) for apart in (False, True)]
+        least = [highs.solve(program, budget=vf.Budget(seconds=30)).primal_bound for program in programs]
+        assert least[0] == pytest.approx(least[1], abs=1e-6)
+
+
+def test_classes_of_three_are_the_largest_score(tmp_path: Path) -> None:
+    rng, of = np.random.default_rng(0), schema(1)
+    trees = [random_tree(rng, of.domain.columns, 3, scores=3) for _ in range(6)]
+    model = read_model(save(tmp_path / "m.onnx", trees, of.domain.columns, classes=3, transform="SOFTMAX"))
+    x = of.domain.encode(rows(of))
+    logits = model.forward(exact(x)).to_fractions()
+    assert decisions(model, x).tolist() == [max(range(3), key=lambda c: (row[c], -c)) for row in logits]
+
+
+def test_what_is_not_supported_is_refused_in_one_line(tmp_path: Path) -> None:
+    model, of, _ = proved(tmp_path)
+    query = vf.IndividualFairness(network=model, schema=of, protected=["p"])
+    with pytest.raises(ModelError, match="is a tree ensemble") as error:
+        vf.verify(query, method="lp")
+    assert "\n" not in str(error.value)
+    with pytest.raises(QueryError, match="a partition of a tree ensemble relaxes nothing") as refused:
+        vf.certify_partition(replace(query, relax={"a": 1}), size=2, store=tmp_path / "parts.sqlite")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("scale", ["logit", "probability"])
+def test_bounds_fall_where_the_last_question_takes_too_long(scale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a first bound too, as log-odds have none: the epsilons asked about close in on what can be proved."""
+    of, asked = schema(1), list[float]()
+    model = read_model(save(tmp_path / "m.onnx", [(4, "BRANCH_LEQ", 0.5, [0.0], [0.125])], of.domain.columns))
+    query = vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale=scale)
+    problem = twin_problem(query, questions_of(query)[1], (NO_FALL,))
+
+    def ask(_: TwinProblem, known: gap_of_trees._Bracket, epsilon: float, *__: object) -> bool | None:
+        asked.append(epsilon)
+        if epsilon < 0.5:
+            return None
+        known.upper = epsilon
+        return True
+
+    monkeypatch.setattr(gap_of_trees, "_ask", ask)
+    found = gap_of_trees.largest_gap_of_trees(problem, logit=scale == "logit", tolerance=0.01, budget=vf.Budget(seconds=60))
+    assert asked[0] < 0.2
+    assert np.isfinite(asked).all()
+    assert 0.5 <= found.upper <= 0.52

@@ -1,0 +1,161 @@
+"""Certificates: what a proof leaves behind, so that somebody else can check it without the engine.
+
+    {"format": "verifair-certificate/3", "network_sha256", "schema_sha256", "semantics", "query", "features": [names], "extent",
+     "proofs": [{"statement": ..., "float32": ..., "margin": ..., "tree": ...} or {..., "claim": ...} or {..., "witness": ...}],
+     "digest"}
+
+A *statement* says what holds on which box, a *tree* how that box was cut up until every leaf was proved, and by which multipliers.
+What only a solver vouches for has a *claim* instead: it can be recorded, not re-proved. A statement about a row
+that is false has a *witness*: a point of its box where it fails. `verifair.checker.kinds.proofs` defines what each statement means;
+float32 says whether it is claimed of every float32 evaluation as well, margin by how much it holds at least.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+from pydantic.dataclasses import dataclass as validated
+
+from verifair.checker.certificates.envelope import Distance, Envelope, EnvelopeFile, Number, Text, Trust
+from verifair.checker.certificates.extent import NO_MORE
+from verifair.checker.certificates.statement import CounterfactualQuery, CounterfactualStatement, Query, Statement
+from verifair.checker.certificates.tree import Tree, TreeFile
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class Claim:
+    """The word of a solver: which one, and the tolerance within which it calls a statement true."""
+
+    backend: Text
+    version: Text
+    tolerance: Distance
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class Counterexample:
+    """A raw row x of the statement's box, in schema order, at which the statement is false; x' follows from x."""
+
+    x: tuple[Number, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Proof:
+    """A statement and what stands behind it, or refutes it. float32: it is certified for float32, so it holds of every float32
+    evaluation of the network as well, in whatever order that sums; else it is about the real-valued function only.
+    margin: the least bound of its tree's leaves, where the goal has one row: that row is at least so much throughout; None: no more
+    than the goal itself is claimed."""
+
+    statement: Statement
+    evidence: Tree | Claim | Counterexample
+    float32: bool = False
+    margin: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the proof as it stands in the file."""
+        name = {Claim: "claim", Counterexample: "witness", Tree: "tree"}[type(self.evidence)]
+        plain = asdict(self.evidence) if isinstance(self.evidence, Claim | Counterexample) else self.evidence.to_dict()
+        return {"statement": asdict(self.statement), "float32": self.float32, "margin": self.margin, name: plain}
+
+    @property
+    def key(self) -> str:
+        """The statement as text: two proofs with the same one say the same."""
+        return json.dumps(asdict(self.statement), sort_keys=True)
+
+
+def answered(asked: Iterable[Proof | Statement]) -> dict[str, Any]:
+    """Return proofs and undecided, as a `Certificate` takes them, of what decides the statements asked, or of the bare statement
+    where nothing does.
+
+    A statement that is asked of several people with the same values is one statement.
+    """
+    found: dict[str, Proof] = {}
+    open_ = set()
+    for one in asked:
+        if isinstance(one, Proof):
+            found.setdefault(one.key, one)
+        else:
+            open_.add(Proof(statement=one, evidence=Tree.leaf()).key)
+    return {"proofs": tuple(found.values()), "undecided": len(open_ - set(found))}
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class ProofFile:
+    """A `Proof` as it stands in the file."""
+
+    statement: Annotated[Statement, Field(discriminator="goal")]
+    float32: Annotated[bool, Field(strict=True)] = False
+    margin: Distance | None = None
+    tree: TreeFile | None = None
+    claim: Claim | None = None
+    witness: Counterexample | None = None
+
+    def proof(self) -> Proof:
+        """Raises ValueError unless there is one piece of evidence that fits together."""
+        found = [one for one in (self.tree, self.claim, self.witness) if one is not None]
+        if len(found) != 1:
+            raise ValueError("needs either a tree, a claim or a witness")
+        one = found[0]
+        if (self.float32 or self.margin is not None) and isinstance(one, Claim | Counterexample):
+            raise ValueError("a solver's claim, or a counterexample, says nothing of float32, and has no margin")
+        evidence = one if isinstance(one, Claim | Counterexample) else one.tree()
+        return Proof(statement=self.statement, evidence=evidence, float32=self.float32, margin=self.margin)
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class CertificateFile(EnvelopeFile):
+    format: Literal["verifair-certificate/3"]
+    query: Annotated[Query, Field(discriminator="kind")]
+    proofs: list[ProofFile]
+
+
+FILE = TypeAdapter(CertificateFile)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Certificate(Envelope):
+    """Proofs about one network and one schema.
+
+    depends: rows asked about whose counterfactual is decided in more than one way within the coefficients' intervals; the file does
+    not show these, and other kinds have none.
+    """
+
+    FORMAT = "verifair-certificate/3"
+    query: Query
+    proofs: tuple[Proof, ...] = field(repr=False)
+    depends: int = 0
+
+    @property
+    def trust(self) -> Trust:
+        claimed = any(isinstance(proof.evidence, Claim) for proof in self.proofs)
+        return Trust.CLAIMED if claimed else Trust.CHECKED
+
+    @property
+    def unit(self) -> str:
+        """What the extent counts."""
+        return "rows" if isinstance(self.query, CounterfactualQuery) else "statements"
+
+    def _answered(self) -> dict[str, int]:
+        if isinstance(self.query, CounterfactualQuery):
+            rows = {(s.row, s.also) for s in (one.statement for one in self.proofs) if isinstance(s, CounterfactualStatement)}
+            return {"proved": len(rows), "refuted": self.depends}
+        count = Counter(type(proof.evidence) for proof in self.proofs)
+        return {"proved": count[Tree], "claimed": count[Claim], "refuted": count[Counterexample]}
+
+    def _content(self) -> dict[str, Any]:
+        return {"proofs": [proof.to_dict() for proof in self.proofs]}
+
+    @classmethod
+    def _parsed(cls, raw: Any) -> tuple[EnvelopeFile, dict[str, Any]]:
+        file, proofs = FILE.validate_python(raw), []
+        for number, proof in enumerate(file.proofs):
+            try:
+                proofs.append(proof.proof())
+            except ValueError as error:
+                raise ValueError(f"proof {number}: {error}") from None
+        depends = file.extent.refuted if isinstance(file.query, CounterfactualQuery) else 0
+        return file, {"proofs": tuple(proofs), "depends": depends}

@@ -1,0 +1,252 @@
+"""What all certificates share: which values their fields may hold, how files are read and written, and what they are about.
+
+A file is JSON (gzip when its name ends in .gz). `digest` is the sha256 of the canonical JSON (sorted keys, no spaces) of everything
+else. `extent` says how much of its question the file answers. Numbers are finite, and nothing is converted silently.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self, TypeVar
+
+from pydantic import Field, ValidationError
+from pydantic.dataclasses import dataclass as validated
+
+from encoders.curves.layer import Curve, SmoothLayer
+from encoders.network import Model, layered
+from verifair.checker.certificates.extent import NO_MORE, Extent, Sha256, digest
+from verifair.errors import CertificateError
+from verifair.schema.space import InputSpace
+
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Index = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
+Distance = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0)]
+Text = Annotated[str, Field(max_length=10_000)]
+
+
+class Trust(Enum):
+    """CHECKED: every statement comes with a tree that can be re-proved. CLAIMED: some rest on a solver's word."""
+
+    CHECKED = "checked"
+    CLAIMED = "claimed"
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class EnvelopeFile:
+    """The fields that every certificate file has, beside its format and query."""
+
+    network_sha256: Sha256
+    schema_sha256: Sha256
+    semantics: Text
+    features: tuple[str, ...] = Field(min_length=1)
+    extent: Extent
+    digest: Sha256
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Envelope(ABC):
+    """A certificate about one network and one schema. `intact` is False when a file's digest does not fit its content.
+
+    undecided, not_reached: what was asked and is not in the certificate, for want of an answer or because nobody looked at it.
+    stated: the extent that a file states; None for a certificate that was not read from one.
+    """
+
+    FORMAT: ClassVar[str]
+    network_sha256: str
+    schema_sha256: str
+    semantics: str
+    query: Any
+    features: tuple[str, ...]
+    undecided: int = 0
+    not_reached: int = 0
+    stated: Extent | None = None
+    intact: bool = True
+
+    @property
+    def kind(self) -> str:
+        return str(self.query.kind)
+
+    @property
+    def trust(self) -> Trust:
+        """Every bound can be re-proved: no solver's word is in it."""
+        return Trust.CHECKED
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """What was asked, and of which network and schema, as it stands in the file."""
+        about = {name: getattr(self, name) for name in ("network_sha256", "schema_sha256", "semantics")}
+        query = asdict(self.query)
+        if query.get("classes") == "favourable":  # what is usual is not said: files from before it could be asked still stand
+            del query["classes"]
+        return {"format": self.FORMAT, **about, "query": query, "features": list(self.features)}
+
+    @property
+    def extent(self) -> Extent:
+        """How much of the question is answered, counted from the content."""
+        return Extent.of(self.question, **self._answered(), undecided=self.undecided, not_reached=self.not_reached)
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """Everything but the digest, as it stands in the file."""
+        return {**self.question, "extent": asdict(self.extent), **self._content()}
+
+    def save(self, path: str | Path) -> None:
+        """Write the certificate; gzip when the name ends in .gz. The same proofs give the same bytes."""
+        write(path, self.payload)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a certificate. CertificateError for anything that is not one; a wrong digest only sets intact = False."""
+        (file, content), intact = read(path, cls.FORMAT, cls._parsed)
+        about = {name: getattr(file, name) for name in ("network_sha256", "schema_sha256", "semantics", "query", "features")}
+        left = {name: getattr(file.extent, name) for name in ("undecided", "not_reached")}
+        return cls(**about, **left, **content, stated=file.extent, intact=intact)
+
+    @abstractmethod
+    def _content(self) -> dict[str, Any]:
+        """Return the fields of the file that only this kind has."""
+
+    @abstractmethod
+    def _answered(self) -> dict[str, int]:
+        """Return how many answers the content holds: proved, claimed and refuted ones, none where left out."""
+
+    @classmethod
+    @abstractmethod
+    def _parsed(cls, raw: Any) -> tuple[EnvelopeFile, dict[str, Any]]:
+        """Return the validated file, and the arguments that only this kind takes. Raises ValueError for what is none."""
+
+    def misfits(self, network: Model, schema: InputSpace, own: str | None = None) -> Iterator[str]:
+        """Yield reasons for which the proofs need not be looked at. own: one more, of this kind of certificate."""
+        if not self.intact:
+            yield "the digest does not fit the content: the file was changed after it was written"
+        flaw = None if self.stated is None else self.stated.differs(self.extent)
+        if flaw is not None:
+            yield flaw
+        if own is not None:
+            yield own
+        if self.network_sha256 != network.source_sha256:
+            yield about_another("network", self.network_sha256, network.source_sha256)
+        if self.schema_sha256 != schema.sha256:
+            yield about_another("schema", self.schema_sha256, schema.sha256)
+        if self.features != tuple(feature.name for feature in schema.features):
+            yield "its features are not those of the schema, in order"
+        if self.semantics != semantics(network):
+            yield f"its semantics are {self.semantics!r}, expected {semantics(network)!r}"
+        if schema.domain.columns != network.inputs:
+            yield f"the schema describes {schema.domain.columns} input columns, the network takes {network.inputs}"
+
+
+def about_another(what: str, sha256: str, given: str) -> str:
+    """Return why a file cannot be checked against this network or schema."""
+    return f"it is about another {what} (sha256 {sha256[:12]}, this one has {given[:12]}): check it against its own"
+
+
+def of_another_version(found: str, expected: str) -> str:
+    """Return what to say of a file that another version wrote."""
+    return f"is a file of another version ({found}), expected {expected}: write it again with this version"
+
+
+def semantics(network: Model) -> str:
+    """Return what a proof about this network is a proof about."""
+    text = "real-valued function of the stored float32 weights"
+    if any(feed.kind == "float64" for feed in network.feeds):
+        text = "real-valued function of the stored weights, on inputs rounded to float32 (the model takes float64)"
+    if not network.piecewise_linear:
+        text += f", {_curves(network)} as the real functions, enclosed"
+    return f"{text}; rounded when folded: {', '.join(network.rounded)}" if network.rounded else text
+
+
+def _curves(model: Model) -> str:
+    """Return the names of the network's curves; both sigmoid and tanh, where it has one of them."""
+    network = layered(model, "curves")
+    found = sorted({int(kind) for layer in network.layers if isinstance(layer, SmoothLayer) for kind in layer.curve[layer.smooth]})
+    return ", ".join(dict.fromkeys("sigmoid and tanh" if kind <= Curve.TANH else Curve(kind).shown for kind in found))
+
+
+Content = TypeVar("Content")
+MAX_BYTES = 1 << 29
+"""No certificate is larger than this once unpacked: a file that is, is an attack or a mistake."""
+MAX_MEMORY = 8 << 30
+"""Bytes that its lists and numbers may take in memory: brackets and commas alone would need many times what the text does."""
+HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def write(path: str | Path, payload: Mapping[str, Any]) -> None:
+    """Write the payload with its digest. The same payload gives the same bytes."""
+    content = {**payload, "digest": digest(payload)}
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
+    Path(path).write_bytes(gzip.compress(text, 6, mtime=0) if str(path).endswith(".gz") else text)
+
+
+def read(path: str | Path, expected: str, parse: Callable[[Any], Content]) -> tuple[Content, bool]:
+    """Return what `parse` makes of the JSON, and whether the digest fits the rest of it.
+
+    expected: the format's name, for errors.   Raises CertificateError for whatever cannot be read, or that parse refuses with a
+    ValueError (pydantic's ValidationError included).
+    """
+    try:
+        content = _content(Path(path))
+        raw = json.loads(content, parse_constant=_no_constant)
+        if not isinstance(raw, dict):
+            raise ValueError("is no JSON object")
+        if HALF.search(content) is not None:
+            _check_characters(raw)
+        found = parse(raw)
+    except (OSError, ValueError, EOFError, zlib.error, RecursionError, MemoryError) as error:
+        remedy = f"expected a {expected} file as verifair writes it: copy it again, or run again"
+        raise CertificateError(f"{path}: {_flaw(error)}; {remedy}") from error
+    return found, digest({key: value for key, value in raw.items() if key != "digest"}) == raw["digest"]
+
+
+def _flaw(cause: Exception) -> str:
+    """Return what is wrong with a file, in the file's words, not in those of the libraries that read it."""
+    match cause:
+        case ValidationError():
+            first = cause.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"] if not str(part).startswith("_")) or "its content"
+            return f"{place} {'is missing' if first['type'] == 'missing' else 'is not what it should be'}"
+        case json.JSONDecodeError():
+            return f"is damaged: its JSON breaks off or is malformed at line {cause.lineno}, column {cause.colno}"
+        case EOFError() | zlib.error() | gzip.BadGzipFile():
+            return "is a damaged gzip file"
+        case UnicodeDecodeError():
+            return "is damaged: it is not UTF-8 text"
+        case RecursionError():
+            return "is nested too deeply"
+        case MemoryError():
+            return "needs more memory than there is"
+        case OSError():
+            return f"cannot be read ({cause.strerror or cause})"
+        case _:
+            return f"is damaged ({cause})"  # our own words: arrays of unequal length, a file too large, NaN
+
+
+def _content(path: Path) -> bytes:
+    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+        content: bytes = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
+    lists, numbers = content.count(b"[") + content.count(b"{"), content.count(b",")
+    if 64 * lists + 32 * numbers + 3 * len(content) > MAX_MEMORY:  # what Python takes for each
+        raise ValueError(f"{lists:,} lists and {numbers:,} numbers would take more than {MAX_MEMORY >> 30} GiB of memory")
+    return content
+
+
+def _check_characters(raw: Any) -> None:
+    """Escapes may stand for half characters, which nothing can write again."""
+    try:
+        json.dumps(raw, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text of it has half a character") from None
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")

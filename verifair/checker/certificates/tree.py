@@ -1,0 +1,155 @@
+"""Proof trees as arrays: how a box was cut up, by inputs or by the signs of neurons, and what bounds every leaf.
+
+One type for every kind of proof. A leaf says no bound: what its multipliers make of it is worked out again by who checks it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+from pydantic.dataclasses import dataclass as validated
+
+from encoders.domain import Domain, Regions
+from encoders.network import Array, Integers
+from verifair.checker.certificates.envelope import Index, Number
+from verifair.checker.certificates.extent import NO_MORE
+
+MAX_ROWS = 300
+"""Of a goal that a leaf's multipliers combine: what the rounding of its bound allows for."""
+MULTIPLIERS = ("start", "index", "value")
+NO_FRAMES = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tree:
+    """Preorder arrays over all K nodes (parent, first subtree, second subtree), and the leaves' multipliers in CSR form.
+
+    feature: (K,)  -1         a leaf;
+                   v >= 0     a split of raw variable v at `cut`: [lower, cut] and [cut + 1, upper] for integer and categorical
+                              variables, [cut, upper] for real ones;
+                   -2 - n     a split of hidden neuron n: pre-activation a <= 0 (inactive) first, a >= 0 (active) second.
+    cut: (K,) 0 where the node is no split of a raw variable.
+    start: (K + 1,), index: (M,), value: (M,): node k has the multipliers value[i] of index[i], start[k] <= i < start[k + 1].
+
+    With H hidden neurons, counted layer by layer, n = 0 ... H - 1 are those of copy x and H ... 2 H - 1 those of copy x'. An index
+    n < 2 H is the slope of a linear function of the pre-activation of neuron n (left out: a default), 2 H + r the weight of the
+    goal's row r (left out: 0), 2 H + R the slope of a line that takes the place of all R rows in this leaf. 2 H + R + 1 and + 2
+    name the leaf's *frame*: so many nodes before the leaf stands a node that holds it, over whose box the hidden layers of the
+    copies (+ 1), or of their differences as well (+ 2), are bounded. + 3 names, of a node that is a frame, the frame that it
+    stands in itself. What they prove, and what a leaf without any does, is said in `verifair.checker.kernel.leaves`.
+    """
+
+    feature: Integers
+    cut: Array
+    start: Integers
+    index: Integers
+    value: Array
+
+    @classmethod
+    def plain(cls, feature: Integers, cut: Array) -> Tree:
+        """Return a tree without multipliers."""
+        start, index = np.zeros(len(feature) + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
+        return cls(feature=feature, cut=cut, start=start, index=index, value=np.empty(0))
+
+    @classmethod
+    def leaf(cls) -> Tree:
+        """Return the tree of a box proved as a whole, without multipliers."""
+        return cls.plain(np.array([-1]), np.zeros(1))
+
+    @property
+    def misfit(self) -> str | None:
+        """Why the arrays are no tree with multipliers, or None."""
+        k = len(self.feature)
+        if not (k and len(self.cut) == k and len(self.start) == k + 1 and len(self.index) == len(self.value)):
+            return f"the tree's arrays do not fit together: {k} nodes, {len(self.cut)} cuts, {len(self.start)} starts"
+        if self.start[0] != 0 or self.start[-1] != len(self.index) or (np.diff(self.start) < 0).any():
+            return "the tree's multipliers are not in order"
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the arrays as they stand in files: without any multiplier, those of multipliers are left out."""
+        names = ("feature", "cut", *(MULTIPLIERS if len(self.index) else ()))
+        return {name: getattr(self, name).tolist() for name in names}
+
+
+@validated(frozen=True, kw_only=True, config=NO_MORE)
+class TreeFile:
+    """A `Tree` as it stands in a file."""
+
+    feature: list[Annotated[int, Field(strict=True, ge=-(1 << 31), lt=1 << 31)]] = Field(min_length=1)
+    cut: list[Number]
+    start: list[Index] | None = None
+    index: list[Index] | None = None
+    value: list[Number] | None = None
+
+    def tree(self) -> Tree:
+        """Raises ValueError for lists that do not fit together."""
+        feature, cut = np.array(self.feature, dtype=np.int64), np.array(self.cut, dtype=float)
+        if self.start is None and self.index is None and self.value is None:
+            tree = Tree.plain(feature, cut)
+        else:
+            start, index = (np.array(one or (), dtype=np.int64) for one in (self.start, self.index))
+            tree = Tree(feature=feature, cut=cut, start=start, index=index, value=np.array(self.value or (), dtype=float))
+        if tree.misfit is not None:
+            raise ValueError(tree.misfit)
+        return tree
+
+
+def leaf_regions(
+    feature: Integers, cut: Array, roots: Regions, domain: Domain, size: Integers | None = None, frames: Integers = NO_FRAMES,
+) -> tuple[Integers, Regions] | str:
+    """Return the nodes (L,) and regions (L) of the leaves of T trees over their roots (T), in preorder, or why the arrays (K,)
+    are no such trees. size: (T,) nodes of each, one tree after the other (None: there is one tree). frames: nodes (F,) that are
+    returned as well."""
+    stray = feature[(feature >= roots.lower.shape[1]) | (feature < -1 - roots.active.shape[1])]
+    for one in stray[:1].tolist():
+        return f"the tree splits {'feature' if one >= 0 else 'neuron'} {max(one, -2 - one)}, which does not exist"
+    size = np.array([len(feature)]) if size is None else size
+    inner, end = feature != -1, np.cumsum(size)
+    if (size < 1).any():
+        return "the tree ends before its box is covered: 1 leaves are missing"
+    open_ = np.concatenate([[0], np.cumsum(np.where(inner, 1, -1))])
+    missing = 1 + open_[1:] - np.repeat(open_[end - size], size)  # subtrees of a tree that are still to come, after every node
+    last = np.zeros(len(feature), dtype=bool)
+    last[end - 1] = True
+    if (missing[~last] == 0).any():
+        return "the tree has nodes left over after its last leaf"
+    for lacking in missing[last & (missing != 0)][:1]:
+        return f"the tree ends before its box is covered: {lacking} leaves are missing"
+    second, waiting = np.zeros(len(inner), dtype=np.int64), list[int]()
+    for node, splits in enumerate(inner.tolist()):  # after a leaf comes the second subtree of the last node that waits for it
+        if splits:
+            waiting.append(node)
+        elif waiting:
+            second[waiting.pop()] = node + 1
+    nodes, regions, found = end - size, roots, list[tuple[Integers, Regions]]()
+    while True:  # level by level
+        split = inner[nodes]
+        wanted = ~split | np.isin(nodes, frames)
+        found.append((nodes[wanted], regions.take(wanted)))
+        nodes, regions = nodes[split], regions.take(split)
+        if not len(nodes):
+            break
+        flaw = _flaw(regions, domain, feature[nodes], cut[nodes])
+        if flaw is not None:
+            return flaw
+        regions = regions.halves(domain, feature[nodes], cut[nodes])
+        nodes = np.concatenate([nodes + 1, second[nodes]])
+    every = np.concatenate([one for one, _ in found])
+    order = np.argsort(every)
+    return every[order], Regions.join([one for _, one in found]).take(order)
+
+
+def _flaw(regions: Regions, domain: Domain, feature: Integers, cut: Array) -> str | None:
+    """Return why the boxes cannot be cut so, or None."""
+    box = np.flatnonzero(feature >= 0)
+    v, at = feature[box], cut[box]
+    low, high, whole = regions.lower[box, v], regions.upper[box, v], domain.integer[v]
+    # A real feature without width is not cut: both halves would be the whole box, and what sums up over leaves count it twice.
+    inside = np.where(whole, (at <= high - 1) & (at == np.floor(at)), (at <= high) & (low < high)) & (low <= at)
+    for k in np.flatnonzero(~inside)[:1]:
+        return f"the tree cuts feature {v[k]} at {at[k]:g}, outside the box {low[k]:g} .. {high[k]:g}"
+    return None

@@ -1,0 +1,1 @@
+"""Branch-and-bound for tree ensembles: boxes of cells, cut at thresholds."""

@@ -1,0 +1,290 @@
+"""Branch-and-bound for tree ensembles: boxes of cells, exact extremes of every tree, cuts at thresholds.
+
+Every goal of a question is searched for by itself, over trees of what its rows are about (`encoders.trees.joint`). A visit to some
+boxes is a run of `kernel.explore`; here the points that it finds are confirmed, its cuts and leaves recorded, and the
+boxes that it left are kept for the next visit.
+Sound? yes: PROVED rests on rigorous bounds of every leaf, VIOLATED on exact evaluation.
+Complete? yes, but for values nearer to 0 than sums of float64 numbers tell: within a cell between thresholds nothing changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from encoders.network import Array, Booleans, Integers
+from encoders.probability import STEEPEST, line_of
+from encoders.problem import Goal, TwinProblem
+from encoders.trees.compared import ComparedTrees
+from encoders.trees.compiled import COMPILED, held
+from encoders.trees.joint import LineTrees
+from encoders.trees.twin import ClauseRows, RowBounds, ScoreLine, TreeTwin
+from solvers import clock
+from verifair.engine.search.box_search import EXTRA_CUTS, BoxSearch, Limits
+from verifair.engine.search.boxes import Nodes, anywhere, borders, legal_pairs, roots
+from verifair.engine.search.ensembles.kernel import explore
+from verifair.engine.search.float32 import ROOM
+from verifair.engine.search.open_goals import FEW
+from verifair.engine.search.trees import GoalTrees
+
+MIXED = np.array([[0.25, 0.75, 0.0], [0.75, 0.25, 0.0]])
+"""Mixtures of a flip's first two rows that are bounded as well; its third row is the one in the middle."""
+FIRST, MORE = 256, 4
+"""Boxes that a question may take on its first visit, and how many times what it has had on later ones."""
+SECONDS, RATE = 0.5, 1e7 if COMPILED else 1e5
+"""Of a visit, about; and nodes of trees looked at in a second, before the first visit tells: rather too few."""
+HINTS = 16
+"""Counterexamples of other questions that are tried, the newest ones."""
+WORTH, GUESSES, GUESSED = 6, 128, 32
+"""Random points are tried first: as many as ask so many questions for each node of the ensemble, at most so many for each problem's
+question, and so many at once."""
+ELSEWHERE = 32
+"""Random points of a box that are tried where the one that was found is no legal row."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Closing:
+    """What closes one goal: its rows, and mixtures behind them. lines: (S, 2) that they are bounded by, or differences of scores.
+    lists: for the kernel."""
+
+    lines: Array | tuple[ScoreLine, ...]
+    lists: tuple[Any, Any, Any, Any, Any, Any, Any, Any]
+
+
+def _mixed(goal: Goal) -> bool:
+    return len(goal.rows) == 3 and goal.gap is None
+
+
+def _named(goal: Goal) -> list[tuple[Integers, Array]]:
+    """For each row and mixture the rows of the goal that a proof names, with weights; nothing where it need not."""
+    nothing = np.empty(0, dtype=np.int64), np.empty(0)
+    rows = [(np.array([r]), np.ones(1)) if len(goal.rows) > FEW else nothing for r in range(len(goal.rows))]
+    return [*rows, *((np.flatnonzero(one), one[one > 0]) for one in MIXED if _mixed(goal))]
+
+
+def _compared(rows: ClauseRows) -> Closing:
+    """What closes a goal about classes: its checker bounds all rows by itself, so a proof names none."""
+    count = len(rows.line)
+    nothing, size = np.zeros(count), np.array([abs(line.p) + abs(line.q) for line in rows.lines])[rows.line]
+    shares = np.arange(len(rows.lines)) == rows.line[:, None]
+    lists = (count, held(shares.astype(float)), held(nothing), held(nothing), held(size), held(rows.strict.astype(np.int64)),
+             held(rows.clause), held(np.full(count, np.inf)))
+    return Closing(lines=rows.lines, lists=lists)
+
+
+class TreeSearch(BoxSearch):
+    """The search for tree ensembles."""
+
+    def __init__(self, problem: TwinProblem, limits: Limits) -> None:
+        self.twin, count, network = TreeTwin.of(problem), len(problem.batch), problem.network
+        compared = isinstance(network, ComparedTrees)
+        self.trees = GoalTrees(count, [[] if compared else _named(goal) for goal in problem.goals])
+        super().__init__(self.twin, limits, self.trees)
+        self.closing = [
+            _compared(ClauseRows.of(goal, network, problem.margin)) if isinstance(network, ComparedTrees) else self._closing(goal)
+            for goal in problem.goals
+        ]
+        self.careful = np.zeros((count, len(problem.goals)), dtype=bool)
+        self.known = [held(np.zeros((HINTS, problem.domain.variables), dtype=np.int64)) for _ in problem.goals]
+        self.learnt = [0] * len(problem.goals)
+        self.lines: dict[tuple[int, int], LineTrees] = {}
+        self.rate = RATE
+
+    def _closing(self, goal: Goal) -> Closing:
+        rows, constants, strict = goal.rows, goal.constants, goal.strict_rows
+        if _mixed(goal):    # a mixture is met where it is positive, or 0 and one of its rows need not be
+            strict = np.concatenate([strict, [bool(strict[mixture > 0].all()) for mixture in MIXED]])
+            rows, constants = np.concatenate([rows, MIXED @ rows]), np.concatenate([constants, MIXED @ constants])
+        size = np.abs(rows).sum(axis=1)
+        bounds = RowBounds.of(rows, constants)
+        rule = self.goals.rule
+        enough = np.full(len(rows), np.inf) if rule.error is None else ROOM * size * rule.widest
+        lists = (len(rows), held(bounds.shares), held(constants), held(bounds.charges(self.twin.size)), held(size),
+                 held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(enough))
+        return Closing(lines=bounds.lines, lists=lists)
+
+    def start(self, rng: np.random.Generator) -> None:
+        """Try random points, where that takes less than joining trees does; open the whole boxes of all questions, once for every
+        goal."""
+        self.rng, self.seed = rng, int(rng.integers(1 << 31))
+        every, goals, ensemble = roots(self.twin), len(self.problem.goals), self.twin.ensemble
+        points = WORTH * len(ensemble.column) // (len(ensemble.root) * max(ensemble.depth, 1) * len(every))
+        self.guess(every, min(points, GUESSES), GUESSED, rng)
+        for g in range(goals - 1, -1, -1):
+            mine = np.arange(goals) == np.full((len(every), 1), g)
+            self.open.add(replace(every, ids=every.ids + g * len(every), open=mine))
+
+    def step(self, nodes: Nodes) -> None:
+        """Visit some boxes."""
+        nodes = self.without_impossible(nodes)
+        goal = nodes.open.argmax(axis=1)
+        which = self.twin.which[nodes.question]
+        careful = self.careful[nodes.question, goal]
+        for key in np.unique(np.stack([which, goal, careful], axis=1), axis=0).tolist():
+            mine = np.flatnonzero((which == key[0]) & (goal == key[1]) & (careful == key[2]))
+            part = self.goals.still_open(nodes.take(mine))
+            if len(part):
+                self._visit(part, *key)
+
+    def _trees(self, pair: int, goal: int) -> LineTrees:
+        if (pair, goal) not in self.lines:
+            lines = self.closing[goal].lines
+            self.lines[pair, goal] = (
+                self.twin.lines(pair, lines) if isinstance(lines, tuple) else self.twin.worth(pair).lines(lines)
+            )
+        return self.lines[pair, goal]
+
+    def _visit(self, nodes: Nodes, pair: int, goal: int, careful: int) -> None:
+        """Visit boxes of one goal and one pair of protected values."""
+        lines, closing, question = self._trees(pair, goal), self.closing[goal], nodes.question
+        trees, asked = lines.trees, np.unique(question, return_inverse=True)[1].reshape(-1)
+        first, last = self.twin.boxes(question, nodes.lower, nodes.upper)
+        possible = self.goals.float32[question, goal] & (self.goals.rule.error is not None)
+        wanted = np.where(possible, 2 if self.problem.float32 else 1, 0)
+        spare = self.goals.nodes[question] < (np.inf if self.max_nodes is None else self.max_nodes // 2)
+        extra = held(np.where(spare, EXTRA_CUTS - self.goals.extra_cuts[question, goal], 0))
+        before = np.array(extra)
+        limit = np.maximum(FIRST, MORE * self.goals.nodes[question])
+        if self.max_nodes is not None:
+            limit = np.minimum(limit, self.max_nodes - self.goals.nodes[question])
+        limit = np.maximum(limit // np.bincount(asked)[asked], 1)
+        left = self.deadline - clock.now()
+        budget = max(int(self.rate * min(SECONDS, max(left, 0.0))), 1)
+        owner = self.goals.group[question]
+        owners, owner = np.unique(owner, return_inverse=True) if self.goals.grouped else (np.arange(asked.max() + 1), asked)
+        started = clock.now()
+        found = explore(
+            trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, trees.cells, lines.adds, len(lines.base),
+            lines.base, *closing.lists, len(nodes), held(first), held(last), held(wanted), extra, held(limit), held(owner),
+            len(owners), 0 if careful else 1, budget, self.known[goal], self.learnt[goal], self.seed,
+        )
+        cuts, closed, bounds, opened, low, high, points, cells, looked, whole, self.learnt[goal], self.seed, spent = found
+        looked, cuts, closed, points, opened = (np.asarray(one, dtype=np.int64) for one in (looked, cuts, closed, points, opened))
+        cells, low, high = (np.asarray(one, dtype=np.int64).reshape(-1, len(trees.hot)) for one in (cells, low, high))
+        clock.spend(spent / RATE / clock.A_MULTIPLICATION)
+        if spent >= budget // 10:
+            self.rate = 0.5 * self.rate + 0.5 * float(spent) / (clock.now() - started)
+        np.add.at(self.goals.nodes, question, looked)
+        np.add.at(self.goals.extra_cuts[:, goal], question, before - np.asarray(extra))
+        seen = np.flatnonzero(looked > 0)
+        root = seen[nodes.ids[seen] < self.trees.roots]
+        np.maximum.at(self.goals.root_lower[:, goal], question[root], np.asarray(whole, dtype=float)[root])
+        self._confirm(nodes, goal, points, cells)
+        self._record(nodes, goal, cuts.reshape(-1, 4), closed.reshape(-1, 4), np.asarray(bounds, dtype=float), (first, last),
+                     (opened.reshape(-1, 3), low, high))
+
+    def _confirm(self, nodes: Nodes, goal: int, box: Integers, cells: Integers) -> None:
+        """Evaluate points of boxes exactly. Of questions that have none, the next visits stop at no point."""
+        part = nodes.take(box)
+        raw = self._raw(part, cells)
+        legal = legal_pairs(self.twin, part.question, raw)
+        if legal.any():
+            _, values, _ = self.goals.confirm(part.question[legal], raw[legal])
+            np.minimum.at(self.goals.upper, part.question[legal], values)
+        if not legal.all():     # another point of its box may do
+            again = np.repeat(np.flatnonzero(~legal), ELSEWHERE)
+            more = part.take(again)
+            if len(more):
+                self.goals.look_at(more, anywhere(self.twin, more, self.rng))
+        self.careful[part.question, goal] = True
+
+    def _raw(self, nodes: Nodes, cells: Integers) -> Array:
+        """Raw points (N, v) of the moving variables in given cells (N, V)."""
+        batch = self.problem.batch
+        lower, upper = batch.lower[nodes.question], batch.upper[nodes.question]
+        lower[:, self.twin.variables], upper[:, self.twin.variables] = nodes.lower, nodes.upper
+        return self.twin.cells.within(cells, lower, upper)[:, self.twin.variables]
+
+    def _record(
+        self, nodes: Nodes, goal: int, cuts: Integers, closed: Integers, bounds: Array, given: tuple[Integers, Integers],
+        opened: tuple[Integers, Integers, Integers],
+    ) -> None:
+        """Record cuts and closed leaves of questions that are still open, and keep their open boxes."""
+        alive = np.zeros(len(nodes), dtype=bool)
+        alive[self.goals.alive(nodes)[1]] = True
+        cuts, kept = cuts[alive[cuts[:, 0]]], alive[closed[:, 0]]
+        closed, bounds = closed[kept], bounds[kept]
+        # Of box k, node m >= 1 is a half of a cut of it; its cuts stand together.
+        base = self.trees.size + 2 * np.searchsorted(cuts[:, 0], np.arange(len(nodes))) - 1
+
+        def number(box: Integers, node: Integers) -> Integers:
+            return np.asarray(np.where(node == 0, nodes.ids[box], base[box] + node))
+
+        if len(cuts):
+            variable, cell = cuts[:, 2], cuts[:, 3]
+            at = cell.astype(float)
+            for v in np.flatnonzero(~self.problem.domain.one_hot).tolist():
+                mine = variable == v
+                at[mine] = self.twin.cells.cuts[v][cell[mine]]
+            self.trees.split(number(cuts[:, 0], cuts[:, 1]), variable, at)
+            np.add.at(self.goals.pending[:, goal], nodes.question[cuts[:, 0]], 1)
+        if len(closed):
+            box, ids = closed[:, 0], number(closed[:, 0], closed[:, 1])
+            goals = np.full(len(box), goal)
+            if self.trees.named[goal]:
+                self.trees.name(ids, closed[:, 2])
+            self.goals.close(ids, nodes.question[box], goals, bounds, closed[:, 3] == 1)
+        rows, low, high = opened
+        kept = alive[rows[:, 0]]
+        rows, low, high = rows[kept], low[kept], high[kept]
+        box = rows[:, 0]
+        part = nodes.take(box)
+        lower, upper = self.twin.within(part.lower, part.upper, (given[0][box], given[1][box]), low, high)
+        part = replace(part, ids=number(box, rows[:, 1]), lower=lower, upper=upper)
+        alike = (rows[:, 2] == 1) & self.careful[part.question, goal]
+        self._decide(part.take(alike), goal)
+        rest = part.take(~alike)
+        self.open.add(self.goals.still_open(rest))
+
+    def _decide(self, nodes: Nodes, goal: int) -> None:
+        """Boxes that no tree cuts, and whose points do not violate their goal: their legal points all have the same margins."""
+        nodes = self.goals.still_open(nodes)
+        if not len(nodes):
+            return
+        if self.problem.float32:    # what holds of the real-valued function alone: the next visit closes it as that
+            possible = self.goals.float32[nodes.question, goal]
+            self.goals.float32[nodes.question, goal] = False
+            self.open.add(nodes.take(possible))
+            nodes = nodes.take(~possible)
+        middle = self.twin.local.middle(nodes.lower, nodes.upper)
+        legal = legal_pairs(self.twin, nodes.question, middle)
+        if legal.any():
+            part = nodes.take(legal)
+            _, _, margins = self.goals.confirm(part.question, middle[legal])
+            self._close_by_lines(part, goal, margins)
+        nodes = self.goals.still_open(nodes.take(~self.trees.known["closed"][nodes.ids]))
+        middle = self.twin.local.middle(nodes.lower, nodes.upper)
+        legal = legal_pairs(self.twin, nodes.question, middle)
+        divisible = self.twin.local.divisible(nodes.lower, nodes.upper)
+        stuck: Booleans = legal | ~divisible.any(axis=1)
+        self.goals.give_up(np.unique(nodes.question[stuck]), "float")
+        nodes, middle, divisible = nodes.take(~stuck), middle[~stuck], divisible[~stuck]
+        if len(nodes):  # its middle is nobody: perhaps others of it are not
+            along, edge = borders(self.twin, nodes)
+            variable = np.where(divisible, nodes.upper - nodes.lower, -1.0).argmax(axis=1)
+            row = np.arange(len(nodes))
+            self.cut(nodes, np.where(along >= 0, along, variable), np.where(along >= 0, edge, middle[row, variable]))
+
+    def _close_by_lines(self, nodes: Nodes, goal: int, margins: Array) -> None:
+        """Boxes in which both margins (N, 2) are constant, and no line of a probability gap's closes: each by one of its own, the
+        tangent of the curve at the margin."""
+        gap = self.problem.goals[goal].gap
+        if gap is None:
+            return
+        for k, (g, g_prime) in enumerate(margins.tolist()):
+            first, second = (g_prime, g) if gap.rise else (g, g_prime)
+            share = float(expit(second))
+            if share + gap.epsilon >= 1:
+                continue
+            slope = share * (1 - share) / ((share + gap.epsilon) * (1 - share - gap.epsilon))
+            if not 1 / STEEPEST <= slope <= STEEPEST:
+                continue
+            value = slope * second - first + line_of(gap.epsilon, slope)
+            if value > 2.0**-36 * (1 + slope) * (self.twin.size + 1):      # far beyond what whoever checks it may round
+                one = nodes.take(slice(k, k + 1))
+                self.trees.name(one.ids, self.trees.code(goal, len(self.problem.goals[goal].rows), slope))
+                self.goals.close(one.ids, one.question, np.array([goal]), np.array([value]), False)
+

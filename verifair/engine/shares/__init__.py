@@ -1,0 +1,1 @@
+"""Certified shares: which part of a box is treated alike, bracketed cell by cell."""

@@ -1,0 +1,327 @@
+"""`certify_share`: which share of a box is treated alike, and which is not, bracketed by cutting the box into cells.
+
+Method: every cell is bounded for each copy (`cells`). Cells where the bounds show one answer throughout are done; of the
+others the points on both sides of an undecided strip are counted. Those with the most open volume are cut first.
+Sound? yes: the certificate holds the tree, and `check` bounds and counts it again.
+Complete? to the tolerance, within the budget: cells end as single network inputs, which exact arithmetic decides.
+References: the share is that of FairQuant (Kim et al., ICSE 2025), whose cells are decided as wholes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import numpy.typing as npt
+
+from encoders.domain import Batched, Regions
+from encoders.network import Array, Integers
+from encoders.trees.ensemble import TreeEnsemble
+from solvers import clock
+from solvers.outcome import Budget
+from verifair.checker.certificates.envelope import semantics
+from verifair.checker.certificates.share import ShareCertificate, ShareQuery
+from verifair.checker.certificates.tree import Tree, leaf_regions
+from verifair.checker.shares import SLACK, ShareQuestion
+from verifair.engine.parallel import Shared, as_done, workers
+from verifair.engine.queries import IndividualFairness
+from verifair.engine.questions import Pairs, box_of
+from verifair.engine.search.subdivision import subdivide
+from verifair.engine.search.trees import Trees
+from verifair.engine.shares.cells import COPIES, COPY, SPARE, CellLooks, ShareCells
+from verifair.engine.verdict import Reason
+from verifair.errors import CertificateError, DataError, QueryError
+from verifair.notebook.pictures import Pictured, shares
+
+AT_ONCE, PART = 256, 32
+"""Leaves cut at a time, or that part of all where they are many; never more than a quarter."""
+POINTS = "fair", "unfair", "outside", "open"
+"""What of a cell is counted, and passes to its halves when it is cut."""
+KEEP = 60.0
+"""Seconds at least between two writings of an unfinished tree: a kill loses no more. Writing takes 5 % of the time at most."""
+EACH = 64
+"""Cells that a process gets at least: fewer are looked at sooner than sent."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CertifiedShare(Pictured):
+    """At least `fair` and at most 1 - `unfair` of the box is fair.
+
+    certificate: shows both; also the store of the run.   cells: leaves of its tree.   rows: of a table, see `row_shares`.
+    reason: why the bracket is wider than the tolerance, None where it is not.   seconds: of all runs together.
+    """
+
+    fair: float
+    unfair: float
+    certificate: ShareCertificate
+    cells: int
+    reason: Reason | None
+    seconds: float
+    semantics: str
+
+    @property
+    def width(self) -> float:
+        return max(0.0, 1 - self.fair - self.unfair)
+
+    def _draw(self, path: Path) -> None:
+        parts = {"fair": self.fair, "open": max(0.0, 1 - self.fair - self.unfair), "not fair": self.unfair}
+        shares(parts, "share of the domain", path)
+
+
+def certify_share(
+    query: IndividualFairness, *, tolerance: float = 1e-3, budget: Budget | None = None, store: str | Path | None = None,
+    resume: bool = False, jobs: int = 1, progress: Callable[[float, float], None] | None = None,
+) -> CertifiedShare:
+    """Bracket the share of the query's box where no decision flips, to `tolerance` or as far as the budget goes.
+
+    Of a schema with constraints it is the share of those points where two compared rows at least are legal.
+    Requires: a piecewise-linear network or a tree ensemble, one or two logits, no epsilon and nothing relaxed.
+    Returns: the bracket and its certificate, which is written to `store` where one is named; `resume` goes on with the tree there.
+    jobs: processes that share the cells of every step; the tree is the same. seconds count on the clock, whatever their number.
+    progress is called with estimates of the fair share and of that which is not unfair. Ctrl-C ends it with what is known by then.
+    Sound? yes, see the certificate.   Complete? to the tolerance, within the budget (seconds, nodes: cells).
+    Raises QueryError for other questions, DataError for a store of another one.
+    """
+    _check(query, tolerance)
+    budget = budget or Budget()
+    question = share_question(query)
+    before = _stored(query, store) if resume and store is not None else None
+    search = _ShareSearch(query, question, tolerance, budget, before, jobs)
+
+    def keep() -> None:
+        if store is not None:
+            path = Path(store)
+            half = path.with_name(f"part-{path.name}")
+            search.certificate().save(half)
+            half.replace(path)
+
+    reason = search.run(progress, keep)
+    certificate = search.certificate()
+    if not search.total:
+        raise QueryError("the schema's constraints leave no two compared rows in the box: widen it, or protect other features")
+    keep()
+    width = 1 - certificate.fair - certificate.unfair
+    return CertifiedShare(
+        fair=_rounded(certificate.fair), unfair=_rounded(certificate.unfair), certificate=certificate, cells=search.cells,
+        reason=None if width <= tolerance else reason or Reason.NUMERICAL, seconds=search.seconds,
+        semantics=semantics(query.network),
+    )
+
+
+def row_shares(query: IndividualFairness, raw: Array) -> tuple[int, int, int]:
+    """Return how many rows (N, V) of a table are fair, how many are not, both decided exactly, and how many are not counted:
+    outside the box, but for protected values, or without legal rows to compare."""
+    question = share_question(query)
+    lower, upper = box_of(query.schema, query.box)
+    others = np.where(np.isin(np.arange(raw.shape[1]), question.index), lower, raw)
+    inside = others[query.schema.domain.within(others) & ((others >= lower) & (others <= upper)).all(axis=1)]
+    fair = unfair = 0
+    for i in range(0, len(inside), COPIES):
+        part = inside[i : i + COPIES]
+        pairs, _ = question.asked(part, part)
+        counted = pairs.any(axis=(1, 2))
+        found = question.decided(query.network, part[counted], pairs[counted])
+        fair, unfair = fair + int(found.sum()), unfair + int((~found).sum())
+    return fair, unfair, len(raw) - fair - unfair
+
+
+def share_question(query: IndividualFairness) -> ShareQuestion:
+    lower, upper = box_of(query.schema, query.box)
+    Pairs.of(query, lower, upper)  # refuses boxes without pairs, or with too many
+    index = [query.schema.index(name) for name in query.protected]
+    found = ShareQuestion.of(query.schema.domain, lower, upper, index, differ=query.differ, strict=query.signs == "strict")
+    return replace(found, slack=4 * SLACK)  # the checker sums in another order
+
+
+def _check(query: IndividualFairness, tolerance: float) -> None:
+    if not 0 <= tolerance < 1:
+        raise QueryError(f"tolerance = {tolerance}: expected at least 0 and less than 1")
+    if not isinstance(query.network, TreeEnsemble):
+        query.network.require_piecewise_linear("the certified share")
+    query.require_favourable("the certified share")
+    if query.epsilon is not None:
+        raise QueryError("the certified share is about decisions: drop epsilon")
+    if query.relax:
+        raise QueryError("the certified share counts people by what both copies have in common: drop relax")
+    if query.arithmetic != "real":
+        raise QueryError("the certified share is about the real-valued function only: drop arithmetic = 'float32'")
+
+
+def _rounded(share: Fraction) -> float:
+    """Return a float that is not above a share."""
+    value = float(share)
+    return float(np.nextafter(value, -np.inf)) if Fraction(value) > share else value
+
+
+def _query(query: IndividualFairness) -> ShareQuery:
+    lower, upper = box_of(query.schema, query.box)
+    box = {one.name: (float(low), float(high)) for one, low, high in zip(query.schema.features, lower, upper, strict=True)}
+    return ShareQuery(
+        kind="certified-share", protected=tuple(query.protected), box=box, differ="any" if query.differ == "any" else "all",
+        signs=query.signs,
+    )
+
+
+def _stored(query: IndividualFairness, store: str | Path) -> ShareCertificate:
+    try:
+        found = ShareCertificate.load(store)
+    except CertificateError as error:
+        raise DataError(f"{error}; name another file with --store") from None
+    same = (found.query, found.network_sha256, found.schema_sha256) == (
+        _query(query), query.network.source_sha256, query.schema.sha256
+    )
+    if not same or not found.intact:
+        raise DataError(f"{store}: holds another question; pass the same model, schema and options as it was made with")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Taken(Batched):
+    """Leaves that are cut."""
+
+    node: Integers
+
+
+def _looked(k: int, common: Shared[CellLooks], lower: Array, upper: Array) -> tuple[int, ShareCells]:
+    """Return the cells of the k-th part of a batch."""
+    return k, common.value.cells(lower, upper)
+
+
+class _ShareSearch:
+    """The tree under way; of every node is known what `ShareCells` holds, without points where it is cut."""
+
+    def __init__(
+        self, query: IndividualFairness, question: ShareQuestion, tolerance: float, budget: Budget, before: ShareCertificate | None,
+        jobs: int,
+    ) -> None:
+        self.query, self.question, self.tolerance, self.budget, self.jobs = query, question, tolerance, budget, jobs
+        self.domain = domain = question.domain
+        self.looks = CellLooks.of(query.network, question)
+        self.volume, self.common = self.looks.volume, Shared(value=self.looks)
+        self.started = clock.now()
+        self.deadline = self.started + (np.inf if budget.seconds is None else budget.seconds)
+        self.earlier = before.history[-1][0] if before is not None and before.history else 0.0
+        self.history = [] if before is None else list(before.history)
+        root = self._looked_at(question.lower[None], question.upper[None])
+        small = domain.integer.all() and max(np.abs(root.lower).max(), np.abs(root.upper).max()) < 2**31
+        cells = replace(root, lower=root.lower.astype(np.int32), upper=root.upper.astype(np.int32)) if small else root
+        self.trees = Trees(1, **{name: getattr(cells, name) for name in cells.__dataclass_fields__})
+        if before is not None:
+            self._grow(before.tree)
+
+    @property
+    def cells(self) -> int:
+        """How many leaves there are."""
+        return (self.trees.size + 1) // 2
+
+    @property
+    def total(self) -> Fraction:
+        """How many points may be counted."""
+        return self.volume if self.domain.forbidden is None else self.volume - self._known("outside").sum()
+
+    @property
+    def seconds(self) -> float:
+        return self.earlier + clock.now() - self.started
+
+    def run(self, progress: Callable[[float, float], None] | None, keep: Callable[[], None]) -> Reason | None:
+        """Cut cells until the bracket is narrow; return why it ended before that. keep: writes the tree as it is."""
+        reason: Reason | None = None
+        told = self.started
+        due = time.monotonic() + KEEP
+
+        def ended() -> bool:
+            nonlocal reason, told, due
+            if (begun := time.monotonic()) > due:
+                keep()
+                due = (kept := time.monotonic()) + max(KEEP, 20 * (kept - begun))
+            now = clock.now()
+            if now - told > 1:
+                fair, unfair = self._shares()
+                told = clock.now()
+                if progress is not None:
+                    progress(float(fair), float(1 - unfair))
+            if self._known("open").sum() <= 0.98 * self.tolerance * float(self.total / self.volume):
+                return True
+            if now > self.deadline:
+                reason = Reason.TIME
+            elif self.budget.nodes is not None and self.trees.size >= self.budget.nodes:
+                reason = Reason.NODES
+            return reason is not None
+
+        try:
+            subdivide(self, self._step, ended=ended, deadline=self.deadline)
+        except KeyboardInterrupt:
+            reason = Reason.INTERRUPTED
+        return reason
+
+    def take(self, most: int) -> _Taken | None:
+        """Return at most so many of the leaves with the largest open volume that can be cut."""
+        left = np.where(self._known("variable") >= 0, self._known("open"), 0.0)
+        able = np.flatnonzero(left)
+        if not len(able):
+            return None
+        count = min(max(AT_ONCE, len(able) // PART), most, max(1, len(able) // 4))
+        return _Taken(node=able[np.argpartition(-left[able], count - 1)[:count]])
+
+    def _step(self, taken: _Taken) -> None:
+        nodes = taken.node
+        variable, at, (lower, upper) = self._known("variable")[nodes], self._known("cut")[nodes], self._boxes(nodes)
+        found = self._looked_at(*self.domain.halves(lower, upper, variable, at))
+        for name in POINTS:  # halves inherit it: an interrupt here leaves less than is shown, and never more
+            self._known(name)[nodes] = 0
+        first = self.trees.split(nodes, variable, at)
+        self._note(np.concatenate([first, first + 1]), found)
+
+    def _known(self, name: str) -> npt.NDArray[Any]:
+        return self.trees.known[name][: self.trees.size]
+
+    def _boxes(self, nodes: Integers) -> tuple[Array, Array]:
+        return self._known("lower")[nodes].astype(np.float64), self._known("upper")[nodes].astype(np.float64)
+
+    def _note(self, nodes: Integers, cells: ShareCells) -> None:
+        for name in cells.__dataclass_fields__:
+            self._known(name)[nodes] = getattr(cells, name)
+
+    def _grow(self, tree: Tree) -> None:
+        """Take over a tree that was cut before. Raises DataError for one that is none over this box."""
+        found = leaf_regions(tree.feature, tree.cut, Regions.whole(self.question.lower, self.question.upper), self.domain)
+        if isinstance(found, str) or np.isin(tree.feature, self.question.index).any():
+            raise DataError("the store's tree is none over the query's box; name another file with --store")
+        for name in POINTS:
+            self._known(name)[:] = 0
+        number, (leaves, regions) = self.trees.grow(tree), found
+        self._note(number[leaves], self._looked_at(regions.lower, regions.upper))
+
+    def _looked_at(self, lower: Array, upper: Array) -> ShareCells:
+        """Bound and count cells (B, V), and choose where they would be cut, by all processes."""
+        clock.spend(len(lower) * len(self.question.values) * (COPY + self.looks.bounds.work))
+        jobs = min(workers(self.jobs), len(lower) // EACH)
+        if jobs < 2:
+            return self.looks.cells(lower, upper)
+        parts = zip(np.array_split(lower, jobs), np.array_split(upper, jobs), strict=True)
+        tasks = (joblib.delayed(_looked)(k, self.common, *part) for k, part in enumerate(parts))
+        return ShareCells.join([cells for _, cells in sorted(as_done(tasks, self.jobs), key=lambda one: one[0])])
+
+    def _shares(self) -> tuple[Fraction, Fraction]:
+        """Return what all cells show, and remember when that was."""
+        strip = self._known("strip")
+        points = [(self._known(name)[~strip].sum(), self._known(name)[strip].sum()) for name in ("fair", "unfair")]
+        fair, unfair = ((whole + (1 - SPARE) * counted) / (self.total or 1) for whole, counted in points)
+        self.history.append((self.seconds, float(fair), float(unfair)))
+        return fair, unfair
+
+    def certificate(self) -> ShareCertificate:
+        fair, unfair = self._shares()
+        leaf = np.asarray(self.trees.feature[: self.trees.size] == -1)
+        return ShareCertificate(
+            network_sha256=self.query.network.source_sha256, schema_sha256=self.query.schema.sha256,
+            semantics=semantics(self.query.network), query=_query(self.query),
+            features=tuple(one.name for one in self.query.schema.features), fair=fair, unfair=unfair,
+            tree=self.trees.written(np.zeros(1, dtype=np.int64), leaf, {})[0], history=tuple(self.history),
+        )

@@ -1,0 +1,140 @@
+"""Results: one typed object a system. Its fields are the JSON; tables, pictures, sentences and the page are made from it.
+
+A field with `exclude=True` is for tables and pictures alone and stays out of the JSON. The JSON schema is generated from the types,
+with the docstrings of the fields as descriptions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    WithJsonSchema,
+)
+from pydantic_core import core_schema
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Seconds = Annotated[float, Field(ge=0, description="Wall-clock seconds.")]
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1, description="Part of a whole, 0 to 1.")]
+Probability = Annotated[float, Field(ge=0, le=1, description="Of the positive class.")]
+Seed = Annotated[int, Field(ge=0, description="Of every random draw.")]
+Value = str | bool | int | float | None
+"""A feature's value, in the schema's words: a category's name, or a number in the feature's unit."""
+Row = Annotated[dict[str, Value], Field(description="A person: feature -> value, in the schema's words and units.")]
+RowName = Annotated[str | int | float, Field(description="What the table's index calls a row; its position where it has no names.")]
+Trust = Annotated[Literal["checked", "claimed"], BeforeValidator(lambda found: getattr(found, "value", found))]
+"""checked: `verifair check` can prove it again.   claimed: a solver's word."""
+Measured = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "null"}]})]
+"""NaN where there was nothing to measure; null in the JSON."""
+Table = list[dict[str, Any]]
+"""Rows of a table whose columns depend on the question."""
+
+
+class Shape(BaseModel):
+    """An object with these keys and no others. Where one is expected, an object with such attributes will do."""
+
+    model_config = ConfigDict(
+        extra="forbid", use_attribute_docstrings=True, frozen=True, protected_namespaces=(), arbitrary_types_allowed=True,
+        from_attributes=True,
+        serialize_by_alias=True, populate_by_name=True, json_schema_serialization_defaults_required=True,
+    )
+
+
+class RowsOf:
+    """`Annotated[pd.DataFrame, RowsOf(Line)]`: a table whose JSON is a list of objects of the type Line, one a row."""
+
+    def __init__(self, line: Any) -> None:
+        self.line = line
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        import pandas as pd
+
+        records = core_schema.plain_serializer_function_ser_schema(lambda frame: frame.to_dict(orient="records"))
+        return core_schema.json_or_python_schema(
+            json_schema=core_schema.list_schema(handler.generate_schema(self.line)),
+            python_schema=core_schema.is_instance_schema(pd.DataFrame), serialization=records,
+        )
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> Any:
+        return handler(schema["json_schema"])
+
+
+class Answer(Shape):
+    """What every answer ends with."""
+
+    versions: dict[str, str] = Field(default_factory=lambda: _versions())
+    """Package -> version, of what made the answer."""
+
+
+class SystemAnswer(Answer):
+    """The answer of a system, which may have been cut short."""
+
+    interrupted: str | None = Field(default=None, exclude=True)
+    """What became of the run after Ctrl-C, where some of it is kept."""
+    exit_code: int = Field(default=0, exclude=True)
+    """Of the command, with --exit-verdict."""
+
+    def whole(self) -> Self:
+        """Return the answer. Raises KeyboardInterrupt for that of a run that Ctrl-C cut short."""
+        if self.interrupted is not None:
+            raise KeyboardInterrupt
+        return self
+
+
+class Result(SystemAnswer):
+    """What a system found, and which model and schema it is about."""
+
+    model_sha256: Sha256
+    """Of the ONNX file."""
+    schema_sha256: Sha256
+    """Of the schema, as it was understood."""
+    seconds: Seconds
+    seed: Seed
+
+
+class Interval(Shape):
+    """A mean over people with its 95 % interval: percentile bootstrap, Wilson's for a share."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class MeasuredTrust(Shape):
+    """Which numbers are proved, and which are measured."""
+
+    proved: list[str]
+    measured: list[str]
+
+
+def _versions() -> dict[str, str]:
+    from verifair.systems.results.files import versions
+
+    return versions()
+
+
+def json_schema(name: str, title: str, made_of: Any) -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of what is written of a type; of a file that is read, of what it may hold."""
+    is_file = isinstance(made_of, TypeAdapter)
+    made = _plain(made_of.json_schema() if is_file else TypeAdapter(made_of).json_schema(mode="serialization"))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:verifair:json:{name}", "title": title, **made}
+
+
+def _plain(node: Any, *, named: bool = False) -> Any:
+    """Return the schema without what pydantic adds for other readers. named: the keys of this object are names, not keywords."""
+    if isinstance(node, list):
+        return [_plain(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    if named:
+        return {name: _plain(value) for name, value in node.items()}
+    kept = {key: value for key, value in node.items() if key not in ("title", "default", "discriminator", "readOnly")}
+    return {key: _plain(value, named=key in ("properties", "$defs")) for key, value in kept.items()}

@@ -1,0 +1,114 @@
+"""Numbers, people, shares and counterexamples in words: the same on the screen, in files and on the page."""
+
+from __future__ import annotations
+
+import decimal
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from encoders.network import Model
+from encoders.trees.ensemble import TreeEnsemble
+from verifair.engine.verdict import Witness
+from verifair.schema.schema import Schema
+from verifair.systems.results.findings import Standing, WitnessRow
+from verifair.systems.results.verdicts import WitnessShape
+
+
+def value_words(schema: Schema, name: str, value: Any) -> str:
+    """A value with its unit: "34 years", "3,500 DM"; a category by its name."""
+    feature = schema[name]
+    if not feature.numeric:
+        return str(value)
+    number = f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+    return f"{number} {feature.unit_name}" if feature.unit_name else number
+
+
+def of(part: int, whole: int) -> str:
+    """A count out of another, with the share: "312 of 1,000 (31.2%)"."""
+    return f"{part:,} of {whole:,} ({percent(part / whole if whole else 0.0)})"
+
+
+def model_words(model: Model) -> str:
+    """What a model is: "a network of 56-16-8-1 neurons", "an ensemble of 100 trees"."""
+    if isinstance(model, TreeEnsemble):
+        return f"an ensemble of {model.asking} tree{'' if model.asking == 1 else 's'}"
+    return f"a network of {'-'.join(map(str, (model.inputs, *model.hidden, model.outputs)))} neurons"
+
+
+def listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def units(delta: float) -> str:
+    return f"{delta:g} unit{'' if delta == 1 else 's'}"
+
+
+def moves(schema: Schema, still: Sequence[str]) -> str:
+    """What one unit of delta moves: "duration by 1 months, credit-amount by 100 DM"."""
+    steps = zip(schema.features, schema.steps(still), strict=True)
+    return ", ".join(f"{f.name} by {step:g}{f' {f.unit_name}' if f.unit_name else ''}" for f, step in steps if step)
+
+
+def firmly(standing: Standing) -> str:
+    """How a sentence with a certificate begins."""
+    return "Proved" if standing is Standing.PROVED else "Claimed, not confirmed by the separate checker"
+
+
+def witness_row(analysis: str, schema: Schema, witness: Witness | WitnessShape, *, person: str = "The same person") -> WitnessRow:
+    """A counterexample of a fairness query as the page shows it.   person: how the sentence calls them."""
+    shared = {name: value_words(schema, name, value) for name, value in witness.x.items() if witness.x_prime[name] == value}
+    changes = {
+        name: (value_words(schema, name, value), value_words(schema, name, witness.x_prime[name]))
+        for name, value in witness.x.items() if witness.x_prime[name] != value
+    }  # fmt: skip
+    first, second = witness.decisions
+    return WitnessRow(
+        analysis=analysis, person=shared, changes=changes, before=witness.shown[0], after=witness.shown[1],
+        flips=first != second, float32_agrees=witness.float32_agrees,
+        sentence=sentence(schema, person, changes, witness.shown, (first, second)), x=dict(witness.x),
+    )  # fmt: skip
+
+
+def sentence(
+    schema: Schema, person: str, changes: Mapping[str, tuple[str, str]], shown: Sequence[float],
+    decisions: Sequence[str],
+) -> str:  # fmt: skip
+    """ "The same person, Male instead of Female: probability of good credit 0.31 to 0.64; bad credit becomes good credit." """
+    several = len(changes) > 1
+    other = listed([f"{name} {became} instead of {was}" if several else f"{became} instead of {was}"
+                    for name, (was, became) in changes.items()]) if changes else "unchanged"  # fmt: skip
+    before, after = (f"{p:.2f}" for p in shown)
+    if before == after:
+        before, after = (f"{p:.6g}" for p in shown)
+    flips = f"{decisions[0]} becomes {decisions[1]}" if decisions[0] != decisions[1] else f"{decisions[0]} both times"
+    return f"{person}, {other}: {schema.quantity} {before} to {after}; {flips}."
+
+
+def cell(value: float | None, form: str = ".3g") -> str:
+    """Return a number of a table, a dash where there is none."""
+    return "-" if value is None or value != value else format(value, form)
+
+
+def percent(share: float) -> str:
+    """Never 0 % or 100 % of what is not."""
+    if 0 < share < 0.0005:
+        return "<0.1%"
+    return ">99.9%" if 0.9995 <= share < 1 else f"{100 * share:.1f}%"
+
+
+def rounded(value: float, *, up: bool, digits: int = 5) -> str:
+    """So many decimals: a bound from above is not shown smaller, one from below not larger."""
+    if abs(value) == float("inf"):
+        return "infinity"
+    way = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR
+    return str(decimal.Decimal(value).quantize(decimal.Decimal(1).scaleb(-digits), rounding=way, context=decimal.Context(prec=60)))
+
+
+def box_options(box: Mapping[str, Any]) -> str:
+    """The box as somebody would type it."""
+    parts = []
+    for name, value in box.items():
+        ends = value if isinstance(value, (tuple, list)) else (value,)
+        parts.append("--box " + shlex.quote(f"{name}={':'.join(map(str, ends))}"))
+    return " ".join(parts)
