@@ -7,6 +7,7 @@ import unicodedata
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 import pytest
@@ -162,3 +163,5 @@ def test_an_audit_shows_such_names_as_they_are_and_nothing_else(folder: Path) ->
     for name in ("summary.md", "card.md"):
         assert "<script" not in (folder / name).read_text(encoding="utf-8")
     ElementTree.parse(folder / "gate.xml")
+    places = re.findall(r'"uri": "(.*)"', (folder / "gate.sarif").read_text(encoding="utf-8"))
+    assert set(places) == {quote(MODEL)}

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 from xml.etree import ElementTree as xml
 
 from verifair.auditing.result import AuditResult, GateCheck
@@ -159,8 +160,10 @@ def exit_code(checks: list[GateCheck], unknown: str) -> int:
 
 
 def save_junit(result: AuditResult, path: Path, unknown: str) -> None:
-    """Write the checks as JUnit XML (windyroad/JUnit-Schema): one test case a threshold and feature; an undecided one fails, or is
-    skipped."""
+    """Write the checks as JUnit XML: one test case a threshold and feature; an undecided one fails, or is skipped.
+
+    It is valid by the schema of Jenkins (junit-10.xsd) and has what that of Ant's JUnit task (windyroad/JUnit-Schema) wants as well.
+    """
     cases = result.gate or []
     failing = sum(_fails(one, unknown) for one in cases)
     skipped = sum(one.outcome == "unknown" for one in cases) if unknown == "pass" else 0
@@ -184,7 +187,12 @@ def save_junit(result: AuditResult, path: Path, unknown: str) -> None:
 
 
 def save_sarif(result: AuditResult, path: Path, unknown: str, model: str) -> None:
-    """Write what is not passed as SARIF 2.1.0: one rule a threshold, results at the model's file."""
+    """Write what is not passed as SARIF 2.1.0: one rule a threshold, results at the model's file.
+
+    model: the file's path, "/" between its parts, from the folder that the pipeline works in.
+    """
+    # A model has no lines; GitHub shows no result without one.
+    place = {"artifactLocation": {"uri": quote(model, errors="replace")}, "region": {"startLine": 1}}
     checks = result.gate or []
     names = list(dict.fromkeys(one.name for one in checks))
     proofs = "every proof is accepted by the separate checker"
@@ -193,7 +201,7 @@ def save_sarif(result: AuditResult, path: Path, unknown: str, model: str) -> Non
         {
             "ruleId": one.name, "ruleIndex": names.index(one.name), "level": "error" if _fails(one, unknown) else "warning",
             "message": {"text": _clean(one.text)},
-            "locations": [{"physicalLocation": {"artifactLocation": {"uri": Path(model).name}}}],
+            "locations": [{"physicalLocation": place}],
         }
         for one in checks if one.outcome != "passed"
     ]  # fmt: skip

@@ -297,7 +297,15 @@ def _gate(file: AuditFile, result: AuditResult, settings: AuditSettings, console
     if settings.junit is not None:
         save_junit(result, settings.junit, file.gate.unknown)
     if settings.sarif is not None:
-        save_sarif(result, settings.sarif, file.gate.unknown, file.model.file or f"{file.model.demo}.onnx")
+        save_sarif(result, settings.sarif, file.gate.unknown, _model_path(file))
+
+
+def _model_path(file: AuditFile) -> str:
+    """Return the model's path from the current folder, which in a pipeline is that of the repository; outside of it, its name."""
+    if file.model.file is None:
+        return f"{file.model.demo}.onnx"
+    path = file.inside("model", "file", file.model.file)
+    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
 
 
 def _compared(result: AuditResult, console: Screen) -> None:

