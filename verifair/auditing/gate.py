@@ -162,7 +162,7 @@ def exit_code(checks: list[GateCheck], unknown: str) -> int:
 def save_junit(result: AuditResult, path: Path, unknown: str) -> None:
     """Write the checks as JUnit XML: one test case a threshold and feature; an undecided one fails, or is skipped.
 
-    It is valid by the schema of Jenkins (junit-10.xsd) and has what that of Ant's JUnit task (windyroad/JUnit-Schema) wants as well.
+    It is valid by the schema of Jenkins (junit-10.xsd), and has what that of Ant's JUnit task (windyroad/JUnit-Schema) wants.
     """
     cases = result.gate or []
     failing = sum(_fails(one, unknown) for one in cases)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,6 @@ from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.measures import Burden, change_frequency, interval
 from verifair.systems.fgce.optimum.center import Centers
 from verifair.systems.fgce.result import Advice, Certainty, GroupComparison, GroupSummary, Subgroup
-from verifair.systems.groups import SMALL
 from verifair.systems.results.result import Interval
 
 GREEDY = 1 - 1 / np.e
@@ -54,6 +53,7 @@ def comparisons(
     """Return every measure that tells groups apart; empty for a single group."""
     if len(found) < 2:
         return []
+    people = {one.name: one.factuals for one in found}
     hopeless = {one.name: _flags(one.negatives, one.hopeless) for one in found}
     missed = {one.name: _flags(one.factuals, one.factuals - one.covered) for one in found}
     costs = {name: group.cost[np.isfinite(group.cost)] for name, group in model.groups_.items()}
@@ -61,9 +61,9 @@ def comparisons(
     if any(one.covered < one.factuals for one in found):
         lines.append(_of_means("share of the others that is not covered", missed, seed))
     if found[0].certainty.of == "cost":
-        lines.append(_of_largest(found))
+        lines.append(_of_largest(found, people))
     lines.append(_of_means("mean cost", costs, seed))
-    return lines + (_of_burden(burden, [one.name for one in found]) if burden is not None else [])
+    return lines + (_of_burden(burden, people) if burden is not None else [])
 
 
 def _summary(model: GroupCounterfactuals, name: str, group: Group, rows: pd.Index, seed: int) -> GroupSummary:
@@ -173,14 +173,15 @@ def _certainty(group: Group, method: str) -> Certainty:
     )
 
 
-def _of_burden(burden: Burden, groups: Sequence[str]) -> list[GroupComparison]:
+def _of_burden(burden: Burden, people: Mapping[str, int]) -> list[GroupComparison]:
     known = {name: reach for name, reach in burden.reach.items() if reach is not None}
     lines = []
-    if len(known) == len(groups):
+    if set(people) <= set(known):
+        proved = all(known[name].optimal for name in people)
         lines += [
-            _of("k0, fewest for full coverage", {name: float(known[name].k0) for name in groups}),
-            _best_known("d0 with k0", {name: known[name].d0 for name in groups}, all(known[name].optimal for name in groups)),
-            _of("d0 with any number", {name: known[name].d_least for name in groups}),
+            _of("k0, fewest for full coverage", {name: float(known[name].k0) for name in people}, people),
+            _best_known("d0 with k0", {name: known[name].d0 for name in people}, people, proved),
+            _of("d0 with any number", {name: known[name].d_least for name in people}, people),
         ]
     for title, table, by, sign in (
         ("kAUC, mean over k (higher is better)", burden.kauc, "k", -1.0),
@@ -190,44 +191,45 @@ def _of_burden(burden: Burden, groups: Sequence[str]) -> list[GroupComparison]:
         if not len(table):
             continue
         wide = table.pivot(index=by, columns="group", values="score").dropna()
-        if len(wide) and set(groups) <= set(wide.columns):
+        if len(wide) and set(people) <= set(wide.columns):
             widths = table.drop_duplicates(by).set_index(by)["width"][wide.index] if "width" in table else None
-            lines.append(_of(title, {name: float(np.average(wide[name], weights=widths)) for name in groups}, sign))
+            lines.append(_of(title, {name: float(np.average(wide[name], weights=widths)) for name in people}, people, sign))
     return lines
 
 
-def _of(measure: str, values: dict[str, float], sign: float = 1.0) -> GroupComparison:
-    """Return a measure's comparison. sign -1: more is better."""
-    known = {name: sign * value for name, value in values.items() if np.isfinite(value)}
-    worst = max(known, key=lambda name: known[name]) if known else None
-    apart = max(known.values()) - min(known.values()) if known else float("nan")
-    return GroupComparison(measure=measure, values=values, worst=worst if apart > 0 else None, apart=apart)
+def _of(measure: str, values: Mapping[str, float], people: Mapping[str, int], sign: float = 1.0) -> GroupComparison:
+    """Return a measure's comparison, among the groups that are ranked.   sign: -1 where more is better."""
+    line = GroupComparison(measure=measure, values=dict(values), people=dict(people), worst=None, apart=float("nan"))
+    if len(line.ranked) < 2:
+        return line
+    signed = {name: sign * values[name] for name in line.ranked}
+    worst = max(signed, key=lambda name: signed[name])
+    apart = signed[worst] - min(signed.values())
+    return line.model_copy(update={"worst": worst if apart > 0 else None, "apart": apart})
 
 
-def _of_largest(found: Sequence[GroupSummary]) -> GroupComparison:
+def _of_largest(found: Sequence[GroupSummary], people: Mapping[str, int]) -> GroupComparison:
     """Compare the largest cost: a group is worse for sure where even its bound is no less than what is found for the others."""
-    line = _best_known("largest cost d", {one.name: one.cost for one in found}, all(one.certainty.optimal for one in found))
-    least = max((one.certainty.bound for one in found if one.name == line.worst), default=np.inf)
-    others = max(one.certainty.value for one in found if one.name != line.worst)
-    return line.model_copy(update={"known": least >= others})
-
-
-def _best_known(measure: str, values: dict[str, float], optimal: bool) -> GroupComparison:
-    return _of(measure + ("" if optimal else " (best known)"), values).model_copy(update={"known": optimal})
-
-
-def _of_means(measure: str, values: dict[str, Array], seed: int) -> GroupComparison:
-    """Compare means over people: the difference of the worst and the best group has an interval.
-
-    Groups of fewer than SMALL people have their mean, and are neither the worst nor the best.
-    """
-    means = {name: float(own.mean()) if len(own) else float("nan") for name, own in values.items()}
-    people = {name: len(own) for name, own in values.items()}
-    line = _of(measure, {name: mean for name, mean in means.items() if people[name] >= SMALL})
-    line = line.model_copy(update={"values": means, "people": people})
+    optimal = all(one.certainty.optimal for one in found)
+    line = _best_known("largest cost d", {one.name: one.cost for one in found}, people, optimal)
+    ranked = {one.name: one.certainty for one in found if one.name in line.ranked}
     if line.worst is None:
         return line
-    best = min((name for name in means if people[name] >= SMALL), key=lambda name: means[name])
+    others = max(one.value for name, one in ranked.items() if name != line.worst)
+    return line.model_copy(update={"known": ranked[line.worst].bound >= others})
+
+
+def _best_known(measure: str, values: Mapping[str, float], people: Mapping[str, int], optimal: bool) -> GroupComparison:
+    return _of(measure + ("" if optimal else " (best known)"), values, people).model_copy(update={"known": optimal})
+
+
+def _of_means(measure: str, values: Mapping[str, Array], seed: int) -> GroupComparison:
+    """Compare means over people: the difference of the worst and the best group has an interval."""
+    means = {name: float(own.mean()) if len(own) else float("nan") for name, own in values.items()}
+    line = _of(measure, means, {name: len(own) for name, own in values.items()})
+    if line.worst is None:
+        return line
+    best = min(line.ranked, key=lambda name: means[name])
     found = bootstrap(
         (values[line.worst], values[best]), lambda a, b, axis=-1: a.mean(axis=axis) - b.mean(axis=axis), method="percentile",
         vectorized=True, n_resamples=2000, batch=256, rng=seed,

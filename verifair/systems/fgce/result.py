@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Annotated, Any, Literal
 
 import pandas as pd
@@ -12,7 +13,7 @@ from verifair.engine.verdict import Reason, Status
 from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.measures import Burden
 from verifair.systems.fgce.settings import FgceSettings
-from verifair.systems.groups import Rows
+from verifair.systems.groups import SMALL, Rows
 from verifair.systems.results.result import Count, Interval, Measured, Result, Row, RowName, RowsOf, Shape, Share, Trust
 
 
@@ -127,16 +128,21 @@ class GroupComparison(Shape):
 
     measure: str
     values: dict[str, Measured]
-    people: dict[str, Count] | None = None
-    """Of a mean over people: how many each group has. Groups of fewer than 30 are not ranked."""
+    people: dict[str, Count]
+    """How many people of each group it is about. Groups of fewer than 30 have a value, and are not ranked."""
     worst: str | None
-    """The group with the greater burden."""
+    """The ranked group with the greatest burden; null: fewer than two are ranked, or they do not differ."""
     apart: Measured
     """Worst less best."""
     chance: Interval | None = None
     """Of that difference, where it is a mean over people, so that chance plays a part."""
     known: bool = True
     """Whether the worst is known to be, or what is merely the best found by now could change that."""
+
+    @property
+    def ranked(self) -> tuple[str, ...]:
+        """Return the groups that have a value and enough people to be compared."""
+        return tuple(name for name, value in self.values.items() if isfinite(value) and self.people[name] >= SMALL)
 
     @computed_field  # type: ignore[prop-decorator]
     @property

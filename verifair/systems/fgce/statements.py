@@ -108,23 +108,23 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
         head = one.measure in ("mean cost", "share without any feasible counterfactual")
         share = one.measure.startswith("share")
         own = {group.removeprefix(f"{name} = "): value for group, value in one.values.items()}
-        counts = one.people or {group.name: group.factuals for group in result.groups}
-        people = {group.removeprefix(f"{name} = "): count for group, count in counts.items()}
+        people = {group.removeprefix(f"{name} = "): count for group, count in one.people.items()}
         said = {
-            group: f"{group} {percent(value) if share else f'{value:.3g}'}{f' (n = {people[group]:,})' if group in people else ''}"
-            for group, value in own.items()
+            group: f"{group} {percent(value) if share else f'{value:.3g}'} (n = {people[group]:,})" for group, value in own.items()
         }
         text = f"{_measure(one.measure, result)}, by {name}{without}: {', '.join(said.values())}."
         brief = ""
         if one.clear and one.chance is not None:  # groups are not ranked by a number that has no interval
             worst = str(one.worst).removeprefix(f"{name} = ")
             text += f" It is higher for {worst}, by {one.apart:.3g} ({one.chance.low:.3g} to {one.chance.high:.3g}, 95 %)."
-            best = min((group for group in own if people.get(group, SMALL) >= SMALL), key=lambda group: own[group])
+            best = min(one.ranked, key=lambda group: one.values[group]).removeprefix(f"{name} = ")
             both = " and ".join(said[group] for group in (worst, best))
             what = "mean cost of the changes that refused people need"
             what = "refused people without a way to the favourable decision" if share else what
             brief = f"{name}: {what}: {both}, difference {one.chance.low:.2g} to {one.chance.high:.2g} (95 %)."
-        elif len(one.values) > 1 and (one.chance is not None or not one.known):
+        elif len(one.ranked) < 2:
+            text += f" Not compared: fewer than two groups have {SMALL} people."
+        elif one.chance is not None or not one.known:
             text += " No clear difference." if one.known else " What time left open could change the order."
         tone = Tone.WATCH if one.clear and one.worst is not None and head else Tone.PLAIN
         yield Statement(text=text, standing=Standing.MEASURED, tone=tone, headline=head and one.clear, brief=brief)

@@ -18,6 +18,7 @@ from verifair.systems.fgce.decider import beside
 from verifair.systems.fgce.measures import Burden, Reach
 from verifair.systems.fgce.result import Advice, FeasibleShare, FgceResult, GroupComparison, GroupSummary, Subgroup
 from verifair.systems.fgce.settings import Cost
+from verifair.systems.groups import SMALL
 from verifair.systems.results.result import Interval
 from verifair.systems.results.words import moves
 
@@ -247,11 +248,16 @@ def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
     grid.add_column("by (95%)", justify="right")
     for line in lines:
         by = f"{line.apart:.3g}" + (f" ({line.chance.low:.3g} .. {line.chance.high:.3g})" if line.chance else "")
-        worst = "neither" if line.worst is None else line.worst if line.clear else "not clear"
+        worst = "not compared" if len(line.ranked) < 2 else line.worst or "neither"
+        worst = "not clear" if line.worst and not line.clear else worst
         known = [value for value in line.values.values() if value == value] or [float("nan")]
         ends = [_number(min(known)), _number(max(known))]
         values = list(map(_number, line.values.values())) if wide else [" .. ".join(dict.fromkeys(ends))]
         grid.add_row(line.measure, *values, worst, by if line.worst else "")
+    small = {name: count for line in lines for name, count in line.people.items() if count < SMALL}
+    if small:
+        said = ", ".join(f"{name} ({count})" for name, count in small.items())
+        grid.caption, grid.caption_justify = f"fewer than {SMALL} people, shown and not compared: {said}", "left"
     return grid
 
 

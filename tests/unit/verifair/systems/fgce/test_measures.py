@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from encoders.network import Array
 from encoders.onnx.reader import read_onnx
@@ -14,6 +15,7 @@ from tests.soundness.systems.random_groups import most_covered
 from verifair import datasets
 from verifair.errors import QueryError
 from verifair.systems.fgce import measures as module
+from verifair.systems.fgce import result
 from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.findings import comparisons, explanations, summaries
 from verifair.systems.fgce.instance import CostBlock, Instance
@@ -38,6 +40,7 @@ from verifair.systems.fgce.measures import (
     reach,
 )
 from verifair.systems.fgce.space import FeatureSpace
+from verifair.systems.fgce.tables import comparison_grid
 
 INF = np.inf
 
@@ -494,13 +497,21 @@ def test_a_difference_that_may_be_chance_is_called_so() -> None:
     assert line.apart == pytest.approx(2.0)
 
 
-def test_more_coverage_is_no_burden(instances: dict[str, Instance]) -> None:
-    """kAUC is better when higher: the worst-off group is the one with less."""
+def test_more_coverage_is_no_burden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kAUC is better when higher: the worst-off group is the one with less. Few people are not compared by any measure."""
     fitted = fit()
     found = summaries(fitted, pd.RangeIndex(len(fitted.graph_)))
     own = {name: group.instance for name, group in fitted.groups_.items()}
     measured = burden(own, levels_of(fitted.space_, own, "l2"), seconds=60)
     assert isinstance(measured, Burden)
+    few = comparisons(fitted, found, measured)
+    assert {line.worst for line in few} == {None}
+    console = Console(record=True, width=200)
+    console.print(comparison_grid(few))
+    text = console.export_text()
+    assert text.count("not compared") == len(few) + 1
+    assert "fewer than 30 people, shown and not compared: sex = Female (15), sex = Male (25)" in text
+    monkeypatch.setattr(result, "SMALL", 15)
     lines = {line.measure: line for line in comparisons(fitted, found, measured)}
     values = lines["kAUC, mean over k (higher is better)"].values
     assert lines["kAUC, mean over k (higher is better)"].worst == min(values, key=lambda name: values[name])
