@@ -6,32 +6,35 @@
     verdict = vf.verify(vf.IndividualFairness(network=network, schema=schema, protected=["sex"], box={"age": (30, 40)}))
 """
 
-from ast import ImportFrom, parse
-from importlib import import_module
-from pathlib import Path
-
 from verifair._siblings import check_siblings
 
 check_siblings()
 
-STUB = Path(__file__).with_suffix(".pyi")
-HOMES = {
-    one.name: str(line.module)
-    for line in parse(STUB.read_text(encoding="utf-8")).body
-    if isinstance(line, ImportFrom)
-    for one in line.names
-}
-"""Public name -> its module, as the stub says. A module is loaded when a name of it is asked for."""
-
 __version__ = "0.1.0"
-__all__ = list(HOMES)
+HOMES: dict[str, str] = {}
+"""Public name -> its module, as the stub says; `_homes` reads it when a name is asked for. The program starts without."""
+
+
+def _homes() -> dict[str, str]:
+    from ast import ImportFrom, parse
+
+    if not HOMES:
+        with open(__file__.removesuffix("py") + "pyi", encoding="utf-8") as stub:
+            lines = [line for line in parse(stub.read()).body if isinstance(line, ImportFrom)]
+        HOMES.update({one.name: str(line.module) for line in lines for one in line.names})
+    return HOMES
 
 
 def __dir__() -> list[str]:
-    return sorted(HOMES)
+    return sorted(_homes())
 
 
 def __getattr__(name: str) -> object:
-    if name not in HOMES:
+    """Load the module of a name when it is asked for."""
+    if name == "__all__":
+        return list(_homes())
+    if name.startswith("__") or name not in _homes():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(HOMES[name]), name)
+    from importlib import import_module
+
+    return getattr(import_module(_homes()[name]), name)

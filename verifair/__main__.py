@@ -3,37 +3,50 @@
 Ctrl-C and SIGTERM end a command in the same way: it keeps what is done, says how to go on, ends its processes, and exits with 130.
 """
 
+import _signal  # what `signal` is made of: that imports enum, which takes as long as the start of Python
 import os
-import signal
 import sys
-import threading
 from types import FrameType
 
-from verifair.errors import INTERRUPTED
+
+def _begin(number: int, frame: FrameType | None) -> None:
+    """End at once, as nothing has begun."""
+    os.write(2, b"interrupted: nothing is kept\n")
+    os._exit(130)  # INTERRUPTED, which takes an import
+
+
+CAUGHT = [one for one in (_signal.SIGINT, _signal.SIGTERM) if _signal.getsignal(one) != _signal.SIG_IGN]  # as under nohup
+for _one in CAUGHT:
+    _signal.signal(_one, _begin)
 
 
 def main() -> None:
     """Run the command line. Its last moments are not interrupted: the answer stands."""
-    caught = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) != signal.SIG_IGN]  # as under nohup
-    for one in caught:
-        signal.signal(one, _interrupt)
+    import threading  # noqa: F401  # which _interrupt needs whole
+
+    for one in CAUGHT:
+        _signal.signal(one, _interrupt)
     try:
         from verifair.cli import main as command
 
         command()
     except KeyboardInterrupt:
+        from verifair.errors import INTERRUPTED
+
         print("interrupted: nothing is kept", file=sys.stderr)
         sys.exit(INTERRUPTED)
     finally:
-        for one in caught:
-            signal.signal(one, signal.SIG_IGN)
+        for one in CAUGHT:
+            _signal.signal(one, _signal.SIG_IGN)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt; while something is imported a little later, as half a module fails in many ways."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
-            again = threading.Timer(0.05, os.kill, (os.getpid(), number))
+            from threading import Timer
+
+            again = Timer(0.05, os.kill, (os.getpid(), number))
             again.daemon = True
             again.start()
             return

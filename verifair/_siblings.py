@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os.path
 import sys
-from importlib.util import find_spec
-from pathlib import Path
 from types import TracebackType
 
 SIBLINGS = ("encoders", "solvers")
@@ -27,19 +26,36 @@ class HiddenPackage(ImportError):
 
 
 def check_siblings() -> None:
-    """Raise HiddenPackage that names the file which hides one of our packages, and the remedy."""
-    ours = Path(__file__).resolve().parents[1]
+    """Raise HiddenPackage that names the file which hides one of our packages, and the remedy.
+
+    It runs before anything else of ours, and loads nothing: what Python itself has loaded has to do.
+    """
+    ours = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     for name in SIBLINGS:
-        spec = find_spec(name)
-        found = None if spec is None else spec.origin or next(iter(spec.submodule_search_locations or ()), None)
+        found = _found(name)
         if found is None:
             raise HiddenPackage(f"verifair needs its package {name!r}, which is not installed beside it; install verifair anew")
-        if ours not in Path(found).resolve().parents:
+        if not os.path.realpath(found).startswith(ours + os.sep):
             raise HiddenPackage(
                 f"{found} hides verifair's own package {name!r}; rename that file or folder, or start Python in another folder"
             )
-        if not Path(found).is_file() or "verifair" not in Path(found).read_text(encoding="utf-8", errors="replace"):
+        if not _is_ours(found):
             raise HiddenPackage(
                 f"another package called {name!r} was installed over verifair's own in {ours}; "
                 f"run pip uninstall {name}, then install verifair anew"
             )
+
+
+def _found(name: str) -> str | None:
+    """Return the file of a package, its folder where it has none; None where there is no such package."""
+    there = sys.modules.get(name)
+    specs = (finder.find_spec(name, None) for finder in sys.meta_path)
+    spec = next(filter(None, specs), None) if there is None else there.__spec__
+    return None if spec is None else spec.origin or next(iter(spec.submodule_search_locations or ()), None)
+
+
+def _is_ours(path: str) -> bool:
+    if not os.path.isfile(path):
+        return False
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return "verifair" in file.read()

@@ -6,18 +6,20 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 import verifair as vf
 from tests.command_line import flat
 from tests.command_line import verifair as command
-from verifair import __main__ as program
 from verifair import _siblings
 from verifair.cli.main import verbs
+
+ROOT = Path(str(vf.__file__)).parents[1]
 
 
 @pytest.mark.parametrize("name", vf.__all__)
@@ -77,7 +79,8 @@ def test_a_package_installed_over_ours_is_told(there: str | None, tmp_path: Path
     spec = SimpleNamespace(origin=origin, submodule_search_locations=[str(tmp_path / "solvers")])
     monkeypatch.setattr(_siblings, "__file__", str(tmp_path / "verifair" / "_siblings.py"))
     monkeypatch.setattr(_siblings, "SIBLINGS", ("solvers",))
-    monkeypatch.setattr(_siblings, "find_spec", lambda name: spec)
+    monkeypatch.delitem(sys.modules, "solvers", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [SimpleNamespace(find_spec=lambda name, path: spec)])
     with pytest.raises(_siblings.HiddenPackage, match="pip uninstall solvers, then install verifair anew"):
         _siblings.check_siblings()
 
@@ -90,7 +93,37 @@ def test_the_help_names_every_verb_and_a_typo_gets_a_suggestion() -> None:
     assert "Did you mean 'audit'?" in flat(wrong.stderr)
 
 
-def test_a_signal_waits_until_an_import_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def program() -> Iterator[ModuleType]:
+    """The module of the program, which answers signals from when it is imported; they are given back afterwards."""
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield import_module("verifair.__main__")
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def test_the_program_loads_next_to_nothing_before_it_answers_signals() -> None:
+    """A signal that comes before its first line shows a traceback of Python's."""
+    told = "import os, sys; before = set(sys.modules); import verifair.__main__; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-S", "-c", told], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == ["__future__", "types", "verifair", "verifair.__main__", "verifair._siblings"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_anything_has_begun_ends_the_program(number: int) -> None:
+    told = f"import signal; import verifair.__main__; signal.raise_signal({int(number)})"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False, preexec_fn=_answered)
+    assert (done.returncode, done.stderr) == (130, "interrupted: nothing is kept\n")
+
+
+def _answered() -> None:
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, signal.SIG_DFL)  # which are ignored in the background
+
+
+def test_a_signal_waits_until_an_import_is_over(tmp_path: Path, program: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a module fails in many ways; a moment later Ctrl-C is KeyboardInterrupt as ever."""
     sent = []
     monkeypatch.setattr(os, "kill", lambda process, number: sent.append(number))
@@ -104,14 +137,11 @@ def test_a_signal_waits_until_an_import_is_over(tmp_path: Path, monkeypatch: pyt
         program._interrupt(2, sys._getframe())
 
 
-def test_a_command_that_is_interrupted_at_once_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+def test_a_command_that_is_interrupted_at_once_says_so(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("verifair.cli.main", lambda: signal.raise_signal(signal.SIGTERM))
-    try:
-        with pytest.raises(SystemExit) as ended:
-            program.main()
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+    with pytest.raises(SystemExit) as ended:
+        program.main()
     assert ended.value.code == 130
     assert capsys.readouterr().err == "interrupted: nothing is kept\n"
