@@ -3,7 +3,7 @@
 Ctrl-C and SIGTERM end a command in the same way: it keeps what is done, says how to go on, ends its processes, and exits with 130.
 """
 
-import _signal  # what `signal` is made of: that imports enum, which takes as long as the start of Python
+import _signal  # type: ignore[import-not-found]  # of which `signal` is made, but that imports enum, as slow as Python's start
 import os
 import sys
 from types import FrameType

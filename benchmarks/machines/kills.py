@@ -2,11 +2,11 @@
 
 pba, certify --partition, certify --share, audit, bench and check; with one process, with two, and on a cluster of three workers,
 where the command or a worker is killed (kill -9; the worker is replaced and the command goes on). The command gets kill -9,
-SIGTERM or SIGINT. A kill waits until a random share of what is left is kept, and a random moment more; every fifth comes while
-the command starts. After each: no process that there was at the kill is left (one that starts later is not seen), no traceback
-was written, and the exit code is the one in the docs (130, -9 for kill -9, 0 where the command had finished). Left out of what is
-compared are times alone; of `certify --share`, whose tree depends on where it was stopped, the proofs have to be accepted by
-`verifair check`.
+SIGTERM or SIGINT. The kills of a command are spread over its progress, each at a random point of its own part of it: what is kept,
+or for `check` and `certify --share`, which keep little on the way, its CPU time, in twentieths of all. Every fifth comes while
+the command starts. After each: no process is left whose environment carries the run's mark, no traceback was written, and the exit
+code is the one in the docs (130, -9 for kill -9, 0 where the command had finished). Left out of what is compared are times alone;
+of `certify --share`, whose tree depends on where it was stopped, the proofs have to be accepted by `verifair check`.
 
     python -m benchmarks.run kills --kills 100 --seed 0
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import sqlite3
@@ -28,6 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -44,6 +46,9 @@ START_UP = 4.0
 """Seconds within which a kill comes that is to hit a command as it starts."""
 CHILDREN = 20.0
 """Seconds after which a process of a command that has ended is an orphan."""
+MARK = "VERIFAIR_KILLS"
+"""Variable of the environment that a command hands down to all of its processes: the number of its run."""
+PARTS_OF_CPU = 20
 TIMES = ("seconds", "work_seconds", "started", "sha256", "command", "file", "first_seconds")
 """Of answers; the digest and command of a file of proofs name it, and gzip writes the time into it."""
 ONE, TWO, COMMAND, WORKER = "1 process", "2 processes", "cluster, command", "cluster, worker"
@@ -53,14 +58,15 @@ ONE, TWO, COMMAND, WORKER = "1 process", "2 processes", "cluster, command", "clu
 class Case:
     """A command, run in a folder of its own.
 
-    begun: files without which it cannot be resumed; empty: it starts anew.   kept: how much it has kept.
+    begun: files without which it cannot be resumed; empty: it starts anew.   kept: how much it has kept; None: its progress is the
+    CPU time that it has taken, in twentieths of what it takes undisturbed.
     answer: what has to be the same after all.   places: where it is run.   prepare(folder, undisturbed): make the files it reads.
     """
 
     name: str
     command: tuple[str, ...]
     begun: str
-    kept: Callable[[Path], int]
+    kept: Callable[[Path], int] | None
     answer: Callable[[Path], Any]
     places: tuple[str, ...] = (ONE, TWO, COMMAND, WORKER)
     prepare: Callable[[Path, Path], object] = lambda folder, undisturbed: None
@@ -134,7 +140,7 @@ def write_audit(folder: Path, *, people: int, settings: str, analyses: str) -> N
 def _prepare_audit(folder: Path, undisturbed: Path) -> None:
     write_audit(
         folder, people=60, settings='title = "Killed"\ntimeout = 3000\neffort = 60',
-        analyses="[analyses.pba]\ndelta = [1]\n[analyses.certify]\nmaximise = true",
+        analyses="[analyses.pba]\ndelta = [1, 2, 3, 4]\n[analyses.certify]\nmaximise = true",
     )
 
 
@@ -157,7 +163,7 @@ def _check(folder: Path) -> Any:
 BENCH = ("--methods", "auto", "--repeats", "1", "--timeout", "2")
 GERMAN = ("--demo", "german", "--protected", "sex")
 DELTAS = tuple(word for k in range(1, 9) for word in ("--delta", str(k)))
-PARTS = ("certify", *GERMAN, "--protected", "age", "--partition", "10", "--box", "duration=4:30", "--timeout", "3000")
+PARTS = ("certify", *GERMAN, "--protected", "age", "--partition", "10", "--timeout", "3000")
 CASES = (
     Case(
         name="pba", command=("pba", *GERMAN, *DELTAS, "--limit", "400", "--out", ".", "--json", "answer.json"),
@@ -170,7 +176,7 @@ CASES = (
     Case(
         name="share",
         command=("certify", *GERMAN, "--share", "--nodes", "4000", "--store", "share.json.gz", "--json", "answer.json"),
-        begun="share.json.gz", kept=lambda folder: int((folder / "share.json.gz").is_file()), answer=_share,
+        begun="share.json.gz", kept=None, answer=_share,
     ),
     Case(
         name="audit", command=("audit", "audit.toml", "--out", "report.html"), begun="report.files.part/resume", kept=_audited,
@@ -182,7 +188,7 @@ CASES = (
     ),
     Case(
         name="check", command=("check", "parts.sqlite", "--demo", "german", "--json", "answer.json"), begun="",
-        kept=lambda folder: int((folder / "answer.json").is_file()), answer=_check,
+        kept=None, answer=_check,
         prepare=lambda folder, undisturbed: shutil.copy(undisturbed / "partition" / "parts.sqlite", folder),
     ),
 )
@@ -190,18 +196,29 @@ CASES = (
 
 @dataclass(kw_only=True)
 class Cell:
-    """Kills of one command in one place. states: at each kill, what was kept and the CPU seconds (tenths) that the run had taken.
-    signals: how it was killed.   wrong: everything that was."""
+    """Kills of one command in one place.
+
+    wanted: how many.   whole: the progress of an undisturbed run.   states: the progress at each kill.   signals: of each.
+    wrong: everything that was.
+    """
 
     case: Case
     place: str
-    whole: int = 0
+    wanted: int = 0
+    whole: float = 0
     expected: Any = None
-    states: list[tuple[int, float]] = field(default_factory=list)
+    states: list[int] = field(default_factory=list)
     signals: list[str] = field(default_factory=list)
     runs: int = 0
     orphans: int = 0
     wrong: list[str] = field(default_factory=list)
+
+    def progress(self, folder: Path, process: int) -> float:
+        """What is kept, or CPU seconds of a process and its children."""
+        return sum(map(_cpu, _processes(process))) if self.case.kept is None else self.case.kept(folder)
+
+    def state(self, progress: float) -> int:
+        return int(progress if self.case.kept else PARTS_OF_CPU * progress / self.whole)
 
 
 def run(
@@ -212,52 +229,60 @@ def run(
     with tempfile.TemporaryDirectory() as scratch:
         lines = _lines(Path(scratch), kills, seed, [one for one in CASES if one.name in cases], places)
         table = measured(f"{kills} kills and what came after, seed {seed}", lines, folder)
-    told = f"{table['kills'].sum()} kills, {table['distinct states'].sum()} distinct states, {table['orphans'].sum()} orphans"
-    print(f"{told}, {(table['wrong'] == 'nothing').sum()} of {len(table)} lines with nothing wrong")
+    states = {(line["command"], state) for _, line in table.iterrows() for state in line["states"].split()}
+    distinct = f"{table['distinct states'].sum()} distinct states ({len(states)} where the place does not count)"
+    right = f"{(table['wrong'] == 'nothing').sum()} of {len(table)} lines with nothing wrong"
+    print(f"{table['kills'].sum()} kills, {distinct}, {table['orphans'].sum()} orphans, {right}")
     return table
 
 
 def _lines(scratch: Path, kills: int, seed: int, cases: Sequence[Case], places: Sequence[str]) -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(seed)
     cells = [Cell(case=case, place=place) for case in cases for place in case.places if any(one in place for one in places)]
+    cpu: dict[str, float] = {}
     for case in CASES:
         if any(cell.case is case or (cell.case.name == "check" and case.name == "partition") for cell in cells):
             here = _folder(scratch / case.name)
             case.prepare(here, scratch)
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run([*RUN, *case.command], cwd=here, check=True, capture_output=True, timeout=LIMIT)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu[case.name] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     with local_cluster(scratch / "cluster") as cluster:
         for number, cell in enumerate(cells):
-            wanted = kills // len(cells) + (number < kills % len(cells))
-            if wanted:
-                cell.expected, cell.whole = cell.case.answer(scratch / cell.case.name), cell.case.kept(scratch / cell.case.name)
-                _kill(cell, wanted, scratch / f"{cell.case.name} {cell.place}", cluster if "cluster" in cell.place else None, rng)
+            cell.wanted = kills // len(cells) + (number < kills % len(cells))
+            if cell.wanted:
+                case, undisturbed = cell.case, scratch / cell.case.name
+                cell.expected = case.answer(undisturbed)
+                cell.whole = cpu[case.name] if case.kept is None else case.kept(undisturbed)
+                _kill(cell, scratch / f"{case.name} {cell.place}", cluster if "cluster" in cell.place else None, rng)
                 yield {
-                    "command": cell.case.name, "where": cell.place, "kills": len(cell.states), "runs": cell.runs,
-                    "signals": " ".join(cell.signals), "kept at the kills": " ".join(str(kept) for kept, _ in cell.states),
-                    "of": cell.whole, "distinct states": len(set(cell.states)), "orphans": cell.orphans,
-                    "wrong": "; ".join(cell.wrong) or "nothing",
+                    "command": case.name, "where": cell.place, "kills": len(cell.states), "runs": cell.runs,
+                    "signals": " ".join(cell.signals), "states": " ".join(map(str, cell.states)),
+                    "of": PARTS_OF_CPU if case.kept is None else int(cell.whole), "distinct states": len(set(cell.states)),
+                    "orphans": cell.orphans, "wrong": "; ".join(cell.wrong) or "nothing",
                 }
 
 
-def _kill(cell: Cell, wanted: int, scratch: Path, cluster: LocalCluster | None, rng: np.random.Generator) -> None:
+def _kill(cell: Cell, scratch: Path, cluster: LocalCluster | None, rng: np.random.Generator) -> None:
     """Run a command in folders of its own until it was killed so often; each run is resumed to its end and compared."""
-    while len(cell.states) < wanted:
+    while len(cell.states) < cell.wanted:
         cell.runs += 1
         folder = _folder(scratch / str(cell.runs))
         cell.case.prepare(folder, scratch.parent)
-        _to_the_end(cell, folder, cluster, wanted, rng)
+        _to_the_end(cell, folder, cluster, rng)
         found = cell.case.answer(folder)
         if found != cell.expected:
             cell.wrong.append(f"run {cell.runs} gave another answer")
 
 
-def _to_the_end(cell: Cell, folder: Path, cluster: LocalCluster | None, wanted: int, rng: np.random.Generator) -> None:
+def _to_the_end(cell: Cell, folder: Path, cluster: LocalCluster | None, rng: np.random.Generator) -> None:
     while True:
-        running = _start(cell, folder, cluster)
+        mark = uuid4().hex
+        running = _start(cell, folder, cluster, mark)
         stopped = None
-        while len(cell.states) < wanted and _moment(cell, folder, running, rng):
-            processes = _processes(running.pid)
-            cell.states.append((cell.case.kept(folder), round(sum(map(_cpu, processes)), 1)))
+        while len(cell.states) < cell.wanted and (state := _moment(cell, folder, running, rng)) is not None:
+            cell.states.append(state)
             if cell.place == WORKER:
                 assert cluster is not None
                 cluster.kill(cluster.workers[rng.integers(len(cluster.workers))])
@@ -267,13 +292,13 @@ def _to_the_end(cell: Cell, folder: Path, cluster: LocalCluster | None, wanted: 
             stopped = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)[rng.integers(3)]
             cell.signals.append(stopped.name.removeprefix("SIG"))
             running.send_signal(stopped)
-            running.wait(LIMIT)
-            _, alive = psutil.wait_procs(processes[1:], timeout=CHILDREN)
-            cell.orphans += len(alive)
-            for one in alive:
-                one.kill()
             break
         code, text = running.wait(LIMIT), (folder / "log").read_text(encoding="utf-8", errors="replace")
+        left = lasting(mark)
+        cell.orphans += len(left)
+        for one in left:
+            with suppress(psutil.Error):
+                one.kill()
         expected = {None: (0,), signal.SIGKILL: (-9, 0)}.get(stopped, (130, 0))
         if stopped in (signal.SIGTERM, signal.SIGINT) and code == -stopped and "verifair" not in text:
             expected = (code,)  # before Python had begun to import us
@@ -285,29 +310,50 @@ def _to_the_end(cell: Cell, folder: Path, cluster: LocalCluster | None, wanted: 
             raise RuntimeError(f"{cell.case.name} ended with {code}:\n{text}")
 
 
-def _start(cell: Cell, folder: Path, cluster: LocalCluster | None) -> subprocess.Popen[bytes]:
+def _start(cell: Cell, folder: Path, cluster: LocalCluster | None, mark: str) -> subprocess.Popen[bytes]:
     where = ["--cluster", cluster.address] if cluster else ["--jobs", "2"] if cell.place == TWO else []
     more = ["--resume"] if cell.case.begun and (folder / cell.case.begun).exists() else []
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
             [*RUN, *cell.case.command, *where, *more], cwd=folder, stdout=log, stderr=log, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), MARK: mark},
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which is ignored in the background
         )
 
 
-def _moment(cell: Cell, folder: Path, running: subprocess.Popen[bytes], rng: np.random.Generator) -> bool:
-    """Wait for the moment of the next kill; False when the command ended before."""
-    if rng.random() < 0.2:
-        pause, until = START_UP * rng.random(), 0
+def _moment(cell: Cell, folder: Path, running: subprocess.Popen[bytes], rng: np.random.Generator) -> int | None:
+    """Wait for the moment of the next kill; returns how far the command is then, None when it ended before."""
+    most = before = cell.progress(folder, running.pid)
+    if rng.random() < 0.2 or before >= 0.95 * cell.whole:
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(0.3 + START_UP * rng.random())
     else:
-        before = cell.case.kept(folder)
-        pause, until = 2 * rng.random(), before + int(0.9 * rng.random() * (cell.whole - before))
-    while running.poll() is None and cell.case.kept(folder) < until:
-        time.sleep(0.01)
-    with suppress(subprocess.TimeoutExpired):
-        running.wait(0.3 + pause)
-    return running.poll() is None
+        until = max(min((len(cell.states) + rng.random()) / cell.wanted, 0.95) * cell.whole, before + 1e-9)
+        while running.poll() is None and most < until:
+            time.sleep(0.02)
+            most = max(most, cell.progress(folder, running.pid))
+    if running.poll() is None:
+        return cell.state(cell.progress(folder, running.pid))
+    if cell.case.kept is None:
+        cell.whole = min(cell.whole, most)  # elsewhere it takes less of its own
+    return None
+
+
+def lasting(mark: str) -> list[psutil.Process]:
+    """The processes of a run that has ended, which are there after so long; those too that started after it was killed."""
+    until = time.monotonic() + CHILDREN
+    while (left := _marked(mark) or _marked(mark)) and time.monotonic() < until:  # twice: one may start while others are looked at
+        time.sleep(0.1)
+    return left
+
+
+def _marked(mark: str) -> list[psutil.Process]:
+    found = []
+    for one in psutil.process_iter():
+        with suppress(psutil.Error):
+            if one.environ().get(MARK) == mark:
+                found.append(one)
+    return found
 
 
 def _cpu(process: psutil.Process) -> float:
