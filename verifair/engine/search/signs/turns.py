@@ -8,8 +8,6 @@ halved, and what is closed counts no more. A search that gets on halves it in tw
                  and get now take no longer than PART of the boxes so far, by what they cost mostly: nothing is timed
     neurons      get 32 programs, and twice as many with every turn. While every doubling leaves at most SHRINK of the open share
                  they go on in the same turn. Either search goes on where it stopped
-
-Figures are in docs/concepts/theory.md.
 """
 
 from __future__ import annotations
