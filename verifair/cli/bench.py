@@ -33,9 +33,9 @@ class BenchSettings(Settings):
     """Which questions are asked of whom, and how often."""
 
     solvers: str | None = None
-    """Only these backends, by commas; methods that ask none stay."""
+    """Only these backends, with commas; methods that ask none stay."""
     methods: str | None = None
-    """Only these methods, by commas, e.g. auto,milp,marabou."""
+    """Only these methods, with commas, such as auto,milp,marabou."""
     cases: tuple[str, ...] = ()
     """Only cases of such names, e.g. 'pba-*/3-*'; repeat."""
     network: Path | None = None
@@ -55,11 +55,11 @@ class BenchSettings(Settings):
     quick: bool = False
     """A few small cases of every kind."""
     repeats: Annotated[int | None, Field(ge=1)] = None
-    """Rounds; medians are compared; default: 3, with --quick 1."""
+    """Rounds, of which medians are compared (default: 3, with --quick 1)."""
     timeout: float | None = None
-    """Seconds for each run; default: 5, with --quick 1."""
+    """Seconds for each run (default: 5, with --quick 1)."""
     patience: Annotated[int, Field(ge=0)] = 2
-    """Time-outs in a row after which larger cases are not asked; 0: all are."""
+    """Time-outs in a row after which larger cases are not asked; 0 asks all."""
     out: Path = Path("runs") / "bench"
     """Folder for runs, tables and figures."""
     list_cases: Annotated[bool, Option(name="--list")] = False

@@ -31,7 +31,7 @@ class CheckSettings(Settings):
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
     """The schema it is about (TOML)."""
     partial: bool = False
-    """Accept the statement about what is decided, where some of what was asked is not."""
+    """Accept the statement about what is decided, even if something is undecided."""
     demo: str | None = None
     """Use a shipped network and schema: german or adult."""
 

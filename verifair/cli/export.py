@@ -35,7 +35,7 @@ class ExportSettings(FairnessSettings):
     relaxed: bool = False
     """Leave other whole numbers and categories open as intervals."""
     limit: Annotated[int, Field(ge=1)] = MOST
-    """Queries that may be written."""
+    """Most queries that may be written."""
     timeout: Annotated[int, Field(ge=1)] = 60
     """Seconds that instances.csv grants a query."""
 

@@ -6,8 +6,8 @@ HELPS = {
     "check": """
 Re-proves what `verifair` wrote: certificates of pba, certify, kmax, fgce, cec and cst, and the stores of certify --partition.
 Every leaf is recomputed with rigorous arithmetic by code that imports neither the engine nor a solver; witnesses are evaluated
-exactly. Exits with 1 when anything in the file is rejected or is only a solver's claim, and when something that was asked is not
-decided: --partial accepts the statement about what is.
+exactly. Exits with 1 if anything in the file is rejected, is only a solver's claim, or is undecided (--partial accepts the
+statement about what is decided).
 
   verifair check proof.json --model german.onnx --schema german.toml
 
@@ -22,15 +22,15 @@ verifair train --data adult --method fair-n --sensitive sex --hidden 500,100 --o
 verifair train --data german --method cec --sensitive sex --lambda-cec 1 --out german-cec.onnx
 """,
     "export": """
-Writes the question of `verifair certify` for other verifiers: VNN-LIB 2.0 with two networks, and VNN-LIB 1.0 over a product
-network, laid out as VNN-COMP has its benchmarks. A sat is a counterexample; all files unsat are a proof.
+Writes the question of `verifair certify` for other verifiers, in the layout of VNN-COMP's benchmarks: VNN-LIB 2.0 with two
+networks, and VNN-LIB 1.0 over a product network. A sat is a counterexample. If all files are unsat, the question is proved.
 
   verifair export --demo german --protected sex --relaxed --vnnlib german-sex
 
   verifair export german.onnx --schema german.toml --protected sex --box age=30:40 --enumerate job --relaxed --vnnlib german-jobs
 
-VNN-LIB has real variables only. Whole numbers and categories that the box leaves open are either enumerated (a query for each
-value) or, with --relaxed, intervals: then unsat still proves, but a sat has to be confirmed. Each file says what it relaxes.
+VNN-LIB has real variables only. Whole numbers and categories that the box leaves open are enumerated (a query for each value) or,
+with --relaxed, become intervals. Then unsat still proves, but a sat has to be confirmed. Each file says what it relaxes.
 
   verifair verify german-sex/2.0/vnnlib/0000-fall.vnnlib --network f=german-sex/2.0/onnx/network.onnx
 """,
@@ -42,18 +42,18 @@ the assignment, which has been decided exactly over the stored weights. Everythi
 
   verifair verify property.vnnlib --network model.onnx --timeout 60 --results out.txt
 
-What is read: boxes of inputs, linear constraints on inputs and outputs with and, or; one network, or several with one input and one
-output tensor each (equal-to, or other models). Proofs are about the real-valued function of the stored weights: a query that
-declares float32 is refused unless --as-real says that this is what is meant.
+It reads boxes of inputs and linear constraints on inputs and outputs with and, or. Each network has one input and one output
+tensor. Proofs are about the real-valued function of the stored weights, so a query that declares float32 is refused without
+--as-real.
 """,
     "bench": """
 Asks the same questions of every method and every solver that is installed, and compares answers, time and memory.
 
 Example: verifair bench --out runs/bench
 
-A taste: verifair bench --quick --out runs/bench-quick
+In a minute: verifair bench --quick --out runs/bench-quick
 
-Some: verifair bench --cases 'pba-adult/*' --methods milp --solvers highs,scip --repeats 5 --out runs/milp
+Some cases: verifair bench --cases 'pba-adult/*' --methods milp --solvers highs,scip --repeats 5 --out runs/milp
 """,
     "audit": """
 Runs every analysis that an audit file asks for, and writes one page: a summary that anybody can read, then each analysis with its
@@ -67,9 +67,10 @@ With files: verifair audit credit.audit.toml --out report.html
 
 A file to begin with: verifair audit --write-example my.audit.toml
 """,
-    "reproduce": "Makes the papers' tables and figures again, ours beside the printed numbers.\n\nExample: verifair reproduce pba "
-    "--table 3 --seeds 3\n\nWhat there is: verifair reproduce cst --list",
-    "schema": "Drafts a schema of a network's inputs; prints the JSON schemas of answers.",
-    "doctor": "Lists backends, versions, limits, clashes; with --model how a network is read.\n\nExample: verifair doctor",
+    "reproduce": "Makes the papers' tables and figures again and shows ours beside the printed numbers.\n\nExample: "
+    "verifair reproduce pba --table 3 --seeds 3\n\nWhat there is: verifair reproduce cst --list",
+    "schema": "Drafts a schema of a model's inputs, or prints the JSON schemas of answers.",
+    "doctor": "Lists backends, versions, licence limits and clashes; with --model, says how a network is read.\n\n"
+    "Example: verifair doctor",
 }
 """verb -> its help, with an example."""

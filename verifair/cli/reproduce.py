@@ -40,7 +40,7 @@ class ReproduceSettings(Settings):
     seeds: Annotated[int, Field(ge=1)] = 3
     """Seeds 0, 1, ... of what is drawn or trained; tables show mean and spread."""
     seconds: Positive = 10.0
-    """For each search or solver that the paper gives a time limit."""
+    """Seconds for each search or solver that the paper gives a time limit."""
     data: Path | None = None
     """Folder of the papers' data files, where they are not shipped."""
     out: Path = Path("runs") / "papers"

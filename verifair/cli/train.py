@@ -33,17 +33,17 @@ class TrainSettings(Settings):
     method: str = "agnostic"
     """agnostic, certifair, fair-n or cec."""
     sensitive: str | None = None
-    """Feature of the fair methods; for cec any column."""
+    """Sensitive feature of the fair methods; for cec any column."""
     hidden: str | None = None
-    """Widths; none: 100,50, for cec its paper's 128,64."""
+    """Widths of the hidden layers (default: 100,50; for cec 128,64)."""
     epochs: int | None = None
     """Passes over the training rows."""
     batch: int | None = None
-    """Rows a step."""
+    """Rows in each step."""
     learning_rate: float | None = None
-    """Adam's."""
+    """Learning rate of Adam."""
     dropout: float | None = None
-    """Share of hidden neurons a step leaves out."""
+    """Share of hidden neurons that each step leaves out."""
     lambda_f: float | None = None
     """certifair, fair-n: weight of the fairness term."""
     lambda_cec: float | None = None
@@ -53,19 +53,19 @@ class TrainSettings(Settings):
     lambda_excess: float | None = None
     """cec: weight of the score's excess over pairs of one group."""
     auc_loss: float | None = None
-    """cec: AUC may fall by so much below the plain network's, and no more."""
+    """cec: largest loss of AUC against the plain network."""
     variance_share: float | None = None
-    """cec, with auc_loss: least share of its variance."""
+    """cec, with --auc-loss: least share of the plain network's variance."""
     every: int | None = None
-    """cec: explain in one of so many steps, with so many times the weight."""
+    """cec: explain only in every Nth step, with N times the weight."""
     steps: int | None = None
-    """cec: of integrated gradients."""
+    """cec: steps of integrated gradients."""
     tau: float | None = None
     """cec: farthest match, in standard deviations of merit."""
     class_weight: str | None = None
     """balanced, or none."""
     threads: int = 1
-    """torch's; the last bits depend on it."""
+    """Threads of torch; the last bits depend on it."""
 
     @property
     def files(self) -> dict[str, Path | None]:

@@ -126,9 +126,9 @@ class Run(Settings):
     cluster: str | None = None
     """Use the workers of a dask cluster instead: tcp://host:port of its scheduler."""
     nodes: int | None = None
-    """Boxes of branch-and-bound a question may take."""
+    """Most boxes of branch and bound for each question."""
     timeout: float = 3600.0
-    """Seconds for the whole run; what is left then is UNKNOWN."""
+    """Seconds for the whole run; what is not decided by then is UNKNOWN."""
     seed: int = 0
     """Seed of every random draw."""
     exit_verdict: bool = False

@@ -33,17 +33,17 @@ class CecSettings(Grouped):
     reference: Path | None = None
     """Table of the counterparts and baselines, such as the training rows."""
     tau: Positive | None = None
-    """Farther people are no counterparts; in standard deviations of merit."""
+    """Largest distance of a counterpart, in standard deviations of merit."""
     threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Scores above it are different reasons, 0 .. 1."""
+    """Scores above this (0 to 1) count as different reasons."""
     steps: Annotated[int | Literal["exact"], BeforeValidator(_steps), Option(type=str)] = "exact"
     """exact (integral), or a number: steps of a Riemann sum, 32 in the paper."""
     ties: Ties = "first"
     """Among equally near people: the first, or random with --seed."""
     rows: Annotated[int | None, Field(ge=1)] = None
-    """Audit so many of them only, drawn with --seed."""
+    """Audit only so many of these people, drawn with --seed."""
     within: bool = True
-    """Beside it scores of like people of the same group."""
+    """Show the scores of like people of the same group beside it."""
     certify: Units | None = None
     """Prove regime A of pairs wherever both move within DELTA units."""
 

@@ -50,9 +50,9 @@ class Situation(Settings):
     """
 
     do: Annotated[dict[Name, Value], typed(_do), Option(type=list[str], unsaid=True)] = Field(default_factory=dict)
-    """ATTRIBUTE=VALUE of those not protected; several: each alone."""
+    """ATTRIBUTE=VALUE of the people who are not protected; several are asked one by one."""
     intersectional: Annotated[bool, Option(name="--intersectional/--no-intersectional", unsaid=True)] = False
-    """Several attributes jointly as well."""
+    """Also ask about several attributes jointly."""
     attributes: Annotated[tuple[Name, ...] | None, Option(name="--attribute", unsaid=True)] = None
     """What makes people similar; repeat. Default: all nodes but --do's."""
     k: Annotated[tuple[Whole, ...], Option(unsaid=True)] = (15, 30, 50, 100)
@@ -60,11 +60,11 @@ class Situation(Settings):
     categorical: Annotated[tuple[Name, ...], Option(unsaid=True)] = ()
     """Attributes that are nominal (equal or not) although they hold numbers; repeat."""
     tau: Annotated[Number, Field(ge=0, lt=1), Option(unsaid=True)] = 0.0
-    """A case differs by more than this, in 0 .. 1. Default: 0."""
+    """The difference of a case exceeds this (0 to 1). Default: 0."""
     level: Annotated[Number, Field(gt=0, lt=1), BeforeValidator(_percent), Option(unsaid=True)] = 0.95
     """Confidence of intervals, in percent. Default: 95."""
     interval: Annotated[Interval, Option(unsaid=True)] = "newcombe"
-    """newcombe (behaves at 0 and 1), or wald as in the paper."""
+    """newcombe (also valid at shares of 0 and 1), or wald as in the paper."""
     sides: Annotated[Literal[1, 2], BeforeValidator(_sides), Option(name="--one-sided", type=bool, unsaid=True)] = 2
     """One-sided intervals: z = 1.645 at 95."""
     z: Annotated[Annotated[Number, Field(gt=0, le=38)] | None, Option(unsaid=True)] = None
@@ -107,9 +107,9 @@ class CstSettings(Situation):
     case: tuple[str, ...] = ()
     """Row (as the table calls it) to write a case file of; repeat."""
     cases: Annotated[int, Field(ge=0)] = 5
-    """Without --case: case files of so many of the first to review."""
+    """Without --case: write case files of the first so many to review."""
     chance: Annotated[int, Field(ge=0)] = 0
-    """Test as often with the protected values dealt out anew: what chance finds."""
+    """Repeat the test so many times with shuffled protected values, to show what chance finds."""
     sensitivity: bool = False
     """How wrong must the (linear) causal model be before claims flip?"""
     certify: Annotated[Annotated[Number, Field(ge=0.5, lt=1)] | None, BeforeValidator(_percent)] = None
@@ -135,9 +135,9 @@ class CstInputs(Inputs):
 SYSTEM = System(
     verb="cst",
     help="""
-Compares everybody of a protected group with the k most similar people of their own group, and those with the k most similar of the
-other group to who they would have been, by a causal model that you state (TOML). Is the one group refused more often? Statistical
-evidence, never a proof.
+For everybody of a protected group, compares the k most similar people of their own group with the k people of the other group who
+are most similar to who they would have been, by a causal model that you state (TOML). Is their own group refused more often?
+Statistical evidence, never a proof.
 
 Example: verifair cst --demo loan
 

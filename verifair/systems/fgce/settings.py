@@ -53,11 +53,11 @@ class FgceSettings(Grouped):
     belongs: ClassVar = {"weighting": ("cost", "path"), "bandwidth": ("cost", "path"), "solver": ("method", "mip"),
                            "compare": ("cost", "l2"), "grid": ("measures", True)}
     k: Whole = 5
-    """At most so many counterfactuals a group."""
+    """Most counterfactuals for each group."""
     coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share to cover of those with a feasible counterfactual."""
+    """Share to cover of the people who have a feasible counterfactual."""
     max_cost: AboveZero | None = None
-    """Cover the most at cost at most this."""
+    """Cover as many as possible at no more than this cost."""
     cost: Cost = "l2"
     """l2 (distance), path (weighted by density) or hops (moves)."""
     eps: AboveZero | None = None
@@ -65,11 +65,11 @@ class FgceSettings(Grouped):
     factuals: Factuals = "negatives"
     """Explain all negatives, or false-negatives only."""
     changes: Annotated[dict[str, Change], typed(_changes), Option(name="--change", type=list[str])] = Field(default_factory=dict)
-    """feature=increase, decrease, fixed or free, over the schema's; repeat."""
+    """feature=increase, decrease, fixed or free, in place of the schema's; repeat."""
     weighting: Weighting = "inverse"
-    """Of --cost path: inverse, negative-log, literal or length."""
+    """Weights of --cost path: inverse, negative-log, literal or length."""
     bandwidth: Annotated[Bandwidth, BeforeValidator(_width), Option(type=str)] = "scott"
-    """Of its density: scott, cross-validated, or a number."""
+    """Bandwidth of the density in these weights: scott, cross-validated, or a number."""
     method: Method = "exact"
     """exact, components, mip (the paper's) or greedy."""
     solver: str = "highs"
@@ -81,11 +81,11 @@ class FgceSettings(Grouped):
     only_robust: Units | None = None
     """Choose only rows that are proved to stay positive within DELTA units."""
     measures: bool = False
-    """Also k0, d0, kAUC, dAUC, cAUC; compare groups by them."""
+    """Compute k0, d0, kAUC, dAUC and cAUC, and compare groups by them."""
     grid: CostGrid = "ten"
-    """Of the areas: ten, paper (kAUC as its tables), or all (exact)."""
+    """Costs of the areas: ten, paper (kAUC as in its tables), or all (exact)."""
     compare: bool = False
-    """Also AReS, GLOBE-CE and FACE, and what of their advice is feasible."""
+    """Compare with AReS, GLOBE-CE and FACE: how much of their advice is feasible?"""
     rows: Annotated[Whole | None, Option(hidden=True)] = None
     """Only so many rows of the table, drawn with the seed."""
 
@@ -121,8 +121,8 @@ class FgceSettings(Grouped):
 SYSTEM = System(
     verb="fgce",
     help="""
-Chooses, for each group, few rows of the data that those decided negatively can become by allowed moves, so that they cover
-everybody at the least largest cost (with --max-cost: cover the most), and proves that no choice is better.
+Chooses, for each group, a few rows of the table that rejected people can become by allowed moves. The rows cover everybody at the
+least largest cost (with --max-cost: as many people as possible), and verifair proves that no choice is better.
 
 Example: verifair fgce --demo german --protected sex --k 20
 

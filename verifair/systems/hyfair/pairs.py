@@ -88,7 +88,7 @@ class FairnessSettings(PairSettings):
     classes: Literal["favourable", "any"] = "favourable"
     """favourable: favourable decisions become others; any: any of several classes becomes another."""
     relax: Annotated[dict[str, int | Literal["any"]], typed(widths), Option(type=list[str])] = Field(default_factory=dict)
-    """feature=units: the two may differ by so much here as well (steps of ordered categories; any: of all); repeat."""
+    """feature=units: the two people may also differ by so much here (steps of ordered categories; any: in any way); repeat."""
     differ: Literal["all", "any"] = "all"
     """all: every protected feature differs; any: at least one."""
 

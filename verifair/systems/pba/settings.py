@@ -18,7 +18,7 @@ class PbaSettings(Settings):
     delta: Annotated[tuple[Units, ...], Field(min_length=1)] = (1.0, 2.0, 3.0)
     """Neighbourhood in units; repeat for several."""
     intersections: bool = False
-    """Also exchange the values of several sensitive features at once, and decide PBA and RB of that."""
+    """Also decide PBA and RB when several sensitive features change at once."""
     robustness: bool = True
     """Prove robustness bias (RB) as well."""
     arithmetic: Arithmetic = "real"

@@ -23,11 +23,11 @@ class ExplainSettings(VariantSettings):
     samples: Annotated[int, Field(ge=100)] = 5000
     """Local samples around each cluster."""
     quantile: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """Samples above it count as high."""
+    """Samples above this quantile count as high."""
     delta: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
-    """Least fall by negation (default: 5 % of the largest)."""
+    """Least fall of severity when a rule is negated (default: 5 % of the largest)."""
     depth: Annotated[int, Field(ge=1)] = 8
-    """Of the decision tree."""
+    """Depth of the decision tree."""
     leaf: Annotated[int, Field(ge=1)] = 25
     """Fewest samples of a leaf."""
     purity: Annotated[float | None, Field(gt=0, le=1)] = None

@@ -25,9 +25,9 @@ class GuardSettings(VariantSettings):
     retrain: Path | None = None
     """Write the retrained network here (NAME.onnx)."""
     epochs: Annotated[int, Field(ge=1)] = 5
-    """Of retraining."""
+    """Epochs of retraining."""
     learning_rate: Positive = 1e-3
-    """Of retraining."""
+    """Learning rate of retraining."""
     iterations: Annotated[int, Field(ge=1)] = 500
     """Steps of each search before and after."""
     outside: Outside = "error"
