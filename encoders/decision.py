@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.exact.dyadic import exact
@@ -69,12 +71,14 @@ def decided(model: Model, decision: Decision) -> Model:
     """Return the model whose outputs are g: one, or one for each group.
 
     Requires: a model as it was read, with one output for a Threshold, else with every class of the groups and some beside them.
-    Tree ensembles of several classes can then be evaluated, no more: no sum of leaves is a maximum.
+    What is compared of a tree ensemble's classes is no sum of leaves (`encoders.trees.compared`); shares of votes are.
     """
     whole = model.whole
     if isinstance(whole, TreeEnsemble):
         if isinstance(decision, Threshold):
             return _tree_above(whole, decision)
+        if decision.odds and decision.votes:
+            return _share_of_trees(whole, decision)
         from encoders.trees.compared import ComparedTrees
 
         return ComparedTrees(**{each.name: getattr(whole, each.name) for each in fields(Model)} | {
@@ -124,6 +128,27 @@ def _tree_above(model: TreeEnsemble, decision: Threshold) -> TreeEnsemble:
         left=np.append(model.left, last), right=np.append(model.right, last), missing_left=np.append(model.missing_left, True),
         value=np.concatenate([sign * model.value, [[-sign * decision.at]]]), base=sign * model.base,
         terms=None if model.terms is None else model.terms + 1, decision=decision, undecided=model,
+    )
+
+
+def _share_of_trees(model: TreeEnsemble, decision: Favoured) -> TreeEnsemble:
+    """Return the ensemble of a group's share of votes less 1/2: every tree once for each class, so that nothing is rounded."""
+    (group,) = decision.groups
+    count, nodes = len(group), len(model.column)
+    bases = np.append(model.base[list(group)], -0.5)
+    last = count * nodes + np.arange(len(bases))
+    shift = nodes * np.arange(count)[:, None]
+
+    def of_every_class(one: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.concatenate([np.tile(one, count), more])
+
+    return replace(
+        model, root=np.append((model.root + shift).ravel(), last), column=of_every_class(model.column, np.full(len(bases), -1)),
+        threshold=of_every_class(model.threshold, np.zeros(len(bases))), left=np.append((model.left + shift).ravel(), last),
+        right=np.append((model.right + shift).ravel(), last),
+        missing_left=of_every_class(model.missing_left, np.ones(len(bases), dtype=bool)),
+        value=np.append(model.value[:, list(group)].T.ravel(), bases)[:, None], base=np.zeros(1),
+        terms=None if model.terms is None else count * model.terms + count + 1, decision=decision, undecided=model,
     )
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import scipy.special
 from flint import arb
 
-from encoders.exact.balls import PRECISIONS, Balls, ball, precision, same_start, sigmoid
+from encoders.exact.balls import PRECISIONS, Balls, ball, precision, sigmoid
 from encoders.exact.dyadic import Dyadic, exact
-from encoders.network import Array, Booleans, Integers, Layer, Model, affine, layered
+from encoders.network import Array, Booleans, Integers, Layer, Model, affine
 from encoders.probability import GapGoal, exceeds
 from encoders.problem import Goal, TwinProblem
 from solvers import clock
@@ -72,8 +72,8 @@ def _by_balls(
     """One precision's word on goals at raw points (B, V), into rows `at` of met, unmet and margins."""
     met, unmet, margins = into
     x, x_prime = pair(problem, question, raw)
-    network = layered(problem.network, "balls")
-    same = same_start(network, x, x_prime)
+    network = problem.network
+    same = network.surely_equal(x, x_prime)
     clock.spend(BALL * 2 * len(x) * network.work)
     with precision(bits):
         weights = [ball(float(v)) for v in problem.margin]

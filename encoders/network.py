@@ -209,6 +209,10 @@ class Model(ABC):
     def forward(self, x: Numbers) -> Numbers:
         """Logits of a batch x (B, n_0), in the arithmetic of x: float64 arrays, or `Dyadic` batches for exact ones."""
 
+    @abstractmethod
+    def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
+        """Return (B,) where rows x and x' (B, n_0) have the same logits, whatever these are: nothing is asked of what differs."""
+
 
 def layered(model: Model, what: str) -> Network:
     """Return a model that has layers. Raises ModelError naming `what` cannot take any other ("fgce --robust", say)."""
@@ -292,6 +296,10 @@ class Network(Model):
         for layer in self.layers:
             x = activate(affine(x, layer), layer)
         return x
+
+    def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
+        reach = (x != x_prime).astype(np.float64) @ (self.layers[0].weight != 0).T.astype(np.float64)
+        return np.asarray((reach == 0).all(axis=1))
 
 
 @singledispatch

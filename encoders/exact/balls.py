@@ -18,7 +18,7 @@ import numpy as np
 from flint import arb, arb_mat, ctx, fmpq
 
 from encoders.curves.layer import Curve, SmoothLayer
-from encoders.network import Array, Booleans, Layer, Network, activate, affine
+from encoders.network import Array, Layer, activate, affine
 
 PRECISIONS = (96, 192, 384, 768)
 """Bits, one after the other, at which points are tried: float32 weights and inputs are exact from the first on."""
@@ -66,12 +66,6 @@ def sigmoid(a: arb) -> arb:
         power = a.exp()
         return power / (1 + power)
     return 1 / (1 + (-a).exp())
-
-
-def same_start(network: Network, x: Array, x_prime: Array) -> Booleans:
-    """(B,) where no column that differs between x and x' (B, n) has a weight: both copies have one value, whatever it is."""
-    reach = (x != x_prime).astype(np.float64) @ (network.layers[0].weight != 0).T.astype(np.float64)
-    return np.asarray((reach == 0).all(axis=1))
 
 
 def _matrix(values: Array) -> arb_mat:

@@ -1,27 +1,36 @@
-"""Tree ensembles of several classes with a decision made of their scores: evaluated, not searched (maxima are no sums)."""
+"""Tree ensembles of several classes with a decision made of their scores: maxima, or log-odds under softmax, which are no sums.
+
+A group S of classes has the margin  g = max of f in S - max of f outside,  or  g = log sum of e^f in S - log sum of e^f outside.
+With  d_ab = f_a - f_b,  a in S, b outside, a sum over the trees, bounds of all d_ab over a box bound g, and of all
+d_ab(x') - d_ab(x)  they bound  g(x') - g(x)  (`least_margins`): maxima and log-sums move by no more than what moves most.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from flint import arb_mat
 
 from encoders.errors import ModelError
-from encoders.exact.dyadic import Dyadic, exact, total
-from encoders.network import Integers, Model, Numbers
+from encoders.exact.balls import Balls, ball
+from encoders.exact.dyadic import Dyadic, exact
+from encoders.network import Array, Booleans, Integers, Model, Numbers
 from encoders.trees.ensemble import TreeEnsemble
 
 if TYPE_CHECKING:
     from encoders.decision import Favoured
+
+LOG_SUMS = 2.0**-44
+"""What log-sums of a few float64 numbers may lose, relative to 1 and to themselves: far more than they do."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ComparedTrees(Model):
     """What `decision` makes of the scores of `undecided`: a margin for each of its groups of classes.
 
-    Maxima and shares of votes are exact where the scores are; log-odds under softmax have no exact values.
+    Maxima are exact where the scores are; log-odds under softmax have no exact values, but balls around them.
     """
 
     decision: Favoured
@@ -45,28 +54,62 @@ class ComparedTrees(Model):
 
     @property
     def piecewise_linear(self) -> bool:
-        return not self.decision.odds or self.decision.votes
+        return not self.decision.odds
+
+    @property
+    def sides(self) -> tuple[list[int], list[int]]:
+        """The classes of the only group, and all others."""
+        (group,) = self.decision.groups
+        return list(group), [k for k in range(self.undecided.outputs) if k not in group]
 
     def forward(self, x: Numbers) -> Numbers:
         """Margins (B, groups) of rows x (B, n), in the arithmetic of x. Raises ModelError for exact log-odds: there are none."""
         found: Numbers = self._forward(x)
         return found
 
+    def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
+        return self.undecided.surely_equal(x, x_prime)
+
     def _forward(self, x: Any) -> Any:
+        if isinstance(x, Balls):
+            return self._balls(x)
         scores, chosen = self.undecided.forward(x), self.decision
         if not isinstance(scores, Dyadic) and scores.dtype != object:
             return chosen.of(scores)
-        if chosen.odds and not chosen.votes:
-            raise ModelError(self.source or "model", "has log-odds of several classes, which are no rational numbers")
         if chosen.odds:
-            share = scores[:, list(chosen.groups[0])]
-            if isinstance(share, Dyadic):
-                return total(share, axis=1)[:, None] - exact(np.array([[0.5]]))
-            return share.sum(axis=1, keepdims=True) - Fraction(1, 2)
+            raise ModelError(self.source or "model", "has log-odds of several classes, which are no rational numbers")
         exactly = scores.to_fractions() if isinstance(scores, Dyadic) else scores
         inside = np.array([np.isin(np.arange(exactly.shape[1]), group) for group in chosen.groups])
         row = np.arange(len(exactly))[:, None]
         return scores[row, _largest(exactly, inside)] - scores[row, _largest(exactly, ~inside)]
+
+    def _balls(self, x: Balls) -> Balls:
+        """Log-odds around rows of float32 numbers."""
+        inputs = np.array([[float(v) for v in row] for row in x.rows()])
+        found = []
+        for row in self.undecided.forward(exact(inputs)).to_fractions().tolist():
+            most = max(row)
+            one, other = (sum((ball(row[k] - most).exp() for k in side), ball(0.0)).log() for side in self.sides)
+            found.append([one - other])
+        return Balls(matrix=arb_mat(found))
+
+
+def least_margins(least: Array, p: float, q: float, *, odds: bool) -> Array:
+    """Return numbers (...) at most  p g(x) + q g(x'),  from those at most  p d_ab(x) + q d_ab(x')  (..., a, b).
+
+    One of p and q is 0 and the other 1 or -1, or they are 1 and -1. A group wins by the minimum over b of the maximum over a;
+    under softmax log-sums take the places of both.
+    Sound? yes: log-sums are lowered by more than they round.   Complete? where x is one point and q is 0, but for that.
+    """
+    if (p, q) not in ((1, 0), (0, 1), (-1, 0), (0, -1), (-1, 1), (1, -1)):
+        raise ValueError(f"({p:g}, {q:g}): expected the margin of one copy, or a difference of both")
+    if p and q:
+        return np.asarray(least.min(axis=(-2, -1)))
+    one = least if p + q > 0 else np.swapaxes(least, -2, -1)
+    if not odds:
+        return np.asarray(one.max(axis=-2).min(axis=-1))
+    found = -np.logaddexp.reduce(-np.logaddexp.reduce(one, axis=-2), axis=-1)
+    return np.asarray(found - LOG_SUMS * (1 + np.abs(found)))
 
 
 def _largest(scores: Any, among: Any) -> Integers:

@@ -132,6 +132,9 @@ class TreeEnsemble(Model):
             found[start : start + step] = self.value[leaves[start : start + step]].sum(axis=1) + self.base
         return found
 
+    def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
+        return np.asarray((self.leaves(x) == self.leaves(x_prime)).all(axis=1))
+
     @cached_property
     def _exact(self) -> tuple[Dyadic, Dyadic]:
         return exact(self.value), exact(self.base)

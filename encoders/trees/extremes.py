@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -16,9 +17,10 @@ import numpy as np
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers
 from encoders.trees.cells import TreeCells
+from encoders.trees.compared import ComparedTrees, least_margins
 from encoders.trees.compiled import compiled, held, real, whole
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.joint import JointTrees, LineTrees
+from encoders.trees.joint import JointTrees, LineTrees, line_trees
 
 INFINITE = float("inf")
 SCORES = 1 << 22
@@ -32,39 +34,49 @@ MODES: dict[Signs | None, int] = {None: 0, "deployed": 1, "strict": 2}
 class TreeLines:
     """S lines of P pairs of copies. trees: of each pair.   cells: nodes about protected variables belong to variable -2.
 
+    rows: (S, 2).   compared: where margins are made of several classes, of which every pair has lines of its own.
     owner: (C,) the variable of each value after which a box can be cut.   at: (C,) these values, raw.
     """
 
     cells: TreeCells
     trees: tuple[LineTrees, ...]
+    rows: Array
+    compared: ComparedTrees | None
     owner: Integers
     at: Array
 
     @classmethod
     def of(
-        cls, ensemble: TreeEnsemble, domain: Domain, protected: Integers, margin: Array, pairs: Sequence[tuple[Array, Array]],
-        lines: Array,
+        cls, model: TreeEnsemble | ComparedTrees, domain: Domain, protected: Integers, margin: Array,
+        pairs: Sequence[tuple[Array, Array]], lines: Array,
     ) -> TreeLines:
         """pairs: two raw rows (V,) each, of which the protected entries count.   lines: (S, 2).   margin: (m,), g = margin . f."""
+        compared = model if isinstance(model, ComparedTrees) else None
+        ensemble = model if isinstance(model, TreeEnsemble) else model.undecided
+        unit = np.eye(ensemble.outputs)
+        margins = [margin] if compared is None else [unit[a] - unit[b] for a, b in product(*compared.sides)]
         cells = TreeCells.of(ensemble, domain)
         cells = replace(cells, variable=np.where(np.isin(cells.variable, protected), -2, cells.variable))
         asked, column = cells.variable == -2, np.maximum(ensemble.column, 0)
         trees = []
         for pair in pairs:
             left = [asked & (row[column] <= ensemble.threshold) for row in domain.encode(np.stack(pair))]
-            trees.append(JointTrees.of(ensemble, cells, left[0], left[1]).worth(margin).lines(lines))
+            joint = JointTrees.of(ensemble, cells, left[0], left[1])
+            worth = [joint.worth(one) for one in margins]
+            trees.append(line_trees(joint, [one.rounded(float(p), float(q)) for p, q in lines for one in worth]))
         count = [cells.count(v) for v in range(domain.variables)]
         at = [np.arange(count[v], dtype=np.float64) if domain.one_hot[v] else np.append(cuts, np.inf)
               for v, cuts in enumerate(cells.cuts)]
         return cls(
-            cells=cells, trees=tuple(trees), owner=np.repeat(np.arange(domain.variables), count), at=np.concatenate(at),
+            cells=cells, trees=tuple(trees), rows=lines, compared=compared, owner=np.repeat(np.arange(domain.variables), count),
+            at=np.concatenate(at),
         )
 
     def least(self, lower: Array, upper: Array, above: Booleans, *, undecided: Signs | None = None) -> tuple[Array, Array, Array]:
         """Return lower bounds (B, P, S) over raw boxes (B, V), how much every variable's best cut counts (B, V), and where that is
         (B, V), NaN where nothing is asked. above: (B, V) lower ends that are left out.
 
-        undecided: cuts count only for the pairs whose sign is open by this rule: the lines are g and -g then.
+        undecided: cuts count only for the pairs whose sign is open by this rule: the lines are g and -g then, of no log-odds.
         """
         step = max(1, SCORES // len(self.at))
         parts = [self._least(lower[i : i + step], upper[i : i + step], above[i : i + step], undecided)
@@ -77,14 +89,15 @@ class TreeLines:
         variables = len(self.cells.cuts)
         start = np.searchsorted(self.owner, np.arange(variables + 1))
         low, high, begin, scores = held(first), held(last), held(start), held(np.zeros(len(lower) * len(self.at)))
+        inside, outside = (1, 1) if self.compared is None else map(len, self.compared.sides)
         found = []
         for one in self.trees:
             trees = one.trees
             least = extremes(
                 trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, trees.cells, one.adds, len(one.base),
-                one.base, len(lower), low, high, begin, MODES[undecided], scores,
+                one.base, len(lower), low, high, begin, MODES[undecided], inside, outside, scores,
             )
-            found.append(np.asarray(least).reshape(len(lower), -1))
+            found.append(self._margins(np.asarray(least).reshape(len(lower), len(self.rows), inside, outside)))
         sums = np.asarray(scores).reshape(len(lower), -1)
         score, at = np.zeros((len(lower), variables)), np.full((len(lower), variables), np.nan)
         for v in range(variables):
@@ -93,6 +106,13 @@ class TreeLines:
             score[:, v] = mine[np.arange(len(mine)), best]
             at[:, v] = np.where(score[:, v] > 0, self.at[start[v] + best], np.nan)
         return np.stack(found, axis=1), score, at
+
+    def _margins(self, least: Array) -> Array:
+        """Bounds (B, S) of lines of the margin, from those of every pair of classes (B, S, inside, outside)."""
+        if self.compared is None:
+            return least[:, :, 0, 0]
+        odds = self.compared.decision.odds
+        return np.stack([least_margins(least[:, s], p, q, odds=odds) for s, (p, q) in enumerate(self.rows.tolist())], axis=1)
 
 
 @compiled
@@ -141,11 +161,12 @@ def pruned(
 @compiled
 def extremes(
     variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
-    boxes: Any, first: Any, last: Any, start: Any, undecided: Any, score: Any,
+    boxes: Any, first: Any, last: Any, start: Any, undecided: Any, inside: Any, outside: Any, score: Any,
 ) -> Any:
     """Bound lines over N boxes from below (N, S).
 
     variable ... cells: `Preorder`.   adds, lines, base: `LineTrees`.   first, last: (N, V) cells.   undecided: of `MODES`.
+    inside, outside: classes on both sides of the margin, of each pair of which there is a line; 1 where the margin is a sum.
     score: (N, start[V]), to which is added what every cut of a box counts, those of v from start[v] on.
     """
     count, trees, size = len(hot), len(root), len(variable)
@@ -164,7 +185,17 @@ def extremes(
                 ends[2 * used], ends[2 * used + 1] = top, end
                 used, top = used + 1, end
         if undecided > 0:
-            above, below = found[k * lines], found[k * lines + 1]
+            above, below = INFINITE, INFINITE
+            for b in range(outside):
+                most = -INFINITE
+                for a in range(inside):
+                    most = max(most, found[k * lines + a * outside + b])
+                above = min(above, most)
+            for a in range(inside):
+                most = -INFINITE
+                for b in range(outside):
+                    most = max(most, found[k * lines + (inside + a) * outside + b])
+                below = min(below, most)
             if above > 0 or below > 0 or (below >= 0 and (undecided == 1 or above >= 0)):
                 continue
         for t in range(used):

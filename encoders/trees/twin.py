@@ -259,5 +259,16 @@ class ClauseRows:
         return cls(lines=tuple(lines), line=np.array(line), clause=np.array(clauses), strict=np.array(stricts))
 
 
+def odds_lines(network: ComparedTrees, *, rise: bool) -> tuple[ScoreLine, ...]:
+    """Return the lines that bound a gap between two probabilities, for a fall from x to x' (a rise: the other way round).
+
+    Of every pair of classes a of the group and b outside, d = f_a - f_b:  -d(x),  d(x')  and  d(x') - d(x)  from below, which give
+    the largest g(x), the least g(x') and the largest  g(x) - g(x')  (`encoders.trees.compared.least_margins`).
+    """
+    pairs = list(product(*network.sides))
+    weights = ((0.0, -1.0), (1.0, 0.0), (1.0, -1.0)) if rise else ((-1.0, 0.0), (0.0, 1.0), (-1.0, 1.0))
+    return tuple(ScoreLine(over=a, under=b, p=p, q=q) for p, q in weights for a, b in pairs)
+
+
 def _line(sign: float, share: float) -> tuple[float, float]:
     return (-sign * share + 0.0, sign * (1 - share) + 0.0)

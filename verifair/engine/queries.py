@@ -13,10 +13,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from encoders.errors import ModelError
 from encoders.network import Array, Model
 from encoders.probability import SMALLEST
 from encoders.shares import logistic
+from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.statement import Scale, Signs
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
@@ -147,8 +147,6 @@ class PairQuestion(Shown):
 
     def __post_init__(self) -> None:
         _settle(self, judged=True, odds=self.odds)
-        if self.gaps:
-            _check_gaps(self.network)
         _check_pairs(self.schema, self.protected, self.differ)
         object.__setattr__(self, "relax", _relaxed(self.schema, self.protected, self.relax))
 
@@ -233,6 +231,11 @@ class ProbabilityGap(PairQuestion):
                 "the largest probability gap: the model gives shares of votes, and what is proved of probabilities is about "
                 "logistic functions of logits; ask with scale = 'logit' for the largest gap between two shares"
             )
+        if self.scale == "logit" and isinstance(self.network, ComparedTrees) and self.network.decision.odds:
+            raise QueryError(
+                "scale = 'logit': the model is a tree ensemble of several classes, of whose log-odds no gap is bounded; ask with "
+                "scale = 'probability' for the largest gap between two probabilities"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -294,15 +297,6 @@ def _settle(query: Any, *, judged: bool = False, odds: bool = False) -> None:
     network, schema = query.schema.settled(query.network)
     object.__setattr__(query, "network", schema.judges(network, odds=odds) if judged else network)
     object.__setattr__(query, "schema", schema)
-
-
-def _check_gaps(network: Model) -> None:
-    if isinstance(network.whole, TreeEnsemble) and network.whole.outputs > 2:
-        raise ModelError(
-            network.source or "model",
-            f"is a tree ensemble of {network.whole.outputs} classes, whose probabilities nothing is proved of; ask whether "
-            "decisions flip (without epsilon), or of two classes",
-        )
 
 
 def _check_sensitive(schema: Schema, sensitive: str | Sequence[str]) -> None:

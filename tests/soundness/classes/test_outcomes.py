@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 import verifair as vf
 from encoders.decision import Favoured, Threshold, decided
-from encoders.errors import ModelError
 from encoders.network import Array, Model, Network
 from encoders.onnx.reader import read_model
 from tests.builders import categorical, integer, random_network, schema_of
@@ -194,8 +193,8 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="expected how far a value may move, a number above 0"):
         vf.IndividualFairness(network=one, schema=valued, protected=["sex"], epsilon=float("inf"))
     several = trees(0, tmp_path / "several.onnx", scores=3)
-    with pytest.raises(ModelError, match="is a tree ensemble of 3 classes, whose probabilities nothing is proved of"):
-        vf.IndividualFairness(network=several, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"], epsilon=0.1)
+    with pytest.raises(QueryError, match="of whose log-odds no gap is bounded; ask with scale = 'probability'"):
+        vf.ProbabilityGap(network=several, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"], scale="logit")
 
 
 def test_the_gap_of_values_is_that_of_the_model() -> None:

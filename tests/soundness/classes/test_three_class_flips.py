@@ -126,8 +126,7 @@ def test_forged_certificates_are_rejected(tmp_path: Path) -> None:
         assert not accepted(replace(certificate, proofs=(replace(first, margin=0.5), *rest)))
         assert not accepted(replace(certificate, query=replace(certificate.query, classes="any")))
         for scale in ("probability", "logit"):
-            with pytest.raises(ModelError, match="is a tree ensemble"):
-                accepted(replace(certificate, query=replace(certificate.query, epsilon=0.5, signs=None, scale=scale)))
+            assert not accepted(replace(certificate, query=replace(certificate.query, epsilon=0.5, signs=None, scale=scale)))
         if proved(model, other) is None:    # of other classes that is false
             assert not accepted(replace(certificate, schema_sha256=other.sha256), schema=other)
             relabelled += 1
@@ -145,9 +144,8 @@ def test_forged_certificates_are_rejected(tmp_path: Path) -> None:
 def test_what_is_not_proved_of_them_says_so(tmp_path: Path) -> None:
     model, described = trees(0, tmp_path / "trees.onnx", scores=3), schema_of(*FEATURES, positive="class = 2")
     about = {"network": model, "schema": described, "protected": ["sex"]}
-    for refused in ({"epsilon": 0.1}, {"arithmetic": "float32"}):
-        with pytest.raises((ModelError, QueryError)):
-            vf.IndividualFairness(**about, **refused)
+    with pytest.raises(QueryError, match="float32"):
+        vf.IndividualFairness(**about, arithmetic="float32")
     for method in ("milp", "smt", "lp"):
         with pytest.raises((ModelError, BackendError), match="is a tree ensemble"):
             vf.verify(vf.IndividualFairness(**about), method=method)

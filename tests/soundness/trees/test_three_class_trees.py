@@ -1,22 +1,31 @@
-"""Tree ensembles of three classes: decisions and buckets against brute force; what proves nothing about them says so."""
+"""Tree ensembles of three classes: decisions, buckets, shares and gaps against brute force; forgeries are rejected."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import ceil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import verifair as vf
 from encoders.decision import Favoured, decided
 from encoders.errors import ModelError
 from encoders.exact.dyadic import exact
-from encoders.network import Link
-from tests.builders import schema_of
+from encoders.network import Array, Link, Model
+from encoders.onnx.reader import read_model
+from tests.builders import integer, schema_of
 from tests.soundness.classes.test_outcomes import FEATURES, ROWS, RULES, made, outputs_of, trees
+from tests.soundness.classes.test_three_class_buckets import RULES as BUCKETS
 from tests.soundness.classes.test_three_class_buckets import bucket_of, people
+from tests.soundness.trees.test_share_trees import WHOLE
+from tests.tree_models import random_tree, save
+from verifair.engine.gap.maximise import maximise
 from verifair.engine.questions import decisions
+from verifair.engine.shares.share import certify_share
 from verifair.systems.fgce.decider import positive
 from verifair.systems.hyfair.search.clusters import recount
 from verifair.systems.hyfair.search.space import Space
@@ -76,16 +85,10 @@ def test_buckets_of_a_person_are_counted_exactly(buckets: int, tmp_path: Path) -
     assert counts == {1, 2}
 
 
-def test_no_proof_about_such_trees_is_accepted_nor_made(tmp_path: Path) -> None:
+def test_a_proof_about_another_model_is_none_about_such_trees(tmp_path: Path) -> None:
     described = schema_of(*FEATURES, positive="class = 2")
     model, network = trees(0, tmp_path / "trees.onnx", scores=3), made(0, 3)
-    gaps = (vf.IndividualFairness, {"epsilon": 0.1}), (vf.ProbabilityGap, {}), (vf.ProbabilityGap, {"scale": "logit"})
-    for query, more in gaps:
-        with pytest.raises(ModelError, match="is a tree ensemble of 3 classes"):
-            query(network=model, schema=described, protected=["sex"], **more)
-    with pytest.raises(ModelError, match="is a tree ensemble, which kmax cannot take"):
-        vf.verify(vf.KDiscrimination(network=model, schema=described, protected=["sex"]))
-    about = {"schema": described, "protected": ["sex"]}
+    about: Any = {"schema": described, "protected": ["sex"]}
     flips = vf.verify(vf.IndividualFairness(network=network, **about)).certificate
     gaps = vf.verify(vf.IndividualFairness(network=network, epsilon=0.99, **about)).certificate
     buckets = vf.verify(vf.KDiscrimination(network=network, buckets=3, **about)).certificate
@@ -94,11 +97,93 @@ def test_no_proof_about_such_trees_is_accepted_nor_made(tmp_path: Path) -> None:
     claimed = replace(flips, network_sha256=model.source_sha256)
     assert not vf.check(claimed, network=model, schema=described).accepted  # it claims float32, of which nothing is known
     real = replace(claimed, proofs=tuple(replace(one, float32=False) for one in claimed.proofs))
-    others = [replace(one, network_sha256=model.source_sha256) for one in (gaps, buckets)]
+    others: list[Any] = [replace(one, network_sha256=model.source_sha256) for one in (gaps, buckets)]
     assert not vf.check(real, network=model, schema=described).accepted     # the network's tree cuts no signs here
     for certificate in others:
-        with pytest.raises(ModelError, match="is a tree ensemble"):
-            vf.check(certificate, network=model, schema=described)
+        assert not vf.check(certificate, network=model, schema=described).accepted
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of three classes, a schema, every pair of sexes as rows of the model's scores, and the rows (N, 2, V)."""
+
+    model: Model
+    schema: vf.Schema
+    rule: str
+    scores: Any
+
+    @property
+    def probability(self) -> Array:
+        """(N, 2) of the favourable classes, as it is shown."""
+        favoured, scores = BUCKETS[self.rule], np.array(self.scores, dtype=float)
+        shown = scores if self.model.link is Link.SHARES else softmax(scores, axis=1)
+        return shown[:, favoured].sum(axis=1).reshape(-1, 2)
+
+
+def case(seed: int, path: Path, *, votes: bool = False) -> Case:
+    """Random trees with values of 24 bits, or small whole ones; votes add up to 1, as far as float32 numbers do."""
+    rng, rule = np.random.default_rng(seed), list(BUCKETS)[seed % len(BUCKETS)]
+    count = int(rng.integers(2, 6))
+
+    def leaves(node: Any) -> Any:
+        if not isinstance(node, list):
+            return (*node[:3], *map(leaves, node[3:]))
+        if votes:
+            return (rng.dirichlet(np.ones(3)) / count).astype(np.float32).tolist()
+        return [float(v) for v in rng.integers(-2, 3, 3)] if seed % 2 else node
+
+    found = [leaves(random_tree(rng, 4, 3, scores=3, grid=WHOLE)) for _ in range(count + 1)]
+    found = [(2, "BRANCH_LEQ", 0.5, *found[:2]), *found[2:]]    # sex counts
+    model = read_model(save(path / "trees.onnx", found, 4, classes=3, transform="NONE" if votes else "SOFTMAX"))
+    schema = schema_of(*FEATURES, integer("c", -1, 2), positive=rule)
+    rows = np.array([[a, b, sex, c] for a in range(4) for b in range(3) for c in range(-1, 3) for sex in range(2)], dtype=float)
+    return Case(model, schema, rule, outputs_of(model, rows))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_gaps_between_probabilities_are_those_of_brute_force(seed: int, tmp_path: Path) -> None:
+    one = case(seed, tmp_path, votes=seed >= 5)
+    assert (one.model.link is Link.SHARES) == (seed >= 5)
+    true = float(np.abs(np.diff(one.probability, axis=1)).max())
+    about: Any = {"network": one.model, "schema": one.schema, "protected": ["sex"]}
+    for epsilon in (true - 1e-6, true + 1e-6, 0.7 * true):
+        found = vf.verify(vf.IndividualFairness(**about, epsilon=epsilon))
+        assert found.status is (vf.Status.PROVED if epsilon > true else vf.Status.VIOLATED)
+        if found.certificate is not None:
+            assert vf.check(found.certificate, network=one.model, schema=one.schema).accepted
+            forged = replace(found.certificate, query=replace(found.certificate.query, epsilon=0.99 * true))
+            assert not vf.check(forged, network=one.model, schema=one.schema).accepted
+    scale = "logit" if one.model.link is Link.SHARES else "probability"
+    gap = maximise(vf.ProbabilityGap(**about, scale=scale), tolerance=1e-3)
+    assert gap.reason is None
+    assert gap.lower - 1e-9 <= true <= gap.upper
+    assert gap.certificate is not None
+    assert vf.check(gap.certificate, network=one.model, schema=one.schema).accepted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_buckets_and_shares_are_those_of_brute_force(seed: int, tmp_path: Path) -> None:
+    one = case(seed, tmp_path, votes=seed >= 5)
+    about: Any = {"network": one.model, "schema": one.schema, "protected": ["sex"]}
+    for buckets in (2, 7):
+        found = vf.verify(vf.KDiscrimination(**about, buckets=buckets))
+        if one.model.link is Link.SHARES and buckets > 2:
+            k = [[min(ceil(sum(row[c] for c in BUCKETS[one.rule]) * buckets) - 1, buckets - 1) for row in one.scores]]
+        else:
+            k = [[bucket_of(row, one.rule, buckets) for row in one.scores]]
+        pairs = np.array(k).reshape(-1, 2)
+        most = 1 + int((pairs[:, 0] != pairs[:, 1]).any())
+        assert (found.lower, found.upper) == (most, most)
+        assert vf.check(found.certificate, network=one.model, schema=one.schema).accepted
+        forged = replace(found.certificate, upper=most - 1)
+        assert not vf.check(forged, network=one.model, schema=one.schema).accepted
+        if buckets == 2:
+            fair = Fraction(int((pairs[:, 0] == pairs[:, 1]).sum()), len(pairs))
+    share = certify_share(vf.IndividualFairness(**about), tolerance=0)
+    assert (share.certificate.fair, share.certificate.unfair) == (fair, 1 - fair)
+    assert vf.check(share.certificate, network=one.model, schema=one.schema).accepted
+    more = replace(share.certificate, fair=fair + Fraction(1, 10**6), unfair=1 - fair - Fraction(1, 10**6))
+    assert not vf.check(more, network=one.model, schema=one.schema).accepted
 
 
 @pytest.mark.parametrize("kind", [GradientBoostingClassifier, RandomForestClassifier])

@@ -22,6 +22,7 @@ from pydantic.dataclasses import dataclass as validated
 
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.network import Model, layered
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.extent import NO_MORE, Extent, Sha256, digest
 from verifair.errors import CertificateError
 from verifair.schema.space import InputSpace
@@ -165,7 +166,9 @@ def semantics(network: Model) -> str:
 
 
 def _curves(model: Model) -> str:
-    """Return the names of the network's curves; both sigmoid and tanh, where it has one of them."""
+    """Return the names of the network's curves; both sigmoid and tanh, where it has one of them; softmax of what trees add up."""
+    if isinstance(model.whole, TreeEnsemble):
+        return "softmax"
     network = layered(model, "curves")
     found = sorted({int(kind) for layer in network.layers if isinstance(layer, SmoothLayer) for kind in layer.curve[layer.smooth]})
     return ", ".join(dict.fromkeys("sigmoid and tanh" if kind <= Curve.TANH else Curve(kind).shown for kind in found))

@@ -4,28 +4,97 @@ With  g = max of f in S - max of f outside,  let b be a class that scores most a
 one at x' on the side that  q g(x')  takes away. Then  |p| (f_a - f_b)(x) + |q| (f_a' - f_b')(x')  is at most  p g(x) + q g(x')
 for all a and a' of the other sides, and a sum over the trees. So a leaf is proved where, for every b and b', some row of its goal
 and some a and a' have a bound that suffices: all of them where a row is about one copy, a = b' and a' = b where it is about both.
+
+Margins themselves are bounded by the least d_ab = f_a - f_b, a in S, b outside: a maximum over a for each b, the minimum over b of
+these; under softmax, where  g = log sum of e^f in S - log sum of e^f outside,  by log-sums in their places. g - g' moves by no more
+than the d_ab that moves most. A gap between probabilities is largest at the ends of what g, g' and g - g' leave, or in the middle.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 
 from encoders.domain import Domain
-from encoders.errors import ModelError
+from encoders.exact.balls import ball, precision, sigmoid
 from encoders.network import Array, Booleans, Integers, Model
+from encoders.probability import GapGoal
 from encoders.trees.compared import ComparedTrees
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.kernel.trees import TreeBounds
+
+LOG_SUMS = 2.0**-42
+"""What log-sums of a few float64 numbers may lose, relative to 1 and to themselves."""
+BITS = 128
+
+
+def tree_bounds(network: Model, domain: Domain) -> TreeBounds | None:
+    """Return the bounds of a tree ensemble's margins; None for other models."""
+    if isinstance(network, ComparedTrees):
+        return ComparedBounds(network, domain)
+    return TreeBounds(network, domain) if isinstance(network, TreeEnsemble) else None
 
 
 class ComparedBounds(TreeBounds):
-    """The bounds of one ensemble's decisions. Raises ModelError where log-odds or shares of votes are asked about."""
+    """The bounds of what one ensemble decides, or of the log-odds that it shows."""
 
-    def __init__(self, network: Model, domain: Domain) -> None:
-        if not isinstance(network, ComparedTrees) or network.decision.odds:
-            raise ModelError(network.source or "model", "is a tree ensemble of several classes: nothing proves its probabilities")
+    def __init__(self, network: ComparedTrees, domain: Domain) -> None:
         super().__init__(network.undecided, domain)
         classes = np.arange(network.undecided.outputs)
         self.inside = np.array([np.isin(classes, group) for group in network.decision.groups])
+        self.odds = network.decision.odds
+
+    def least(
+        self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, box: Integers, p: Array, q: Array
+    ) -> Array:
+        """Return lower bounds (N,) of  p g(x) + q g(x')  for p, q (N, 1) of which one is 0 and the other 1 or -1, or that are 1 and
+        -1; -inf for others, or where there are several margins."""
+        pairs = self._differences
+        weights = [np.concatenate([side * pair for pair in pairs]) for side in (p, q)]
+        found = super().least(first, second, apart, np.tile(box, len(pairs)), *weights).reshape(len(pairs), len(box))
+        return self._margins(found, p[:, 0], q[:, 0])
+
+    def alone(self, low: Array, high: Array, weight: Array) -> Array:
+        """Return lower bounds (B,) of  weight g(x),  weight (1,) 1 or -1, over boxes low, high (B, n)."""
+        found = np.array([super(ComparedBounds, self).alone(low, high, weight * pair) for pair in self._differences])
+        every = np.full(len(low), float(weight[0]))
+        return self._margins(found, every, np.zeros(len(low)))
+
+    def gaps(self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, gap: GapGoal) -> Booleans:
+        """Return (B,) over which boxes of x and x' no gap between probabilities is larger than that of a goal."""
+        count = len(first[0])
+        rows = np.repeat([(-1.0, 0.0), (0.0, 1.0), (-1.0, 1.0)], count, axis=0)
+        p, q = np.hsplit(rows[:, ::-1] if gap.rise else rows, 2)
+        ends = self.least(first, second, apart, np.tile(np.arange(count), 3), p, q).reshape(3, count)
+        with precision(BITS):
+            found = [ _at_most(high, low, apart_by, gap.epsilon)
+                     for high, low, apart_by in (ends.T * (-1, 1, -1)).tolist()]
+        return np.array(found, dtype=bool)
+
+    @property
+    def _differences(self) -> list[Array]:
+        """The weights of d_ab on the scores, a by a."""
+        unit = np.eye(self.ensemble.outputs)
+        return [unit[a] - unit[b] for a in np.flatnonzero(self.inside[0]) for b in np.flatnonzero(~self.inside[0])]
+
+    def _margins(self, least: Array, p: Array, q: Array) -> Array:
+        """Return what bounds (pairs, N) of  p d_ab(x) + q d_ab(x')  say of the margin."""
+        sides = int(self.inside[0].sum()), int((~self.inside[0]).sum())
+        found, one = np.full(len(p), -np.inf), np.abs(p) + np.abs(q) == 1
+        known = (one | ((p + q == 0) & (np.abs(p) == 1))) & (len(self.inside) == 1)
+        found[known & ~one] = least[:, known & ~one].min(axis=0)
+        for sign in (1, -1):
+            mine = known & one & (p + q == sign)
+            part = least[:, mine].reshape(*sides, -1)
+            part = part if sign == 1 else part.transpose(1, 0, 2)
+            if self.odds:   # where no row is, all are infinite
+                value = -_log_sum(-_log_sum(part))
+                value = np.where(np.isinf(part).all(axis=(0, 1)), np.inf, value - LOG_SUMS * (1 + np.abs(value)))
+            else:
+                value = part.max(axis=0).min(axis=0)
+            found[mine] = value
+        return found
 
     def decided(
         self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, box: Integers, p: Array, q: Array,
@@ -58,10 +127,32 @@ class ComparedBounds(TreeBounds):
         if asked:
             item = np.concatenate([mine for mine, _, _, _ in asked])
             weights = [np.concatenate([np.tile(one[side], (len(one[0]), 1)) for one in asked]) for side in (1, 2)]
-            least = self.least(first, second, apart, box[item], *weights)
+            least = super().least(first, second, apart, box[item], *weights)
             enough = np.where(strict[item], least > 0, least >= 0) & (least >= target[item])
             ends = np.cumsum([len(one[0]) for one in asked])[:-1]
             for (mine, _, _, pairs), good in zip(asked, np.split(enough, ends), strict=True):
                 met[box[mine[good]]] |= pairs
         met |= ~(needed[0][:, :, None] & needed[1][:, None, :])
         return np.asarray(met.all(axis=(1, 2)) & ~signs.all(axis=1).any(axis=0))
+
+
+def _log_sum(values: Array) -> Array:
+    """Return the logarithms (...) of sums of exponentials of values (n, ...)."""
+    most = values.max(axis=0)
+    return np.asarray(most + np.log(np.exp(values - most).sum(axis=0)))
+
+
+def _at_most(high: float, low: float, apart: float, epsilon: float) -> bool:
+    """Return whether  sigma(u) - sigma(v) <= epsilon  for all u <= high, v >= low with u - v <= apart, or there are none.
+
+    With u - v = d the difference is largest in the middle, u = d / 2, and it grows with d: so at the ends, or nearest to it.
+    """
+    if not np.isfinite([high, low, apart]).all():
+        return high == -np.inf and low == np.inf
+    u, v, d = Fraction(high), Fraction(low), Fraction(apart)
+    if u <= v or d <= 0:
+        return True
+    if u - v > d:
+        u = min(max(d / 2, v + d), u)
+        v = u - d
+    return bool(sigmoid(ball(u)) - sigmoid(ball(v)) <= ball(epsilon))

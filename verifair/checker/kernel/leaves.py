@@ -27,9 +27,9 @@ import numpy as np
 from encoders.domain import Batched, Domain, Regions
 from encoders.network import Array, Booleans, Integers, Model, Network, layered
 from encoders.probability import STEEPEST, line_of
-from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.tree import MAX_ROWS, Tree, leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds, ranges
+from verifair.checker.kernel.compared import ComparedBounds, tree_bounds
 from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
 from verifair.checker.kernel.multipliers import LeafRows, lagrange
 from verifair.checker.kernel.points import Points
@@ -144,12 +144,7 @@ class LeafRule:
         self.network, self.domain, self.tasks = network, domain, tasks
         self.neurons = 2 * sum(network.hidden)
         self.points = Points(network, domain, tasks)
-        self.trees = TreeBounds(network, domain) if isinstance(network, TreeEnsemble) else None
-        self.compared = None
-        if self.trees is None and isinstance(network.whole, TreeEnsemble):
-            from verifair.checker.kernel.compared import ComparedBounds
-
-            self.trees = self.compared = ComparedBounds(network, domain)
+        self.trees = tree_bounds(network, domain)
         self.count = np.array([len(one.rows) for one in tasks.asked])
         node = np.repeat(np.arange(len(forest.feature)), np.diff(forest.start))
         tree = np.repeat(np.arange(len(forest.size)), forest.size)
@@ -311,10 +306,17 @@ class LeafRule:
             some = boxes.take(at)
             margin = self.tasks.margin[tree[part.leaf]]
             ends = (some.low, some.high), (some.low2, some.high2)
-            if self.compared is not None:
+            if isinstance(bounds, ComparedBounds) and bounds.odds:
+                for which in np.unique(self.tasks.which[tree[at]]).tolist():
+                    gap, mine = self.tasks.asked[which].gap, np.flatnonzero(self.tasks.which[tree[at]] == which)
+                    if gap is not None:
+                        one = some.take(mine)
+                        proved[at[mine]] |= bounds.gaps((one.low, one.high), (one.low2, one.high2), apart, gap)
+                continue
+            if isinstance(bounds, ComparedBounds):
                 part = part.take(~part.mixed & (part.constant == 0) & ~self.forest.float32[tree[part.leaf]])
                 target = self.target[tree[part.leaf]]
-                proved[at] |= self.compared.decided(*ends, apart, place[part.leaf], part.p, part.q, part.strict, target)
+                proved[at] |= bounds.decided(*ends, apart, place[part.leaf], part.p, part.q, part.strict, target)
                 continue
             least = bounds.least(*ends, apart, place[part.leaf], part.p, part.q)
             bound = least + part.constant - UNIT * (np.abs(part.constant) + np.abs(least)) * (part.constant != 0)

@@ -8,7 +8,7 @@ import numpy as np
 from flint import arb
 
 from encoders.domain import Domain
-from encoders.exact.balls import PRECISIONS, Balls, ball, precision, same_start, sigmoid
+from encoders.exact.balls import PRECISIONS, Balls, ball, precision, sigmoid
 from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Model, layered
 from encoders.probability import exceeds
@@ -103,7 +103,7 @@ class Points:
         """Return the same of one point (1, V) of a smooth network. A gap is decided by the probabilities, whatever the target."""
         asked, margin = self.tasks.asked[self.tasks.which[task]], self.tasks.margin[task]
         pair = np.concatenate([self.domain.encode(one) for one in (raw, self.tasks.second(np.array([task]), raw))])
-        same = bool(same_start(layered(self.network, "balls"), pair[:1], pair[1:])[0])
+        same = bool(self.network.surely_equal(pair[:1], pair[1:])[0])
         for bits in PRECISIONS:
             with precision(bits):
                 weights = [ball(float(v)) for v in margin]

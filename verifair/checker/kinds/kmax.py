@@ -32,7 +32,7 @@ from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.kmax import FILE, KmaxCertificate
 from verifair.checker.certificates.tree import leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds
-from verifair.checker.kernel.trees import TreeBounds
+from verifair.checker.kernel.compared import tree_bounds
 from verifair.checker.kind import Kind
 from verifair.checker.report import Batches, CheckReport, Rejection
 from verifair.checker.words import decided, where
@@ -82,7 +82,7 @@ class _KmaxChecker:
 
     def __init__(self, network: Model, schema: InputSpace, given: KmaxCertificate, start: Array) -> None:
         query = given.query
-        self.start, self.trees = start, TreeBounds(network, schema.domain) if isinstance(network, TreeEnsemble) else None
+        self.start, self.trees = start, tree_bounds(network, schema.domain)
         self.network, self.domain, self.buckets, self.claim = network, schema.domain, query.buckets, given.upper
         self.margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
         self.values, self.reference = np.array(query.combinations), given.reference

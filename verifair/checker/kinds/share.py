@@ -21,8 +21,8 @@ from encoders.network import Array, Model
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.share import FILE, ShareCertificate
 from verifair.checker.certificates.tree import leaf_regions
+from verifair.checker.kernel.compared import tree_bounds
 from verifair.checker.kernel.forms import copy_planes
-from verifair.checker.kernel.trees import TreeBounds
 from verifair.checker.kind import Kind
 from verifair.checker.report import Batches, CheckReport, Rejection
 from verifair.checker.shares import ShareQuestion
@@ -37,7 +37,7 @@ MAX_COMBINATIONS = 1000
 def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
     """Prove a certificate again."""
     network = schema.judges(network)
-    if not isinstance(network, TreeEnsemble):
+    if not isinstance(network.whole, TreeEnsemble):
         network.require_piecewise_linear("check of a certified share")
     started, count = time.perf_counter(), 0
     claim = next(given.misfits(network, schema, None), None) or _claim_of(given, schema)
@@ -100,10 +100,10 @@ def _counted(network: Model, question: ShareQuestion, bounds: Callable[..., Any]
 def _bounds_of(network: Model, question: ShareQuestion) -> Callable[[Array, Array], tuple[tuple[Array, Array], ...]]:
     """Return what finds the planes under and over all copies over cells: slopes (B K, n_0) and values (B K,)."""
     margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
-    if not isinstance(network, TreeEnsemble):
+    trees = tree_bounds(network, question.domain)
+    if trees is None:
         layered = network.require_piecewise_linear("check of a certified share")
         return lambda lower, upper: copy_planes(layered, margin, question.domain, *question.boxes(lower, upper))
-    trees = TreeBounds(network, question.domain)
 
     def extremes(lower: Array, upper: Array) -> tuple[tuple[Array, Array], ...]:
         low, high = question.boxes(question.begun(lower, upper), upper)

@@ -22,6 +22,7 @@ from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers, layered
 from encoders.onnx.runtime import runtime_logits
 from encoders.shares import logistic
+from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
 from solvers.outcome import Budget
@@ -98,7 +99,7 @@ def kmax(
     the box are left out, protected entries do not matter.   progress: called with (lower, upper) after every step.
     Ctrl-C ends the run with what is certified so far. Raises QueryError for a box that names protected features.
     """
-    if not isinstance(query.network, TreeEnsemble):
+    if not isinstance(query.network.whole, TreeEnsemble):
         query.network.whole.require_piecewise_linear("kmax")
     started = clock.now()
     run = _KmaxSearch(query, budget or Budget(), started)
@@ -149,7 +150,11 @@ class _KmaxSearch:
         self.lower[protected] = self.upper[protected] = values[0]
         weights = margin(query.network, 1, 0)
         model, about = query.network, (domain, weights, values, protected, (self.lower, self.upper))
-        copies = TreeCopies.of(model, *about) if isinstance(model, TreeEnsemble) else Copies.of(layered(model, "kmax"), *about)
+        copies: Copies | TreeCopies
+        if isinstance(model, TreeEnsemble | ComparedTrees):
+            copies = TreeCopies.of(model, *about)
+        else:
+            copies = Copies.of(layered(model, "kmax"), *about)
         self.thresholds = Thresholds.of(query.buckets, shares=not logistic(query.network))
         self.search = PointSearch(copies, self.thresholds, (self.lower, self.upper), budget.seed, started + budget.seconds)
         reference = _reference(copies, self.search.uniform(64))

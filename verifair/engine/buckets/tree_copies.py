@@ -15,6 +15,7 @@ import numpy as np
 from encoders.bounds.cluster import Copied, CopyBounds
 from encoders.domain import Domain
 from encoders.network import Array, Integers
+from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.extremes import TreeLines
 from solvers import clock
@@ -23,6 +24,8 @@ LINES = np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]])
 """With x the reference copy and x' the copy z: lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z."""
 ROOM = 2.0**-45
 """Of the margins' size: taken off bounds of leaves that are not float32 numbers, whose sums the checker rounds otherwise."""
+ROOM_OF_ODDS = 2.0**-36
+"""The same, of log-sums of such numbers."""
 NODE = 8
 """Multiplications that take as long as looking at a node."""
 
@@ -32,7 +35,7 @@ class TreeCopies(Copied):
     """margin: (m,), g = margin . f.   start: (V,) lower end of the root box.   variables: that it moves.   lines: of all pairs
     (r, z).   room: taken off every bound."""
 
-    network: TreeEnsemble
+    network: TreeEnsemble | ComparedTrees
     margin: Array
     root: tuple[Array, Array]
     variables: Integers
@@ -41,20 +44,24 @@ class TreeCopies(Copied):
 
     @classmethod
     def of(
-        cls, ensemble: TreeEnsemble, domain: Domain, margin: Array, values: Array, protected: Integers, root: tuple[Array, Array],
-        reference: int = 0,
+        cls, model: TreeEnsemble | ComparedTrees, domain: Domain, margin: Array, values: Array, protected: Integers,
+        root: tuple[Array, Array], reference: int = 0,
     ) -> TreeCopies:
         """Copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
         rows = np.repeat(root[0][None], len(values), axis=0)
         rows[:, protected] = values
         moves = root[0] < root[1]
         moves[protected] = False
+        ensemble = model if isinstance(model, TreeEnsemble) else model.undecided
+        size = 2 * float(ensemble.largest.max()) if model is not ensemble else float(np.abs(margin) @ ensemble.largest)
         numbers = [ensemble.value, ensemble.base]
         exact = bool(np.isin(np.abs(margin), (0, 1)).all()) and all((one.astype(np.float32) == one).all() for one in numbers)
+        room = 0.0 if exact else ROOM * size
+        room = room if model.piecewise_linear else ROOM_OF_ODDS * (1 + size)
         return cls(
-            network=ensemble, domain=domain, margin=margin, values=values, protected=protected, reference=reference, root=root,
-            variables=np.flatnonzero(moves), room=0.0 if exact else float(ROOM * (np.abs(margin) @ ensemble.largest)),
-            lines=TreeLines.of(ensemble, domain, protected, margin, [(rows[reference], row) for row in rows], LINES),
+            network=model, domain=domain, margin=margin, values=values, protected=protected, reference=reference, root=root,
+            variables=np.flatnonzero(moves), room=room,
+            lines=TreeLines.of(model, domain, protected, margin, [(rows[reference], row) for row in rows], LINES),
         )
 
     def with_reference(self, reference: int, lower: Array, upper: Array) -> TreeCopies:
@@ -75,7 +82,7 @@ class TreeCopies(Copied):
     def linear(self, lower: Array, upper: Array) -> tuple[CopyBounds, Array, Array]:
         """Bounds of all copies over raw boxes (B, V) within the root box, (B, v) how much each moving variable's best threshold
         counts, and (B, v) where that is. Where nothing is asked it is the middle if the schema forbids rows, else NaN."""
-        clock.spend(NODE * len(lower) * len(self) * len(self.network.column))
+        clock.spend(NODE * len(lower) * len(self) * len(self.lines.cells.variable))
         least, score, at = self.lines.least(lower, upper, ~self.domain.integer & (lower > self.root[0]))
         least = least - self.room
         alike = np.zeros(least.shape[:2], dtype=bool)

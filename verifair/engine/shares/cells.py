@@ -17,6 +17,7 @@ import numpy as np
 from encoders.bounds.copies import CopyForms, CopyPlanes
 from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers, Model
+from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.extremes import TreeLines
 from verifair.checker.shares import MOST, Numbers, ShareQuestion, swing
@@ -102,11 +103,12 @@ class ByPlanes:
 class ByTrees:
     """A tree ensemble's copies, each with its protected values filled in."""
 
-    def __init__(self, ensemble: TreeEnsemble, question: ShareQuestion) -> None:
+    def __init__(self, model: TreeEnsemble | ComparedTrees, question: ShareQuestion) -> None:
         self.question, rows = question, question.rows(question.lower[None])
+        ensemble = model if isinstance(model, TreeEnsemble) else model.undecided
         self.work, protected = NODE * len(ensemble.column), np.array(question.index)
         pairs = [(row, row) for row in rows]
-        self.lines = TreeLines.of(ensemble, question.domain, protected, margin(ensemble, 1, 0), pairs, LINES)
+        self.lines = TreeLines.of(model, question.domain, protected, margin(model, 1, 0), pairs, LINES)
 
     def of(self, lower: Array, upper: Array) -> CellPlanes:
         above = ~self.question.domain.integer & (lower < upper)
@@ -130,7 +132,7 @@ class CellLooks:
 
     @classmethod
     def of(cls, network: Model, question: ShareQuestion) -> CellLooks:
-        bounds = ByTrees(network, question) if isinstance(network, TreeEnsemble) else ByPlanes(network, question)
+        bounds = ByTrees(network, question) if isinstance(network, TreeEnsemble | ComparedTrees) else ByPlanes(network, question)
         volume = Fraction(question.volumes(question.lower[None], question.upper[None])[0])
         return cls(network=network, question=question, bounds=bounds, volume=volume)
 

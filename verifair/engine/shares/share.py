@@ -142,7 +142,7 @@ def share_question(query: IndividualFairness) -> ShareQuestion:
 def _check(query: IndividualFairness, tolerance: float) -> None:
     if not 0 <= tolerance < 1:
         raise QueryError(f"tolerance = {tolerance}: expected at least 0 and less than 1")
-    if not isinstance(query.network, TreeEnsemble):
+    if not isinstance(query.network.whole, TreeEnsemble):
         query.network.require_piecewise_linear("the certified share")
     query.require_favourable("the certified share")
     if query.epsilon is not None:

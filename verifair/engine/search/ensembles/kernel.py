@@ -11,6 +11,7 @@ has to close: one for scores, several for what is decided among classes (`encode
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from encoders.trees.compiled import compiled, real, room, whole
@@ -43,11 +44,71 @@ def _at_point(
 
 
 @compiled
+def _log_odds(value: Any, begin: Any, inside: Any, outside: Any, above: Any) -> Any:
+    """A number at most g, or -g where not `above`, from bounds of what every pair of classes differ by: log-sums in the places of
+    the maximum over the side that it adds and the minimum over the other one (`encoders.trees.compared.least_margins`)."""
+    most, total = -INFINITE, 0.0
+    for i in range(outside if above else inside):
+        best, inner = -INFINITE, 0.0
+        count = inside if above else outside
+        for j in range(count):
+            best = max(best, value[begin + (j * outside + i if above else i * outside + j)])
+        for j in range(count):
+            inner += math.exp(value[begin + (j * outside + i if above else i * outside + j)] - best)
+        one = -best - math.log(inner)
+        if one > most:
+            total = total * math.exp(most - one) + 1.0
+            most = one
+        else:
+            total += math.exp(one - most)
+    return -most - math.log(total)
+
+
+@compiled
+def _probability(odds: Any) -> Any:
+    if odds < 0:
+        power = math.exp(odds)
+        return power / (1.0 + power)
+    return 1.0 / (1.0 + math.exp(-odds))
+
+
+@compiled
+def _gap_row(value: Any, gap: Any) -> Any:
+    """A line that counts for a gap between probabilities, what is left of the gap allowed, and whether anything is.
+    gap: classes inside and outside, the largest gap, and what rounding may take.
+
+    sigma(u) - sigma(v)  for  u <= high, v >= low, u - v <= apart  is largest at the ends, or as near to u = apart / 2 as may be.
+    """
+    inside, outside = int(gap[0]), int(gap[1])
+    pairs = inside * outside
+    high, low = -_log_odds(value, 0, inside, outside, False), _log_odds(value, pairs, inside, outside, True)
+    apart, row = -INFINITE, 2 * pairs
+    for s in range(2 * pairs, 3 * pairs):
+        if -value[s] > apart:
+            apart, row = -value[s], s
+    if apart > 0 and high - low > apart:
+        high = min(max(apart / 2, low + apart), high)
+        low = high - apart
+    elif apart > 0:     # both ends count: the one at which the probability is steeper
+        first, second = _probability(high), _probability(low)
+        begin = 0 if first * (1 - first) > second * (1 - second) else pairs
+        row = begin
+        for s in range(begin, begin + pairs):
+            if value[s] < value[row]:
+                row = s
+    largest = max(_probability(high) - _probability(low), 0.0) if apart > 0 else 0.0
+    left = gap[2] - largest - gap[3]
+    return row, left, left >= 0
+
+
+@compiled
 def _best_row(
-    value: Any, lines: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any
+    value: Any, lines: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any, gap: Any
 ) -> Any:
     """The row with the largest value for its size, of lines (S,), its value, and whether it is met: at 0 a strict one is not.
-    Of several clauses, those of the one that is farthest from being met."""
+    Of several clauses, those of the one that is farthest from being met. gap: of probabilities under softmax, else nothing."""
+    if len(gap) > 0:
+        return _gap_row(value, gap)
     best, found, most = 0, -INFINITE, -INFINITE
     worst, least, met = -1, INFINITE, True
     for r in range(rows):
@@ -73,7 +134,7 @@ def _best_row(
 def _tried(
     begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
     base: Any, base_at: Any, first: Any, last: Any, at: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any,
-    strict: Any, clause: Any, known: Any, hints: Any, seed: Any, point: Any, best: Any, value: Any,
+    strict: Any, clause: Any, gap: Any, known: Any, hints: Any, seed: Any, point: Any, best: Any, value: Any,
 ) -> Any:
     """Try points of a box: those known, moved into it, random ones, and what changing single values makes of the best one. Returns
     whether one was met at which no row is, left in `best`, and the random state."""
@@ -89,7 +150,7 @@ def _tried(
                 seed = (seed * 1103515245 + 12345) % 2147483648
                 point[v] = a + (seed >> 8) % (b - a + 1)
         _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
-        _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause)
+        _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, gap)
         if found < score or not met:
             score = found
             for v in range(count):
@@ -115,7 +176,7 @@ def _tried(
                     continue
                 point[v] = x
                 _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
-                _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause)
+                _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, gap)
                 if found < score or not met:
                     score, best[v] = found, x
                     if not met:
@@ -130,7 +191,7 @@ def _tried(
 def explore(
     variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
     rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any,
-    enough: Any,
+    enough: Any, gap: Any,
     boxes: Any, first: Any, last: Any, wanted: Any, extra: Any, limit: Any, owner: Any, owners: Any, stop: Any, budget: Any,
     known: Any, learnt: Any, seed: Any,
 ) -> Any:
@@ -138,7 +199,7 @@ def explore(
 
     variable ... cells: `Preorder`.   adds, lines, base: `LineTrees`.   rows: R, of shares (R, S) of the lines, constants, charges
     and sizes (R,).   strict: (R,) 1 where a row has to be positive.   clause: (R,) the number of its clause, ascending.
-    enough: (R,) what it has to exceed to hold in float32.
+    enough: (R,) what it has to exceed to hold in float32.   gap: see `_best_row`.
     first, last: (N, V) cells.   limit: (N,) boxes that each may take, `budget`: all.   stop: 1 where any point will do.
     wanted: (N,) 1 where leaves that do not hold in float32 are cut up to `extra` (N,) times more, 2 where they have to hold.
     owner: (N,) of `owners`: when there is a point for one, its other boxes are left.
@@ -193,7 +254,7 @@ def explore(
                     tree_at[2 * used], tree_at[2 * used + 1] = top, end
                     used, top = used + 1, end
             item[0], item[1], item[2], item[3], item[4] = 0, used, top, used, 0
-            row, found, proved = _best_row(side_bound, lines, rows, shares, constants, charges, sizes, strict, clause)
+            row, found, proved = _best_row(side_bound, lines, rows, shares, constants, charges, sizes, strict, clause, gap)
             item[5], worst[0], waits = row, found, 1
             whole_bound[k] = found
             looked[k] += 1
@@ -210,8 +271,8 @@ def explore(
                 hints = learnt if learnt < len(known) // count else len(known) // count
                 spent += used * WAY * (hints + TRIES + SWEEPS * VALUES * count)
                 fails, seed = _tried(0, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, bounds, 0, low,
-                                     high, 0, rows, shares, constants, charges, sizes, strict, clause, known, hints, seed, point,
-                                     best, value)
+                                     high, 0, rows, shares, constants, charges, sizes, strict, clause, gap, known, hints, seed,
+                                     point, best, value)
                 if fails:
                     points, points_cell = room(points, found_points + 1), room(points_cell, (found_points + 1) * count)
                     points[found_points] = k
@@ -323,7 +384,7 @@ def explore(
                     else:
                         tree_at[2 * used], tree_at[2 * used + 1] = top, end
                         used, top = used + 1, end
-                row, found, proved = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause)
+                row, found, proved = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, gap)
                 side_row[side], side_value[side] = row, found
                 looked[k] += 1
                 surely = found > enough[row]

@@ -21,7 +21,7 @@ from encoders.problem import Goal, TwinProblem
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.compiled import COMPILED, held
 from encoders.trees.joint import LineTrees
-from encoders.trees.twin import ClauseRows, RowBounds, ScoreLine, TreeTwin
+from encoders.trees.twin import ClauseRows, RowBounds, ScoreLine, TreeTwin, odds_lines
 from solvers import clock
 from verifair.engine.search.box_search import EXTRA_CUTS, BoxSearch, Limits
 from verifair.engine.search.boxes import Nodes, anywhere, borders, legal_pairs, roots
@@ -41,6 +41,9 @@ HINTS = 16
 WORTH, GUESSES, GUESSED = 6, 128, 32
 """Random points are tried first: as many as ask so many questions for each node of the ensemble, at most so many for each problem's
 question, and so many at once."""
+ROUNDED, ROOM_OF_SUMS = 2.0**-38, 2.0**-8
+"""What bounds of gaps under softmax are raised by, and how much of the scores' size adds to that."""
+NO_GAP = held(np.zeros(0))
 ELSEWHERE = 32
 """Random points of a box that are tried where the one that was found is no legal row."""
 
@@ -48,10 +51,10 @@ ELSEWHERE = 32
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Closing:
     """What closes one goal: its rows, and mixtures behind them. lines: (S, 2) that they are bounded by, or differences of scores.
-    lists: for the kernel."""
+    lists: for the kernel. A gap between probabilities under softmax has no rows but its lines."""
 
     lines: Array | tuple[ScoreLine, ...]
-    lists: tuple[Any, Any, Any, Any, Any, Any, Any, Any]
+    lists: tuple[Any, Any, Any, Any, Any, Any, Any, Any, Any]
 
 
 def _mixed(goal: Goal) -> bool:
@@ -65,13 +68,22 @@ def _named(goal: Goal) -> list[tuple[Integers, Array]]:
     return [*rows, *((np.flatnonzero(one), one[one > 0]) for one in MIXED if _mixed(goal))]
 
 
-def _compared(rows: ClauseRows) -> Closing:
+def _compared(goal: Goal, network: ComparedTrees, margin: Array) -> Closing:
     """What closes a goal about classes: its checker bounds all rows by itself, so a proof names none."""
+    if goal.gap is not None:
+        every, largest = odds_lines(network, rise=goal.gap.rise), 2 * float(network.undecided.largest.max())
+        count, (inside, outside) = len(every), map(len, network.sides)
+        zeros, whole = held(np.zeros(count)), held(np.zeros(count, dtype=np.int64))
+        gap = held(np.array([inside, outside, goal.gap.epsilon, ROUNDED * (1 + largest * ROOM_OF_SUMS)]))
+        return Closing(lines=every, lists=(
+            count, held(np.eye(count)), zeros, zeros, held(np.ones(count)), whole, whole, held(np.full(count, np.inf)), gap
+        ))
+    rows = ClauseRows.of(goal, network, margin)
     count = len(rows.line)
     nothing, size = np.zeros(count), np.array([abs(line.p) + abs(line.q) for line in rows.lines])[rows.line]
     shares = np.arange(len(rows.lines)) == rows.line[:, None]
     lists = (count, held(shares.astype(float)), held(nothing), held(nothing), held(size), held(rows.strict.astype(np.int64)),
-             held(rows.clause), held(np.full(count, np.inf)))
+             held(rows.clause), held(np.full(count, np.inf)), NO_GAP)
     return Closing(lines=rows.lines, lists=lists)
 
 
@@ -84,7 +96,7 @@ class TreeSearch(BoxSearch):
         self.trees = GoalTrees(count, [[] if compared else _named(goal) for goal in problem.goals])
         super().__init__(self.twin, limits, self.trees)
         self.closing = [
-            _compared(ClauseRows.of(goal, network, problem.margin)) if isinstance(network, ComparedTrees) else self._closing(goal)
+            _compared(goal, network, problem.margin) if isinstance(network, ComparedTrees) else self._closing(goal)
             for goal in problem.goals
         ]
         self.careful = np.zeros((count, len(problem.goals)), dtype=bool)
@@ -103,7 +115,7 @@ class TreeSearch(BoxSearch):
         rule = self.goals.rule
         enough = np.full(len(rows), np.inf) if rule.error is None else ROOM * size * rule.widest
         lists = (len(rows), held(bounds.shares), held(constants), held(bounds.charges(self.twin.size)), held(size),
-                 held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(enough))
+                 held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(enough), NO_GAP)
         return Closing(lines=bounds.lines, lists=lists)
 
     def start(self, rng: np.random.Generator) -> None:
@@ -272,7 +284,7 @@ class TreeSearch(BoxSearch):
         """Boxes in which both margins (N, 2) are constant, and no line of a probability gap's closes: each by one of its own, the
         tangent of the curve at the margin."""
         gap = self.problem.goals[goal].gap
-        if gap is None:
+        if gap is None or not self.trees.named[goal]:
             return
         for k, (g, g_prime) in enumerate(margins.tolist()):
             first, second = (g_prime, g) if gap.rise else (g, g_prime)
