@@ -111,19 +111,30 @@ def test_guard_retrains(folder: Path) -> None:
     assert (folder / "g" / "retrained.onnx").stat().st_size > 0
 
 
-def test_guard_builds_its_rules_from_counterexamples(folder: Path) -> None:
-    answered(
-        "guard", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--target", 0.3,
-        "--out", "tight.onnx", "--timeout", 30, "--iterations", 10, "--json", "tight.json", "--certificate", "tight.json.gz",
-        cwd=folder,
+SMALL = {
+    "duration": "12:24", "status": "no account", "age": "Senior", "housing": "own", "purpose": "television",
+    "savings": "< 100 DM", "other-debtors": "no other", "installment-plans": "no plans", "people-liable": 1,
+    "foreign-worker": "yes", "telephone": "no", "credit-amount": "1000:3000", "job": "skilled",
+}
+"""A part of German Credit in which gaps between sexes are small, and small targets are proved soon."""
+
+
+def test_guard_answers_where_the_target_is_proved_and_keeps_to_a_box(folder: Path) -> None:
+    box = [word for name, value in SMALL.items() for word in ("--box", f"{name}={value}")]
+    done = answered(
+        "guard", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--target", 0.12, *box,
+        "--out", "tight.onnx", "--timeout", 120, "--iterations", 10, "--json", "tight.json",
+        "--certificate", "new/folder/tight.json.gz", cwd=folder,
     )
+    assert "The certified gap falls to 0.12" in done.stdout
+    assert "--protected sex --box duration=12:24 --box 'status=no account'" in " ".join(done.stdout.split())
     answer = json.loads((folder / "tight.json").read_text())
-    steps = answer["certified"]["steps"]
-    assert steps[0]["rules"] == 0 < steps[-1]["rules"]
-    assert answer["certified"]["lower"] <= answer["certified"]["upper"]
-    assert (folder / "tight.json.gz").stat().st_size > 0
+    assert answer["certified"]["upper"] == 0.12 < answer["certified"]["before"]["lower"]
     rules = rules_file.load(folder / "tight.rules.json", datasets.load("german").schema).rules
-    assert len(rules) == steps[-1]["rules"]
+    assert len(rules) == len(answer["rules"]) > 0
+    checked = verifair("check", "new/folder/tight.json.gz", "--model", "german.onnx", "--schema", "tight.toml", cwd=folder)
+    assert checked.returncode == 0, checked.stdout
+    assert "where status = no account, duration = 12 .. 24" in checked.stdout
 
 
 def test_a_written_rule_needs_only_its_conditions(folder: Path) -> None:
@@ -139,7 +150,7 @@ def test_a_written_rule_needs_only_its_conditions(folder: Path) -> None:
     assert schema.inside(raw).tolist() == [False, True]
 
 
-def test_explain_and_guard_keep_to_a_box(folder: Path) -> None:
+def test_explain_keeps_to_a_box(folder: Path) -> None:
     box = ("--box", "duration=6:24", "--box", "status=no account")
     done = answered(
         "explain", "german.onnx", "--schema", "german.toml", "--protected", "sex", "--protected", "age", "--iterations", 30,
@@ -149,14 +160,6 @@ def test_explain_and_guard_keep_to_a_box(folder: Path) -> None:
     (cluster,) = json.loads((folder / "boxed" / "rules.json").read_text())["clusters"]
     assert 6 <= cluster["x"]["duration"] <= 24
     assert cluster["x"]["status"] == "no account"
-    done = answered(
-        "guard", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", *box, "--target", 0.15,
-        "--out", "boxed.onnx", "--timeout", 10, "--iterations", 10, "--certificate", "new/folder/boxed.json.gz", cwd=folder,
-    )
-    assert "--protected sex --box duration=6:24 --box 'status=no account' --differ any --maximise" in " ".join(done.stdout.split())
-    checked = verifair("check", "new/folder/boxed.json.gz", "--model", "german.onnx", "--schema", "boxed.toml", cwd=folder)
-    assert checked.returncode == 0, checked.stdout
-    assert "where status = no account, duration = 6 .. 24" in checked.stdout
 
 
 def test_a_guarded_schema_is_guarded_again(folder: Path) -> None:
@@ -186,7 +189,7 @@ def test_a_guarded_schema_is_guarded_again(folder: Path) -> None:
 @pytest.mark.parametrize(("module", "function", "call", "command", "said"), [
     ("explain.rounds", "search_clusters", 1, ("explain", "--rounds", 2, "--out", "cut"), "interrupted: no cluster was explained"),
     ("explain.rounds", "explain", 2, ("explain", "--rounds", 3, "--out", "cut"), "1 of 3 clusters were explained"),
-    ("guard.tighten", "maximise", 2, ("guard", "--target", 0.3, "--out", "cut.onnx"), "interrupted: nothing was written"),
+    ("guard.tighten", "verify", 2, ("guard", "--target", 0.3, "--out", "cut.onnx"), "interrupted: nothing was written"),
     (
         "guard.effects", "search_clusters", 2, ("guard", "--rules", "one.json", "--out", "cut2.onnx"),
         "cut2.onnx and cut2.toml are written",
@@ -198,7 +201,7 @@ def test_ctrl_c_ends_it_and_says_what_stands(
 ) -> None:
     (folder / "one.json").write_text(json.dumps({"rules": [{"when": {"duration": {"low": 40}}}]}))
     ctrl_c(importlib.import_module(f"verifair.systems.hyfair.{module}"), function, call)
-    done = verifair(*command, "--demo", "german", "--iterations", "60", "--timeout", "60", cwd=folder)
+    done = verifair(*command, "--demo", "german", "--iterations", "60", "--timeout", "20", cwd=folder)
     assert (done.returncode, said in " ".join(done.stderr.split())) == (130, True), done.stderr
     assert "Traceback" not in done.stderr
     assert (folder / "cut" / "rules.json").exists() == ("1 of 3" in said) or command[0] == "guard"

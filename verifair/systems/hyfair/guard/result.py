@@ -12,22 +12,23 @@ from verifair.engine.queries import KDiscrimination
 from verifair.systems.hyfair.explain.rules_file import RuleFile
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.tighten import Tightened
-from verifair.systems.results.result import Count, Seconds, Seed, Shape, SystemAnswer
+from verifair.systems.results.result import Count, Seconds, Seed, Shape, Share, SystemAnswer
 from verifair.systems.results.verdicts import Gap
 
 
-class StepShape(Shape):
-    rules: Count
-    lower: float
-    """The largest gap met outside the rules."""
-    upper: float | None
-    """The largest there can be outside the rules, certified."""
+class CertifiedGap(Shape):
+    """What --target proved: no larger gap is left outside the rules."""
 
-
-class CertifiedGap(Gap):
-    """Rules made from counterexamples, and the largest gap that is left outside of them."""
-
-    steps: list[StepShape]
+    upper: float
+    """Certified: the target."""
+    before: Gap
+    """The largest gap without the new rules, from both sides."""
+    boxes: Count
+    """That were proved; the rest is refused."""
+    domain: Share
+    """Of the domain that these boxes cover."""
+    open: Count
+    """Rows of the table in boxes that were refused because they were not decided in time."""
 
 
 class InstanceCounts(Shape):

@@ -19,7 +19,7 @@ class GuardSettings(VariantSettings):
     rules: Path | None = None
     """rules.json of `verifair explain`, or your own."""
     target: float | None = None
-    """Add rules from counterexamples until no probability gap above it is left."""
+    """Find rules: answer where no probability gap above it is left, by proof."""
     guarded: Annotated[Path | None, Option(name="--out")] = None
     """NAME.onnx; the schema goes to NAME.toml."""
     retrain: Path | None = None
@@ -57,8 +57,8 @@ SYSTEM = System(
     verb="guard",
     help="""
 Writes GUARDED.onnx with an output `abstain` (true: refused; the other outputs are then NaN), and GUARDED.toml, the schema without
-the refused rows, for `verifair certify`. --target finds the rules itself, by counterexamples, and proves what is left. --retrain
-also trains the network on, with discriminatory instances labelled alike.
+the refused rows, for `verifair certify`. --target finds the rules itself: it answers where a proof closes, and refuses the rest.
+--retrain also trains the network on, with discriminatory instances labelled alike.
 
 Example: verifair guard german.onnx --schema german.toml --rules explain/rules.json --data german.csv --out guarded.onnx
 """,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -11,6 +12,9 @@ from rich.table import Table as Grid
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.result import GuardResult
 from verifair.systems.results.words import box_options, cell
+
+SHOWN = 10
+"""Rules of --target on the screen; the file has all."""
 
 
 def show(result: GuardResult, console: Console) -> None:
@@ -34,22 +38,23 @@ def show(result: GuardResult, console: Console) -> None:
 
 
 def _show_tightened(result: GuardResult, console: Console) -> None:
-    tightened, rows = result.tightened, result.raw
-    if tightened is None:
+    tightened, certified, rows = result.tightened, result.certified, result.raw
+    if tightened is None or certified is None:
         return
-    for number, rule in enumerate(tightened.rules, start=1):
+    for number, rule in enumerate(tightened.rules[:SHOWN], start=1):
         share = "" if rows is None else f" ({100 * float(rule.contain(rows).mean()):.2g} % of the rows)"
         console.print(f"{number}. {rule.words(result.query.schema)}{share}", soft_wrap=True)
-    for step in tightened.steps:
-        console.print(f"{step.rules} rules: a gap of {step.lower:.4f} was met, {step.upper:.4f} is certified")
-    first, last = tightened.steps[0], tightened.steps[-1]
-    if last.upper < first.upper:
-        console.print(f"With as much time for either proof, the certified gap falls from {first.upper:.4f} to {last.upper:.4f}.")
-    elif last.rules > first.rules:
-        console.print(f"No fall is certified: {first.upper:.4f} was proved without these rules in as much time, and still holds.")
+    if len(tightened.rules) > SHOWN:
+        console.print(f"... and {len(tightened.rules) - SHOWN} more in {Path(result.guarded).with_suffix('.rules.json')}")
+    before, upper = certified.before, "none is certified" if certified.before.upper is None else f"{certified.before.upper:.4f}"
+    console.print(
+        f"The certified gap falls to {tightened.target:g}; without rules a gap of {before.lower:.4f} was met, and the bound was "
+        f"{upper}. Proved and answered: {100 * tightened.domain:.2g} % of the domain."
+    )
+    if tightened.open:
+        console.print(f"{tightened.open:,} rows lie in boxes that were not decided in time: a longer --timeout may spare some.")
     if result.certificate is not None:
-        proved = tightened.bound.certificate is not None
-        console.print(f"certificate: {result.certificate}" if proved else "no certificate: nothing below 1 was proved")
+        console.print(f"certificate: {result.certificate}")
 
 
 def effects_table(effects: Sequence[Effect]) -> Grid:

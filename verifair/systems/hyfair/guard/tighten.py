@@ -1,166 +1,350 @@
-"""A guardrail built from counterexamples: refuse what the certified search finds, until the largest gap left is small enough.
+"""A guardrail built from counterexamples: answer where a proof says that no gap exceeds a target, refuse the rest.
 
-Rules around a cluster say where a network discriminates; they need not cover the one person in the whole domain who is treated
-worst. Here every round maximises the probability gap over what is not refused yet, with a proof above and an exact witness below.
-Samples around the witness with a gap above the target are told apart from the rows of data by a shallow decision tree, and the
-leaves that the samples dominate become rules: short conditions that refuse the witness and few real people.
+The domain is cut into boxes, in two at a time. Of each box it is decided whether any gap above the target is left in it. A box that
+is proved is answered. One that has a counterexample, or that was not decided in its time, is cut along the one feature that tells
+samples with a large gap from rows of data best, those with the most rows of data first. Boxes that hold no row of data, or none
+that is treated within the target, are refused as they are: that costs nobody in the data an answer.
 
-The first maximisation, before any rule of ours, and the last one, about exactly what is answered in the end, get the same time:
-what lies between their bounds is due to the rules. Sound? yes: `upper` is certified, whatever the rules are.
-Complete? no: rounds or time may run out first.
+So what is answered is proved by construction, and what the target costs is coverage. The proofs of the boxes make one certificate
+about the guarded schema. Sound? yes.   Complete? no: where time runs out, more is refused than has to be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from encoders.network import Array
+from encoders.network import Array, Booleans, Integers
 from encoders.shares import logistic
 from solvers import clock
 from solvers.outcome import Budget
+from verifair.checker.certificates.certificate import Certificate
+from verifair.checker.certificates.tree import Tree
 from verifair.engine.gap.maximise import MaximumGap, maximise
-from verifair.engine.queries import KDiscrimination, ProbabilityGap
-from verifair.engine.verdict import Reason
-from verifair.errors import QueryError, SchemaError
-from verifair.schema.schema import Schema
+from verifair.engine.queries import IndividualFairness, KDiscrimination, ProbabilityGap
+from verifair.engine.questions import questions_of
+from verifair.engine.verdict import Reason, Status, Verdict
+from verifair.engine.verify import fairness_certificate, verify
+from verifair.errors import QueryError
 from verifair.systems.hyfair.explain.refusals import snapped
 from verifair.systems.hyfair.explain.rounds import outside
-from verifair.systems.hyfair.explain.rules import Rule, high_leaves
+from verifair.systems.hyfair.explain.rules import Rule
 from verifair.systems.hyfair.explain.samples import Neighbourhood, severity_of
 from verifair.systems.hyfair.search.space import Space
 
 SCALES = ((0.8, 1.0), (0.5, 1.0), (0.8, 0.2), (0.5, 0.2))
-"""Of the samples around a witness: chance to keep a value, and size of a step."""
-SAMPLES = 1500
-ROUNDS = 10
-DEPTH = 4
-"""Of each round's tree: the most conditions that a rule can have."""
-PURITY = 0.3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """A round: how many rules there were, and the largest gap outside of them, met and certified."""
-
-    rules: int
-    lower: float
-    upper: float
+"""Of the samples around a counterexample: chance to keep a value, and size of a step."""
+SAMPLES = 500
+"""Of each scale, and as many from the whole box."""
+BEFORE = 1 / 3
+"""Share of the time for the proof without rules."""
+PARTS = 60
+"""A box gets at most so large a part of the time."""
+PATIENCE = 0.25
+"""And at least this share of the time that is left, times its share of the rows in boxes that wait."""
+SPARSE = 0.05
+"""Share of a box's rows of data that counts as nearly nobody."""
+EVIDENCE = tuple[Tree, bool]
+"""A proof, and whether it is certified for float32."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tightened:
-    """rules: snapped, those given first.   bound: the last maximisation, outside of all of them.   steps: round by round.
+    """Rules, and the proof that they suffice.
 
-    The first step is outside of the given rules alone.
+    target: no gap above it is left where the rules refuse nothing.   rules: snapped, those given first.
+    certificate: of that, about the guarded schema.   boxes: that are proved.   open: rows (of those given) in boxes that were
+    refused because the time was up, not because of a gap: more time would spare some of them.
     """
 
+    target: float
     rules: tuple[Rule, ...]
-    bound: MaximumGap
-    steps: tuple[Step, ...]
+    certificate: Certificate
+    boxes: int
+    domain: float
+    open: int
+
+
+@dataclass(kw_only=True, eq=False)
+class GuardCell:
+    """A box [lower, upper] (V,) of the domain, and the rows of data in it. halves: what it was cut into, along `feature` at `cut`.
+
+    proved: [question][direction] that no gap exceeds the target, None where that is not proved.   why: it is refused: "gap" where a
+    gap above the target is known that no cut spares rows from, "time" where it was not decided.
+    """
+
+    lower: Array
+    upper: Array
+    rows: Integers
+    proved: list[list[EVIDENCE]] | None = None
+    why: str = "time"
+    feature: int = -1
+    cut: float = 0.0
+    halves: tuple[GuardCell, GuardCell] | None = None
+
+    def cuts(self, v: int, at: float, whole: Booleans) -> bool:
+        """Tell whether a cut of variable v there leaves two smaller boxes."""
+        return bool(self.lower[v] <= at < self.upper[v] if whole[v] else self.lower[v] < at < self.upper[v])
+
+    def leaves(self) -> Iterator[GuardCell]:
+        if self.halves is None:
+            yield self
+        else:
+            for half in self.halves:
+                yield from half.leaves()
+
+    def refused(self) -> Iterator[GuardCell]:
+        """Yield the largest boxes of the tree in which nothing is proved."""
+        if all(leaf.proved is None for leaf in self.leaves()):
+            yield self
+        elif self.halves is not None:
+            for half in self.halves:
+                yield from half.refused()
+
+    def tree(self, q: int, d: int) -> Iterator[Tree]:
+        """Yield the proof of question q in direction d, part by part in preorder."""
+        if all(leaf.proved is None for leaf in self.leaves()):
+            yield Tree.leaf()  # what is refused holds no legal row
+        elif self.halves is None:
+            assert self.proved is not None
+            yield self.proved[q][d][0]
+        else:
+            yield Tree.plain(np.array([self.feature]), np.array([self.cut]))
+            for half in self.halves:
+                yield from half.tree(q, d)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxCut:
+    """at_once: without asking whether the box is proved as it is: a gap above the target is known in it, or the cut parts a
+    half of the box that nearly nobody in the data lies in."""
+
+    feature: int
+    cut: float
+    at_once: bool
+
+
+@dataclass(kw_only=True, eq=False)
+class Tightening:
+    """The boxes so far, for one target after the other, each smaller than the last.
+
+    query: outside of the rules that are given.   rows: (N, V) raw data in its box, whom the rules should spare.
+    """
+
+    query: KDiscrimination
+    given: tuple[Rule, ...]
+    rows: Array
+    seed: int
+    whole: GuardCell = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.space = Space.of(self.query)
+        self.severity = severity_of(self.space, "gap")
+        self.rows = self.rows[self.space.legal(self.rows)]
+        self.gaps = self.severity(self.rows) if len(self.rows) else np.empty(0)
+        schema = self.query.schema
+        # Rules name no protected feature, of the query's or the schema's: refusing people by one would be discrimination itself.
+        self.columns = [int(v) for v in self.space.free if not schema.features[v].protected]
+        self.whole = GuardCell(lower=self.space.lower, upper=self.space.upper, rows=np.arange(len(self.rows)))
+        self.asked = 0
+
+    def towards(self, target: float, seconds: float, progress: Callable[[int, int], None] | None = None) -> Tightened:
+        """Cut and decide for so long. Raises KeyboardInterrupt after Ctrl-C, and QueryError where nothing is left to answer."""
+        started, each = clock.now(), seconds / PARTS
+        waiting = list[tuple[int, int, GuardCell]]()
+
+        def wait(cell: GuardCell) -> None:
+            self.asked += 1
+            heapq.heappush(waiting, (-len(cell.rows), self.asked, cell))
+
+        for leaf in self.whole.leaves():
+            leaf.proved, leaf.why = None, "time"
+            wait(leaf)
+        while waiting and clock.now() < started + seconds:
+            _, _, cell = heapq.heappop(waiting)
+            left = started + seconds - clock.now()
+            if progress is not None:
+                progress(int(PARTS * (1 - left / seconds)), PARTS)
+            cut = self._cut(cell, target, None)
+            if cut is None or not cut.at_once:
+                share = len(cell.rows) / max(sum(-count for count, _, _ in waiting) + len(cell.rows), 1)
+                verdict = self._decide(cell, target, min(max(each, PATIENCE * share * left), left))
+                if verdict.reason is Reason.INTERRUPTED:
+                    raise KeyboardInterrupt
+                if verdict.status is Status.PROVED:
+                    cell.proved = None if verdict.certificate is None else _evidence(verdict.certificate)
+                    continue
+                if verdict.witness is not None:
+                    cut, cell.why = self._cut(cell, target, verdict.witness.x), "gap"
+            for half in self._halved(cell, cut):
+                wait(half)
+        return self._finished(target)
+
+    def _decide(self, cell: GuardCell, target: float, seconds: float) -> Verdict:
+        return verify(self._question(target, self.query, cell), budget=Budget(seconds=seconds, seed=self.seed))
+
+    def _question(self, target: float, query: KDiscrimination, cell: GuardCell) -> IndividualFairness:
+        return IndividualFairness(
+            network=query.network, schema=query.schema, protected=query.protected, box=_box(query, cell), differ="any",
+            epsilon=target,
+        )
+
+    def _cut(self, cell: GuardCell, target: float, witness: Mapping[str, object] | None) -> BoxCut | None:
+        """Return where to cut a box in two, None where that would spare no row of data."""
+        gaps, whole = self.gaps[cell.rows], self.query.schema.domain.integer
+        spared = self.rows[cell.rows[gaps <= target]]
+        movable = [v for v in self.columns if cell.upper[v] > cell.lower[v]]
+        if not len(spared) or not movable:
+            return None
+        sampled = self._samples(cell, witness)
+        above = np.concatenate([self.rows[cell.rows[gaps > target]], sampled[self.severity(sampled) > target]])
+        found = self._between(above if len(above) else sampled, spared, movable)
+        v, at = found if found is not None and cell.cuts(*found, whole) else _middle(cell, movable, whole)
+        if not cell.cuts(v, at, whole):
+            return None  # neighbouring floats
+        step = 1.0 if whole[v] else 0.0
+        low, high = (at - cell.lower[v] + step) / (cell.upper[v] - cell.lower[v] + step), (self.rows[cell.rows, v] <= at).mean()
+        sparse = (high < SPARSE < 0.5 < low) or (high > 1 - SPARSE and low < 0.5)
+        return BoxCut(feature=v, cut=at, at_once=found is not None and (len(above) > 0 or bool(sparse)))
+
+    def _samples(self, cell: GuardCell, witness: Mapping[str, object] | None) -> Array:
+        """Return rows of a box, some of them near a counterexample; none where constraints forbid nearly all."""
+        space, schema = replace(self.space, lower=cell.lower, upper=cell.upper), self.query.schema
+        rng = np.random.default_rng([self.seed, self.asked])
+        try:
+            parts = [space.random(rng, SAMPLES)]
+            if witness is not None:
+                centre = np.array([schema.raw_value(feature.name, witness[feature.name]) for feature in schema.features])
+                near = Neighbourhood.of(space, centre, None)
+                parts.append(near.centre[None, :])
+                parts += [replace(near, keep=keep, spread=near.spread * size).draw(SAMPLES, rng) for keep, size in SCALES]
+        except QueryError:
+            return np.empty((0, len(cell.lower)))
+        return np.concatenate(parts)
+
+    def _halved(self, cell: GuardCell, cut: BoxCut | None) -> tuple[GuardCell, ...]:
+        if cut is None:
+            return ()
+        v, step = cut.feature, 1.0 if self.query.schema.domain.integer[cut.feature] else 0.0
+        below, above = cell.upper.copy(), cell.lower.copy()
+        below[v], above[v] = cut.cut, cut.cut + step
+        left = self.rows[cell.rows, v] <= cut.cut
+        cell.feature, cell.cut = v, cut.cut
+        cell.halves = (
+            GuardCell(lower=cell.lower, upper=below, rows=cell.rows[left]),
+            GuardCell(lower=above, upper=cell.upper, rows=cell.rows[~left]),
+        )
+        return cell.halves
+
+    def _between(self, high: Array, spared: Array, movable: Sequence[int]) -> tuple[int, float] | None:
+        """Return the cut that tells samples with a large gap from spared rows best, each side weighing the same, None for none."""
+        if not len(high):
+            return None
+        raw, label = np.concatenate([high, spared])[:, movable], np.arange(len(high) + len(spared)) < len(high)
+        weight = {True: len(spared) / len(high), False: 1.0}
+        tree = DecisionTreeClassifier(max_depth=1, class_weight=weight, random_state=self.seed).fit(raw, label).tree_
+        if tree.node_count == 1:
+            return None
+        v, threshold = movable[int(tree.feature[0])], float(tree.threshold[0])
+        return v, float(np.floor(threshold)) if self.query.schema.domain.integer[v] else threshold
+
+    def _finished(self, target: float) -> Tightened:
+        rules = [_rule(cell, self.whole) for cell in self.whole.refused()]
+        if any(not rule.conditions for rule in rules) and not len(self.rows):
+            raise QueryError("no row of the table lies in the box, and --target spares rows; widen --box, or pass another table")
+        if any(not rule.conditions for rule in rules):
+            raise QueryError(
+                f"no part of the domain was proved to have no gap above {target:g}: a guardrail for this target would refuse "
+                "everybody; set a larger --target, or give a longer --timeout"
+            )
+        kept = (*self.given, *snapped(rules, self.query.schema))
+        leaves = list(self.whole.leaves())
+        proved = [leaf for leaf in leaves if leaf.proved is not None]
+        return Tightened(
+            target=target, rules=kept, certificate=self._certificate(target, kept[len(self.given) :]),
+            boxes=len(proved), domain=sum(_rule(leaf, self.whole).share(self.space) for leaf in proved),
+            open=sum(len(leaf.rows) for leaf in leaves if leaf.proved is None and leaf.why == "time"),
+        )
+
+    def _certificate(self, target: float, rules: Sequence[Rule]) -> Certificate:
+        """Join the proofs of the boxes: a tree of the cuts, whose leaves are those of each box, or refused."""
+        query = self._question(target, outside(self.query, rules), self.whole)
+        box, batch = questions_of(query)
+        proved = [leaf.proved for leaf in self.whole.leaves() if leaf.proved is not None]
+        evidence = [
+            [(joined(list(self.whole.tree(q, d))), all(one[q][d][1] for one in proved)) for d in (0, 1)] for q in range(len(batch))
+        ]
+        return fairness_certificate(query, batch, box, evidence, epsilon=target, scale=query.scale)
 
 
 def tighten(
-    query: KDiscrimination,
-    rows: Array,
-    target: float,
-    *,
-    rules: Sequence[Rule] = (),
-    seconds: float = 60.0,
-    seed: int = 0,
+    query: KDiscrimination, rows: Array, target: float, *, rules: Sequence[Rule] = (), seconds: float = 60.0, seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> Tightened:
-    """Add rules until the certified largest gap between any two protected variants is at most `target`.
+) -> tuple[MaximumGap, Tightened]:
+    """Return the largest gap outside of the given rules, bracketed, and rules outside of which no gap is larger than the target.
 
-    rows: (N, V) raw data, whom the rules should spare.   seconds: for all; a third of them each for the proof before the rounds
-    and the one after. Raises QueryError for a target that is no gap, KeyboardInterrupt after Ctrl-C, and SchemaError when nothing
-    would be left to answer.
+    rows: (N, V) raw data, whom the rules should spare.   seconds: for both; a third of them for the bracket.
+    Raises QueryError for a target that is no gap, or above which none was met, or that leaves nobody to answer, and
+    KeyboardInterrupt after Ctrl-C.
     """
     if not 0 < target < 1:
         raise QueryError(f"target = {target}: a gap between two probabilities lies strictly between 0 and 1")
-    end, kept, steps = clock.now() + seconds, tuple(rules), list[Step]()
-    proof, each = seconds / 3, seconds / (3 * ROUNDS)
-    while True:
-        left = end - clock.now() - proof
-        last = len(steps) > ROUNDS or (len(steps) > 0 and left < each)
-        bound = _bound(query, kept, proof if last or not steps else each, target, seed)
-        if bound.reason is Reason.INTERRUPTED:
-            raise KeyboardInterrupt  # maximise gives back what it knows; nobody wants the next round
-        steps.append(Step(rules=len(kept), lower=bound.lower, upper=bound.upper))
-        if progress is not None:
-            progress(len(steps), ROUNDS + 2)
-        if bound.upper <= target or last:
-            return Tightened(rules=kept, bound=bound, steps=tuple(steps))
-        if bound.lower > target:
-            kept = (*kept, *_refusing(query, kept, _row(query.schema, bound), rows, target, seed + len(steps)))
-        else:  # nothing is known that should be refused: look longer
-            each *= 3
+    asked = outside(query, rules)
+    before = largest(asked, BEFORE * seconds, seed)
+    if before.reason is Reason.INTERRUPTED:
+        raise KeyboardInterrupt  # maximise gives back what it knows; nobody wants rules then
+    if before.upper <= target:
+        raise QueryError(
+            f"no gap is above {target:g}: {before.upper:.4f} is certified, so there is nothing to refuse; set a smaller --target"
+        )
+    found = Tightening(query=asked, given=tuple(rules), rows=rows, seed=seed)
+    return before, found.towards(target, (1 - BEFORE) * seconds, progress)
 
 
-def _bound(query: KDiscrimination, rules: Sequence[Rule], seconds: float, target: float, seed: int) -> MaximumGap:
+def largest(query: KDiscrimination, seconds: float, seed: int) -> MaximumGap:
+    """Return the bracket of the largest gap between any two protected variants."""
     gap = ProbabilityGap(
-        network=query.network, schema=outside(query, rules).schema, protected=query.protected, box=query.box, differ="any",
+        network=query.network, schema=query.schema, protected=query.protected, box=query.box, differ="any",
         scale="probability" if logistic(query.network) else "logit",
     )
-    return maximise(gap, budget=Budget(seconds=seconds, seed=seed), tolerance=max(1e-6, min(1e-3, target / 20)))
+    return maximise(gap, budget=Budget(seconds=seconds, seed=seed), tolerance=1e-3)
 
 
-def _row(schema: Schema, bound: MaximumGap) -> Array:
-    assert bound.witness is not None, "a positive lower bound has a witness"
-    return np.array([schema.raw_value(feature.name, bound.witness.x[feature.name]) for feature in schema.features])
+def joined(parts: Sequence[Tree]) -> Tree:
+    """Return one tree of parts that follow each other in preorder."""
+    ends = np.cumsum([0, *(len(one.index) for one in parts)])
+    starts = [np.zeros(1, dtype=np.int64), *(one.start[1:] + end for one, end in zip(parts, ends.tolist(), strict=False))]
+    arrays = {name: np.concatenate([getattr(one, name) for one in parts]) for name in ("feature", "cut", "index", "value")}
+    return Tree(start=np.concatenate(starts), **arrays)
 
 
-def _refusing(
-    query: KDiscrimination, kept: Sequence[Rule], witness: Array, rows: Array, target: float, seed: int
-) -> tuple[Rule, ...]:
-    """Rules that refuse the witness, and what is like it but unlike the rows."""
-    space, rng = Space.of(query), np.random.default_rng(seed)
-    gap, near = severity_of(space, "gap"), Neighbourhood.of(space, witness, None)
-    drawn = [replace(near, keep=keep, spread=near.spread * size).draw(SAMPLES, rng) for keep, size in SCALES]
-    raw = np.concatenate([near.centre[None, :], *drawn])
-    high = raw[gap(raw) > target]
-    if not len(high):  # float32 may put the witness itself just below
-        high = near.centre[None, :]
-    spared = rows[gap(rows) <= target] if len(rows) else rows
-    return _separated(space, query.schema, high, spared, near.centre, seed)
+def _evidence(certificate: Certificate) -> list[list[EVIDENCE]]:
+    found = list[EVIDENCE]()
+    for proof in certificate.proofs:
+        assert isinstance(proof.evidence, Tree), "branch-and-bound asks no solver"
+        found.append((proof.evidence, proof.float32))
+    return [found[k : k + 2] for k in range(0, len(found), 2)]
 
 
-def _separated(
-    space: Space, schema: Schema, high: Array, spared: Array, witness: Array, seed: int
-) -> tuple[Rule, ...]:
-    """Boxes of a tree between high samples and spared rows, each side weighing the same; the witness's own is always among them.
-
-    Where there are no rows to spare (or the tree cannot split), a box is the samples' bounding box.
-    """
-    # Rules speak of no protected feature, of the query's or of the schema's: refusing people by one would be discrimination itself.
-    columns = [int(v) for v in space.free if not schema.features[v].protected]
-    whole = schema.domain.integer
-    leaves: list[Rule] = []
-    if len(spared):
-        raw = np.concatenate([high, spared])
-        label = np.arange(len(raw)) < len(high)
-        tree = DecisionTreeClassifier(
-            max_depth=DEPTH, class_weight={True: len(spared) / len(high), False: 1.0}, min_impurity_decrease=1e-4, random_state=seed
-        ).fit(raw[:, columns], label)
-        everything = list(high_leaves(tree, columns, whole, 0.0))
-        pure = list(high_leaves(tree, columns, whole, PURITY))
-        leaves = pure + [rule for rule in everything if rule.contain(witness[None, :])[0]]
-        leaves = [rule for k, rule in enumerate(leaves) if rule.conditions and not any(_same(rule, r) for r in leaves[:k])]
-    if not any(rule.contain(witness[None, :])[0] for rule in leaves):
-        lower, upper = np.full(len(whole), -np.inf), np.full(len(whole), np.inf)
-        lower[columns], upper[columns] = high[:, columns].min(axis=0), high[:, columns].max(axis=0)
-        leaves.append(Rule(lower=lower, upper=upper))
-    try:
-        return snapped(leaves, schema)
-    except QueryError:
-        raise SchemaError(
-            "the counterexamples spread over the whole domain: a guardrail for this target would refuse everybody; set a larger "
-            "--target"
-        ) from None
+def _box(query: KDiscrimination, cell: GuardCell) -> dict[str, tuple[object, object]]:
+    lower, upper = query.schema.decode(cell.lower), query.schema.decode(cell.upper)
+    return {name: (lower[name], upper[name]) for name in lower}
 
 
-def _same(one: Rule, other: Rule) -> bool:
-    return bool((one.lower == other.lower).all() and (one.upper == other.upper).all())
+def _middle(cell: GuardCell, movable: Sequence[int], whole: Booleans) -> tuple[int, float]:
+    """Return the feature that has most values left, or else the widest real one, and its middle."""
+    width = cell.upper - cell.lower
+    v = max(movable, key=lambda one: width[one])
+    middle = float(cell.lower[v] + width[v] / 2)
+    return v, float(np.floor(middle)) if whole[v] else middle
+
+
+def _rule(cell: GuardCell, whole: GuardCell) -> Rule:
+    """Return a box as a rule, without conditions where it is as wide as the whole."""
+    return Rule(
+        lower=np.where(cell.lower > whole.lower, cell.lower, -np.inf), upper=np.where(cell.upper < whole.upper, cell.upper, np.inf)
+    )

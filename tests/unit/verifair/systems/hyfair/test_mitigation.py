@@ -13,8 +13,7 @@ from tests.builders import categorical, integer, lattice, linear_network, real, 
 from verifair import datasets
 from verifair.checker.check import check
 from verifair.datasets import Dataset
-from verifair.engine.gap.maximise import MaximumGap
-from verifair.engine.queries import KDiscrimination, ProbabilityGap
+from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError, TrainingError
 from verifair.systems.hyfair.explain.lime import comparison, surrogates
 from verifair.systems.hyfair.explain.refusals import snapped
@@ -22,10 +21,9 @@ from verifair.systems.hyfair.explain.rounds import explain_rounds, outside
 from verifair.systems.hyfair.explain.rules import Rule, refused
 from verifair.systems.hyfair.explain.samples import severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
-from verifair.systems.hyfair.guard import tighten as tightening
 from verifair.systems.hyfair.guard.effects import EffectData, effect, score
 from verifair.systems.hyfair.guard.retraining import instances, majority, retrain, weights_of
-from verifair.systems.hyfair.guard.tighten import tighten
+from verifair.systems.hyfair.guard.tighten import Tightening, tighten
 from verifair.systems.hyfair.search.space import Space
 from verifair.training.onnx_writer import onnx_model
 
@@ -206,42 +204,44 @@ def rows() -> np.ndarray:
     return np.column_stack([rng.integers(0, 25, 500), rng.integers(0, 21, 500), rng.integers(0, 2, 500)]).astype(float)
 
 
-def test_the_certified_gap_comes_down_to_the_target(gap_query: KDiscrimination, rows: np.ndarray) -> None:
-    found = tighten(gap_query, rows, 0.3, seconds=30)
-    assert found.steps[0].rules == 0
-    assert found.steps[0].upper > 0.7
-    assert found.bound.upper <= 0.3
-    assert found.rules
-    assert not refused(found.rules, rows).any(), "no row of the data is like the witnesses"
+def test_what_is_answered_is_proved_to_have_no_gap_above_the_target(gap_query: KDiscrimination, rows: np.ndarray) -> None:
+    before, found = tighten(gap_query, rows, 0.3, seconds=30)
+    assert before.lower > 0.7
+    assert not refused(found.rules, rows).any(), "no row of the data is like the counterexamples"
     points = lattice(gap_query.schema.domain.lower, gap_query.schema.domain.upper)
     gap, answered = severity_of(Space.of(gap_query), "gap")(points), ~refused(found.rules, points)
     assert gap.max() > 0.7
-    assert gap[answered].max() <= found.bound.upper + 1e-6, "the proof is about all that is answered"
-    assert found.bound.certificate is not None
+    assert gap[answered].max() <= 0.3 + 1e-6, "the proof is about all that is answered"
+    assert answered.mean() == pytest.approx(found.domain)
     narrowed = outside(gap_query, found.rules).schema
-    assert check(found.bound.certificate, network=gap_query.network, schema=narrowed).accepted
+    assert check(found.certificate, network=gap_query.network, schema=narrowed).accepted
+    assert not check(found.certificate, network=gap_query.network, schema=gap_query.schema).accepted, "it is about the guarded one"
+    tampered = outside(gap_query, found.rules[1:]).schema
+    forged = replace(found.certificate, schema_sha256=tampered.sha256)
+    assert not check(forged, network=gap_query.network, schema=tampered).accepted, "one rule less leaves a box without a proof"
 
 
-def test_the_proofs_before_and_after_get_the_same_time(
-    gap_query: KDiscrimination, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given, bounded = list[float](), tightening.maximise
+def test_smaller_targets_refuse_more_and_are_proved_as_well(gap_query: KDiscrimination) -> None:
+    everybody = lattice(gap_query.schema.domain.lower, gap_query.schema.domain.upper)
+    work, shares = Tightening(query=gap_query, given=(), rows=everybody, seed=0), []
+    gap = severity_of(work.space, "gap")(everybody)
+    for target in (0.5, 0.2, 0.05):
+        found = work.towards(target, 20.0)
+        answered = ~refused(found.rules, everybody)
+        assert gap[answered].max() <= target + 1e-6
+        assert found.open == 0, "each box is decided"
+        assert (answered == (gap <= target)).all(), "nobody is refused for nothing"
+        shares.append(answered.mean())
+        assert check(found.certificate, network=gap_query.network, schema=outside(gap_query, found.rules).schema).accepted
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > shares[-1]
 
-    def timed(query: ProbabilityGap, *, budget: Budget, tolerance: float) -> MaximumGap:
-        given.append(budget.seconds)
-        return replace(bounded(query, budget=Budget(seconds=2.0), tolerance=tolerance), upper=0.9)  # the target is never proved
 
-    monkeypatch.setattr(tightening, "maximise", timed)
-    found = tighten(gap_query, rows, 0.3, seconds=6000.0)
-    assert given[0] == given[-1] == 2000.0
-    assert len(given) == len(found.steps) > 2
-    assert max(given[1:-1]) < 2000.0
-
-
-def test_without_data_the_counterexamples_are_boxed_in(gap_query: KDiscrimination) -> None:
-    found = tighten(gap_query, np.empty((0, 3)), 0.3, seconds=30)
-    assert found.bound.upper <= 0.3
-    assert all(set(rule.conditions) <= {0, 1} for rule in found.rules)
+def test_a_guardrail_that_would_refuse_everybody_or_nobody_is_none(gap_query: KDiscrimination, rows: np.ndarray) -> None:
+    with pytest.raises(QueryError, match="nothing to refuse"):
+        tighten(gap_query, rows, 0.99, seconds=10)
+    with pytest.raises(QueryError, match="refuse everybody"):
+        tighten(gap_query, rows[:0], 0.3, seconds=10)
 
 
 def test_a_target_that_is_no_gap_is_refused(gap_query: KDiscrimination, rows: np.ndarray) -> None:
