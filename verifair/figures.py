@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from verifair.errors import require
+from verifair.outputs import whole
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#000000")
 """Of groups: Okabe and Ito's."""
@@ -47,11 +48,9 @@ def figure(
         drawn.subplots(down, across, squeeze=False, sharey=sharey, height_ratios=heights)
         yield drawn
         _literal(drawn)
-        half = path.with_name(f".{path.name}.part")
-        with warnings.catch_warnings():  # a letter that the font lacks is drawn as a box
+        with whole(path) as half, warnings.catch_warnings():  # a letter that the font lacks is drawn as a box
             warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
             drawn.savefig(half, dpi=150, format=path.suffix.lstrip("."))
-        half.replace(path)
 
 
 def _literal(drawn: Any) -> None:

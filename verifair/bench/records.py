@@ -9,6 +9,7 @@ import json
 import math
 import os
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -171,7 +172,8 @@ class Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._file.close()
+        with suppress(OSError):  # every line was written, or somebody heard that it was not
+            self._file.close()
 
     def add(self, record: BenchRecord) -> None:
         """Keep a record, on disk before the next run starts."""
@@ -193,9 +195,12 @@ class Journal:
         return known is not None and known.reason not in (SKIPPED, "interrupted")
 
     def _write(self, content: dict[str, Any]) -> None:
-        self._file.write(json.dumps(content, allow_nan=False) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            self._file.write(json.dumps(content, allow_nan=False) + "\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def _read(self, settings: dict[str, Any]) -> None:
         """Read the file; a kill leaves half a last line, which is cut off."""

@@ -86,9 +86,9 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.auditing.audit_file import load
     from verifair.auditing.run import run as run_audit
     from verifair.auditing.subject import read
-    from verifair.cli.locks import alone
     from verifair.cli.output import check_outputs
     from verifair.engine.cluster import cluster
+    from verifair.outputs import alone
     from verifair.systems.results.findings import Standing
     from verifair.systems.work import budget, keeping
 

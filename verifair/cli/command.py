@@ -9,6 +9,7 @@ import inspect
 import time
 import types
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
@@ -164,6 +165,7 @@ def run_system(system: System, given: dict[str, Any]) -> None:
     own_read = system.optional("solve", "read")
     subject = own_read(inputs, settings) if own_read else read(inputs)
     started += ready(getattr(subject, "network", None))
-    with cluster(run.cluster):
-        result = system.part("solve", "solve")(settings, subject, output.work(run, subject, started))
-    output.finish(system, run, result)
+    with ExitStack() as held:
+        with cluster(run.cluster):
+            result = system.part("solve", "solve")(settings, subject, output.work(run, subject, started, held))
+        output.finish(system, run, result)

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import ENOSPC
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any
@@ -125,7 +126,8 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:  # a file or folder that cannot be written or read, whichever verb met it
         place = f"{error.filename}: " if error.filename else ""
-        _say("error:", place + (error.strerror or str(error)))
+        room = "; make room there, or name another place" if error.errno == ENOSPC else ""
+        _say("error:", place + (error.strerror or str(error)) + room)
         sys.exit(2)
     except Exception as error:
         code = getattr(error, "exit_code", None)  # of the errors that a user can cause, on every floor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -82,12 +82,12 @@ def text_file(system: System) -> str:
     return system.text_file or f"{system.verb}.txt"
 
 
-def work(run: Run, subject: Any, started: float) -> Work:
+def work(run: Run, subject: Any, started: float, held: ExitStack | None = None) -> Work:
     """Return what a system works with on the command line."""
     return Work(
         started=started, deadline=started + run.timeout, seed=run.seed, nodes=run.nodes, jobs=run.jobs, top=run.top,
         folder=run.out, store=run.store, resume=run.resume, certificate=run.certificate,
-        options=getattr(subject, "options", ""), bar=progress_bar, warn=warn, say=Screen().print,
+        options=getattr(subject, "options", ""), bar=progress_bar, warn=warn, say=Screen().print, held=held,
     )
 
 
@@ -134,17 +134,23 @@ def finish(system: System, run: Run, result: SystemAnswer) -> None:
     """Write the files and the JSON, show the screen, and end with the exit code of the answer."""
     show: Callable[[SystemAnswer, Screen], None] = system.part("tables", "show")
     interrupted = result.interrupted
-    if run.out is not None:
-        try:
-            _write(system, run.out, result)
-        except KeyboardInterrupt:
-            interrupted = f"not everything is in --out {run.out}"
+    unwritten = None
     with keeping("not everything was written or shown"):
-        if run.plot is not None:
-            run.plot.parent.mkdir(parents=True, exist_ok=True)
-            system.part("plots", "plot")(result, run.plot)
-        save_answer(run.json_file, result)
+        try:
+            if run.out is not None:
+                try:
+                    _write(system, run.out, result)
+                except KeyboardInterrupt:
+                    interrupted = f"not everything is in --out {run.out}"
+            if run.plot is not None:
+                run.plot.parent.mkdir(parents=True, exist_ok=True)
+                system.part("plots", "plot")(result, run.plot)
+            save_answer(run.json_file, result)
+        except OSError as error:
+            unwritten = error  # the screen shows what no file can hold
         show(result, Screen())
+    if unwritten is not None:
+        raise unwritten
     if interrupted is not None:
         raise Interrupted(f"interrupted: {interrupted}")
     if run.exit_verdict:

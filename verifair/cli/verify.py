@@ -82,6 +82,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.cli.output import progress_bar, save_answer, work
     from verifair.interop.decide import check_types, decide, networks_of
     from verifair.interop.witness import written
+    from verifair.systems.results.files import save_text
     from verifair.systems.work import budget
 
     started = time.monotonic()
@@ -102,7 +103,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     typer.echo(visible_lines(f"{found.answer.value}\n{text}"), nl=False)
     if settings.results is not None:
         settings.results.parent.mkdir(parents=True, exist_ok=True)
-        settings.results.write_text(f"{found.answer.competition}\n{text}", encoding="utf-8")
+        save_text(settings.results, f"{found.answer.competition}\n{text}")
     _explain(found, work(files, None, started).save_certificate(found.certificate))
     save_answer(files.json_file, _answer(settings.query, found, text))
     if files.exit_verdict:

@@ -108,10 +108,13 @@ class Store:
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
-        """Raise DataError where SQLite cannot read the file, or we did not write it."""
+        """Raise DataError where SQLite cannot read the file, or we did not write it, or its disk is full."""
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError) as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                kept = "what was decided before is kept: make room there, then run the same command with --resume"
+                raise DataError(f"{self.path}: {error}; {kept}") from error
             raise DataError(f"{self.path}: no verdict store that can be used ({error}); name another file with --store") from error
 
     def __enter__(self) -> Store:

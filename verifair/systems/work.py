@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from verifair.checker.certificates.extent import Extent
 from verifair.errors import QueryError
+from verifair.outputs import alone, whole
 from verifair.systems.results.files import file_name
 from verifair.systems.results.findings import Evidence, Standing
 
@@ -72,6 +73,7 @@ class Work:
     options: those that name model and schema to `verifair check`.
     bar: gives the progress callback of a label, within which it is shown.   warn: told what the user should know at once.
     say: told what the question means, before the work begins.
+    held: what the command holds until its answer is written and shown; None: whoever asks sees to it that it is alone.
     shown: what a page calls the folder.   checks: the share of the time that is left for re-checking proofs in this run.
     """
 
@@ -92,6 +94,7 @@ class Work:
     tell: Tell = lambda what, done, total: None
     warn: Callable[[str], None] = lambda text: None
     say: Callable[[str], None] = lambda text: None
+    held: ExitStack | None = None
 
     @property
     def left(self) -> float:
@@ -139,12 +142,20 @@ class Work:
 
             yield tell
 
+    def claim(self, store: Path) -> None:
+        """Refuse other processes that store, until the command ends. Raises QueryError where one is writing it."""
+        if self.held is not None:
+            remedy = "wait until that has ended, and go on with --resume, or name another file with --store"
+            told = f"{store}: another run is writing it; {remedy}"
+            self.held.enter_context(alone(store.with_name(f".{store.name}.lock"), told))
+
     def save_certificate(self, certificate: Saves | None) -> Path | None:
         """Write the proofs where the user asked for them; return the file, None where there is none, or nobody asked."""
         if self.certificate is None or certificate is None:
             return None
         self.certificate.parent.mkdir(parents=True, exist_ok=True)
-        certificate.save(self.certificate)
+        with whole(self.certificate) as half:
+            certificate.save(half)
         return self.certificate
 
     def check_line(self, file: Path, *, partial: bool = False) -> str:
@@ -172,9 +183,8 @@ class Work:
         """Save a certificate beside the page, and have the separate checker check it from its file."""
         assert self.folder is not None
         path = self.folder / name
-        half = path.with_name(f"part-{name}")  # the suffix says how it is written
-        certificate.save(half)
-        half.replace(path)
+        with whole(path) as half:
+            certificate.save(half)
         return self.checked(name, proves, network, schema)
 
     def checked(self, name: str, proves: str, network: Model, schema: Schema) -> Evidence:

@@ -38,6 +38,7 @@ from verifair.engine.shares.cells import COPIES, COPY, SPARE, CellLooks, ShareCe
 from verifair.engine.verdict import Reason
 from verifair.errors import CertificateError, DataError, QueryError
 from verifair.notebook.pictures import Pictured, shares
+from verifair.outputs import whole
 
 AT_ONCE, PART = 256, 32
 """Leaves cut at a time, or that part of all where they are many; never more than a quarter."""
@@ -96,10 +97,8 @@ def certify_share(
 
     def keep() -> None:
         if store is not None:
-            path = Path(store)
-            half = path.with_name(f"part-{path.name}")
-            search.certificate().save(half)
-            half.replace(path)
+            with whole(Path(store)) as half:
+                search.certificate().save(half)
 
     reason = search.run(progress, keep)
     certificate = search.certificate()

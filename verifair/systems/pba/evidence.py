@@ -17,6 +17,7 @@ from verifair.checker.certificates.statement import RowsQuery, RowStatement
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import load_tree
 from verifair.engine.verdict import Status, Witness
+from verifair.outputs import whole
 from verifair.systems.pba.result import Asked
 from verifair.systems.pba.stream import Table, TableStream
 
@@ -34,9 +35,8 @@ def certificates(asked: Asked, people: TableStream, folder: Path, name: str) -> 
         if not len(lines):
             continue
         certificate, file = certificate_of(asked.query, table, lines), folder / f"{name}{f'-{number:04d}' * several}.json.gz"
-        half = file.with_name(f"part-{file.name}")  # the suffix says how it is written
-        certificate.save(half)
-        half.replace(file)
+        with whole(file) as half:
+            certificate.save(half)
         yield file, certificate
 
 

@@ -50,6 +50,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     if work.resume and store is None:
         raise QueryError("--resume needs the store of the run to continue: pass --store FILE or --out FOLDER")
     if store is not None:
+        work.claim(store)
         with Store(store):  # before anything is read: a file that is none of ours costs no time
             pass
     rows, words = _chosen(settings, subject, work.seed)

@@ -19,6 +19,8 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 from pydantic import BaseModel
 
+from verifair.outputs import whole
+
 PACKAGES = ("verifair", "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "highspy", "matplotlib")
 
 
@@ -71,9 +73,8 @@ def versions() -> dict[str, str]:
 
 def save_text(path: Path, text: str) -> None:
     """Write a text file whole. Half characters, of which names of files may have some, are written as JSON has them: \\udcff."""
-    half = path.with_name(f".{path.name}.part")
-    half.write_text(text, encoding="utf-8", errors="backslashreplace")
-    half.replace(path)
+    with whole(path) as half:
+        half.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 FORMULA = re.compile(r"\s*[=+\-@＝＋－＠].|[\t\r\n]", re.DOTALL)
@@ -93,12 +94,10 @@ def cell(value: Any) -> Any:
 
 def save_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
     """Write a CSV file whole, without the index, from parts with the same columns; no cell or name of a column is a formula."""
-    half = path.with_name(f".{path.name}.part")
-    with half.open("w", encoding="utf-8", newline="") as file:
+    with whole(path) as half, half.open("w", encoding="utf-8", newline="") as file:
         for number, part in enumerate(parts):
             shown = part.apply(lambda column: column if is_numeric_dtype(column) else column.map(cell)).rename(columns=cell)
             shown.to_csv(file, index=False, header=not number)
-    half.replace(path)
 
 
 def file_name(words: str) -> str:

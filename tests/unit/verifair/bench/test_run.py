@@ -1,8 +1,10 @@
 """Runs in processes of their own: what is killed or crashes is an answer like another, and a run continues where it was left."""
 
 import json
+import os
 import subprocess
 import sys
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,16 @@ def test_an_interrupted_run_continues_and_asks_nothing_twice(tmp_path: Path) -> 
     lines = [json.loads(line) for line in content.splitlines()[1:]]
     keys = [(line["case"], line["method"], line["repeat"]) for line in lines]
     assert len(keys) == len(set(keys)) == 2 * 2 * 2
+
+
+def test_a_journal_names_its_file_where_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    with Journal(tmp_path, SETTINGS, resume=False) as journal:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match=f"No space left on device: '{tmp_path / NAME}'"):
+            journal.add(record())
 
 
 def test_a_journal_is_not_mixed_up(tmp_path: Path) -> None:

@@ -204,6 +204,7 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
         raise QueryError(f"--resume: {store} is not there; start without --resume, or name the run's file with --store")
     if store.is_file() and not work.resume:
         raise DataError(f"{store}: is there already; continue it with --resume, or name another file with --store")
+    work.claim(store)
     rows = subject.raw(outside="keep")
     store.parent.mkdir(parents=True, exist_ok=True)
     with work.bar(f"fair share with {' and '.join(query.protected)}, from below and above, in 1/10,000") as progress:
@@ -228,6 +229,7 @@ def _parts(size: int, query: IndividualFairness, subject: Subject, work: Work) -
     store = work.store or Path(f"partition-{run_key(describe(query, size, box_of(query.schema, query.box)))}.sqlite")
     if work.resume and not store.is_file():
         raise QueryError(f"--resume: {store} is not there; start without --resume, or name the run's file with --store")
+    work.claim(store)
     # Read first, so that a mistake in the table costs no time. A row's partner may lie in another part where features are relaxed.
     rows = None if query.relax else subject.raw(outside="keep")
     store.parent.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import verifair
-from verifair.cli.locks import alone
 from verifair.errors import QueryError
+from verifair.outputs import alone
 
 HOLDER = "import sys; from filelock import FileLock\nwith FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
 

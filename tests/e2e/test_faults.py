@@ -1,0 +1,118 @@
+"""A disk that is full or read-only, two runs on one output, a clock that is set back: a message, exit code 2, nothing is lost."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import Run
+from verifair.outputs import alone
+from verifair.systems.pba import solve
+
+PBA = ("pba", "--demo", "german", "--protected", "sex", "--delta", "1", "--delta", "2", "--limit", "60")
+Mounted = Callable[[str], Path]
+ONE = ("certify", "--demo", "german", "--protected", "sex", "--box", "duration=4:8")
+FILES = ("verdicts.jsonl", "rates.csv", "shares.csv", "certificate.json.gz", "certificate-robustness.json.gz")
+
+
+def same(one: Path, other: Path) -> bool:
+    return all((one / name).read_bytes() == (other / name).read_bytes() for name in FILES)
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Mounted]:
+    """mounted(options): a file system in memory, or the same with other options."""
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    there = False
+
+    def mount(options: str) -> Path:
+        nonlocal there
+        words = ["mount", "-t", "tmpfs", "-o", f"{'remount,' * there}{options}", "tmpfs", str(folder)]
+        if os.name != "posix" or os.geteuid() or subprocess.run(words, capture_output=True).returncode:
+            pytest.skip("only root may mount a file system")
+        there = True
+        return folder
+
+    yield mount
+    if there:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def undisturbed(inside: Run, tmp_path: Path) -> Path:
+    assert inside(*PBA, "--out", tmp_path / "undisturbed")[0] == 0
+    return tmp_path / "undisturbed"
+
+
+def test_a_store_whose_disk_is_full_goes_on_once_there_is_room(inside: Run, mounted: Mounted, undisturbed: Path) -> None:
+    out = mounted("size=120k") / "out"
+    code, _, errors = inside(*PBA, "--out", out)
+    assert (code, errors) == (
+        2, f"error: {out}/verdicts.sqlite: database or disk is full; what was decided before is kept: make room there, then run "
+        "the same command with --resume",
+    )
+    mounted("size=50m")
+    assert inside(*PBA, "--out", out, "--resume")[0] == 0
+    assert same(out, undisturbed)
+
+
+def test_an_answer_that_no_file_can_hold_is_shown_and_leaves_older_files(inside: Run, mounted: Mounted) -> None:
+    folder = mounted("size=32k")
+    (folder / "old.json").write_text("{}")
+    (folder / "rest").write_bytes(bytes(28_000))
+    code, screen, errors = inside(*ONE, "--json", folder / "old.json")
+    told = "No space left on device; make room there, or name another place"
+    assert (code, errors) == (2, f"error: {folder}/old.json: {told}")
+    assert screen.startswith("VIOLATED: the same person, another sex, another decision")
+    assert (folder / "old.json").read_text() == "{}"
+    assert sorted(os.listdir(folder)) == ["old.json", "rest"]
+
+
+@pytest.mark.parametrize("words", [
+    (*PBA, "--out", "{}/out"), (*ONE, "--certificate", "{}/proof.json"), (*ONE, "--json", "{}/a.json"),
+    ("certify", "--demo", "german", "--protected", "sex", "--partition", "10", "--store", "{}/parts.sqlite"),
+    ("audit", "--demo", "german", "--out", "{}/page.html"), ("bench", "--quick", "--out", "{}/bench"),
+])
+def test_a_folder_that_is_read_only_costs_no_time(inside: Run, mounted: Mounted, words: tuple[str, ...]) -> None:
+    mounted("size=1m")
+    folder = mounted("ro")
+    code, screen, errors = inside(*(word.format(folder) for word in words))
+    assert (code, screen) == (2, "")
+    assert f": nothing can be written in {folder}; name a file elsewhere" in errors
+
+
+@pytest.mark.parametrize("words", [
+    (*PBA, "--out", "out"), (*PBA, "--store", "out/verdicts.sqlite"),
+    ("certify", "--demo", "german", "--protected", "sex", "--partition", "10", "--store", "out/verdicts.sqlite"),
+    ("certify", "--demo", "german", "--protected", "sex", "--share", "--store", "out/verdicts.sqlite"),
+])
+def test_a_store_that_another_run_is_writing_is_left_alone(inside: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    with alone(tmp_path / "out" / ".verdicts.sqlite.lock", "in use"):
+        code, _, errors = inside(*words)
+        assert os.listdir(tmp_path / "out") == [".verdicts.sqlite.lock"]
+    remedy = "wait until that has ended, and go on with --resume, or name another file with --store"
+    assert (code, errors) == (2, f"error: out/verdicts.sqlite: another run is writing it; {remedy}")
+
+
+def test_a_clock_that_is_set_back_changes_nothing(
+    inside: Run, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour at a time, also between an interrupted run and the one that goes on with it."""
+    now, hours = time.time(), count()
+    monkeypatch.setattr(time, "time", lambda: now - 3600 * next(hours))
+    whole, asked = solve.decide_rows, iter((True, False, False))
+    with monkeypatch.context() as once:
+        once.setattr(solve, "decide_rows", lambda *words, **named: whole(*words, **named) if next(asked) else interrupt())
+        assert inside(*PBA, "--out", tmp_path / "out")[0] == 130
+    assert inside(*PBA, "--out", tmp_path / "out", "--resume")[0] == 0
+    assert next(hours) > 0
+    assert same(tmp_path / "out", undisturbed)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
