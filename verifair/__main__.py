@@ -26,6 +26,7 @@ def main() -> None:
 
     for one in CAUGHT:
         _signal.signal(one, _interrupt)
+    sys.unraisablehook = _unraisable
     try:
         from verifair.cli import main as command
 
@@ -44,14 +45,27 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt; while something is imported a little later, as half a module fails in many ways."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
-            from threading import Timer
-
-            again = Timer(0.05, os.kill, (os.getpid(), number))
-            again.daemon = True
-            again.start()
+            _send_again(number)
             return
         frame = frame.f_back
     raise KeyboardInterrupt
+
+
+def _unraisable(told: "sys.UnraisableHookArgs") -> None:
+    """Interrupt once more where a finaliser or a callback was interrupted, which Python tells and forgets."""
+    if isinstance(told.exc_value, KeyboardInterrupt):
+        _send_again(_signal.SIGINT)
+    else:
+        sys.__unraisablehook__(told)
+
+
+def _send_again(number: int) -> None:
+    """Send this process a signal a little later."""
+    from threading import Timer
+
+    again = Timer(0.05, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
 
 
 if __name__ == "__main__":

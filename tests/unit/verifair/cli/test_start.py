@@ -137,6 +137,23 @@ def test_a_signal_waits_until_an_import_is_over(tmp_path: Path, program: ModuleT
         program._interrupt(2, sys._getframe())
 
 
+def test_a_signal_that_meets_a_finaliser_is_sent_again() -> None:
+    """Python tells of an exception there, and goes on as if nothing had been."""
+    told = """if True:
+        import signal, sys, time
+        from verifair import __main__ as program, cli
+        class Held:
+            def __del__(self): signal.raise_signal(signal.SIGINT)
+        def command():
+            Held()
+            time.sleep(10)
+        cli.main = command
+        program.main()
+    """
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False, preexec_fn=_answered)
+    assert (done.returncode, done.stderr) == (130, "interrupted: nothing is kept\n")
+
+
 def test_a_command_that_is_interrupted_at_once_says_so(
     program: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
