@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import singledispatch
+from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -201,6 +202,28 @@ class Model(ABC):
         """True where LP, MILP and SMT programs, and neuron branching, can say what it computes."""
         return False
 
+    @property
+    @abstractmethod
+    def built(self) -> str:
+        """What it is made of, in words."""
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Return what a reader wants to know of it, fact -> words."""
+        return {
+            "made of": self.built, "input columns": f"{self.inputs:,}", "outputs": f"{self.outputs:,}",
+            "output function": self.link.value, "classes": ", ".join(self.classes) or "without names",
+            "source": self.source or "made here", "sha256": self.source_sha256,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.inputs:,} input columns; {self.built}; {self.outputs:,} outputs)"
+
+    def _repr_html_(self) -> str:
+        """Return the facts as a table, for notebooks."""
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>" for name, words in self.facts.items())
+        return f"<div><p><strong>{type(self).__name__}</strong></p><table>{rows}</table></div>"
+
     def require_piecewise_linear(self, what: str) -> Network:
         """Return the model where it is a piecewise-linear network. Raises ModelError or CurveError that `what` takes no other."""
         return layered(self, what)
@@ -259,6 +282,12 @@ class Network(Model):
     def hidden(self) -> tuple[int, ...]:
         """Widths of the hidden layers, e.g. (500, 100)."""
         return tuple(int(layer.weight.shape[0]) for layer in self.layers[:-1])
+
+    @property
+    def built(self) -> str:
+        kinds = ", ".join(dict.fromkeys(layer.shown for layer in self.layers[:-1])) or "affine"
+        weights = sum(layer.weight.size + layer.bias.size for layer in self.layers)
+        return f"hidden layers of {' and '.join(f'{m:,}' for m in self.hidden) or 'no'} neurons ({kinds}), {weights:,} weights"
 
     @property
     def piecewise_linear(self) -> bool:

@@ -45,6 +45,10 @@ class ComparedTrees(Model):
         return len(self.decision.groups)
 
     @property
+    def built(self) -> str:
+        return self.undecided.built
+
+    @property
     def work(self) -> int:
         return self.undecided.work
 

@@ -71,6 +71,10 @@ class TreeEnsemble(Model):
         return len(self.base)
 
     @property
+    def built(self) -> str:
+        return f"{len(self.root):,} trees of at most {self.depth:,} questions, {int((self.column < 0).sum()):,} leaves"
+
+    @property
     def work(self) -> int:
         return 16 * len(self.root) * max(self.depth, 1)
 

@@ -11,6 +11,8 @@ from jsonschema import Draft202012Validator
 from tests.command_line import answered, flat, is_drawn, verifair
 from tests.contract.toy import solve as toy_solve
 from verifair.cli import schema as json_schemas
+from verifair.errors import QueryError
+from verifair.systems.results.result import part
 from verifair.systems.system import SYSTEMS, system
 
 TOY = "tests.contract.toy"
@@ -58,6 +60,20 @@ def test_the_help_has_an_example_and_every_option(verb: str) -> None:
     assert f" {verb} " in verifair("--help").stdout
 
 
+def in_a_notebook(result: Any) -> None:
+    """A result is shown in a line, as a table and, where its system draws, as a picture."""
+    package = type(result).__module__.rpartition(".")[0]
+    assert len(result.to_frame()) > 0
+    assert "<table" in result._repr_html_()
+    assert len(repr(result)) <= 180
+    assert len(result._repr_html_()) < 30_000
+    if any(part(package, "plots", name) for name in ("plot", "plots")):
+        assert "<svg" in result.plot()._repr_svg_()
+    else:
+        with pytest.raises(QueryError, match="has no picture"):
+            result.plot()._repr_svg_()
+
+
 @pytest.mark.parametrize("verb", QUESTIONS)
 def test_files_are_written_before_the_screen_and_the_json_is_as_its_schema(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -67,6 +83,7 @@ def test_files_are_written_before_the_screen_and_the_json_is_as_its_schema(
 
     def shown(result: Any, console: Any) -> None:
         there.append((tmp_path / "answer.json").is_file())
+        in_a_notebook(result)
         show(result, console)
 
     monkeypatch.setattr(f"{system(verb).package}.tables.show", shown)

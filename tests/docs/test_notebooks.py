@@ -42,6 +42,17 @@ def test_a_tutorial_runs_as_a_notebook(page: Path, tmp_path: Path) -> None:
         assert doctest.OutputChecker().check_output(wanted, found, FLAGS), f"{cell['source']}\n{found}\ninstead of\n{wanted}"
 
 
+def test_a_bar_is_drawn_in_a_notebook() -> None:
+    """By the widgets of Jupyter; without them the error says what to install."""
+    pytest.importorskip("ipywidgets", reason='pip install "verifair[notebook]"')
+    source = "import verifair as vf\nwith vf.progress_bar('share') as progress:\n    progress('parts', 1, 4)"
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    NotebookClient(book, timeout=60, kernel_name="python3").execute()
+    drawn = book["cells"][0]["outputs"]
+    assert "application/vnd.jupyter.widget-view+json" in drawn[0]["data"]
+    assert [one for one in drawn if one["output_type"] == "error"] == []
+
+
 def test_what_differs_is_seen() -> None:
     """The comparison above is no rubber stamp."""
     assert not doctest.OutputChecker().check_output("(3, 3)\n", "(3, 4)\n", FLAGS)

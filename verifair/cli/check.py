@@ -15,6 +15,7 @@ from verifair.checker.report import Spread
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
+from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.results.result import Answer, Count, Seconds
 from verifair.systems.settings import Option, Run, Settings
@@ -74,7 +75,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from encoders.onnx.reader import read_model
     from verifair.checker.check import check, kind_of
     from verifair.checker.words import counted, float32_words
-    from verifair.cli.output import progress_bar, save_answer
+    from verifair.cli.output import save_answer
     from verifair.schema.space import InputSpace
     from verifair.systems.work import keeping
 

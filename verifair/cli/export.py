@@ -10,6 +10,7 @@ from pydantic import Field
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.interop import MOST
+from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.hyfair.pairs import FairnessSettings
 from verifair.systems.settings import Inputs, Option, Run
@@ -52,7 +53,7 @@ class ExportSettings(FairnessSettings):
 
 def run(system: System, given: dict[str, Any]) -> None:
     """Write the queries, then show what they are."""
-    from verifair.cli.output import progress_bar, save_answer
+    from verifair.cli.output import save_answer
     from verifair.interop.export import ExportAnswer, RelaxedQueries, export
     from verifair.systems.subject import read
     from verifair.systems.work import keeping

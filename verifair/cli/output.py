@@ -11,19 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from verifair.cli.command import option_name
 from verifair.errors import INTERRUPTED, QueryError, require
+from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.results.files import save_json, save_table, save_text
 from verifair.systems.results.result import Answer, SystemAnswer
@@ -89,22 +80,6 @@ def work(run: Run, subject: Any, started: float, held: ExitStack | None = None) 
         folder=run.out, store=run.store, resume=run.resume, certificate=run.certificate,
         options=getattr(subject, "options", ""), bar=progress_bar, warn=warn, say=Screen().print, held=held,
     )
-
-
-@contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar with rate and remaining time on a terminal, nothing elsewhere; gives progress(done, total)."""
-    columns = (
-        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-        TaskProgressColumn(show_speed=True), TimeElapsedColumn(), TimeRemainingColumn(),
-    )
-    err = Screen(stderr=True)
-    if not err.is_terminal:
-        yield lambda done, total: None
-        return
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def warn(text: str) -> None:

@@ -11,6 +11,7 @@ from rich.table import Table as Grid
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError, require
+from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.results.result import Answer, Count, Measured, Shape, Table
 from verifair.systems.settings import Option, Positive, Settings
@@ -86,7 +87,7 @@ class ReproduceAnswer(Answer):
 
 def run(system: System, given: dict[str, Any]) -> None:
     """Make one table after the other; each is written and shown as soon as it is there."""
-    from verifair.cli.output import check_outputs, progress_bar, save_answer
+    from verifair.cli.output import check_outputs, save_answer
     from verifair.papers.catalog import catalog, chosen
     from verifair.papers.reproduce import reproduce
     from verifair.systems.work import Interrupted

@@ -11,6 +11,7 @@ from rich.table import Table
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError, TrainingError
+from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.results.result import Answer, Seed, Shape, Share
 from verifair.systems.settings import Option, Settings
@@ -130,7 +131,7 @@ class TrainAnswer(Answer):
 
 def run(system: System, given: dict[str, Any]) -> None:
     """Train, save the network and its schema, and show what they are worth."""
-    from verifair.cli.output import progress_bar, save_answer
+    from verifair.cli.output import save_answer
     from verifair.systems.cec import training as cec
     from verifair.systems.results.files import plain, save_table
     from verifair.training import METHODS, train

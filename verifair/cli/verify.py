@@ -12,6 +12,7 @@ import typer
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
+from verifair.notebook.progress import progress_bar
 from verifair.screen import visible_lines
 from verifair.systems.results.result import Answer, Count, Seconds
 from verifair.systems.settings import Option, Run, Settings, assignments
@@ -79,7 +80,7 @@ class VerifyAnswer(Answer):
 def run(system: System, given: dict[str, Any]) -> None:
     """Read the query, decide it, and say so."""
     from encoders.vnnlib.reader import read_vnnlib
-    from verifair.cli.output import progress_bar, save_answer, work
+    from verifair.cli.output import save_answer, work
     from verifair.interop.decide import check_types, decide, networks_of
     from verifair.interop.witness import written
     from verifair.systems.results.files import save_text

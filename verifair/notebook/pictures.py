@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
-import numpy as np
 
 from verifair.figures import COLORS, HATCHED, PROVED, REFUTED, figure
 from verifair.notebook.shown import Shown
@@ -67,7 +66,7 @@ def interval(lower: float, upper: float, label: str, path: Path) -> None:
     """Draw the interval between what was met and what is certified; an end that is not finite is said not to be known."""
     with figure(path, (6, 1.4)) as drawn:
         axes = drawn.axes[0]
-        ends = [float(end) for end in (lower, upper) if np.isfinite(end)]
+        ends = [float(end) for end in (lower, upper) if isfinite(end)]
         axes.plot(ends, [0] * len(ends), color=COLORS[0], marker="|", markersize=14, linewidth=4)
         if len(ends) < 2:
             axes.text(0.5, 0.8, "not known" if not ends else "one end is not known", ha="center", transform=axes.transAxes)

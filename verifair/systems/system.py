@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
+from verifair.systems.results.result import part
 from verifair.systems.settings import Inputs, Settings
 
 
@@ -78,9 +78,7 @@ class System:
 
     def optional(self, module: str, name: str) -> Callable[..., Any] | None:
         """Return the same, or None where the folder has no such module, or the module no such name."""
-        if find_spec(f"{self.package}.{module}") is None:
-            return None
-        found: Callable[..., Any] | None = getattr(import_module(f"{self.package}.{module}"), name, None)
+        found: Callable[..., Any] | None = part(self.package, module, name)
         return found
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 import verifair
+from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen, visible, visible_lines
 from verifair.systems.results.files import cell, save_table
 
@@ -51,6 +52,16 @@ def test_nothing_is_printed_past_the_screen() -> None:
                     if "visible_lines" not in ast.unparse(shown) and "FormattedValue" in ast.dump(shown):
                         past.append(f"{path.relative_to(ROOT)}:{node.lineno}: echo of names")
     assert [line for line in past if "cli/main.py" not in line] == []
+
+
+def test_a_bar_is_drawn_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal in (True, False):
+        monkeypatch.setattr(Screen, "is_terminal", terminal)
+        monkeypatch.setattr("sys.stderr", file := StringIO())
+        with progress_bar("share") as progress:
+            progress(1, 4)
+            progress("certify", "[red]", 2, 4)
+        assert ("share: certify: [red]" in file.getvalue()) == terminal
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd", "-x", "@a", " =a", "\tx", "\r=1", "\n=1", "＝1", "+1;2"])

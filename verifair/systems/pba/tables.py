@@ -54,7 +54,7 @@ def show(result: PbaResult, console: Console) -> None:
 
 def tables(result: PbaResult) -> dict[str, pd.DataFrame]:
     """Return file name -> table."""
-    return {"rates.csv": result.rates, "gaps.csv": result.gaps, "shares.csv": result.shares}
+    return {"shares.csv": result.shares, "gaps.csv": result.gaps, "rates.csv": result.rates}
 
 
 def write(result: PbaResult, folder: Path) -> str | None:

@@ -6,7 +6,11 @@ with the docstrings of the fields as descriptions.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -19,6 +23,12 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic_core import core_schema
+
+from verifair.errors import QueryError
+from verifair.notebook.pictures import Pictured
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Seconds = Annotated[float, Field(ge=0, description="Wall-clock seconds.")]
@@ -70,17 +80,36 @@ class RowsOf:
 class Answer(Shape):
     """What every answer ends with."""
 
-    versions: dict[str, str] = Field(default_factory=lambda: _versions())
+    versions: dict[str, str] = Field(default_factory=lambda: _versions(), repr=False)
     """Package -> version, of what made the answer."""
 
 
-class SystemAnswer(Answer):
-    """The answer of a system, which may have been cut short."""
+class SystemAnswer(Pictured, Answer):
+    """The answer of a system, which may have been cut short. A notebook shows the first of its tables and of its pictures."""
 
-    interrupted: str | None = Field(default=None, exclude=True)
+    interrupted: str | None = Field(default=None, exclude=True, repr=False)
     """What became of the run after Ctrl-C, where some of it is kept."""
-    exit_code: int = Field(default=0, exclude=True)
+    exit_code: int = Field(default=0, exclude=True, repr=False)
     """Of the command, with --exit-verdict."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the first table that the system writes; where it writes none, one row a field, in brief."""
+        tables = part(_package(self), "tables", "tables")
+        found: dict[str, pd.DataFrame] = {} if tables is None else tables(self)
+        return next(iter(found.values()), None) if found else super().to_frame()
+
+    def _repr_html_(self) -> str:
+        from verifair.notebook.tables import html
+
+        return html(repr(self), self.to_frame())
+
+    def _draw(self, path: Path) -> None:
+        plot, plots = (part(_package(self), "plots", name) for name in ("plot", "plots"))
+        draw = None if plot is None else partial(plot, self)
+        draw = draw or next(iter({} if plots is None else plots(self).values()), None)
+        if draw is None:
+            raise QueryError(f"a {type(self).__name__} has no picture; to_frame() gives it as a table")
+        draw(path)
 
     def whole(self) -> Self:
         """Return the answer. Raises KeyboardInterrupt for that of a run that Ctrl-C cut short."""
@@ -92,12 +121,12 @@ class SystemAnswer(Answer):
 class Result(SystemAnswer):
     """What a system found, and which model and schema it is about."""
 
-    model_sha256: Sha256
+    model_sha256: Sha256 = Field(repr=False)
     """Of the ONNX file."""
-    schema_sha256: Sha256
+    schema_sha256: Sha256 = Field(repr=False)
     """Of the schema, as it was understood."""
-    seconds: Seconds
-    seed: Seed
+    seconds: Seconds = Field(repr=False)
+    seed: Seed = Field(repr=False)
 
 
 class Interval(Shape):
@@ -113,6 +142,15 @@ class MeasuredTrust(Shape):
 
     proved: list[str]
     measured: list[str]
+
+
+def part(package: str, module: str, name: str) -> Any:
+    """Return a name of a module of a system's folder, which is imported now; None where there is no such module or name."""
+    return getattr(import_module(f"{package}.{module}"), name, None) if find_spec(f"{package}.{module}") else None
+
+
+def _package(answer: SystemAnswer) -> str:
+    return type(answer).__module__.rpartition(".")[0]
 
 
 def _versions() -> dict[str, str]:

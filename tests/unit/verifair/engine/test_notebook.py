@@ -1,5 +1,6 @@
 """What a notebook shows: short lines, tables and pictures, with nothing in them that a browser would run."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -7,6 +8,7 @@ import pytest
 
 import verifair as vf
 from tests.builders import categorical, linear_network, real, schema_of
+from tests.tree_models import save
 from verifair import datasets
 from verifair.notebook.pictures import Drawing, Pictured
 from verifair.notebook.shown import Shown
@@ -86,6 +88,19 @@ def test_names_are_escaped_in_html(objects: dict[str, object]) -> None:
         assert isinstance(shown, Shown)
         assert "<script" not in shown._repr_html_()
         assert "&lt;script" in shown._repr_html_()
+
+
+def test_a_model_says_what_it_is_made_of(objects: dict[str, object], tmp_path: Path) -> None:
+    network = objects["network"]
+    assert isinstance(network, vf.Network)
+    assert "hidden layers of 100 and 50 neurons (piecewise linear), 10,852 weights" in repr(network)
+    assert network.source_sha256 in network._repr_html_()
+    hostile = replace(network, source=HOSTILE)
+    trees = vf.read_model(save(tmp_path / "trees.onnx", [(0, "BRANCH_LEQ", 1.0, [0.5], [-0.5]), [0.25]], 3))
+    assert repr(trees).startswith("TreeEnsemble(3 input columns; 2 trees of at most 1 questions, 3 leaves")
+    for model in (hostile, trees):
+        assert "<table" in model._repr_html_()
+        assert "<script" not in model._repr_html_()
 
 
 def test_bounds_keep_all_their_digits(objects: dict[str, object]) -> None:

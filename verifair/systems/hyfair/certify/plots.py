@@ -8,9 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from verifair.errors import QueryError
 from verifair.figures import HATCHED, NOT_REACHED, OUTSIDE, PROVED, REFUTED, figure
 from verifair.schema.schema import Schema
-from verifair.systems.hyfair.certify.result import Block, PartitionResult, PartitionSummary, ShareResult
+from verifair.systems.hyfair.certify.result import (
+    Block,
+    CertifyResult,
+    EnumerationResult,
+    MaximumResult,
+    PartitionResult,
+    PartitionSummary,
+    ShareResult,
+    TargetedResult,
+    VerdictResult,
+)
 from verifair.systems.hyfair.certify.tables import MEASURES, SHOWN, headline
 from verifair.systems.results.words import percent
 
@@ -26,12 +37,21 @@ LABELLED = 16
 """Blocks of one feature that still can be labelled one by one."""
 
 
-def plot(result: PartitionResult | ShareResult, path: Path) -> None:
-    """Draw the certified share."""
-    if isinstance(result, ShareResult):
-        bracket_plot(result, path)
-    else:
-        partition_plot(result, result.question.schema, headline(result.question), path)
+def plot(result: CertifyResult, path: Path) -> None:
+    """Draw the certified share, the largest gap, or the people who are treated differently. Raises QueryError for several boxes."""
+    match result:
+        case ShareResult():
+            bracket_plot(result, path)
+        case PartitionResult():
+            partition_plot(result, result.question.schema, headline(result.question), path)
+        case VerdictResult():
+            result.verdict.plot().save(path)
+        case EnumerationResult():
+            result.enumeration.plot().save(path)
+        case MaximumResult():
+            result.gap.plot().save(path)
+        case TargetedResult():
+            raise QueryError("verdicts on several boxes have no picture; to_frame() lists them")
 
 
 def bracket_plot(result: ShareResult, path: Path) -> None:

@@ -75,6 +75,11 @@ class TargetedResult(Result):
     proof_lines: tuple[str, ...] = Field(exclude=True)
     """Where the certificates are, and why some have none."""
 
+    def to_frame(self) -> pd.DataFrame:
+        """Return a line a sub-population: its verdict, and why it has none."""
+        lines = [{"targeted": one.targeted, "status": one.status.value, "reason": one.reason} for one in self.verdicts]
+        return pd.DataFrame(lines)
+
     @computed_field(alias="interrupted")  # type: ignore[prop-decorator]
     @property
     def was_interrupted(self) -> bool:

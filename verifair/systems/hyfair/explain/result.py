@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pandas as pd
 from pydantic import Field
 
 from verifair.schema.schema import Schema
@@ -87,6 +88,11 @@ class ExplainResult(Result):
         """The rules of all clusters, those that negation helps most first."""
         every = (one for explanation in self.found.found for one in explanation.rules)
         return sorted(every, key=lambda one: -one.evidence.difference)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a line a rule: its words, and the mean severity inside it and with one condition negated."""
+        lines = [(one.rule.words(self.described), one.evidence.inside, one.evidence.negated) for one in self.best]
+        return pd.DataFrame(lines, columns=["rule", "severity inside", "one condition negated"])
 
 
 ANSWERS = {"explain": ExplainResult}

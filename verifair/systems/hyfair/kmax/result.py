@@ -124,5 +124,9 @@ class KmaxResult(Result):
     best: InstanceOf[Cluster] = Field(exclude=True)
     """The search's cluster, or the one that the bound met on its way, where that is larger."""
 
+    def to_frame(self) -> pd.DataFrame:
+        """Return the variants of the person who falls into the most buckets, and the bucket of each."""
+        return self.outcomes
+
 
 ANSWERS = {"kmax": KmaxResult}

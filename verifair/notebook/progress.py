@@ -1,0 +1,48 @@
+"""A bar that shows how far work is: on a terminal and in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from verifair.errors import require
+from verifair.screen import Screen
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[..., None]]:
+    """Show a bar with rate and remaining time on a terminal and in a notebook, nothing elsewhere.
+
+    It gives what takes `progress=`: told (done, total), with words before them, if any, that are shown after the label.
+    Raises MissingPackage in a notebook without ipywidgets, in which rich draws.
+    """
+    err = Screen(stderr=True)
+    if not (err.is_terminal or err.is_jupyter):
+        yield lambda *told: None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    if err.is_jupyter:
+        require("ipywidgets", "notebook", "a progress bar in a notebook")
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+        TaskProgressColumn(show_speed=True), TimeElapsedColumn(), TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(label, total=None)
+
+        def tell(*told: Any) -> None:
+            *words, done, total = told
+            bar.update(task, description=": ".join([label, *words]), completed=done, total=total)
+
+        yield tell
