@@ -154,20 +154,24 @@ def _rank(ours: pd.Series, paper: pd.Series) -> float:
 
 
 def _show(made: Reproduced, agreement: list[Agreement], written: list[str], screen: Screen) -> None:
-    from verifair.papers.reproduce import SPREAD
+    from verifair.papers.reproduce import PAPERS_OWN, SPREAD
     from verifair.systems.results.words import cell
 
     seeds = f", mean of {made.seeds} seeds and ± standard deviation" if made.seeds > 1 else ""
     grid = Grid(title=f"{made.printed.name}: {made.printed.about}{seeds}", title_justify="left")
     frame = made.frame
     alike = [name for name in made.printed.keys if len(frame) > 1 and frame[name].nunique() == 1]
-    shown = [name for name in frame.columns if name not in alike and not str(name).startswith(SPREAD)]
+    own = [name for name in frame.columns if f"{PAPERS_OWN}{name}" in frame.columns]
+    beside = {f"{PAPERS_OWN}{name}" for name in own}
+    shown = [name for name in frame.columns if name not in (*alike, *beside) and not str(name).startswith(SPREAD)]
     for name in shown:
-        grid.add_column(str(name), justify="left" if name in made.printed.keys else "right")
+        grid.add_column(f"{name} / paper's" if name in own else str(name), justify="left" if name in made.printed.keys else "right")
     for _, row in frame.head(SHOWN).iterrows():
-        cells = [cell(row[name], ".3g") if isinstance(row[name], float) else str(row[name]) for name in shown]
+        cells = [_number(row[name]) for name in shown]
         spread = [row.get(SPREAD + str(name)) for name in shown]
-        grid.add_row(*(text if part is None else f"{text} ±{cell(part, '.2g')}" for text, part in zip(cells, spread, strict=True)))
+        ours = (text if part is None else f"{text} ±{cell(part, '.2g')}" for text, part in zip(cells, spread, strict=True))
+        paper = (f" / {_number(row[PAPERS_OWN + str(name)])}" if name in own else "" for name in shown)
+        grid.add_row(*map("".join, zip(ours, paper, strict=True)))
     screen.print(grid)
     if alike:
         screen.print("All lines: " + ", ".join(f"{name} = {frame[name].iloc[0]}" for name in alike))
@@ -179,6 +183,12 @@ def _show(made: Reproduced, agreement: list[Agreement], written: list[str], scre
     if made.printed.differences:
         screen.print(f"Why they differ: {made.printed.differences}")
     screen.print("wrote " + " and ".join(written) + "\n", soft_wrap=True)
+
+
+def _number(value: Any) -> str:
+    from verifair.systems.results.words import cell
+
+    return cell(value, ".3g") if isinstance(value, float) else str(value)
 
 
 def _list(paper: str, known: tuple[Printed, ...], screen: Screen) -> None:

@@ -60,6 +60,8 @@ class Printed:
     name: "table 4" or "figure 2".   about: what it shows.   datasets: those (or the networks) that it is about, each a part.
     make: a part as a table, with a column "paper's X" beside each column X that the paper prints too.   keys: what names a line.
     seeds: the most that mean something, 1 where nothing is drawn.   differences: what is known of why ours are not the paper's.
+    seconds: for each search or solver, where the command line says nothing.   lines: the columns of a picture, across and up, of a
+    table that the paper does not have.
     """
 
     name: str
@@ -69,6 +71,8 @@ class Printed:
     keys: tuple[str, ...]
     seeds: int = 1
     differences: str = ""
+    seconds: float = 10.0
+    lines: tuple[str, str] | None = None
 
 
 def catalog(paper: str) -> tuple[Printed, ...]:

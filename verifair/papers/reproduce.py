@@ -37,16 +37,17 @@ class Reproduced:
 
 
 def reproduce(
-    printed: Printed, *, folder: Path | None, datasets: Sequence[str], seeds: int, seconds: float, kept: Path | None = None,
-    resume: bool = False, progress: Callable[[int, int], None] = lambda done, total: None,
+    printed: Printed, *, folder: Path | None, datasets: Sequence[str], seeds: int, seconds: float | None,
+    kept: Path | None = None, resume: bool = False, progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Reproduced:
     """Make a table again. Ctrl-C ends it: what is finished is put together, and `parts` is less than `asked`.
 
-    kept: folder for the finished parts, which `resume` takes from there.   Raises what the parts raise for data that is missing.
+    seconds: for each search or solver (None: those of the table).   kept: folder for the finished parts, which `resume` takes from
+    there.   Raises what the parts raise for data that is missing.
     """
     count = min(seeds, printed.seeds)
     asked = [
-        Request(dataset=dataset, folder=folder, seed=seed, seconds=seconds)
+        Request(dataset=dataset, folder=folder, seed=seed, seconds=printed.seconds if seconds is None else seconds)
         for dataset in printed.datasets if not datasets or dataset in datasets for seed in range(count)
     ]
     parts: list[pd.DataFrame] = []
@@ -105,7 +106,11 @@ def pairs(frame: pd.DataFrame) -> Iterator[tuple[str, pd.Series, pd.Series]]:
 
 
 def draw(made: Reproduced, path: Path) -> bool:
-    """Draw ours over the paper's, a panel for each column that both have; on the line both are equal. Returns whether any has."""
+    """Draw ours over the paper's, a panel for each column that both have; on the line both are equal. A table that the paper does
+    not have is drawn as its lines. Returns whether there is anything to draw."""
+    if made.printed.lines is not None:
+        _lines(made, *made.printed.lines, path)
+        return True
     shown = list(pairs(made.frame))
     if not shown:
         return False
@@ -115,6 +120,21 @@ def draw(made: Reproduced, path: Path) -> bool:
         for axis, column in zip(drawn.axes, columns, strict=True):
             _panel(axis, *column)
     return True
+
+
+def _lines(made: Reproduced, across: str, up: str, path: Path) -> None:
+    """Draw a line for each value of the first key."""
+    with figure(path, (7.2, 4.8)) as drawn:
+        (axis,) = drawn.axes
+        for number, (name, part) in enumerate(made.frame.groupby(made.printed.keys[0], sort=False)):
+            turn = number // len(COLORS)
+            axis.plot(
+                part[across], part[up], color=COLORS[number % len(COLORS)], marker="os"[turn % 2], markersize=4, linewidth=1,
+                linestyle=("-", "--")[turn % 2], label=str(name),
+            )
+        axis.set(xlabel=across, ylabel=up, title=f"{made.printed.name}: {made.printed.about}")
+        axis.grid(True)
+        drawn.legend(loc="outside right upper")
 
 
 def _panel(axis: Any, name: str, ours: pd.Series, paper: pd.Series, spread: pd.Series | None) -> None:

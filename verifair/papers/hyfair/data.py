@@ -4,41 +4,60 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from encoders.network import Array, Network
+from encoders.network import Network
 from encoders.onnx.reader import read_onnx
-from verifair.datasets import read_table
+from verifair.datasets import Dataset, read_table
+from verifair.engine.queries import KDiscrimination
 from verifair.papers.catalog import Request
 from verifair.schema.schema import Schema
 
 NINE_AGES = (0, 9)
 """Range of Bank's age with which the paper's k of up to 9 can be met: with the published one, 0 and 1, it is 2 at most."""
 
+FAMILIES = {"AC": "adult", "BM": "bank", "GC": "german"}
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Question:
-    """A network, its schema, what is protected, the protected values that are combined, and (N, V) rows of its table."""
+    """A network, what is protected, the protected values that are combined, and the rows of its table that its schema allows."""
 
     network: Network
-    schema: Schema
     protected: tuple[str, ...]
     values: Mapping[str, Sequence[float]]
-    rows: Array
+    table: Dataset
+
+    @property
+    def schema(self) -> Schema:
+        return self.table.schema
+
+    @property
+    def clusters(self) -> KDiscrimination:
+        """What the paper counts: outcomes over the protected values that are combined."""
+        return KDiscrimination(network=self.network, schema=self.schema, protected=self.protected, values=self.values)
 
 
 def question(request: Request) -> Question:
     """Of Adult: age by decades, race and sex (K = 90); of Bank: nine ages."""
     adult = request.dataset.startswith("AC")
-    family = "adult" if adult else "bank"
-    path, folder = request.file("nets", f"{request.dataset}.onnx"), request.file("schemas").parent
-    schema = fairify_schema(folder, family, ranges={} if adult else {"age": NINE_AGES})
-    rows = schema.raw(read_table(request.file("encoded", f"{family}.csv.gz")), outside="keep")
+    found = declared(request, ranges={} if adult else {"age": NINE_AGES})
     protected = ("age", "race", "sex") if adult else ("age",)
     values = {"age": range(10, 100, 10) if adult else range(1, 10)}
-    return Question(network=read_onnx(path), schema=schema, protected=protected, values=values, rows=rows)
+    return replace(found, protected=protected, values=values)
+
+
+def declared(request: Request, ranges: Mapping[str, tuple[int, int]] | None = None) -> Question:
+    """Of any of Fairify's networks, with what its schema declares protected, all values of it."""
+    family = FAMILIES[request.dataset[:2]]
+    path, folder = request.file("nets", f"{request.dataset}.onnx"), request.file("schemas").parent
+    schema = fairify_schema(folder, family, ranges=ranges)
+    frame = read_table(request.file("encoded", f"{family}.csv.gz"))
+    frame = frame[schema.fitting(frame)].reset_index(drop=True)
+    table = Dataset(name=family, frame=frame, schema=schema)
+    return Question(network=read_onnx(path), protected=tuple(schema.protected_names), values={}, table=table)
 
 
 def fairify_schema(

@@ -19,6 +19,7 @@ from verifair.papers.pba.printed import BLOCKS, DELTAS, printed
 from verifair.papers.reproduce import Reproduced, averaged, draw, pairs, reproduce
 
 DATA = os.environ.get("VERIFAIR_DATA")
+SOME = [("fgce", "8", "German"), ("fgce", "7", "German"), ("hyfair", "2", "BM-1"), ("hyfair", "3", "BM-1"), ("hyfair", "5", "GC-3")]
 needs_data = pytest.mark.skipif(not DATA, reason="VERIFAIR_DATA is not set")
 
 
@@ -64,6 +65,14 @@ def test_seeds_are_averaged_and_the_papers_numbers_are_not() -> None:
     assert run(replace(TABLE, seeds=1)).frame["share"].tolist() == [0.2, 1.0, 0.2, 1.0], "nothing is drawn: one seed will do"
 
 
+def test_a_table_has_its_own_seconds() -> None:
+    asked: list[float] = []
+    timed = replace(TABLE, make=lambda request: asked.append(request.seconds) or made(request), seconds=100.0, seeds=1)
+    for seconds in (None, 3.0):
+        run(timed, seconds=seconds)
+    assert asked == [100.0, 100.0, 3.0, 3.0]
+
+
 def test_parts_are_kept_and_taken_up_again(tmp_path: Path) -> None:
     calls: list[Request] = []
 
@@ -86,6 +95,7 @@ def test_a_picture_shows_the_columns_that_both_have(tmp_path: Path) -> None:
     assert draw(found, tmp_path / "t.png")
     assert (tmp_path / "t.png").stat().st_size > 1000
     assert not draw(replace(found, frame=found.frame.drop(columns="paper's share")), tmp_path / "none.png")
+    assert draw(replace(found, printed=replace(TABLE, lines=("share", "paper's share"))), tmp_path / "lines.png")
 
 
 def test_averages_keep_lines_apart_that_have_no_name() -> None:
@@ -157,7 +167,7 @@ def test_the_command_writes_tables_pictures_and_json(tmp_path: Path) -> None:
 
 
 @needs_data
-@pytest.mark.parametrize(("paper", "table", "dataset"), [("fgce", "8", "German"), ("fgce", "7", "German"), ("hyfair", "2", "BM-1")])
+@pytest.mark.parametrize(("paper", "table", "dataset"), SOME)
 def test_one_table_of_one_dataset(paper: str, table: str, dataset: str, tmp_path: Path) -> None:
     words = ["reproduce", paper, "--table", table, "--dataset", dataset, "--seeds", "1", "--seconds", "0.5"]
     done = CliRunner().invoke(app, [*words, "--data", str(DATA), "--out", str(tmp_path)])
