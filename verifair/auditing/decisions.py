@@ -121,7 +121,7 @@ def decisions(subject: AuditSubject) -> Decisions | None:
     schema, data = subject.schema, subject.data
     if data is None or not data.count:
         return None
-    cuts = {name: cut for name in subject.protected if (cut := _median(schema, data, name)) is not None}
+    cuts = _medians(schema, data, [name for name in subject.protected if schema[name].numeric])
     scale, labels, people, favourable = _scale(subject, data), _Labels.of(schema, data), 0, 0
     counted: dict[str, dict[str, GroupCounts]] = {name: {} for name in subject.protected}
     for frame in data.chunks():
@@ -251,13 +251,15 @@ def described(
     )
 
 
-def _median(schema: Schema, data: Stream, name: str) -> float | None:
-    """Return where a number of many values is cut; None for other features."""
-    if not schema[name].numeric:
-        return None
-    v = schema.index(name)
-    values = np.concatenate([schema.raw(frame)[:, v] for frame in data.chunks()])
-    return float(np.median(values)) if len(np.unique(values)) > MANY else None
+def _medians(schema: Schema, data: Stream, names: Sequence[str]) -> dict[str, float]:
+    """Return where numbers of many values are cut, of some features that hold numbers."""
+    if not names:
+        return {}
+    index = [schema.index(name) for name in names]
+    values = np.concatenate([schema.raw(frame)[:, index] for frame in data.chunks()])
+    return {
+        name: float(np.median(column)) for name, column in zip(names, values.T, strict=True) if len(np.unique(column)) > MANY
+    }
 
 
 def rates(feature: str, groups: Mapping[str, GroupCounts], *, known: bool) -> list[GroupDecisions]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import typer
 
 from verifair.cli.command import option_name
-from verifair.errors import INTERRUPTED, QueryError, require
+from verifair.errors import INTERRUPTED, MissingPackage, QueryError, require
 from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.results.files import save_json, save_table, save_text
@@ -142,12 +141,12 @@ def _write(system: System, out: Path, result: SystemAnswer) -> None:
     for name, table in (tables(result) if tables else {}).items():
         save_table(out / name, [table])
     drawn = plots(result) if plots else {}
-    if drawn and find_spec("matplotlib") is None:
-        tell(f'{", ".join(drawn)}: not drawn, which needs matplotlib: pip install "verifair[plots]"')
-        drawn = {}
-    for name, draw in drawn.items():
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        draw(out / name)
+    try:
+        for name, draw in drawn.items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            draw(out / name)
+    except MissingPackage as error:
+        tell(f"{', '.join(drawn)}: not drawn; {error}")
     if write and (left_out := write(result, out)):
         tell(left_out)
 

@@ -69,12 +69,12 @@ class TrainingSettings(Loop):
     def __post_init__(self) -> None:
         if self.method == "agnostic" and (self.sensitive is not None or self.lambda_f != 0):
             raise TrainingError(
-                "agnostic training looks at no sensitive feature; drop sensitive and lambda_f, or choose another method"
+                "agnostic training looks at no sensitive feature; drop --sensitive and --lambda-f, or choose another --method"
             )
         super().__post_init__()
         top = 1.0 if self.method == "certifair" else float("inf")
         if not 0 <= self.lambda_f <= top:
-            raise TrainingError(f"lambda_f = {self.lambda_f}, for {self.method} expected a number in 0 .. {top:g}")
+            raise TrainingError(f"--lambda-f {self.lambda_f}: for {self.method} expected a number in 0 .. {top:g}")
         if self.class_weight not in (None, "balanced"):
             raise TrainingError(f"class_weight = {self.class_weight!r}, expected None or 'balanced'")
 
@@ -154,7 +154,8 @@ def settings_for(
             fields["lambda_f"] = 1.0 if method == "fair-n" else recipe.certifair
         if fields["lambda_f"] is None:
             raise TrainingError(
-                f"the paper has no lambda_f of certifair for the dataset {dataset!r}: pass lambda_f=... within 0 .. 1"
+                f"the paper has no weight lambda_f of certifair for the dataset {dataset!r}: pass --lambda-f (in Python lambda_f) "
+                "in 0 .. 1"
             )
     return TrainingSettings(method=method, sensitive=sensitive, **fields)
 

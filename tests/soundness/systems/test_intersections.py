@@ -117,6 +117,8 @@ def test_rates_and_gaps_of_intersections_are_counts() -> None:
     assert not {gap.lowest, gap.highest} & set(rates.loc[(rates["metric"] == "SP") & (rates["rows"] < 30), "group"])
     assert gap.gap == pytest.approx(ranked["value"].max() - ranked["value"].min())
     assert gap.low < gap.gap < gap.high or gap.gap in (0, 1)
+    tied = group_gaps(rates.assign(value=0.5))[lambda found: found["metric"] == "SP"].iloc[0]
+    assert (tied["gap"], tied["lowest"] != tied["highest"]) == (0, True), "groups that tie are two groups"
 
 
 def test_what_cannot_be_exchanged_is_refused() -> None:

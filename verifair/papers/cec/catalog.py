@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pandas as pd
 
-from verifair.errors import MissingPackage
+from verifair.errors import require
 from verifair.papers.catalog import Printed, Request
 from verifair.papers.cec.printed import NOTES
 
@@ -16,11 +16,11 @@ IMAGES = "The paper's tables are images; beside ours stands what its text says o
 
 
 def _tables() -> ModuleType:
-    """Return what makes the tables. Raises MissingPackage without fairlearn."""
-    try:
-        from verifair.papers.cec import tables
-    except ModuleNotFoundError as error:
-        raise MissingPackage(f'the CEC tables need fairlearn ({error}); run: pip install "verifair[torch,fairlearn]"') from None
+    """Return what makes the tables. Raises MissingPackage without torch or fairlearn."""
+    require("torch", "torch", "reproduce cec")
+    require("fairlearn", "fairlearn", "reproduce cec")
+    from verifair.papers.cec import tables
+
     return tables
 
 

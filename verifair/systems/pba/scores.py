@@ -89,7 +89,7 @@ def group_gaps(rates: pd.DataFrame) -> pd.DataFrame:
         if count < 2:
             lines.append((name, metric, None, None, np.nan, np.nan, np.nan, count, small))
             continue
-        top, bottom = (ranked.loc[place] for place in (ranked["value"].idxmax(), ranked["value"].idxmin()))
+        top, bottom = ranked.loc[ranked["value"].idxmax()], ranked.loc[ranked["value"][::-1].idxmin()]  # two groups if all tie
         z = critical(1 - 0.05 / (count * (count - 1) / 2), 2)
         ends = newcombe(np.array(top["value"]), top["rows"], np.array(bottom["value"]), bottom["rows"], z)
         found = [float(end) for end in (top["value"] - bottom["value"], *ends)]

@@ -48,11 +48,11 @@ def test_the_only_protected_feature_is_the_sensitive_one(german: Dataset) -> Non
 
 @pytest.mark.parametrize(("given", "message"), [
     ({"method": "magic"}, "method 'magic' is unknown; choose one of agnostic, certifair, fair-n$"),
-    ({"method": "agnostic", "sensitive": "age"}, "drop sensitive"),
-    ({"method": "agnostic", "lambda_f": 0.5}, "drop sensitive and lambda_f"),
+    ({"method": "agnostic", "sensitive": "age"}, "drop --sensitive"),
+    ({"method": "agnostic", "lambda_f": 0.5}, "drop --sensitive and --lambda-f"),
     ({"method": "certifair"}, "marks age, sex as protected: pass sensitive"),
-    ({"method": "certifair", "sensitive": "age", "lambda_f": 1.5}, r"lambda_f = 1.5, .* 0 \.\. 1$"),
-    ({"method": "fair-n", "sensitive": "age", "lambda_f": float("nan")}, "lambda_f = nan"),
+    ({"method": "certifair", "sensitive": "age", "lambda_f": 1.5}, r"--lambda-f 1.5: .* 0 \.\. 1$"),
+    ({"method": "fair-n", "sensitive": "age", "lambda_f": float("nan")}, "--lambda-f nan"),
     ({"method": "agnostic", "hidden": ()}, r"hidden = \(\)"),
     ({"method": "agnostic", "hidden": (10, 0)}, r"hidden = \(10, 0\)"),
     ({"method": "agnostic", "epochs": 0}, "epochs = 0"),
@@ -68,7 +68,7 @@ def test_settings_that_cannot_be_used(german: Dataset, given: dict[str, object],
 
 
 def test_certifair_on_other_data_needs_a_lambda(german: Dataset) -> None:
-    with pytest.raises(TrainingError, match="no lambda_f of certifair for the dataset 'mine'"):
+    with pytest.raises(TrainingError, match="no weight lambda_f of certifair for the dataset 'mine'"):
         settings_for("mine", german.schema, method="certifair", sensitive="age")
 
 
