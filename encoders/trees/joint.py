@@ -14,7 +14,7 @@ Sound? yes.   Complete? of a box within one cell the bound is the value, but for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,7 @@ class JointTrees:
     trees: Preorder
     leaf1: Integers
     leaf2: Integers
+    _worth: dict[bytes, Worth] = field(default_factory=dict)
 
     @classmethod
     def of(cls, ensemble: TreeEnsemble, cells: TreeCells, z: Booleans, z_prime: Booleans) -> JointTrees:
@@ -70,7 +71,10 @@ class JointTrees:
 
     def worth(self, margin: Array) -> Worth:
         """What the leaves add to the margin  margin . logits  of both copies."""
-        return Worth(self, margin)
+        key = margin.tobytes()
+        if key not in self._worth:
+            self._worth[key] = Worth(self, margin)
+        return self._worth[key]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,6 +98,7 @@ class Worth:
         self.size = float(np.abs(margin) @ ensemble.largest)
         self.step = 2.0 ** np.ceil(np.log2(max(2 * self.size, 1e-250)) - BITS)
         self.terms = len(ensemble.root) + 1
+        self._lines: dict[bytes, LineTrees] = {}
 
     @property
     def noise(self) -> float:
@@ -108,7 +113,10 @@ class Worth:
 
     def lines(self, lines: Array) -> LineTrees:
         """The trees of lines (S, 2), collapsed."""
-        return line_trees(self.joint, [self.rounded(float(p), float(q)) for p, q in lines])
+        key = lines.tobytes()
+        if key not in self._lines:
+            self._lines[key] = line_trees(self.joint, [self.rounded(float(p), float(q)) for p, q in lines])
+        return self._lines[key]
 
 
 def line_trees(joint: JointTrees, every: Sequence[tuple[Array, float]]) -> LineTrees:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -28,6 +29,8 @@ STEP = 2
 """Multiplications that take as long as a step in a tree."""
 ROOM = 2.0**-45
 """What combining two bounds may lose, relative to the size of the margins."""
+HELD = 8
+"""Joint trees that are kept: one batch of rows after the other asks for the same ones."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,8 +97,7 @@ class TreeTwin:
 
     def _joint(self, pair: int, first: Booleans, second: Booleans) -> JointTrees:
         """The trees in which nodes about what differs belong to variable -2."""
-        variable = np.where(self._asked(pair), -2, self.cells.variable)
-        return JointTrees.of(self.ensemble, replace(self.cells, variable=variable), first, second)
+        return _join(self.ensemble, self.problem.domain, *(one.tobytes() for one in (self._asked(pair), first, second)))
 
     def _asked(self, pair: int) -> Booleans:
         """Which nodes (K,) ask about what differs between the copies."""
@@ -201,6 +203,14 @@ class RowBounds:
     def charges(self, size: float) -> Array:
         """(R,) what rows of the lines' bounds are lowered by, for margins of this size."""
         return np.asarray((np.abs(self.shares).sum(axis=1) * size + np.abs(self.constants)) * self.room)
+
+
+@lru_cache(maxsize=HELD)
+def _join(ensemble: TreeEnsemble, domain: Domain, asked: bytes, first: bytes, second: bytes) -> JointTrees:
+    """Both copies' trees. asked: (K,) nodes about what differs between the copies; first, second: (K,) which of them go left."""
+    differs, *sides = (np.frombuffer(one, dtype=bool) for one in (asked, first, second))
+    cells = TreeCells.of(ensemble, domain)
+    return JointTrees.of(ensemble, replace(cells, variable=np.where(differs, -2, cells.variable)), *sides)
 
 
 def _differs(batch: TwinBatch) -> Booleans:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from encoders.network import Array
 from verifair.errors import QueryError
@@ -15,7 +15,7 @@ def critical(level: float, sides: int) -> float:
         raise QueryError(f"level = {level:g}: expected a probability between 0 and 1, such as 0.95")
     if sides not in (1, 2):
         raise QueryError(f"sides = {sides}: expected 1 or 2")
-    return float(norm.ppf(1 - (1 - level) / sides))
+    return float(ndtri(1 - (1 - level) / sides))
 
 
 def wilson(p: Array, n: Array | float, z: Array | float) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
@@ -58,13 +58,13 @@ class Proof:
     def to_dict(self) -> dict[str, Any]:
         """Return the proof as it stands in the file."""
         name = {Claim: "claim", Counterexample: "witness", Tree: "tree"}[type(self.evidence)]
-        plain = asdict(self.evidence) if isinstance(self.evidence, Claim | Counterexample) else self.evidence.to_dict()
-        return {"statement": asdict(self.statement), "float32": self.float32, "margin": self.margin, name: plain}
+        plain = self.evidence.to_dict() if isinstance(self.evidence, Tree) else vars(self.evidence)
+        return {"statement": vars(self.statement), "float32": self.float32, "margin": self.margin, name: plain}
 
     @property
     def key(self) -> str:
         """The statement as text: two proofs with the same one say the same."""
-        return json.dumps(asdict(self.statement), sort_keys=True)
+        return json.dumps(vars(self.statement), sort_keys=True)
 
 
 def answered(asked: Iterable[Proof | Statement]) -> dict[str, Any]:

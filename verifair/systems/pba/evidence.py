@@ -92,7 +92,9 @@ def in_words(query: PersistentBias | Robustness, verdicts: pd.DataFrame) -> pd.D
     known = dict(enumerate(classes_of(query)))
     told = {name: verdicts[name].map(known) for name in ("label", "against")}
     if query.exchange is not None:
-        told |= {name: verdicts[name].map(query.exchange.word) for name in ("group", "to")}
+        for name in ("group", "to"):
+            words = {value: query.exchange.word(value) for value in verdicts[name].unique().tolist()}
+            told[name] = verdicts[name].map(words)
     return verdicts.assign(**told)
 
 
