@@ -276,7 +276,7 @@ def test_a_store_of_another_version_is_refused_in_one_line(stores: list[tuple[Ca
     case, (about, chunks) = stores[0]
     path = written(tmp_path / "s.sqlite", about, chunks)
     with closing(sqlite3.connect(path)) as file:
-        file.execute("""UPDATE about SET value = replace(value, 'verifair-partition/3', 'verifair-partition/2')""")
+        file.execute("""UPDATE about SET value = replace(value, 'verifair-partition/4', 'verifair-partition/3')""")
         file.execute("DROP TABLE extent")
         file.commit()
     with pytest.raises(CertificateError, match=r"of another version .*, expected .*: write it again with this version$"):

@@ -34,7 +34,7 @@ from verifair.checker.certificates.envelope import of_another_version
 from verifair.checker.certificates.extent import Extent
 from verifair.errors import CertificateError, DataError
 
-FORMAT = "verifair-partition/3"
+FORMAT = "verifair-partition/4"
 FAMILY = FORMAT.rpartition("/")[0]
 WRITTEN = "a store that certify --partition wrote"
 TABLES = {

@@ -27,6 +27,7 @@ from verifair.notebook.shown import Shown
 from verifair.schema.schema import Feature, Schema
 
 Arithmetic = Literal["real", "float32"]
+Quantity = Literal["probability", "log-odds", "share of votes", "value"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -134,7 +135,7 @@ class PairQuestion(Shown):
         return "probability" if logistic(self.network) and self.schema.outcome.of != "value" else "logit"
 
     @property
-    def quantity(self) -> str:
+    def quantity(self) -> Quantity:
         """What lies apart, in words."""
         if self.scale == "probability":
             return "probability"
@@ -184,6 +185,8 @@ class IndividualFairness(PairQuestion):
             raise QueryError("signs say when a decision flips, and epsilon asks about probabilities: drop one of the two")
         if self.epsilon is not None and self.scale == "logit" and not 0 < self.epsilon < np.inf:
             raise QueryError(f"epsilon = {self.epsilon}: expected how far a {self.quantity} may move, a number above 0")
+        if self.epsilon is not None and self.quantity == "share of votes" and self.epsilon >= 1:
+            raise QueryError(f"epsilon = {self.epsilon}: shares of votes lie between 0 and 1; expected a number between 0 and 1")
         if self.epsilon is not None and self.scale == "probability" and not SMALLEST <= self.epsilon <= 1 - SMALLEST:
             raise QueryError(
                 f"epsilon = {self.epsilon}: a gap between two probabilities lies between 0 and 1, {SMALLEST} away from either"
@@ -201,6 +204,16 @@ class IndividualFairness(PairQuestion):
         """Raise QueryError where flips between any of several classes are asked about, which `what` does not decide."""
         if self.network.ordered and self.network.outputs > 1:
             raise QueryError(f"classes = 'any': {what} is about favourable decisions; ask vf.verify, or certify with a box")
+
+    @property
+    def epsilon_scale(self) -> Scale | None:
+        """The scale of epsilon; None where decisions are asked about."""
+        return None if self.epsilon is None else self.scale
+
+    @property
+    def epsilon_of(self) -> Quantity | None:
+        """What may move by no more than epsilon, in words; None where decisions are asked about."""
+        return None if self.epsilon is None else self.quantity
 
     @property
     def rule(self) -> Signs | None:

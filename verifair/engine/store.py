@@ -232,6 +232,19 @@ class Verdicts:
         rows = f'SELECT {about}, {each} FROM verdicts WHERE run = ?{where} GROUP BY sensitive, delta, row, "to"'
         return self._select(f"SELECT {about}, {goals}, COUNT(*) AS people FROM ({rows}) GROUP BY {about}, {goals}")
 
+    def ties(self, error: float) -> tuple[int, int]:
+        """Return how many counterexamples are exact ties, and how many others lie within the error of float32.
+
+        A tie: both margins are the same, where they are compared, or the margin is 0.   error: of one margin.
+        """
+        first, second = (f"json_extract(margins, '$[{k}]')" for k in (0, 1))
+        apart = f"CASE WHEN goal IN ('observed', 'flipped') THEN ABS({first} - {second}) / 2 ELSE ABS({first}) END"
+        found = self._select(
+            f"SELECT COALESCE(SUM(apart = 0), 0) AS ties, COALESCE(SUM(apart > 0 AND apart <= {error!r}), 0) AS near FROM "
+            f"(SELECT {apart} AS apart FROM verdicts WHERE run = ? AND status = 'violated')"
+        )
+        return int(found["ties"].iloc[0]), int(found["near"].iloc[0])
+
     @property
     def complementary(self) -> bool:
         """The free soundness test of PBA: no row is proved in both directions (observed + flipped <= 100 %)."""

@@ -26,6 +26,7 @@ from tests.tree_models import random_tree, save
 from verifair.engine.gap.maximise import maximise
 from verifair.engine.questions import decisions
 from verifair.engine.shares.share import certify_share
+from verifair.errors import QueryError
 from verifair.systems.fgce.decider import positive
 from verifair.systems.hyfair.search.clusters import recount
 from verifair.systems.hyfair.search.space import Space
@@ -154,6 +155,9 @@ def test_gaps_between_probabilities_are_those_of_brute_force(seed: int, tmp_path
             forged = replace(found.certificate, query=replace(found.certificate.query, epsilon=0.99 * true))
             assert not vf.check(forged, network=one.model, schema=one.schema).accepted
     scale = "logit" if one.model.link is Link.SHARES else "probability"
+    if scale == "logit":
+        with pytest.raises(QueryError, match="shares of votes lie between 0 and 1"):
+            vf.IndividualFairness(**about, epsilon=1.0)
     gap = maximise(vf.ProbabilityGap(**about, scale=scale), tolerance=1e-3)
     assert gap.reason is None
     assert gap.lower - 1e-9 <= true <= gap.upper

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
 from rich.table import Table as Grid
 
+from encoders.bounds.float32 import margin_error
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.words import counted, float32_words
+from verifair.engine.questions import classes, margin
 from verifair.engine.store import COLUMNS, to_jsonl
 from verifair.systems.groups import SMALL
 from verifair.systems.pba.evidence import certificates, in_words
@@ -46,10 +50,24 @@ def show(result: PbaResult, console: Console) -> None:
     if counts.unknown:
         reasons = tally[tally["status"] == "unknown"].groupby("reason")["number"].sum().sort_values(ascending=False, kind="stable")
         console.print("unknown because of: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
+    if counts.violated and isinstance(result.network, TreeEnsemble):
+        console.print(tie_words(result), soft_wrap=True)
     disagree = int(tally.loc[tally["float32_agrees"] == 0, "number"].sum())
     if disagree:
         console.print(f"{disagree:,} exact violations are too small to show in the float32 runtime (float32_agrees = false)")
     console.print(f"Proofs are about the {semantics(result.network)}.")
+
+
+def tie_words(result: PbaResult) -> str:
+    """Return how many of the counterexamples on a tree ensemble hang on a tie, or on the order of a float32 sum."""
+    model = result.network
+    pairs = combinations(range(classes(model)), 2)
+    error = max(margin_error(model, margin(model, i, j)) for i, j in pairs) if isinstance(model, TreeEnsemble) else 0.0
+    ties, near = (sum(counts) for counts in zip(*(one.verdicts.ties(error) for one in result.asked), strict=True))
+    return (
+        f"Of the {result.counts.violated:,} exact points {ties:,} are ties (both copies have the same {result.described.quantity}, "
+        f"or no decision is ahead); {near:,} more are so near to one that the order of a float32 sum may decide."
+    )
 
 
 def tables(result: PbaResult) -> dict[str, pd.DataFrame]:

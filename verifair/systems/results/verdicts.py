@@ -8,6 +8,7 @@ from pydantic import AliasChoices, Field
 
 from solvers.outcome import Limit, Termination
 from verifair.checker.certificates.statement import Scale, Signs
+from verifair.engine.queries import Quantity
 from verifair.engine.verdict import Reason, Status
 from verifair.systems.results.result import Count, Probability, Row, Seconds, Shape, Trust
 
@@ -112,7 +113,11 @@ class PairQuery(Shape):
 class FairnessQuery(PairQuery):
     kind: Literal["individual-fairness"] = "individual-fairness"
     epsilon: float | None
-    """Probabilities may differ by so much; null: decisions may not flip."""
+    """So far may what `epsilon_of` names move; null: decisions may not flip."""
+    scale: Scale | None = Field(validation_alias=AliasChoices("epsilon_scale", "scale"))
+    """probability, or logit for what the model gives as it is; null: asked about decisions."""
+    epsilon_of: Quantity | None
+    """Null: asked about decisions."""
     signs: Signs | None = Field(validation_alias=AliasChoices("rule", "signs"))
     """deployed: positive means logit > 0.   strict: a logit of 0 counts on neither side.   null: asked about probabilities."""
     classes: Literal["favourable", "any"]

@@ -33,7 +33,7 @@ def certify(**changes: Any) -> dict[str, Any]:
         "query": {
             "kind": "individual-fairness", "protected": ["sex"], "classes": "favourable",
             "box": {"age": [20, 30]}, "differ": "all", "relax": {},
-            "epsilon": None, "signs": "deployed", "arithmetic": "real",
+            "epsilon": None, "scale": None, "epsilon_of": None, "signs": "deployed", "arithmetic": "real",
         },
         "versions": {"verifair": "0.1.0"},
     }
