@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.image import imread
 from scipy.special import expit
 
 from encoders.curves.layer import Curve, SmoothLayer
@@ -237,10 +239,13 @@ def test_commands_are_copied_where_a_page_has_no_clipboard(browser: Any, file: P
 
 
 @pytest.mark.parametrize("width", [360, 390, 768, 1280, 1920])
-def test_no_width_scrolls_sideways(browser: Any, file: Path, width: int) -> None:
+def test_no_width_scrolls_sideways_or_hides_a_column(browser: Any, file: Path, width: int) -> None:
     with opened(browser, file, width=width) as watched:
         watched.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true })")
         assert watched.page.evaluate("document.documentElement.scrollWidth") == width
+        for part in (".range", ".scale svg", ".ratio", ".rule"):  # a phone shows all that a desktop does
+            seen = watched.page.locator(f".groups .group {part}").evaluate_all("all => all.map((e) => e.checkVisibility())")
+            assert seen == [True] * 3
 
 
 def test_the_summary_fits_the_first_screen(seen: Watched) -> None:
@@ -248,7 +253,7 @@ def test_the_summary_fits_the_first_screen(seen: Watched) -> None:
 
 
 def test_much_to_say_is_cut_to_the_first_screen(browser: Any, tmp_path: Path) -> None:
-    """Ten headlines in each of four analyses: two of each are shown."""
+    """Ten headlines in each of four analyses: two of each are shown. What was not examined stands above them."""
     whole = audit(witnesses=9, groups=True)
     text = "age: of 1,000 pairs of comparable people, 11.9% are decided differently, 12.0% alike for other reasons."
     said = Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH, headline=True)
@@ -257,8 +262,8 @@ def test_much_to_say_is_cut_to_the_first_screen(browser: Any, tmp_path: Path) ->
     path.write_text(page(replace(whole, sections=tuple(sections))), encoding="utf-8")
     with opened(browser, path) as watched:
         assert watched.page.locator(".analyses ul li").count() == 8
-        for part in (".gaps", ".analyses"):
-            assert watched.page.locator(part).evaluate("e => e.getBoundingClientRect().bottom") < 800
+        for part, most in ((".gaps", 400), (".analyses", 850)):
+            assert watched.page.locator(part).evaluate("e => e.getBoundingClientRect().bottom") < most
 
 
 def test_a_long_table_scrolls_in_its_box_and_is_whole_on_paper(browser: Any, tmp_path: Path) -> None:
@@ -285,6 +290,8 @@ def test_every_text_can_be_read(browser: Any, file: Path, scheme: Any) -> None:
         assert [line for line in found if line[0] < 4.5] == []
         paper = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+        corner = imread(BytesIO(watched.page.locator("figure img").first.screenshot()))[3, 3, :3]
+        assert corner == pytest.approx([float(part) / 255 for part in re.findall(r"\d+", paper)], abs=0.02)
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("dark", 1280), ("light", 360)])
@@ -315,7 +322,7 @@ def test_headings_landmarks_and_pictures_have_order_and_names(seen: Watched) -> 
 
 
 def test_every_standing_has_a_word_and_a_shape(seen: Watched) -> None:
-    badges = seen.page.locator(".legend dl .badge")
+    badges = seen.page.locator(".words dl .badge")
     assert badges.all_text_contents() == [word for word, _ in WORDS.values()]
     shapes = badges.locator("use").evaluate_all("all => all.map((e) => document.querySelector(e.getAttribute('href')).innerHTML)")
     assert len(set(shapes)) == len(WORDS)

@@ -38,8 +38,8 @@ def page(result: AuditResult) -> str:
     rows, left_out = contents.witnesses(result)
     measured = result.decisions
     html = environment.get_template("page.html").render(
-        result=result, answer=summary.answer(result), features=summary.features(result), lines=summary.lines(result),
-        people=summary.people(result), gaps=list(summary.not_examined(result)), words=contents.WORDS,
+        result=result, answer=summary.answer(result), surely=summary.surely(result), features=summary.features(result),
+        lines=summary.lines(result), people=summary.people(result), gaps=list(summary.not_examined(result)), words=contents.WORDS,
         labelled=measured is not None and any(one.accuracy is not None for one in measured.groups),
         cuts={} if measured is None else measured.cuts, checked=contents.evidence_counts(result),
         rows=rows, left_out=left_out, standings=contents.standings(result), small=SMALL, commands=contents.commands(result),

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from verifair.auditing.decisions import GroupDecisions, fails
+from verifair.auditing.decisions import GroupDecisions, clear, fails
 from verifair.auditing.gate import accepted_files, by_feature, gaps, shares
-from verifair.auditing.page.contents import ended, tone
+from verifair.auditing.page.contents import ended, evidence_counts, tone
 from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import known_analyses
 from verifair.systems.groups import SMALL
@@ -128,13 +128,13 @@ def answer(result: AuditResult) -> tuple[str, str]:
     told: list[str] = []
     text: list[str] = []
     for name in sorted(yes, key=lambda one: one not in flips):
-        another = f"{'another' if told else 'Another'} {name} alone"
-        if name not in flips:
-            told.append(f"{another} changes it on possible people, on nobody in the table")
-        elif told:
-            told.append(f"{another} on {flips[name][0]:,}")
+        other = f"with another {name}" if told else f"With another {name} and all else equal the model decides otherwise"
+        if name in flips:
+            changed, asked = flips[name]
+            whom = f"{changed:,}" if told else f"{changed:,} of the table's {asked:,} people"
+            told.append(f"{other} on {whom} ({percent(changed / asked)})")
         else:
-            told.append(f"{another} changes the decision on {flips[name][0]:,} of the table's {flips[name][1]:,} people")
+            told.append(f"{other} on possible people, on nobody in the table")
     if told:
         text.append(f"Yes. {listed(told)}.")
     if no:
@@ -142,15 +142,32 @@ def answer(result: AuditResult) -> tuple[str, str]:
         text.append(f"{'' if text else 'No. '}It is proved that another {listed(no)} alone changes no decision, {scope}.")
     if open_:
         text.append(f"{'' if text else 'Not known. '}Whether another {listed(open_)} alone changes decisions was not shown.")
-    failing = [_failing(one) for feature in known for one in feature.groups if fails(one)]
+    failing = [_failing(feature, one) for feature in known for one in feature.groups if fails(one)]
     if failing:
-        text.append(f"Below four fifths of the highest group's rate: {listed(failing)}.")
+        text.append(f"Below the four-fifths limit of 0.8: {result.favourable} goes {listed(failing)}.")
     return "bad" if yes or failing else "open" if open_ or not no else "good", " ".join(text)
 
 
-def _failing(one: GroupDecisions) -> str:
-    between = "" if one.ratio_low is None else f", 95 %: {one.ratio_low:.2f} to {one.ratio_high:.2f}"
-    return f"{one.group} ({one.ratio:.2f}{between}; n = {one.people:,})"
+def _failing(feature: Feature, one: GroupDecisions) -> str:
+    best = next(other for other in feature.groups if other.ratio == 1 and other.ratio_low is None)
+    between = "" if one.ratio_low is None else f"95 % interval {one.ratio_low:.2f} to {one.ratio_high:.2f}, "
+    counts = f"n = {one.people:,} and {best.people:,}" + ("" if clear(one) else "; by chance perhaps")
+    return f"to {one.group} {one.ratio:.2f} times as often as to {best.group} ({between}{counts})"
+
+
+def surely(result: AuditResult) -> str:
+    """Return how sure the numbers of the first screen are, in a sentence."""
+    told = []
+    if any(one.flips is not None for one in features(result)):
+        told.append("changed decisions are counted person by person in exact arithmetic")
+    if result.decisions is not None:
+        told.append("rates and ratios have 95 % intervals")
+    checked = evidence_counts(result)
+    if checked:
+        other = ", ".join(f"{checked[what]} {what}" for what in ("accepted in part", "rejected", "not re-checked") if checked[what])
+        said = f"a separate checker accepted {checked['accepted']:,} of {checked.total():,} files of proofs in this run"
+        told.append(said + (f" ({other})" if other else ""))
+    return "; ".join(told)
 
 
 def _depends(result: AuditResult, name: str) -> str:
@@ -188,13 +205,14 @@ def _line(place: int, section: Section) -> Line:
 def people(result: AuditResult) -> tuple[Person, ...]:
     """The starkest counterexamples: decisions that change before others, people of the table before possible ones, then by how far.
 
-    Each changes another feature than those before it, while there are such.
+    Each changes another feature, and is another person, than those before it, while there are such.
     """
     found = [(place, one) for place, section in enumerate(result.sections, start=1) for one in section.witnesses]
     found.sort(key=lambda one: (not one[1].flips, one[1].row is None, -abs(one[1].after - one[1].before)))
     first: dict[tuple[str, ...], tuple[int, WitnessRow]] = {}
     for place, witness in found:
-        first.setdefault(tuple(witness.changes), (place, witness))
+        if witness.row is None or all(witness.row != other.row for _, other in first.values()):
+            first.setdefault(tuple(witness.changes), (place, witness))
     chosen = [*first.values(), *(one for one in found if all(one[1] is not other for _, other in first.values()))][:PEOPLE]
     return tuple(
         Person(witness=one, place=place, facts=", ".join(f"{name} {value}" for name, value in list(one.person.items())[:FACTS]))
@@ -205,9 +223,10 @@ def people(result: AuditResult) -> tuple[Person, ...]:
 def not_examined(result: AuditResult) -> Iterator[str]:
     """What the audit does not answer, one line each."""
     asked = {section.key for section in result.sections}
-    for other in (system(key) for key in known_analyses() if key not in asked):
-        needs = "".join(f" (needs {NEEDS.get(name, name)})" for name in other.required)
-        yield f"{other.heading['title']}: not asked for{needs}."
+    left_out = [system(key) for key in known_analyses() if key not in asked]
+    if left_out:
+        told = [one.heading["title"] + "".join(f" (needs {NEEDS.get(name, name)})" for name in one.required) for one in left_out]
+        yield f"Not asked for: {'; '.join(told)}."
     for section in result.sections:
         how = ended(section)
         if how != "finished":
@@ -221,6 +240,7 @@ def not_examined(result: AuditResult) -> Iterator[str]:
     for one in features(result):
         open_ = 0.0 if one.alike is None else 1.0 - sum(one.alike)
         if open_ > 0:
-            yield f"Whether another {one.name} changes the decision of {percent(open_)} of {one.whom}: not decided."
-    others = f"Other features than {listed(result.protected)}; whether" if result.protected else "Whether"
-    yield f"{others} the labels are right, and whether the table stands for those decided on."
+            share = f"{percent(open_)} of " if open_ < 1 else ""
+            yield f"Not decided for {share}{one.whom}: whether another {one.name} changes the decision."
+    others = f"What other features than {listed(result.protected)} do; whether" if result.protected else "Whether"
+    yield f"{others} the labels are right, and whether the table represents those who are decided on."

@@ -28,6 +28,8 @@ LINES = 6
 """Lines in one panel."""
 BARS = 15
 """Subgroups or features in one panel."""
+WIDE = 3
+"""Groups in one line of a legend above."""
 OFTEN = 0.5
 """Features are shown that change in more than this share of at least one group (figure 7)."""
 
@@ -144,14 +146,16 @@ def _draw_components(axis: Any, one: GroupSummary) -> None:
 
 
 def plot(result: FgceResult, path: Path) -> None:
-    """Draw what has to change, what it costs in the mean, and with measures the cost of full coverage against k."""
+    """Draw what has to change, what it costs in the mean, and with measures the cost of full coverage against k.
+
+    One stands below the other: side by side, their type would be too small on a page.
+    """
     found, burden, cost, shares = result.groups, result.measures, result.query.cost, result.fitted.attribute_changes()
     curve = None if burden is None or not len(burden.cost) else burden.cost[np.isfinite(burden.cost["cost"])]
     curve = None if curve is None or not (curve["c"] == 1).any() else curve[curve["c"] == 1]
     chosen = _often(shares)
-    height = max(4.0, 1.2 + len(chosen) * (0.18 + 0.16 * len(shares)))
-    width = 1.0 if len(found) < 2 else 3.0  # of the legend
-    with figure(path, ((11 if curve is None else 15) + width, height), 1, 2 if curve is None else 3) as drawn:
+    heights = [1.0 + len(chosen) * (0.18 + 0.16 * len(shares)), 1.1 + 0.4 * len(found), *([] if curve is None else [3.4])]
+    with figure(path, (8, sum(heights)), len(heights), heights=heights) as drawn:
         axes = drawn.axes
         _draw_changes(axes[0], shares[chosen])
         _draw_costs(axes[1], found, cost)
@@ -161,28 +165,30 @@ def plot(result: FgceResult, path: Path) -> None:
                 axes[2].plot(own["k"], own["cost"], marker="o", ms=4, color=_color(n), label=one.name)
             axes[2].set_title("Least cost that covers everybody")
             axes[2].set_xlabel("counterfactuals, k")
-            axes[2].set_ylabel(f"largest cost, d ({UNITS[cost]})")
+            axes[2].set_ylabel(f"largest cost, d\n({UNITS[cost]})")
             _whole_axis(axes[2])
             axes[2].grid(alpha=0.3)
-        _legend(axes[0].figure, axes[:1])
+        handles, labels = axes[0].get_legend_handles_labels()
+        if len(labels) > 1:
+            drawn.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), WIDE))
 
 
 def _draw_costs(axis: Any, found: Sequence[GroupSummary], cost: Cost) -> None:
-    """Draw mean costs with their intervals, and the largest."""
+    """Draw mean costs with their intervals, and the largest, a line a group."""
     for n, one in enumerate(found):
         if one.mean is None:
             continue
         low, high = one.mean.mean - one.mean.low, one.mean.high - one.mean.mean
-        axis.errorbar([n], [one.mean.mean], yerr=[[low], [high]], fmt="o", color=_color(n), capsize=5)
-        axis.plot([n], [one.cost], marker="_", ms=22, mew=2, color=_color(n))
-        axis.annotate(f"{one.cost:.3g}", (n, one.cost), xytext=(0, 5), textcoords="offset points", ha="center", fontsize=8)
-        axis.annotate(f"{one.mean.mean:.3g}", (n, one.mean.mean), xytext=(6, 6), textcoords="offset points", fontsize=8)
-    axis.set_xticks(range(len(found)), [one.name.replace(", ", "\n") for one in found], rotation=30 * (len(found) > 3))
-    axis.set_xlim(-0.6, len(found) - 0.4)
-    axis.set_ylim(0, 1.15 * max((one.cost for one in found if one.mean is not None), default=1.0))
-    axis.set_ylabel(f"cost ({UNITS[cost]})")
-    axis.set_title("What it costs: mean (95%), and bar for the largest")
-    axis.grid(axis="y", alpha=0.3)
+        axis.errorbar([one.mean.mean], [n], xerr=[[low], [high]], fmt="o", color=_color(n), capsize=5)
+        axis.plot([one.cost], [n], marker="|", ms=18, mew=2, color=_color(n))
+        for value, place, how in ((one.cost, (6, 0), {"va": "center"}), (one.mean.mean, (0, 6), {"ha": "center"})):
+            axis.annotate(f"{value:.3g}", (value, n), xytext=place, textcoords="offset points", fontsize=9, **how)
+    axis.set_yticks(range(len(found)), [one.name for one in found])
+    axis.set_ylim(len(found) - 0.4, -0.6)
+    axis.set_xlim(0, 1.1 * max((one.cost for one in found if one.mean is not None), default=1.0))
+    axis.set_xlabel(f"cost ({UNITS[cost]})")
+    axis.set_title("What it costs: mean with 95 % interval (dot), and the largest (bar)")
+    axis.grid(axis="x", alpha=0.3)
 
 
 def _often(shares: pd.DataFrame) -> list[str]:

@@ -13,7 +13,7 @@ from solvers import clock
 from verifair.checker.certificates.envelope import semantics
 from verifair.systems.fgce.plots import UNITS, plot
 from verifair.systems.fgce.result import FgceResult
-from verifair.systems.fgce.settings import SYSTEM, FgceSettings
+from verifair.systems.fgce.settings import SYSTEM, Cost, FgceSettings
 from verifair.systems.fgce.solve import solve
 from verifair.systems.fgce.tables import advice_table
 from verifair.systems.groups import SMALL
@@ -25,6 +25,8 @@ from verifair.systems.work import Work, called, standing
 
 ANSWER: dict[str, Any] = {"groups": True, "left_out": True, "comparison": True, "re_evaluated": True, "robust": True}
 """What the page's JSON has of a result, beside some of the graph."""
+ONE: dict[Cost, str] = {"l2": "1: one feature over its whole range", "path": "length of the path", "hops": "number of moves"}
+"""A cost's unit, in a few words."""
 
 
 def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
@@ -48,7 +50,7 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
             statements += _robust(name, result, result.robust, proof)
         pictures.append(picture(
             f"fgce-{n}", f"What has to change, and what it costs, by {name}",
-            "Left: how often each feature has to change, by group. Right: what the changes cost. Groups: "
+            "Above: how often each feature has to change, by group. Below: what the changes cost. Groups: "
             f"{listed([one.name for one in result.groups])}.",
             partial(plot, result),
         ))
@@ -119,7 +121,7 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
             text += f" It is higher for {worst}, by {one.apart:.3g} ({one.chance.low:.3g} to {one.chance.high:.3g}, 95 %)."
             best = min(one.ranked, key=lambda group: one.values[group]).removeprefix(f"{name} = ")
             both = " and ".join(said[group] for group in (worst, best))
-            what = "mean cost of the changes that refused people need"
+            what = f"mean cost of the changes that refused people need ({ONE[result.fitted.cost]})"
             what = "refused people without a way to the favourable decision" if share else what
             brief = f"{name}: {what}: {both}, difference {one.chance.low:.2g} to {one.chance.high:.2g} (95 %)."
         elif len(one.ranked) < 2:
