@@ -1,7 +1,7 @@
 """The package with the oldest versions that it declares, and with the newest on every Python at hand: it is imported and used.
 
     python -m tests.surroundings              all of it          (make surroundings)
-    python -m tests.surroundings lowest       the oldest versions alone, with quick tests: about two minutes on two cores
+    python -m tests.surroundings lowest       the oldest versions alone, with contract tests
     python -m tests.surroundings wheel        a wheel, in an empty environment of each Python
     python -m tests.surroundings pins         whether the newest of what is held back works by now
 
@@ -22,7 +22,11 @@ PYTHONS = ("3.11", "3.12", "3.13")
 EXTRAS = ("plots", "parquet", "solvers", "distributed", "trees", "fairlearn")
 """torch is not among them: its oldest version has no build without CUDA."""
 TOOLS = ("pytest", "hypothesis", "jsonschema", "sybil", "nbformat", "nbclient")
-QUICK = ("tests/contract/test_backends.py", "tests/unit/encoders/onnx", "tests/unit/verifair/schema", "tests/unit/verifair/checker")
+SMOKE = (
+    "tests/contract/test_backends.py", "tests/contract/test_certificates.py",
+    "tests/contract/test_systems.py::test_files_are_written_before_the_screen_and_the_json_is_as_its_schema",
+)
+"""Every backend, every kind of certificate, and a question of every system with its files."""
 IMPORTS = """
 import importlib, pkgutil
 OF_EXTRAS = ("torch", "captum", "fairlearn", "dask", "distributed", "matplotlib", "pyarrow")
@@ -66,7 +70,7 @@ def lowest(uv: Path, folder: Path) -> None:
     run(uv, "pip", "install", "-q", "--python", python, "-r", versions, *TOOLS, folder=folder)
     run(uv, "pip", "install", "-q", "--python", python, "--no-deps", ROOT, folder=folder)
     tried(python, folder)
-    run(python, "-m", "pytest", "-q", "-o", "filterwarnings=ignore", *QUICK, folder=ROOT, PYTHONPATH=str(ROOT))
+    run(python, "-m", "pytest", "-q", "-o", "filterwarnings=ignore", *SMOKE, folder=ROOT, PYTHONPATH=str(ROOT))
 
 
 def wheel(uv: Path, folder: Path) -> None:

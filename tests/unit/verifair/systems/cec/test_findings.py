@@ -94,7 +94,8 @@ def test_a_group_without_any_counterpart_is_told_without_figures(tmp_path: Path)
     audit = audit_of()
     row = np.where(audit.people.groups == 0, -1, audit.matches.row)
     kept = np.flatnonzero(audit.people.groups == 1)
-    alone = replace(replace_pairs(audit, kept), matches=replace(audit.matches, row=row))
+    g = {name: getattr(audit, name)[kept] for name in ("g", "g_tilde")}
+    alone = replace(replace_pairs(audit, kept), matches=replace(audit.matches, row=row), **g)
     found = told(alone)
     assert found.groups[1].cec is None
     assert found.groups[1].coverage == 0
