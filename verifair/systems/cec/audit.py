@@ -13,7 +13,7 @@ from encoders.shares import probabilities
 from verifair.engine.questions import decisions
 from verifair.engine.verdict import Finding
 from verifair.systems.cec.attributions import Attribution, attributed, words_of
-from verifair.systems.cec.explanations import cec_score, positive_margin, regimes
+from verifair.systems.cec.explanations import blocks, cec_score, positive_margin, regimes
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import DEFAULTS, THRESHOLD, CecSettings
@@ -117,13 +117,14 @@ def _measured(
     whose = np.concatenate([who, who[place]])
     cells = np.column_stack([people.labels[whose], people.groups[whose]])
     g = attributed(network, reference, x, cells, settings, attribution, threads=threads, progress=progress)
-    decision, probable = decisions(network, x), probability(network, x)
+    decision, probable = (np.concatenate([of(network, x[part]) for part in blocks(len(x))]) for of in (decisions, probability))
 
-    def side(rows: Integers) -> Explanations:
+    def side(rows: Integers | slice) -> Explanations:
         return Explanations(g=g[rows], decision=decision[rows], probability=probable[rows])
 
-    other = side(np.arange(len(who), len(x)))
-    return scored(people, matches, side(place), other, threshold=settings.threshold, method=method, seed=matches.seed)
+    own = side(place if len(place) > len(who) else slice(len(who)))  # a slice copies nothing
+    other = side(slice(len(who), None))
+    return scored(people, matches, own, other, threshold=settings.threshold, method=method, seed=matches.seed)
 
 
 def scored(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,8 @@ from verifair.systems.cec.settings import MOST_STEPS, THRESHOLD
 
 EPSILON = 1e-8
 """The paper's, in the norms: explanations much smaller than this shrink towards 0 instead of being scaled up."""
+ROWS = 1 << 14
+"""Rows of which something is computed at once: what lies between takes several times their memory."""
 Regime = Literal["A", "B", "C", "D"]
 REGIMES: dict[Regime, str] = {
     "A": "same decision, same reasons",
@@ -53,9 +56,16 @@ def normalised(g: Array) -> Array:
     return np.asarray(g / (norm + EPSILON))
 
 
+def blocks(rows: int) -> Iterator[slice]:
+    """Yield where each block of rows is; of none, one that is empty."""
+    yield from (slice(start, start + ROWS) for start in range(0, max(rows, 1), ROWS))
+
+
 def cec_score(g: Array, g_tilde: Array) -> Array:
     """(B,) half the distance of the normalised attributions, in [0, 1]: sin(angle / 2), 0 parallel, 1 opposed."""
-    return np.asarray(np.linalg.norm(normalised(g) - normalised(g_tilde), axis=1) / 2)
+    return np.concatenate([
+        np.linalg.norm(normalised(g[part]) - normalised(g_tilde[part]), axis=1) / 2 for part in blocks(len(g))
+    ])
 
 
 def contributions(g: Array, g_tilde: Array) -> Array:

@@ -153,7 +153,7 @@ def match_within(
     """
     check_groups(reference, people)
     pool, merit = reference.standardised(reference.people), reference.standardised(people)
-    same = np.unique(np.concatenate([reference.people.x, people.x]), axis=0, return_inverse=True)[1]
+    same = _identities(reference.people.x, people.x)
     theirs, own = same[: len(pool)], same[len(pool) :]
     generator = np.random.default_rng(seed)
     row, distance, equal = np.full(len(people), -1), np.full(len(people), np.inf), np.zeros(len(people), dtype=np.int64)
@@ -179,6 +179,19 @@ def match_within(
         individual=np.arange(len(people)), other=people.groups, row=row, distance=distance, ties=equal, tau=tau,
         seed=seed if ties == "random" else None,
     )
+
+
+def _identities(x: Array, other: Array) -> Integers:
+    """Return (N + M,) a number for each row of x (N, n_0), then of other (M, n_0): equal rows have the same one.
+
+    Column by column: sorting whole rows would copy them several times.
+    """
+    found = np.zeros(len(x) + len(other), dtype=np.int64)
+    for column, its in zip(x.T, other.T, strict=True):
+        place = np.unique(np.concatenate([column, its]), return_inverse=True)[1]
+        if place.any():
+            found = np.unique(found * (place.max() + 1) + place, return_inverse=True)[1]
+    return found
 
 
 def _other(rows: Integers, identity: Integers, own: int, draw: int) -> int:

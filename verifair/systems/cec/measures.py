@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 from encoders.network import Array
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import Audit
-from verifair.systems.cec.explanations import REGIMES, contributions, regimes
+from verifair.systems.cec.explanations import REGIMES, blocks, contributions, regimes
 from verifair.systems.results.result import Interval, Measured, Shape, Share
 
 FLAT = 0.01
@@ -94,7 +94,8 @@ def feature_parts(audit: Audit, schema: Schema) -> pd.DataFrame:
 
     part: mean over pairs of (g_j/|g| - g~_j/|g~|)^2 / 4, summed over the feature's columns; parts sum to the mean squared score.
     """
-    parts = by_feature(schema, contributions(audit.g, audit.g_tilde)).mean(axis=0)
+    sums = [by_feature(schema, contributions(audit.g[part], audit.g_tilde[part])).sum(axis=0) for part in blocks(len(audit.g))]
+    parts = np.sum(sums, axis=0) / len(audit.g)
     table = pd.DataFrame({"feature": [feature.name for feature in schema.features], "part": parts})
     total = parts.sum()
     table["share"] = parts / total if total > 0 else 0.0

@@ -442,9 +442,9 @@ def _beyond(own: Audit, inner: Audit | None, seed: int) -> tuple[float, Interval
 
 
 def replace_pairs(audit: Audit, kept: Integers) -> Audit:
-    """The audit of some of its matched pairs only. kept: (K,) positions among the matched."""
-    fields = ("pair", "g", "g_tilde", "score", "decision", "decision_tilde", "probability", "probability_tilde")
-    return replace(audit, **{field: getattr(audit, field)[kept] for field in fields})
+    """The audit of some of its matched pairs only, without attributions. kept: (K,) positions among the matched."""
+    fields = ("pair", "score", "decision", "decision_tilde", "probability", "probability_tilde")
+    return replace(audit, g=audit.g[:0], g_tilde=audit.g[:0], **{field: getattr(audit, field)[kept] for field in fields})
 
 
 def _review(audit: Audit, asked: Audited, top: int) -> pd.DataFrame:
