@@ -135,7 +135,7 @@ def write_audit(folder: Path, *, people: int, settings: str, analyses: str) -> N
 def _prepare_audit(folder: Path, undisturbed: Path) -> None:
     write_audit(
         folder, people=60, settings='title = "Killed"\ntimeout = 3000\neffort = 60',
-        analyses="[analyses.pba]\ndelta = [1, 2, 3, 4]\n[analyses.certify]\nmaximise = true",
+        analyses="[analyses.pba]\ndelta = [1, 2, 3, 4]\n[analyses.certify]\nmaximise = true\neffort = 5",
     )
 
 
