@@ -13,7 +13,7 @@ from verifair.schema import file as schema_file
 from verifair.schema.section import TomlSection
 from verifair.schema.writing import written
 from verifair.systems.cst.settings import Name
-from verifair.systems.settings import Positive, Settings
+from verifair.systems.settings import Missing, Outside, Positive, Settings
 from verifair.systems.system import SYSTEMS, system
 
 EFFORT = 150.0
@@ -53,10 +53,13 @@ class SchemaOf(TomlSection):
 
 
 class Data(File):
-    """[data]   rows: a shipped example's test rows, or all.   outside: what to do with rows outside the schema's ranges."""
+    """[data]   rows: a shipped example's test rows, or all.
+
+    outside, missing: what to do with rows outside the schema's ranges, and with missing values."""
 
     rows: Literal["all", "test"] = "all"
-    outside: Literal["error", "drop"] = "error"
+    outside: Outside = "error"
+    missing: Missing = "error"
 
     @classmethod
     def title(cls, data: Any) -> str:

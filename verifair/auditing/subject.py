@@ -86,8 +86,10 @@ def subject_of(
     sources.append(Source(role="schema (a draft)" if drafted else "schema", file=schema_name, sha256=digest))
     data, words, dropped = None, "no table", 0
     if table is not None:
-        words = table.words
-        data, dropped = _fitting(described, table.data, "error" if file.data is None else file.data.outside, words)
+        asked = file.data
+        rows, settled = table.data.settled("error" if asked is None else asked.missing, described.columns_read)
+        words = table.words + settled
+        data, dropped = _fitting(described, rows, "error" if asked is None else asked.outside, words)
         sources.append(Source(role="data", file=table.name, sha256=table.sha256))
     _check_features(file, described, data)
     return AuditSubject(

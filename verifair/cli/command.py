@@ -164,6 +164,8 @@ def run_system(system: System, given: dict[str, Any]) -> None:
     inputs, settings, run = asked(system, given)
     own_read = system.optional("solve", "read")
     subject = own_read(inputs, settings) if own_read else read(inputs)
+    if getattr(inputs, "missing", "error") != "error":
+        output.tell(f"table: {subject.words}")
     started += ready(getattr(subject, "network", None))
     with ExitStack() as held:
         with cluster(run.cluster):

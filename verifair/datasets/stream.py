@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -70,6 +71,44 @@ class Stream:
             return _numbered(chunk[keep(chunk)] for chunk in self.chunks())
 
         return Stream(chunks=chunks, whole=lambda: _joined(chunks()))
+
+    def settled(self, missing: str, columns: Collection[str]) -> tuple[Stream, str]:
+        """Return the rows without missing values in these columns, and what was done in words ("" for nothing).
+
+        missing: "error" leaves them to whoever reads them; "drop": see `complete`; "most-frequent": see `filled`.
+        """
+        known = [name for name in self.columns if name in columns]
+        cells, rows = self.missing(known) if missing != "error" else (0, 0)
+        if not rows:
+            return self, ""
+        if missing == "drop":
+            return self.complete(known), f" ({rows:,} rows with missing values were left out)"
+        return self.filled(known), f" ({cells:,} missing values in {rows:,} rows were filled in)"
+
+    def missing(self, columns: Sequence[str]) -> tuple[int, int]:
+        """Return how many cells of these columns have no value, and in how many rows."""
+        none = [chunk[columns].isna().to_numpy() for chunk in self.chunks()] if columns else []
+        return sum(int(one.sum()) for one in none), sum(int(one.any(axis=1).sum()) for one in none)
+
+    def complete(self, columns: Sequence[str]) -> Stream:
+        """Return the rows that have a value in each of these columns, numbered anew. Raises DataError where there is none."""
+        found = self.where(lambda chunk: chunk[columns].notna().all(axis=1).to_numpy())
+        if not found.count:
+            raise DataError(f"no row has a value in each of the columns {', '.join(columns)}; fill them in")
+        return found
+
+    def filled(self, columns: Sequence[str]) -> Stream:
+        """Return the rows with the most frequent value of each column where it has none; of equally frequent ones that which comes
+        first. Raises DataError for a column without any value."""
+        values: dict[str, Counter[Any]] = {name: Counter() for name in columns}
+        for chunk in self.chunks():
+            for name, counted in values.items():
+                counted.update(chunk[name].dropna().value_counts(sort=False).to_dict())
+        empty = [name for name, counted in values.items() if not counted]
+        if empty:
+            raise DataError(f"column {empty[0]!r} has no value at all, so none is the most frequent one; fill it in")
+        fill = {name: counted.most_common(1)[0][0] for name, counted in values.items()}
+        return Stream(chunks=lambda: (chunk.fillna(fill) for chunk in self.chunks()), whole=lambda: self.whole().fillna(fill))
 
     def head(self, rows: int) -> Stream:
         """Return the first rows."""

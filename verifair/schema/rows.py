@@ -108,7 +108,7 @@ def _column(frame: pd.DataFrame, name: str, what: str) -> pd.Series:
     if len(missing):
         raise DataError(
             f"{what}: {len(missing)} {'row has' if len(missing) == 1 else 'rows have'} no value in column {name!r}, first row "
-            f"{column.index[missing[0]]}; drop such rows, or fill them in"
+            f"{column.index[missing[0]]}; drop such rows, or fill them in (--missing drop, or most-frequent)"
         )
     return column
 

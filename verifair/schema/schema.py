@@ -109,6 +109,12 @@ class Schema(Shown, InputSpace):
         """For each constraint, called by its name or number, which raw rows (B, V) break it: (B,)."""
         return schema_rows.broken(self.constraints, self.features, raw)
 
+    @property
+    def columns_read(self) -> list[str]:
+        """Return the columns of a table that features and the label are read from, where it has them."""
+        blocks = [f"{one.source}_{word}" for one in self.features if one.kind == "one-hot" for word in one.categories or ()]
+        return [*(one.source for one in self.features), *blocks, *([] if self.label is None else [self.label])]
+
     def forbidding(self, boxes: Sequence[Mapping[str, Any]], name: str) -> Schema:
         """Return the same schema with more rows forbidden: those that meet all conditions of one of `boxes` (feature -> value, list
         of values or {"low": ..., "high": ...}, as in a constraint's `never`). A guardrail refuses them. Raises SchemaError."""

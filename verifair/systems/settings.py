@@ -85,6 +85,11 @@ def tuples(value: Any) -> Any:
     return {key: tuples(one) for key, one in value.items()} if isinstance(value, Mapping) else value
 
 
+Missing = Literal["error", "drop", "most-frequent"]
+"""What to do with missing values: whoever reads them says what is missing; their rows are left out; or the column's most frequent
+value takes their place."""
+
+
 class Inputs(Settings):
     """The model, its schema and the table that a question is about: files, or one of the shipped examples."""
 
@@ -96,6 +101,8 @@ class Inputs(Settings):
     """Table of rows: CSV, CSV.GZ or Parquet; or german, adult, adult-balanced, compas=FILE."""
     demo: str | None = None
     """Use a shipped network, its schema and data: german or adult."""
+    missing: Missing = "error"
+    """Missing values in --data: error, drop their rows, or fill in the most-frequent value."""
 
     @model_validator(mode="after")
     def _named_once(self) -> Inputs:

@@ -124,7 +124,10 @@ def read(inputs: Inputs) -> Subject:
         schema, model = Schema.load(inputs.schema_file), inputs.model
         data, words = inputs.data, str(inputs.data)
         dataset = None if data is None else datasets.named(str(data))
-        rows = Stream.of(dataset.frame) if dataset is not None else None if data is None else Stream.of(data)
+        rows = None if dataset is None else Stream.of(dataset.frame)
+        if data is not None and dataset is None:
+            rows, settled = Stream.of(data).settled(inputs.missing, schema.columns_read)
+            words += settled
         options = f"--model {model} --schema {inputs.schema_file}"
     network, schema = schema.settled(read_model(model))
     return Subject(

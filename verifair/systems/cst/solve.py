@@ -10,7 +10,7 @@ from typing import Any
 
 from encoders.onnx.reader import read_model
 from verifair import datasets
-from verifair.datasets import read_table
+from verifair.datasets.stream import Stream
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
 from verifair.schema.spelling import nearest
@@ -77,9 +77,13 @@ def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
     if model is not None and schema is not None:
         network = NetworkDecider(network=read_model(model), schema=Schema.load(schema))
     file = causal_file.load(settings.causal)
+    decider = network or decider_of(file, settings.causal)
+    recorded = [] if file.decision.column is None else [file.decision.column]
+    columns = [*(node.name for node in file.nodes), *reads(decider), *recorded]
+    data, settled = Stream.of(inputs.data).settled(inputs.missing, columns)
     return CstSubject(
-        frame=read_table(inputs.data), file=file, path=settings.causal, decider=network or decider_of(file, settings.causal),
-        words=str(inputs.data), options=_options(file) if model is None else f"--model {model} --schema {schema}",
+        frame=data.frame, file=file, path=settings.causal, decider=decider, words=f"{inputs.data}{settled}",
+        options=_options(file) if model is None else f"--model {model} --schema {schema}",
     )
 
 

@@ -109,3 +109,32 @@ def test_an_error_of_a_chunk_says_which_rows_were_looked_at(monkeypatch: pytest.
         list(Stream.of(pd.DataFrame({"a": range(12)})).each(read))
     with pytest.raises(DataError, match=r"large$"):
         list(Stream.of(pd.DataFrame({"a": [9, 0]})).each(read))
+
+
+HOLES = pd.DataFrame({
+    "age": [30.0, np.nan, 40.0, 40.0], "sex": ["f", "m", None, "m"], "fit": [True, None, False, False], "note": [None] * 4,
+})
+
+
+def test_rows_with_missing_values_are_left_out_or_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "CHUNK", 3)
+    rows, looked_at = Stream.of(HOLES), ["age", "sex", "fit"]
+    assert rows.missing(looked_at) == (3, 2)
+    assert rows.missing([]) == (0, 0)
+    whole = rows.complete(looked_at)
+    assert whole.frame["age"].tolist() == [30, 40]
+    assert whole.frame.index.tolist() == [0, 1]
+    filled = rows.filled(looked_at)
+    assert filled.frame["age"].tolist() == [30, 40, 40, 40]
+    assert filled.frame["sex"].tolist() == ["f", "m", "m", "m"]
+    assert filled.frame["fit"].tolist() == [True, False, False, False]
+    assert filled.frame["note"].isna().all(), "nobody asked for it"
+    pd.testing.assert_frame_equal(pd.concat(filled.chunks()), filled.frame)
+    assert rows.settled("error", looked_at) == (rows, "")
+    assert rows.settled("drop", ["no such column"]) == (rows, "")
+    assert rows.settled("drop", looked_at)[1] == " (2 rows with missing values were left out)"
+    assert rows.settled("most-frequent", looked_at)[1] == " (3 missing values in 2 rows were filled in)"
+    with pytest.raises(DataError, match="no row has a value in each of the columns age, note"):
+        rows.complete(["age", "note"])
+    with pytest.raises(DataError, match="column 'note' has no value at all"):
+        rows.filled(["age", "note"])

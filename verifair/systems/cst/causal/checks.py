@@ -66,7 +66,7 @@ def _check_values(column: pd.Series) -> None:
     if missing.any():
         raise DataError(
             f"column {column.name!r}: {int(missing.sum())} of {len(column)} rows have no value, the first is row "
-            f"{shown(column.index[missing.argmax()])}; fill them in or leave such rows out"
+            f"{shown(column.index[missing.argmax()])}; drop such rows, or fill them in (--missing drop, or most-frequent)"
         )
     if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
         raise DataError(f"column {column.name!r}: holds dates; turn them into a number, such as years")
