@@ -129,12 +129,23 @@ def _in_columns(
     if plain and term is not None:
         plain = bool((np.asarray(term.entries.values[term.entries.nonzero], dtype=np.float64) == 1).all())
     number = np.array([one[0] if len(one) == 1 else -1 for one in entries])
-    if plain and (number[trees.feature[asked]] >= 0).all():
+    sets = set(trees.sets.tolist())
+    whole = {feature for feature in sets if plain and known.whole[entries[feature]].all()}
+    if plain and (number[trees.feature[asked]] >= 0).all() and sets == whole:
         found["column"][asked] = number[trees.feature[asked]]
         return found
     ask = _Asker(stored, logits, feeds, known)
     for feature in np.unique(trees.feature[asked]).tolist():
         nodes, at = np.flatnonzero(trees.feature == feature), entries[feature]
+        by_category = len(at) > 0 and (known.block[at] >= 0).all() and len(np.unique(known.block[at])) == 1
+        fraction = feature in sets - whole
+        if fraction and by_category:
+            values = ask.categories(feature, int(known.block[at[0]]))[1]
+            fraction = bool((values != np.floor(values)).any())
+        if fraction:
+            raise ModelError(stored.path, f"asks whether feature {feature} is in a set, and it may be a fraction, of which "
+                                          "onnxruntime truncates some; take the column as an input of integers (INT64), or encode "
+                                          "it as one-hot", node=source.node, op="TreeEnsemble")
         if len(at) == 1:
             limit, falls = ask.thresholds(feature, int(at[0]), trees.threshold[nodes])
             found["column"][nodes], found["threshold"][nodes] = at[0], limit
@@ -144,7 +155,7 @@ def _in_columns(
         elif len(at) == 0:
             value = ask.at(feature, np.zeros((1, len(known.place))))[0]
             found["column"][nodes], found["threshold"][nodes] = 0, np.where(value <= trees.threshold[nodes], np.inf, -np.inf)
-        elif (known.block[at] >= 0).all() and len(np.unique(known.block[at])) == 1:
+        elif by_category:
             _by_category(found, nodes, ask.categories(feature, int(known.block[at[0]])), trees.threshold[nodes])
         else:
             raise ModelError(stored.path, f"asks about feature {feature}, which depends on {len(at)} columns; supported are "

@@ -23,7 +23,10 @@ LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF = range(8)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StoredTrees:
-    """Trees as `encoders.trees.TreeEnsemble` has them, but over the features (F,) of the node's input tensor."""
+    """Trees as `encoders.trees.TreeEnsemble` has them, but over the features (F,) of the node's input tensor.
+
+    sets: features that are asked whether they are in a set of numbers. They must be whole: of fractions onnxruntime truncates some.
+    """
 
     root: Integers
     feature: Integers
@@ -34,6 +37,7 @@ class StoredTrees:
     value: Array
     base: Array
     exact: bool
+    sets: Integers
 
 
 def _regressor(node: OnnxNode) -> Result:
@@ -65,7 +69,7 @@ def _regressor(node: OnnxNode) -> Result:
     tracks = _integers(node, "nodes_missing_value_tracks_true") if _given(node, "nodes_missing_value_tracks_true") else 0 * own
     threshold = _numbers(node, "nodes_values")
     return _ensemble(node, first, (mode, feature, threshold, tracks), (left, right), value, base,
-                     _text(node, "aggregate_function", "SUM"))
+                     _text(node, "aggregate_function", "SUM"), np.empty(0, dtype=np.int64))
 
 
 def _tree_ensemble(node: OnnxNode) -> Result:
@@ -89,15 +93,49 @@ def _tree_ensemble(node: OnnxNode) -> Result:
         np.concatenate([one, nothing + fill])
         for one, fill in ((mode.astype(np.int64), LEAF), (feature, 0), (threshold.astype(np.float64), 0), (tracks, 0))
     )
-    aggregation = AGGREGATIONS[int(node.number("aggregate_function", 1))]
-    return _ensemble(node, _integers(node, "tree_roots"), padded, (below[0], below[1]), value, np.zeros(len(value[0])), aggregation)
+    aggregation, base = AGGREGATIONS[int(node.number("aggregate_function", 1))], np.zeros(len(value[0]))
+    root, (asked, branches, value) = _integers(node, "tree_roots"), _without_sets(node, padded, (below[0], below[1]), value)
+    return _ensemble(node, root, asked, branches, value, base, aggregation, np.unique(feature[mode == MEMBER]))
+
+
+def _without_sets(
+    node: OnnxNode, asked: tuple[npt.NDArray[np.generic], ...], below: tuple[Integers, Integers], value: Array
+) -> tuple[tuple[npt.NDArray[np.generic], ...], tuple[Integers, Integers], Array]:
+    """Return the nodes with a question "is it equal" for every member of a set, one after the other, in place of BRANCH_MEMBER."""
+    members = np.flatnonzero(asked[0] == MEMBER)
+    if not len(members):
+        return asked, below, value
+    listed = _tensor(node, "membership_values").astype(np.float64) if _given(node, "membership_values") else np.empty(0)
+    ends = np.flatnonzero(np.isnan(listed))
+    sets = [one[~np.isnan(one)] for one in np.split(listed, ends)][: len(ends)]
+    if len(sets) != len(members) or not all(map(len, sets)) or not np.isnan(listed[-1]):
+        raise node.error(f"its membership_values hold {len(sets)} sets, each ended by NaN, for {len(members)} nodes of mode "
+                         "'BRANCH_MEMBER'; every node needs one that is not empty")
+    mode, feature, threshold, tracks = (np.array(one) for one in asked)
+    true, false = (one.copy() for one in below)
+    more: list[tuple[int, float, int]] = []     # of which node, a member, and where those go who are no member
+    for at, numbers in zip(members.tolist(), sets, strict=True):
+        first, otherwise = len(value) + len(more), int(false[at])
+        mode[at], threshold[at] = EQ, numbers[0]
+        after = [*range(first, first + len(numbers) - 1), otherwise]
+        false[at] = after[0]
+        more += [(at, number, beyond) for number, beyond in zip(numbers[1:].tolist(), after[1:], strict=True)]
+    of, number, beyond = (np.array([one[k] for one in more]) for k in range(3)) if more else (np.empty(0, dtype=np.int64),) * 3
+    nodes = (
+        np.concatenate([mode, np.full(len(of), EQ)]), np.concatenate([feature, feature[of]]), np.concatenate([threshold, number]),
+        np.concatenate([tracks, tracks[of]]),
+    )
+    return nodes, (np.concatenate([true, true[of]]), np.concatenate([false, beyond])), np.concatenate(
+        [value, np.zeros((len(of), value.shape[1]))]
+    )
 
 
 def _ensemble(
     node: OnnxNode, root: Integers, asked: tuple[npt.NDArray[np.generic], ...], below: tuple[Integers, Integers], value: Array,
-    base: Array, aggregation: str,
+    base: Array, aggregation: str, sets: Integers,
 ) -> Result:
-    """Bring all comparisons into one shape. asked: mode, feature, threshold, and whether a missing value goes the true way."""
+    """Bring all comparisons into one shape. asked: mode, feature, threshold, and whether a missing value goes the true way.
+    sets: features that were asked whether they are in a set."""
     x = node.tensor(0)
     mode, feature, tracks = (np.asarray(asked[k], dtype=np.int64) for k in (0, 1, 3))
     threshold, k = np.asarray(asked[2], dtype=np.float64), len(value)
@@ -107,14 +145,14 @@ def _ensemble(
         raise node.error(f"has {len(base)} base_values for {value.shape[1]} scores; supported is one for each")
     inner = mode != LEAF
     if (mode == MEMBER).any():
-        raise node.error("has a node of mode 'BRANCH_MEMBER', for which onnxruntime truncates fractions, the specification does "
-                         "not; supported are comparisons with one number: export BRANCH_EQ, or encode as one-hot")
+        raise node.error("has a node of mode 'BRANCH_MEMBER', which lists no set here; write a TreeEnsemble of ai.onnx.ml 5")
     if ((feature < 0) | (feature >= x.size))[inner].any():
         raise node.error(f"asks about feature {int(feature[inner].max())}, of {x.size}")
     if np.isnan(threshold[inner]).any():
         raise node.error("a threshold is NaN")
     if aggregation not in ("SUM", "AVERAGE"):
-        raise node.error(f"aggregate_function {aggregation!r}; supported are SUM and AVERAGE")
+        raise node.error(f"aggregate_function {aggregation!r}; supported are SUM and AVERAGE: export the trees with one of these, "
+                         "or each as a model of its own, for the least or largest of them is no sum")
     (true, false), exact = below, True
     if aggregation == "AVERAGE":
         averaged = value / len(root)
@@ -143,7 +181,7 @@ def _ensemble(
     )
     arrays = {name: np.concatenate([one, extra]) for (name, one), extra in zip(columns.items(), more, strict=True)}
     value = np.concatenate([value, np.zeros((len(equal), value.shape[1]))])
-    trees = StoredTrees(root=root, value=value, base=base, exact=exact, **arrays)
+    trees = StoredTrees(root=root, value=value, base=base, exact=exact, sets=sets, **arrays)
     number = len(node.sources)
     node.sources.append(NeuronSource(node=node.name, before=node.input_names[0], after=node.output_names[0], level=1, pre=x,
                                      slope=np.ones(value.shape[1]), trees=trees))

@@ -1,6 +1,7 @@
 """Tree ensembles in ONNX files: read exactly as onnxruntime runs them, and refused by name where that cannot be said."""
 
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,11 @@ def test_scaled_columns_have_their_thresholds_where_the_runtime_has_them(seed: i
     np.testing.assert_allclose(model.forward(x.astype(np.float64)), runtime_logits(model, x), atol=1e-5)
 
 
-def newer(path: Path, trees: list[Any], columns: int, rng: np.random.Generator, modes: tuple[str, ...] = MODES) -> Path:
-    """An ONNX file of a TreeEnsemble (since ai.onnx.ml 5). modes: in the place of `MODES`."""
+def newer(
+    path: Path, trees: list[Any], columns: int, rng: np.random.Generator, modes: tuple[str, ...] = MODES, *, whole: bool = False
+) -> Path:
+    """An ONNX file of a TreeEnsemble (since ai.onnx.ml 5). modes: in the place of `MODES`; sets hold the threshold t, t + 2 and 40.
+    whole: columns are inputs of integers."""
     names = ("modes", "splits", "featureids", "truenodeids", "trueleafs", "falsenodeids", "falseleafs", "missing_value_tracks_true")
     every = (*MODES, "BRANCH_MEMBER")
     nodes, leaves = list[list[Any]](), list[float]()
@@ -131,15 +135,24 @@ def newer(path: Path, trees: list[Any], columns: int, rng: np.random.Generator, 
 
     roots = [add(tree)[0] for tree in trees]
     given = {f"nodes_{name}": [one[k] for one in nodes] for k, name in enumerate(names)}
+    sets = [[one[1], one[1] + 2, 40, np.nan] for one in nodes if every[one[0]] == "BRANCH_MEMBER"]
     kinds = {"nodes_modes": np.uint8, "nodes_splits": np.float32}
+    if sets:
+        given["membership_values"], kinds["membership_values"] = list(chain.from_iterable(sets)), np.float32
     tensors = {name: numpy_helper.from_array(np.array(given.pop(name), dtype=kind)) for name, kind in kinds.items()}
     node = helper.make_node(
         "TreeEnsemble", ["X"], ["Y"], name="trees", domain="ai.onnx.ml", tree_roots=roots, leaf_targetids=[0] * len(leaves),
         leaf_weights=numpy_helper.from_array(np.array(leaves, dtype=np.float32)), n_targets=1, **given, **tensors,
     )
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, n]) for name, n in (("X", columns), ("Y", 1)))
+    inputs, before = [x], list[Any]()
+    if whole:
+        names = [f"c{k}" for k in range(columns)]
+        inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, [None, 1]) for name in names]
+        before = [helper.make_node("Cast", [name], [f"{name}f"], to=TensorProto.FLOAT) for name in names]
+        before.append(helper.make_node("Concat", [f"{name}f" for name in names], ["X"], axis=1))
     opsets = [helper.make_opsetid("ai.onnx.ml", 5), helper.make_opsetid("", 21)]
-    made = helper.make_model(helper.make_graph([node], "g", [x], [y]), ir_version=10, opset_imports=opsets)
+    made = helper.make_model(helper.make_graph([*before, node], "g", inputs, [y]), ir_version=10, opset_imports=opsets)
     path.write_bytes(made.SerializeToString())
     return path
 
@@ -155,10 +168,34 @@ def test_the_newer_operator_is_read_as_the_runtime_runs_it(seed: int, tmp_path: 
     np.testing.assert_allclose(model.forward(x.astype(np.float64)), shown, atol=1e-5)
 
 
-def test_sets_of_numbers_are_refused(tmp_path: Path) -> None:
-    tree = (0, "BRANCH_EQ", 0.0, [1.0], [2.0])
-    with pytest.raises(ModelError, match=r"BRANCH_MEMBER.*export BRANCH_EQ, or encode as one-hot"):
-        read_model(newer(tmp_path / "m.onnx", [tree], 1, np.random.default_rng(0), modes=(*MODES[:4], "BRANCH_MEMBER", MODES[5])))
+@pytest.mark.parametrize("seed", range(4))
+def test_sets_of_whole_numbers_are_read_as_the_runtime_asks_them(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    drawn = (random_tree(rng, 2, 4, grid=np.array([0, 1, 2, 33], dtype=np.float32)) for _ in range(9))
+    trees = [tree for tree in drawn if not isinstance(tree, list)]
+    modes = (*MODES[:4], "BRANCH_MEMBER", MODES[5])
+    path = newer(tmp_path / "m.onnx", [rounded(tree) for tree in trees], 2, rng, modes=modes, whole=True)
+    assert any("BRANCH_EQ" in str(tree) for tree in trees)
+    x = rng.choice([-1, 0, 1, 2, 3, 4, 32, 33, 34, 35, 39, 40, 41], size=(500, 2))
+    shown = onnxruntime.InferenceSession(path.read_bytes()).run(None, {f"c{k}": x[:, k : k + 1] for k in range(2)})[0]
+    np.testing.assert_allclose(read(path).forward(x.astype(np.float64)), shown, atol=1e-5)
+
+
+def rounded(tree: Any) -> Any:
+    """The tree with whole thresholds."""
+    return tree if isinstance(tree, list) else (*tree[:2], float(round(tree[2])), rounded(tree[3]), rounded(tree[4]))
+
+
+def test_sets_are_asked_of_whole_numbers_alone(tmp_path: Path) -> None:
+    tree, modes = (0, "BRANCH_EQ", 0.0, [1.0], [2.0]), (*MODES[:4], "BRANCH_MEMBER", MODES[5])
+    with pytest.raises(ModelError, match=r"it may be a fraction.*take the column as an input of integers"):
+        read_model(newer(tmp_path / "m.onnx", [tree], 1, np.random.default_rng(0), modes=modes))
+    path = newer(tmp_path / "m.onnx", [tree], 1, np.random.default_rng(0), modes=modes, whole=True)
+    broken = onnx.load(path)
+    (sets,) = (one for one in broken.graph.node[-1].attribute if one.name == "membership_values")
+    sets.t.CopyFrom(numpy_helper.from_array(np.array([np.nan], dtype=np.float32), sets.t.name))
+    with pytest.raises(ModelError, match="hold 1 sets, each ended by NaN, for 1 nodes"):
+        read_model(broken.SerializeToString())
 
 
 def test_averages_are_rounded_once_and_say_so(tmp_path: Path) -> None:
