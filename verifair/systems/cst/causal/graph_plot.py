@@ -24,6 +24,8 @@ ACROSS, DOWN = 2.5, 0.92
 """From one layer, and from one place in it, to the next."""
 LETTERS = 15
 """In a line of a node."""
+LARGEST = 12
+"""Points of type: pictures of many layers are shown at less than half of their size."""
 PROTECTED, MOVED, STILL, DECISION = "#E69F00", "#CDE4F2", "#F2F2F2", "#BFE3D3"
 
 PASSING = 0.3
@@ -64,7 +66,7 @@ def causal_graph(graph: nx.DiGraph, protected: Sequence[str], decision: str | No
     places, ways = layout(whole, decision if arrows else None)
     wide = max(x for x, _ in places.values()) + WIDTH + 0.4
     high = max(y for place in (places.values(), *ways.values()) for _, y in place)
-    with figure(path, (max(wide, 6.4), max(high + HEIGHT + 0.7 + 0.2 * len(notes), 2.4))) as drawn:
+    with figure(path, (max(wide, 6.4), max(high + HEIGHT + 0.8 + 0.22 * len(notes), 2.4))) as drawn:
         axis = drawn.axes[0]
         for (start, end), way in ways.items():
             on_the_way = start in moved and end in moved
@@ -158,7 +160,7 @@ def _box(axis: Any, name: str, place: Place, color: str, *, marked: bool) -> Non
     )
     lines = textwrap.wrap(_breakable(name), LETTERS, break_on_hyphens=True, max_lines=3, placeholder=" ...")
     longest = max((len(line) for line in lines), default=1)
-    size = min(9.5, 9.5 * LETTERS / longest) if len(lines) < 3 else 7.5
+    size = min(LARGEST, 0.95 * LARGEST * LETTERS / longest) if len(lines) < 3 else 0.75 * LARGEST
     axis.text(x, y, "\n".join(line.strip() for line in lines), ha="center", va="center", fontsize=size, zorder=4)
 
 
@@ -200,5 +202,5 @@ def _legend(drawn: Any, protected: Sequence[str], decision: str | None, notes: S
     marks += [(DECISION, "the decision")] if decision is not None else []
     drawn.legend(
         handles=[Patch(facecolor=color, edgecolor="#333333", label=words) for color, words in marks],
-        loc="outside lower center", ncols=len(marks), fontsize=9, title="\n".join(notes) or None, title_fontsize=8,
+        loc="outside lower center", ncols=len(marks), fontsize=LARGEST, title="\n".join(notes) or None, title_fontsize=LARGEST,
     )
