@@ -64,6 +64,8 @@ def in_a_notebook(result: Any) -> None:
     """A result is shown in a line, as a table and, where its system draws, as a picture."""
     package = type(result).__module__.rpartition(".")[0]
     assert len(result.to_frame()) > 0
+    assert f"<strong>{type(result).__name__}" in result._repr_html_()
+    assert "Query" not in result._repr_html_()
     assert "<table" in result._repr_html_()
     assert len(repr(result)) <= 180
     assert len(result._repr_html_()) < 30_000

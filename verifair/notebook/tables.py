@@ -24,6 +24,15 @@ def line(one: Any) -> str:
     return f"{type(one).__name__}({_cut(held, LONGEST_LINE - len(type(one).__name__) - 2)})"
 
 
+def headline(one: BaseModel) -> str:
+    """Return the type, and those of its fields that are a word or a number, in at most LONGEST_LINE characters."""
+    held = [
+        f"{name} {brief(value)}" for name, value in _fields(one)
+        if isinstance(value, str | int | float | Enum) and not type(one).model_fields[name].exclude
+    ]  # fmt: skip
+    return _cut(": ".join([type(one).__name__, *filter(None, [", ".join(held)])]), LONGEST_LINE)
+
+
 def facts(one: Any) -> pd.DataFrame:
     """Return (fields,) values in brief."""
     held = {name: brief(value) for name, value in _fields(one)}

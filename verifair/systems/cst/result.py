@@ -298,7 +298,7 @@ class CstResult(Result):
     certified: list[CertifiedDecisions]
     model_sha256: Sha256 | None  # type: ignore[assignment]
     schema_sha256: Sha256 | None  # type: ignore[assignment]
-    causal_sha256: Sha256
+    causal_sha256: Sha256 = Field(repr=False)
     model: SituationTesting = Field(exclude=True)
     causal_file: str = Field(exclude=True)
     differing: str | None = Field(exclude=True)

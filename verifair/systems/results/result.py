@@ -99,9 +99,9 @@ class SystemAnswer(Pictured, Answer):
         return next(iter(found.values()), None) if found else super().to_frame()
 
     def _repr_html_(self) -> str:
-        from verifair.notebook.tables import html
+        from verifair.notebook.tables import headline, html
 
-        return html(repr(self), self.to_frame())
+        return html(headline(self), self.to_frame())
 
     def _draw(self, path: Path) -> None:
         plot, plots = (part(_package(self), "plots", name) for name in ("plot", "plots"))
