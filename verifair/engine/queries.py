@@ -246,8 +246,8 @@ class ProbabilityGap(PairQuestion):
             )
         if self.scale == "logit" and isinstance(self.network, ComparedTrees) and self.network.decision.odds:
             raise QueryError(
-                "scale = 'logit': the model is a tree ensemble of several classes, of whose log-odds no gap is bounded; ask with "
-                "scale = 'probability' for the largest gap between two probabilities"
+                "scale = 'logit': the model is a tree ensemble of several classes, of whose log-odds no gap is bounded; drop "
+                "--logit, or ask with scale = 'probability', for the largest gap between two probabilities"
             )
 
 

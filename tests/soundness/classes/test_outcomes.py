@@ -193,7 +193,7 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="expected how far a value may move, a number above 0"):
         vf.IndividualFairness(network=one, schema=valued, protected=["sex"], epsilon=float("inf"))
     several = trees(0, tmp_path / "several.onnx", scores=3)
-    with pytest.raises(QueryError, match="of whose log-odds no gap is bounded; ask with scale = 'probability'"):
+    with pytest.raises(QueryError, match="of whose log-odds no gap is bounded; drop --logit, or ask with scale"):
         vf.ProbabilityGap(network=several, schema=schema_of(*FEATURES, positive="class = 2"), protected=["sex"], scale="logit")
 
 
