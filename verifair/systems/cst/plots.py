@@ -45,6 +45,8 @@ ACROSS = 3
 EVENLY = (np.sqrt(5) / 2 - 0.5, np.sqrt(2) - 1)
 """Multiples modulo 1 fill an interval evenly, so that dots lie beside each other without a draw."""
 DARK = "#333333"
+TWO_SCALES = "\nthe CST test group is found with counterfactuals\nscaled by their own table, the other groups by the people's"
+"""What preset "paper" does, as the paper's authors do: a counterfactual may then lie apart from the middle of its group."""
 
 
 def plots(result: CstResult) -> dict[str, Callable[[Path], None]]:
@@ -58,11 +60,12 @@ def plots(result: CstResult) -> dict[str, Callable[[Path], None]]:
         out[f"{folder}counts.png"] = partial(counts, one)
         out[f"{folder}intervals.png"] = partial(intervals, one)
         who = f"{one.complainants:,} complainants, do({one.name})"
+        scales = TWO_SCALES if model.preset == "paper" else ""
         for name in [name for name in one.attributes if name in one.moved][:DRAWN]:
             drawn = file_name(name)
             out[f"{folder}figure2-left-{drawn}.png"] = partial(distribution, name, one.factual[name], one.tilde[name], who)
             if cases:
-                out[f"{folder}figure2-right-{drawn}.png"] = partial(groups, name, *_around(cases[:CASES], name))
+                out[f"{folder}figure2-right-{drawn}.png"] = partial(groups, name, *_around(cases[:CASES], name), scales)
         for robust in (robust for robust in result.sensitivity if robust.name == one.name):
             out[f"{folder}sensitivity.png"] = partial(overturned, robust)
         for case in cases:
@@ -126,10 +129,11 @@ def _shares(axis: Any, factual: pd.Series, counterfactual: pd.Series) -> None:
     axis.set_axisbelow(True)
 
 
-def groups(name: str, people: pd.DataFrame, own: pd.DataFrame, path: Path) -> None:
+def groups(name: str, people: pd.DataFrame, own: pd.DataFrame, scales: str, path: Path) -> None:
     """An attribute in the groups around some complainants (figure 2, right).
 
     people: case, group (a key of GROUPS), value.   own: case, factual, counterfactual: the complainants' own values.
+    scales: what else there is to say of the distances.
     """
     cases = list(own["case"])
     with figure(path, (max(6.4, 2.2 + 1.15 * len(cases)), 4.3)) as drawn:
@@ -140,7 +144,7 @@ def groups(name: str, people: pd.DataFrame, own: pd.DataFrame, path: Path) -> No
         else:
             handles = _stacks(axis, people)
             axis.set_ylabel(f"{name}, % of the group")
-        axis.set_xlabel("complainant (row of the table)")
+        axis.set_xlabel(f"complainant (row of the table){scales}")
         _legend_below(drawn, handles, 5 if len(cases) > 3 else 3)
 
 

@@ -236,7 +236,7 @@ def test_figures_are_drawn(run: tuple[SituationTesting, list[Intervention]], tmp
             pd.DataFrame({"case": case.row, "group": case.people["group"], "value": case.people[name]}) for case in cases
         ])
         own = pd.DataFrame({"case": [case.row for case in cases], "factual": 1.0, "counterfactual": 2.0})
-        situation_plots.groups(name, around, own, tmp_path / f"groups-{name}.png")
+        situation_plots.groups(name, around, own, "", tmp_path / f"groups-{name}.png")
     causal_graph(MODEL.graph, ["sex"], "decision", ["income"], tmp_path / "graph.png")
     drawn = sorted(tmp_path.iterdir())
     assert len(drawn) == 8
