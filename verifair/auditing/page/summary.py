@@ -45,14 +45,14 @@ class Line:
 class Feature:
     """A sensitive feature: its groups, and what the feature alone does.
 
-    flips: people of the table who would be decided otherwise, of how many; None: not asked.
+    flips: people of the table who would be decided otherwise, of how many who were asked about, and how many there are; None: none.
     alike: shares of possible people (0 to 1) who are proved to be decided alike, and proved to be not; None: not asked.
     gap: the largest change of a probability is between these; None: not asked.   boxed: both are about a part of all people alone.
     """
 
     name: str
     groups: tuple[GroupDecisions, ...]
-    flips: tuple[int, int] | None
+    flips: tuple[int, int, int] | None
     alike: tuple[float, float] | None
     gap: tuple[float, float] | None
     boxed: bool
@@ -94,7 +94,9 @@ def features(result: AuditResult) -> tuple[Feature, ...]:
     """Every sensitive feature, in the order of the audit."""
     alike = {name: (low, 1.0 - high) for name, low, high, _ in shares(result) if low is not None and high is not None}
     gap = {name: (low, high) for name, low, high, _ in gaps(result) if low is not None and high is not None}
-    flips = {name: (one["decided_otherwise"], one["people"]) for name, one in by_feature(result, "exchanged")}
+    flips = {
+        name: (one["decided_otherwise"], one["asked"], one["people"]) for name, one in by_feature(result, "exchanged")
+    }
     parts = _parts(result)
     boxed = any(section.key == "certify" and bool(section.settings.get("box")) for section in result.sections)
     return tuple(
@@ -123,6 +125,7 @@ def answer(result: AuditResult) -> tuple[str, str]:
     """Return tone and text of whether a sensitive feature alone changes decisions, and which groups fail the four-fifths rule."""
     known = features(result)
     flips = {one.name: one.flips for one in known if one.flips is not None and one.flips[0]}
+    nobody = {one.name for one in known if one.flips is not None and one.flips[2] == one.flips[1] and not one.flips[0]}
     how = {name: _depends(result, name) for name in result.protected}
     yes, no, open_ = ([name for name, one in how.items() if one == which] for which in ("yes", "no", "open"))
     told: list[str] = []
@@ -130,11 +133,11 @@ def answer(result: AuditResult) -> tuple[str, str]:
     for name in sorted(yes, key=lambda one: one not in flips):
         other = f"with another {name}" if told else f"With another {name} and all else equal the model decides otherwise"
         if name in flips:
-            changed, asked = flips[name]
-            whom = f"{changed:,}" if told else f"{changed:,} of the table's {asked:,} people"
-            told.append(f"{other} on {whom} ({percent(changed / asked)})")
+            changed, asked, people = flips[name]
+            whom = f"{changed:,}" if told else f"{changed:,} of the table's {people:,} people"
+            told.append(f"{other} on {whom} ({percent(changed / people)}{'' if asked == people else ' at least'})")
         else:
-            told.append(f"{other} on possible people, on nobody in the table")
+            told.append(f"{other} on possible people" + (", on nobody in the table" if name in nobody else ""))
     if told:
         text.append(f"Yes. {listed(told)}.")
     if no:
@@ -159,7 +162,7 @@ def surely(result: AuditResult) -> str:
     """Return how sure the numbers of the first screen are, in a sentence."""
     told = []
     if any(one.flips is not None for one in features(result)):
-        told.append("changed decisions are counted person by person in exact arithmetic")
+        told.append("changed decisions are counted person by person, without rounding errors")
     if result.decisions is not None:
         told.append("rates and ratios have 95 % intervals")
     checked = evidence_counts(result)
@@ -238,6 +241,9 @@ def not_examined(result: AuditResult) -> Iterator[str]:
         if small:
             yield f"Groups of fewer than {SMALL} people, too few to compare: {listed(small)}."
     for one in features(result):
+        if one.flips is not None and one.flips[1] < one.flips[2]:
+            rest = f"{one.flips[2] - one.flips[1]:,} of the table's {one.flips[2]:,} people"
+            yield f"Not asked for {rest}: whether another {one.name} changes the decision."
         open_ = 0.0 if one.alike is None else 1.0 - sum(one.alike)
         if open_ > 0:
             share = f"{percent(open_)} of " if open_ < 1 else ""

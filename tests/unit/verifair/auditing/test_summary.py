@@ -57,6 +57,19 @@ def test_decisions_that_change_are_the_answer_with_their_number() -> None:
     assert "5.0% of the table (5 people)" in screen(certified(exchanged(5)))
     _, text = answer(certified({**exchanged(0), "verdict": {"status": "violated"}}))
     assert text == f"{same} possible people, on nobody in the table."
+    for rest in ({}, {"exchanged": {"people": 100, "asked": 60, "decided_otherwise": 0}}):
+        _, text = answer(certified({**rest, "verdict": {"status": "violated"}}))
+        assert text == f"{same} possible people."
+
+
+def test_people_who_were_not_asked_are_drawn_and_told_as_not_decided() -> None:
+    found = certified({"exchanged": {"people": 100, "asked": 60, "decided_otherwise": 5}})
+    assert "5 of the table's 100 people (5.0% at least)" in answer(found)[1]
+    assert "5.0% of the table (5 people), 40 not asked" in screen(found)
+    assert "Not asked for 40 of the table's 100 people: whether another sex changes the decision." in list(not_examined(found))
+    chart = page(found).split('class="alone"')[1].split("</tr>")[0]
+    widths = dict(re.findall(r'class="(\w+)" x="[\d.]+" y="0" width="([\d.]+)"', chart))
+    assert (widths["good"], widths["bad"]) == ("110.0", "10.0")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +152,7 @@ def test_a_gap_is_ruled_out_by_an_accepted_proof_alone(checked: str) -> None:
 
 def test_how_surely_says_what_is_exact_and_what_the_checker_accepted() -> None:
     text = screen(certified(exchanged(5), checked="accepted in part"))
-    assert "How surely : changed decisions are counted person by person in exact arithmetic" in text
+    assert "How surely : changed decisions are counted person by person, without rounding errors" in text
     assert "accepted 0 of 1 files of proofs in this run (1 accepted in part)." in text
     assert "rates and ratios have 95 % intervals" in screen(rated({"Black": (58, 100), "White": (80, 100)}))
     assert "How surely" not in screen(replace(audit(witnesses=0), sections=(), decisions=None))
