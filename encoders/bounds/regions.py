@@ -172,16 +172,24 @@ class RegionBounds:
         count, width = bending[box].sum(axis=1), neuron.shape[1]
         order = np.argsort(count, kind="stable")  # so that boxes with few are not filled up to those with many
         step = max(1, BLOCK // (2 * max(int(count.mean()) if len(box) else 1, 1) * max(len(one.bias) for one in self.twin.hidden)))
+        weight, bias = self.twin.weights[k][:, self._relaxed(k - 1).alive], self.twin.biases[k]
+        signed, signed_bias = np.concatenate([weight, -weight]), np.concatenate([bias, -bias])
+        ends = np.stack([neuron, neuron + len(bias)], axis=1)
+        found = {
+            quantity: (np.full(ends.shape, -np.inf), np.zeros((*ends.shape, self.low.shape[1])), np.zeros(ends.shape))
+            for quantity in list(ENDS)[: 2 + self.differences]
+        }
+        for start in range(0, len(box), step):
+            part = order[start : start + step]
+            most = int(count[part[-1]])
+            row = ends[part, :, :most].reshape(len(part), 2 * most)
+            p, constant = signed[row], signed_bias[row]
+            for quantity, whole in found.items():
+                for into, one in zip(whole, self._least_of(quantity, p, constant, box[part], k - 1), strict=True):
+                    into[part, :, :most] = one.reshape(len(part), 2, most, *one.shape[2:])
         least = {}
-        for quantity in list(ENDS)[: 2 + self.differences]:
-            shape = len(box), 2, width
-            found = np.full(shape, -np.inf), np.zeros((*shape, self.low.shape[1])), np.zeros(shape)
-            for start in range(0, len(box), step):
-                part = order[start : start + step]
-                most = int(count[part[-1]])
-                for whole, one in zip(found, self._both_ends(quantity, k, box[part], neuron[part, :most]), strict=True):
-                    whole[part, :, :most] = one.reshape(len(part), 2, most, *one.shape[2:])
-            lowest, slope, error = (one.reshape(len(box), 2 * width, *one.shape[3:]) for one in found)
+        for quantity, whole in found.items():
+            lowest, slope, error = (one.reshape(len(box), 2 * width, *one.shape[3:]) for one in whole)
             least[quantity] = lowest, slope, error
         return Substitution(box=box, neuron=neuron, mine=bending[box[:, None], neuron], least=least)
 
@@ -223,20 +231,18 @@ class RegionBounds:
             self._count(2 * len(forms) * len(neuron) * first.size)
         return crossed(bounds, self.twin.error[1][self.question]) if len(boxes) else bounds
 
-    def _both_ends(self, quantity: str, k: int, box: Integers, neuron: Integers) -> tuple[Array, Array, Array]:
-        """Return lower bounds (B, 2 U) of neurons (B, U) of hidden layer k over boxes (B,), and of their negatives: of a, a' or
-        a - a' (`one`, `two`, `apart`); with slopes (B, 2 U, d) in the inputs, and the rounding errors (B, 2 U) taken off."""
-        weight, bias = self.twin.weights[k][:, self._relaxed(k - 1).alive][neuron], self.twin.biases[k][neuron]
-        p, constant = np.concatenate([weight, -weight], axis=1), np.concatenate([bias, -bias], axis=1)
+    def _least_of(self, quantity: str, p: Array, constant: Array, box: Integers, last: int) -> tuple[Array, Array, Array]:
+        """Return lower bounds (B, R) over regions `box` (B,) of p . y, p . y' or p . (y - y') (`one`, `two`, `apart`), p (B, R, n), y
+        of layer `last`, and of `constant` (B, R) besides, of one copy; slopes (B, R, d) in the inputs, and the rounding errors
+        (B, R) taken off."""
         if quantity == "apart" and not self.twin.problem.network.piecewise_linear:
-            return *self._least(p, -p, np.zeros_like(constant), box, k - 1), np.full_like(constant, np.inf)
-        return self._least_alone(quantity, p, constant, box, k - 1)
+            return *self._least(p, -p, np.zeros_like(constant), box, last), np.full_like(constant, np.inf)
+        return self._least_alone(quantity, p, constant, box, last)
 
     def _least_alone(
         self, quantity: str, p: Array, constant: Array, box: Integers, last: int
     ) -> tuple[Array, Array, Array]:
-        """Return the same over regions `box` (B,) of p . y, p . y' or p . (y - y') (`one`, `two`, `apart`), p (B, R, n), y of layer
-        `last`, by the lines of that quantity alone; and of `constant` (B, R) besides, of one copy.
+        """Return the same by the lines of that quantity alone.
 
         With p+ the positive part of p:  p . v >= p . (up a + up_c) + p+ . ((low - up) a + low_c - up_c),  and |p| = 2 p+ - p.
         """

@@ -295,21 +295,22 @@ class GoalRows:
         at = index[named], goal[named]
         return named, best.rows[at] - self.first[at[1]][:, None], best.weights[at]
 
-    def choose(self, goals: Integers, rough: Array, margins: Array) -> ChosenRows:
-        """Return rows of the given goals, from interval bounds (B, R) of all rows and the margins (B, 2) at the boxes' centres.
+    def choose(self, goals: Integers, rough: Array | None, margins: Array) -> ChosenRows:
+        """Return rows of the given goals, from interval bounds (B, R) of all rows, needed where some goal has many, and the margins
+        (B, 2) at the boxes' centres.
 
         Of many rows: the one that the intervals come closest to proving, and the one that lies farthest from the centre.
         """
         index, owner = [], []
         for goal in goals:
             mine = np.flatnonzero(self.every.goal == goal)
-            if self.many[goal]:
+            if self.many[goal] and rough is not None:
                 at_centre = margins @ self.rows[mine].T + self.constants[mine]
                 picks = np.stack(
                     [mine[(values / self.size[mine]).argmax(axis=1)] for values in (rough[:, mine], at_centre)], axis=1
                 )
             else:
-                picks = np.broadcast_to(mine, (len(rough), len(mine)))
+                picks = np.broadcast_to(mine, (len(margins), len(mine)))
             index.append(picks)
             owner += [goal] * picks.shape[1]
         return ChosenRows(index=np.concatenate(index, axis=1), goal=np.array(owner))
