@@ -232,9 +232,9 @@ class RegionBounds:
         return crossed(bounds, self.twin.error[1][self.question]) if len(boxes) else bounds
 
     def _least_of(self, quantity: str, p: Array, constant: Array, box: Integers, last: int) -> tuple[Array, Array, Array]:
-        """Return lower bounds (B, R) over regions `box` (B,) of p . y, p . y' or p . (y - y') (`one`, `two`, `apart`), p (B, R, n), y
-        of layer `last`, and of `constant` (B, R) besides, of one copy; slopes (B, R, d) in the inputs, and the rounding errors
-        (B, R) taken off."""
+        """Return lower bounds (B, R) over regions `box` (B,) of p . y, p . y' or p . (y - y') (`one`, `two`, `apart`), p (B, R, n),
+        y of layer `last`, and of `constant` (B, R) besides, of one copy; with slopes (B, R, d) in the inputs, and the rounding
+        errors (B, R) taken off."""
         if quantity == "apart" and not self.twin.problem.network.piecewise_linear:
             return *self._least(p, -p, np.zeros_like(constant), box, last), np.full_like(constant, np.inf)
         return self._least_alone(quantity, p, constant, box, last)

@@ -131,6 +131,18 @@ def test_out_of_budget_the_bracket_is_wide_and_true(scale: str, seconds: float, 
 
 
 @pytest.mark.parametrize("scale", ["probability", "logit"])
+def test_questions_about_single_gaps_close_deep_networks(scale: str) -> None:
+    for seed in range(2):
+        query = a_query(seed, "plain", scale=scale)
+        network = nasty_network(np.random.default_rng(seed), query.schema.domain.columns, "plain", depth=3, width=4, outputs=1)
+        network = replace(network, source_sha256=f"{seed:064x}")
+        query = replace(query, network=network, schema=a_schema([], 1))
+        found = vf.verify(query, budget=vf.Budget(seconds=5), tolerance=TOLERANCE)
+        assert_bracket(query, found)
+        assert found.engine == "bisection, branch-and-bound"
+
+
+@pytest.mark.parametrize("scale", ["probability", "logit"])
 def test_neuron_branching_alone_closes(scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With no step of the input search but the whole box, the proofs are trees of neurons, and the checker takes them."""
     monkeypatch.setattr(InputSearch, "step", lambda self, largest: self.left.append(largest))

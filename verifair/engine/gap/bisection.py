@@ -1,4 +1,5 @@
-"""The largest gap of smooth networks, which the search of `gap.search` does not bound: by questions "is it more than epsilon?".
+"""The largest gap by questions "is it more than epsilon?": of smooth networks, which the search of `gap.search` does not bound, and
+of deep ones, which that search bounds by forward forms.
 
 The log-odds of several classes are smooth, too (`encoders.decision`). Each question is decided as
 `verify` decides it; a counterexample is a gap met, a proof is a bound. The next epsilon lies halfway between the two.
@@ -52,11 +53,15 @@ class Bracket:
     nodes: int
 
 
+@np.errstate(all="ignore")  # overflow proves nothing
 def bracket(
-    query: ProbabilityGap, batch: TwinBatch, *, tolerance: float, budget: Budget,
+    query: ProbabilityGap, batch: TwinBatch, *, tolerance: float, budget: Budget, patient: bool = True,
     progress: Callable[[float, float], None] | None = None,
 ) -> Bracket:
-    """Return the largest gap of the query's questions, bracketed to the tolerance or as far as the budget goes."""
+    """Return the largest gap of the query's questions, bracketed to the tolerance or as far as the budget goes.
+
+    patient: whether to go on after an epsilon that is neither proved nor refuted.
+    """
     logit, deadline = query.scale == "logit", clock.now() + budget.seconds
     problem = twin_problem(query, batch, no_gap(1.0 if logit else 0.5, query.scale))
     met = _Met(problem, logit)
@@ -90,6 +95,9 @@ def bracket(
                 least = max(epsilon, met.value)
             if progress is not None:
                 progress(met.value, upper)
+            statuses = {answer.status for answer in flat}
+            if not patient and Status.UNKNOWN in statuses and Status.VIOLATED not in statuses:
+                break
     except KeyboardInterrupt:
         reason = Reason.INTERRUPTED
     if upper - met.value > tolerance and reason is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from verifair.engine.gap.search import Extreme, largest_gap
 from verifair.engine.gap.trees import largest_gap_of_trees
 from verifair.engine.queries import ProbabilityGap
 from verifair.engine.questions import NO_FALL, questions_of, twin_problem
+from verifair.engine.search.standard import DEEP
 from verifair.engine.verdict import Reason, Witness
 from verifair.engine.verify import fairness_certificate
 from verifair.engine.witness import witness_at
@@ -80,6 +81,27 @@ def maximise(
     box, batch = questions_of(query)
     if not query.network.piecewise_linear:
         return _bisected(query, box, batch, bracket(query, batch, tolerance=tolerance, budget=budget, progress=progress), started)
+    # Of deep networks questions about single epsilons are bounded far better than the search bounds the gap; as long as they are
+    # decided, they come first.
+    if isinstance(query.network, TreeEnsemble) or len(query.network.hidden) < DEEP:
+        return _searched(query, box, batch, tolerance, budget, started, progress)
+    nodes = None if budget.nodes is None else (budget.nodes + 1) // 2
+    first = _bisected(query, box, batch, bracket(
+        query, batch, tolerance=tolerance, budget=replace(budget, nodes=nodes), patient=False, progress=progress,
+    ), started)
+    left = budget.seconds - (clock.now() - started)
+    nodes = None if budget.nodes is None else budget.nodes - first.nodes
+    if first.reason in (None, Reason.INTERRUPTED) or left <= 0 or (nodes is not None and nodes < 1):
+        return first
+    second = _searched(query, box, batch, tolerance, replace(budget, seconds=left, nodes=nodes), started, progress)
+    return _tighter(first, second, tolerance)
+
+
+def _searched(
+    query: ProbabilityGap, box: tuple[Array, Array], batch: TwinBatch, tolerance: float, budget: Budget, started: float,
+    progress: Callable[[float, float], None] | None,
+) -> MaximumGap:
+    """Return what a search for the gap itself finds."""
     problem = twin_problem(query, batch, (NO_FALL,))
     logit = query.scale == "logit"
     if isinstance(query.network, TreeEnsemble):
@@ -99,6 +121,17 @@ def maximise(
         reason=None if upper - lower <= tolerance * CLOSED else REASONS[found.out_of], scale=query.scale, nodes=found.nodes,
         engine="branch-and-bound" + ", neuron-branching" * found.by_neurons,
         seconds=clock.now() - started, semantics=semantics(query.network),
+    )
+
+
+def _tighter(first: MaximumGap, second: MaximumGap, tolerance: float) -> MaximumGap:
+    """Return the better witness of two runs and the smaller bound, with its certificate."""
+    met = second if second.lower > first.lower else first
+    bound = second if second.certificate is not None and second.upper < first.upper else first
+    closed = bound.upper - met.lower <= tolerance * CLOSED
+    return replace(
+        bound, lower=met.lower, witness=met.witness, reason=None if closed else second.reason, nodes=first.nodes + second.nodes,
+        seconds=second.seconds,
     )
 
 

@@ -121,8 +121,8 @@ def search_of(problem: TwinProblem, limits: Limits) -> BoxSearch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Asked:
-    """N boxes to be bounded: nodes, network boxes (N, d), interval bounds of all layers there (none where backward substitution finds
-    them), and the rows asked about.
+    """N boxes to be bounded: nodes, network boxes (N, d), interval bounds of all layers there (none where backward substitution
+    bounds them), and the rows asked about.
 
     holding: (N, S) rows that hold in the middle of the box. No other one proves it.
     """
@@ -249,10 +249,10 @@ class LayeredSearch(BoxSearch):
     def _bound_and_split(self, nodes: Nodes, low: Array, high: Array, margins: Array) -> None:
         """Bound boxes (N,), and split those that stay open.
 
-        Interval arithmetic from the inputs comes first, but not where backward substitution bounds the hidden layers: there it closed
-        none of 17,000 boxes (docs/concepts/theory.md).
+        Interval arithmetic from the inputs comes first, but not where backward substitution bounds the hidden layers: there it
+        closed none of 17,244 boxes (docs/decisions/0015-frames.md). Of goals of many rows it chooses some.
         """
-        deep = (self.progress.way[nodes.question] > standard.FORWARD) & ~self.goal_rows.many.any()  # of many rows, these choose some
+        deep = (self.progress.way[nodes.question] > standard.FORWARD) & ~self.goal_rows.many.any()
         at = np.flatnonzero(deep)
         self._bound_alike(nodes.take(at), low[at], high[at], margins[at])
         at = np.flatnonzero(~deep)
@@ -265,7 +265,8 @@ class LayeredSearch(BoxSearch):
             self._bound_alike(nodes, low[kept], high[kept], margins[kept], *known)
 
     def _bound_alike(
-        self, nodes: Nodes, low: Array, high: Array, margins: Array, intervals: Sequence[LayerBounds] = (), rough: Array | None = None
+        self, nodes: Nodes, low: Array, high: Array, margins: Array, intervals: Sequence[LayerBounds] = (),
+        rough: Array | None = None,
     ) -> None:
         """Bound boxes (N,) by more than intervals, those with the same goals open together, for they share their rows."""
         for pattern in np.unique(nodes.open, axis=0):

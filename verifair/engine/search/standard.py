@@ -110,7 +110,8 @@ class Progress:
 
     def choose(self, question: Integers, lacks: Array, work: Array) -> None:
         """Choose for questions (N,) whose bounds lack (N, 3) to prove their open goals, with so much work (3,) a box."""
-        self.way[question] = (work * np.maximum(lacks, 0.0) ** EXPONENT).argmin(axis=1)
+        with np.errstate(over="ignore"):
+            self.way[question] = (work * np.maximum(lacks, 0.0) ** EXPONENT).argmin(axis=1)
 
 
 LEVELS, SHRINK = 2, 0.5
