@@ -274,6 +274,8 @@ def _kill(cell: Cell, scratch: Path, cluster: LocalCluster | None, rng: np.rando
 def _to_the_end(cell: Cell, folder: Path, cluster: LocalCluster | None, rng: np.random.Generator) -> None:
     while True:
         mark = uuid4().hex
+        log = folder / "log"
+        before = log.stat().st_size if log.exists() else 0
         running = _start(cell, folder, cluster, mark)
         stopped = None
         while len(cell.states) < cell.wanted and (state := _moment(cell, folder, running, rng)) is not None:
@@ -288,8 +290,8 @@ def _to_the_end(cell: Cell, folder: Path, cluster: LocalCluster | None, rng: np.
             cell.signals.append(stopped.name.removeprefix("SIG"))
             running.send_signal(stopped)
             break
-        code, text = running.wait(LIMIT), (folder / "log").read_text(encoding="utf-8", errors="replace")
-        left = lasting(mark)
+        code, left = running.wait(LIMIT), lasting(mark)
+        text = log.read_bytes()[before:].decode(errors="replace")
         cell.orphans += len(left)
         for one in left:
             with suppress(psutil.Error):
