@@ -300,7 +300,8 @@ def _to_the_end(cell: Cell, folder: Path, cluster: LocalCluster | None, rng: np.
         if stopped in (signal.SIGTERM, signal.SIGINT) and code == -stopped and "verifair" not in text:
             expected = (code,)  # before Python had begun to import us
         if code not in expected or "Traceback" in text:
-            cell.wrong.append(f"{stopped and stopped.name}: exit code {code}: {text[-300:]}")
+            told = text[text.find("Traceback") :][:1500] if "Traceback" in text else text[-300:]
+            cell.wrong.append(f"{stopped and stopped.name}: exit code {code}: {told}")
         if code == 0:
             return
         if code not in (130, -9, -15, -2):
