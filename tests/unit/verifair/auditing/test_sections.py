@@ -71,7 +71,7 @@ def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[st
     found = certify._SectionParts(answer=[{}])
     query = IndividualFairness(network=network, schema=schema, protected=["group"], box=box)
     certify._exchange(SimpleNamespace(schema=schema, network=network, judged=network, raw=lambda: schema.raw(frame)), query, found)
-    assert found.answer[0]["exchanged"]["decided_otherwise"] == 1
+    assert found.answer[0]["exchanged"] == {"people": 1, "asked": 1, "decided_otherwise": 1}, "people, not their two exchanges"
     assert (found.broken is not None) is known
 
 

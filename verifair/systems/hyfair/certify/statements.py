@@ -217,7 +217,7 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     raw, v = subject.raw(), schema.index(name)
     assert raw is not None, "asked where there is a table"
     flips: list[tuple[float, int, float]] = []
-    asked = 0
+    close: set[int] = set()
     weights = margin(network, 1, 0)
     sizes = np.asarray if schema.outcome.of == "value" else partial(probabilities, network)
     for start in range(0, len(raw), ROWS):
@@ -227,25 +227,27 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
             other = part.copy()
             other[:, v] = value
             legal = (part[:, v] != value) & schema.inside(other)
-            asked += int(legal.sum())
             others = decisions(network, schema.encode(other[legal])) if legal.any() else own[legal]
             sure = np.minimum(others, own[legal]) >= 0  # of a smooth network, a row too near to a tie is in no class
             changed = np.flatnonzero(legal)[sure & (others != own[legal])]
+            close.update((start + np.flatnonzero(legal)[~sure]).tolist())
             there, here = (sizes(network.forward(schema.encode(rows[changed])) @ weights) for rows in (other, part))
             flips += [(float(gap), start + int(row), float(value)) for gap, row in zip(np.abs(there - here), changed, strict=True)]
-    people = len({row for _, row, _ in flips})
+    people = len(flipped := {row for _, row, _ in flips})
+    open_ = len(close - flipped)
+    near = f" {open_:,} are too near a tie to tell." if open_ else ""
     flips.sort(key=lambda one: (-one[0], one[1]))
     cap = f" The {SHOWN} with the largest change are shown one by one." if len(flips) > SHOWN else ""
     # Where the other statements are about the strict rule, this one says that it is not.
     rule = decided("deployed", network.whole.outputs, schema) if query.rule == "strict" else ""
     otherwise = f"would be decided otherwise with another {name}, all else equal{rule}."
     found.statements.append(Statement(
-        text=f"Of the table's people, {of(people, len(raw))} {otherwise}{cap}"
-        if people else f"None of the table's {len(raw):,} people {otherwise}",
-        standing=Standing.MEASURED, tone=Tone.BAD if people else Tone.GOOD, headline=True,
+        text=f"Of the table's people, {of(people, len(raw))} {otherwise}{near}{cap}"
+        if people or near else f"None of the table's {len(raw):,} people {otherwise}",
+        standing=Standing.MEASURED, tone=Tone.BAD if people else Tone.WATCH if near else Tone.GOOD, headline=True,
         brief=f"{name}: alone it changes the decision of {of(people, len(raw))} people.",
     ))
-    found.answer[-1]["exchanged"] = {"people": len(raw), "asked": asked, "decided_otherwise": people}
+    found.answer[-1]["exchanged"] = {"people": len(raw), "asked": len(raw) - open_, "decided_otherwise": people}
     shown = _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:SHOWN]])
     found.witnesses += shown
     if query.rule == "deployed":  # a step from a tie breaks nothing by the strict rule
