@@ -297,12 +297,13 @@ def tighten(
     before = largest(asked, BEFORE * seconds, seed)
     if before.reason is Reason.INTERRUPTED:
         raise KeyboardInterrupt  # maximise gives back what it knows; nobody wants rules then
-    if before.upper <= target:
-        raise QueryError(
-            f"no gap is above {target:g}: {before.upper:.4f} is certified, so there is nothing to refuse; set a smaller --target"
-        )
-    found = Tightening(query=asked, given=tuple(rules), rows=rows, seed=seed)
-    return before, found.towards(target, (1 - BEFORE) * seconds, progress)
+    found = None
+    if before.upper > target:
+        work = Tightening(query=asked, given=tuple(rules), rows=rows, seed=seed)
+        found = work.towards(target, (1 - BEFORE) * seconds, progress)
+    if found is None or len(found.rules) == len(rules):
+        raise QueryError(f"no gap is above {target:g}, which is certified, so there is nothing to refuse; set a smaller --target")
+    return before, found
 
 
 def largest(query: KDiscrimination, seconds: float, seed: int) -> MaximumGap:
