@@ -165,7 +165,7 @@ def _flips(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:
                 people, asked, flips = found["people"], found["asked"], found["decided_otherwise"]
                 yield ("people of the table decided otherwise with another value", one["protected"]), _Quantity(
                     low=flips / people, high=(flips + people - asked) / people, people=people, better="lower",
-                    shown=f"{flips:,} of {people:,}" + (f" ({people - asked:,} not asked)" if asked < people else ""),
+                    shown=f"{flips:,} of {people:,}" + (f" ({people - asked:,} not decided)" if asked < people else ""),
                 )
 
 

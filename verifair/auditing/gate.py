@@ -93,8 +93,8 @@ def _flips(result: AuditResult) -> Found:
     for feature, found in by_feature(result, "exchanged"):
         people, asked, flips = found["people"], found["asked"], found["decided_otherwise"]
         if people:
-            # Of those not asked, none or all may be decided otherwise.
-            text = f"{flips:,} of {people:,}" + (f" ({people - asked:,} not asked)" if asked < people else "")
+            # Of those not decided, none or all may be decided otherwise.
+            text = f"{flips:,} of {people:,}" + (f" ({people - asked:,} not decided)" if asked < people else "")
             yield feature, flips / people, (flips + people - asked) / people, text
 
 

@@ -45,7 +45,7 @@ class Line:
 class Feature:
     """A sensitive feature: its groups, and what the feature alone does.
 
-    flips: people of the table who would be decided otherwise, of how many who were asked about, and how many there are; None: none.
+    flips: people of the table who would be decided otherwise, for how many it is decided, and how many there are; None: not asked.
     alike: shares of possible people (0 to 1) who are proved to be decided alike, and proved to be not; None: not asked.
     gap: the largest change of a probability is between these; None: not asked.   boxed: both are about a part of all people alone.
     """
@@ -243,7 +243,7 @@ def not_examined(result: AuditResult) -> Iterator[str]:
     for one in features(result):
         if one.flips is not None and one.flips[1] < one.flips[2]:
             rest = f"{one.flips[2] - one.flips[1]:,} of the table's {one.flips[2]:,} people"
-            yield f"Not asked for {rest}: whether another {one.name} changes the decision."
+            yield f"Not decided for {rest}: whether another {one.name} changes the decision."
         open_ = 0.0 if one.alike is None else 1.0 - sum(one.alike)
         if open_ > 0:
             share = f"{percent(open_)} of " if open_ < 1 else ""

@@ -62,11 +62,11 @@ def test_decisions_that_change_are_the_answer_with_their_number() -> None:
         assert text == f"{same} possible people."
 
 
-def test_people_who_were_not_asked_are_drawn_and_told_as_not_decided() -> None:
+def test_people_who_are_not_decided_are_drawn_and_told_so() -> None:
     found = certified({"exchanged": {"people": 100, "asked": 60, "decided_otherwise": 5}})
     assert "5 of the table's 100 people (5.0% at least)" in answer(found)[1]
-    assert "5.0% of the table (5 people), 40 not asked" in screen(found)
-    assert "Not asked for 40 of the table's 100 people: whether another sex changes the decision." in list(not_examined(found))
+    assert "5.0% of the table (5 people), 40 not decided" in screen(found)
+    assert "Not decided for 40 of the table's 100 people: whether another sex changes the decision." in list(not_examined(found))
     chart = page(found).split('class="alone"')[1].split("</tr>")[0]
     widths = dict(re.findall(r'class="(\w+)" x="[\d.]+" y="0" width="([\d.]+)"', chart))
     assert (widths["good"], widths["bad"]) == ("110.0", "10.0")
