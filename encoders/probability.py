@@ -120,7 +120,7 @@ def exceeds(a: Fraction, b: Fraction, epsilon: Fraction | float) -> bool:
             if difference < 0:
                 return False
         bits *= 2
-    raise OverflowError(f"sigma({float(a)}) - sigma({float(b)}) cannot be told from {float(epsilon)}")
+    raise OverflowError(f"sigma({float(a)}) - sigma({float(b)}) cannot be separated from {float(epsilon)}")
 
 
 def gap_bounds(a: Fraction, b: Fraction) -> tuple[float, float]:
@@ -161,7 +161,7 @@ def softmax_bucket(logits: Sequence[Fraction], favoured: Collection[int], bucket
             if all(share < k or tied(k) for k in range(len(above) + 1, buckets)):
                 return len(above)
         bits *= 2
-    raise OverflowError(f"the probability of classes {sorted(favoured)} cannot be told from the border of a bucket")
+    raise OverflowError(f"the probability of classes {sorted(favoured)} cannot be separated from the border of a bucket")
 
 
 STEEPEST = 2.0**30

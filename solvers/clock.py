@@ -16,7 +16,7 @@ from dataclasses import dataclass
 A_MULTIPLICATION = 2.5e-10
 """Seconds that one of a bound's or an evaluation's takes mostly, with all that is done around it."""
 A_TASK = 5e-5
-"""Seconds that come with each task that is told of, however small."""
+"""Seconds that come with each reported task, however small."""
 A_LOOK = 2e-6
 """Seconds that a look at the clock counts for, so that no loop that tells of nothing goes on for ever."""
 AFTER_ALL = 1e9

@@ -21,6 +21,6 @@ def plugins(group: str) -> tuple[Any, ...]:
         try:
             found.append(point.load())
         except Exception as error:  # whatever somebody else's package throws
-            told = f"{group}: {point.name} ({point.value}) does not load: {error}"
-            raise PluginError(f"{told}; fix or remove that package") from error
+            message = f"{group}: {point.name} ({point.value}) does not load: {error}"
+            raise PluginError(f"{message}; fix or remove that package") from error
     return tuple(found)

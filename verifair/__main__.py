@@ -51,12 +51,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _unraisable(told: "sys.UnraisableHookArgs") -> None:
+def _unraisable(hook: "sys.UnraisableHookArgs") -> None:
     """Interrupt once more where a finaliser or a callback was interrupted, which Python tells and forgets."""
-    if isinstance(told.exc_value, KeyboardInterrupt):
+    if isinstance(hook.exc_value, KeyboardInterrupt):
         _send_again(_signal.SIGINT)
     else:
-        sys.__unraisablehook__(told)
+        sys.__unraisablehook__(hook)
 
 
 def _send_again(number: int) -> None:

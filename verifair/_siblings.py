@@ -10,7 +10,7 @@ SIBLINGS = ("encoders", "solvers")
 
 
 class HiddenPackage(ImportError):
-    """One of our packages cannot be imported, since another module of its name comes first. Uncaught, it is told in one line."""
+    """One of our packages cannot be imported, since another module of its name comes first. Uncaught, it prints one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

@@ -27,8 +27,8 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def alone(lock: Path, told: str) -> Iterator[None]:
-    """Hold a lock file while the block runs; a kill frees it. Raises QueryError, as told, where another process has it."""
+def alone(lock: Path, message: str) -> Iterator[None]:
+    """Hold a lock file while the block runs; a kill frees it. Raises QueryError with this message where another process has it."""
     from filelock import FileLock, Timeout
 
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def alone(lock: Path, told: str) -> Iterator[None]:
     try:
         held.acquire(blocking=False)
     except Timeout:
-        raise QueryError(told) from None
+        raise QueryError(message) from None
     try:
         yield
     finally:

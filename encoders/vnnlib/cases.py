@@ -58,8 +58,8 @@ def cases(query: VnnlibQuery) -> Iterator[Conjunction]:
     count = _product(choices)
     _check_count(query, count, 0)
     if count * (len(fixed) + sum(network.input.size for network in query.networks)) > MAX_STEPS:
-        told = f"{count:,} cases of {len(fixed):,} comparisons and more would take hours to list"
-        raise VnnlibUnsupported(query.path, None, f"{told}; ask in several files")
+        message = f"{count:,} cases of {len(fixed):,} comparisons and more would take hours to list"
+        raise VnnlibUnsupported(query.path, None, f"{message}; ask in several files")
     for chosen in product(*choices):
         case = _case(query, [*fixed, *(atom for part in chosen for atom in part)])
         if case is not None:
@@ -98,8 +98,8 @@ def _product(parts: Sequence[Sequence[object]]) -> int:
 
 def _check_count(query: VnnlibQuery, count: int, atoms: int) -> None:
     if count > MAX_CASES or atoms > MAX_ATOMS:
-        told = f"more than {MAX_CASES:,} combinations" if count > MAX_CASES else f"more than {MAX_ATOMS:,} comparisons"
-        raise VnnlibUnsupported(query.path, None, f"its disjunctions have {told}; ask in several files")
+        message = f"more than {MAX_CASES:,} combinations" if count > MAX_CASES else f"more than {MAX_ATOMS:,} comparisons"
+        raise VnnlibUnsupported(query.path, None, f"its disjunctions have {message}; ask in several files")
 
 
 def _case(query: VnnlibQuery, atoms: Sequence[Atom]) -> Conjunction | None:

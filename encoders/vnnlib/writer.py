@@ -108,5 +108,5 @@ def _above(query: TwinQuery, row: Array, constant: float, closed: bool) -> str:
 
 def _text(comments: Sequence[str], lines: Sequence[str]) -> str:
     """Comments stand on lines of their own: some readers join all other lines before they look for them."""
-    told = "".join(f"; {line}\n" for comment in comments for line in comment.splitlines())
-    return told.encode("ascii", "backslashreplace").decode() + "\n".join(["", *lines]) + "\n"
+    head = "".join(f"; {line}\n" for comment in comments for line in comment.splitlines())
+    return head.encode("ascii", "backslashreplace").decode() + "\n".join(["", *lines]) + "\n"

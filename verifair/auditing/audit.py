@@ -124,7 +124,7 @@ def audit(
     effort: seconds of work on one idle core for all analyses, counted and not measured, so that the answer is the same on a busy
     machine (150, at most the timeout). timeout: seconds by the clock after which the rest is left out.
     what_if: whether the page holds the model (up to 2 MB), so that it answers for any person.
-    progress: told (analysis, what, done, total).
+    progress: receives (analysis, what, done, total).
     Returns: the Audit; `save` writes the page with its proofs. Raises QueryError, DataError, SchemaError, ModelError for what does
     not fit.
     """

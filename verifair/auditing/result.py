@@ -56,11 +56,11 @@ class Change(Shape):
 
     @property
     def text(self) -> str:
-        """What it was and is, the difference, and why it is not told, in one line."""
+        """What it was and is, the difference, and why it is not compared, in one line."""
         about = f"{self.what}, {self.of}" if self.of else self.what
         values = f": {self.before or 'not there'}, now {self.now or 'not there'}" if self.before or self.now else ""
-        told = [f"difference {self.difference}" if self.difference else "", self.why]
-        return about + values + "".join(f"; {one}" for one in told if one)
+        details = [f"difference {self.difference}" if self.difference else "", self.why]
+        return about + values + "".join(f"; {one}" for one in details if one)
 
 
 STANDINGS = ("worse", "better", "moved", "not clear", "unchanged", "incomparable")
@@ -103,11 +103,11 @@ class Comparison(Shape):
     @property
     def headline(self) -> str:
         """What changed, in one sentence."""
-        told = [f"{self.count(one)} {one}" for one in STANDINGS
+        counts = [f"{self.count(one)} {one}" for one in STANDINGS
                 if self.count(one)]  # fmt: skip
         parts = (("another model", self.same_model), ("another schema", self.same_schema), ("other data", self.same_data))
         about = " and ".join(name for name, same in parts if not same) or "the same model, schema and data"
-        return f"Compared with {self.title} ({about}): {', '.join(told) or 'nothing to compare'}."
+        return f"Compared with {self.title} ({about}): {', '.join(counts) or 'nothing to compare'}."
 
 
 class AuditResult(Shape):

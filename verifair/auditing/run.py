@@ -85,7 +85,7 @@ def run(
     """Run what the file asks for, and write page, JSON and proofs.
 
     how: time, seed, jobs, and whether to resume.   effort: seconds of work.   only: some of the analyses; empty: all.
-    tell(key, what, done, total): how far one is.   done: told of every finished section.   against: an audit to compare with.
+    tell(key, what, done, total): how far one is.   done: receives every finished section.   against: an audit to compare with.
     Ctrl-C and a kill leave an older page as it was, and finished sections for `resume`. Raises Disagreement, QueryError.
     """
     require("matplotlib", "plots", "the page of an audit")
@@ -168,11 +168,11 @@ def _one(key: str, asked: Analysis, subject: AuditSubject, work: Work, share: fl
     except (Disagreement, ClusterError):  # the latter: finished sections are kept, and --resume goes on with this one
         raise
     except OutOfTime as error:
-        told = f"Not decided with an effort of {share:.0f} seconds: {error}. Allow more (effort, timeout), or ask for less."
-        section = _without(key, asked, subject, told, Standing.UNKNOWN)
+        message = f"Not decided with an effort of {share:.0f} seconds: {error}. Allow more (effort, timeout), or ask for less."
+        section = _without(key, asked, subject, message, Standing.UNKNOWN)
     except MemoryError:
-        told = "Not decided: the memory was not enough. Ask about fewer rows (rows = ...), or use a larger machine."
-        section = _without(key, asked, subject, told, Standing.UNKNOWN)
+        message = "Not decided: the memory was not enough. Ask about fewer rows (rows = ...), or use a larger machine."
+        section = _without(key, asked, subject, message, Standing.UNKNOWN)
     except (VerifairError, ModelError, BackendError) as error:
         section = _without(key, asked, subject, f"Did not run: {error}", Standing.SKIPPED)
     return section.model_copy(update={"seconds": time.monotonic() - started})
@@ -188,11 +188,11 @@ def _cut(section: Section, seconds: float) -> Section:
     return section.model_copy(update={"statements": (*section.statements, said)})
 
 
-def _without(key: str, asked: Analysis, subject: AuditSubject, told: str, standing: Standing) -> Section:
+def _without(key: str, asked: Analysis, subject: AuditSubject, message: str, standing: Standing) -> Section:
     """A section that has nothing to say but why."""
     return Section(
         **system(key).heading, method="", semantics=semantics(subject.network),
-        statements=(Statement(text=told, standing=standing, tone=Tone.WATCH, headline=True),),
+        statements=(Statement(text=message, standing=standing, tone=Tone.WATCH, headline=True),),
         settings=asked.settings.model_dump(exclude_none=True),
     )
 

@@ -71,7 +71,7 @@ def subject_of(
     file: AuditFile, network: Model, described: Schema, *, model: Path, schema_path: Path | None, schema_text: str,
     table: Table | None,
 ) -> AuditSubject:  # fmt: skip
-    """What was read, checked against each other.   model, schema_path: the files that `verifair check` will be told of.
+    """What was read, checked against each other.   model, schema_path: the files that `verifair check` will be given.
 
     Raises SchemaError, DataError.
     """

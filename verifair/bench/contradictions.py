@@ -86,7 +86,7 @@ def asked_again(question: Question) -> dict[str, Any]:
         return {"kind": "file", "query": question.text(), "networks": {name: str(path) for name, path in question.networks}}
     problem = question.problem
     boxes = [reproducer(problem, q, problem.rows) for q in range(len(problem.batch))]
-    # A network without a file is told in full.
+    # A network without a file is written in full.
     drawn = () if problem.network.source else layered(problem.network, "a reproducer without a file").layers
     return {
         "kind": type(question).__name__.removesuffix("Question").lower(), "boxes": boxes, "constants": problem.constants.tolist(),

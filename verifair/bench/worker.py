@@ -5,7 +5,7 @@ none), takes its licence, and reports that; the clock starts then. A run that ou
 it started.
 Memory is the process's peak resident set (Linux resets it just before the question is asked), less what it held then. Where peaks
 cannot be reset it is the growth of the peak since: less, never more. A backend that starts a program of its own (CBC) adds that
-program's peak; until it exceeds what it was forked from, that cannot be told apart, and the memory is not known.
+program's peak; until it exceeds what it was forked from, the two cannot be separated, and the memory is not known.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The re-checker: does a file of proofs prove what it states? One door for every kind of file.
 
 Imports neither the engine, nor its bounds, nor a solver; shared with them are the network's forward pass, the exact arithmetic and
-the schema. A file may be anything: it is told apart before anything is read of it, and only the rule of its kind is loaded
+the schema. A file may be anything: its kind is recognised before anything else is read, and only the rule of its kind is loaded
 (`verifair.checker.kind`). What each kind states is defined in its module of `verifair.checker.kinds`.
 """
 

@@ -68,13 +68,13 @@ def float32_words(certified: int, proofs: int) -> str:
 
 def where(box: Mapping[str, tuple[float, float]], schema: InputSpace) -> str:
     """Where a statement holds: the features that its box narrows."""
-    told = []
+    ranges = []
     for feature, least, most in zip(schema.features, schema.domain.lower, schema.domain.upper, strict=True):
         low, high = box.get(feature.name, (least, most))
         if (low, high) != (least, most):
             ends = [exactly(end) if feature.numeric else category(schema, feature.name, end) for end in (low, high)]
-            told.append(f"{feature.name} = {' .. '.join(dict.fromkeys(ends))}")
-    return f"where {', '.join(told)}" if told else "in the whole domain"
+            ranges.append(f"{feature.name} = {' .. '.join(dict.fromkeys(ends))}")
+    return f"where {', '.join(ranges)}" if ranges else "in the whole domain"
 
 
 def exactly(value: float) -> str:

@@ -256,8 +256,8 @@ def _write_example(path: Path) -> None:
         raise QueryError(f"--write-example {path}: is there already; name another file, so that nothing is lost")
     path.parent.mkdir(parents=True, exist_ok=True)
     save_text(path, EXAMPLE)
-    told = f"{path}: edit it, then run verifair audit {shlex.quote(str(path))} --out report.html"
-    Screen().print(told, soft_wrap=True)
+    message = f"{path}: edit it, then run verifair audit {shlex.quote(str(path))} --out report.html"
+    Screen().print(message, soft_wrap=True)
 
 
 @contextmanager

@@ -296,8 +296,8 @@ def _show(found: BenchResult, everybody: Sequence[Competitor], files: Sequence[P
             )
     wrong = [record for record in found.records if record.reason == WRONG]
     if wrong:
-        told = ", ".join(dict.fromkeys(f"{record.competitor} on {record.case}" for record in wrong[:5]))
-        console.print(f"{len(wrong)} counterexamples do not meet their queries (wrong-witness): {told}", soft_wrap=True)
+        where = ", ".join(dict.fromkeys(f"{record.competitor} on {record.case}" for record in wrong[:5]))
+        console.print(f"{len(wrong)} counterexamples do not meet their queries (wrong-witness): {where}", soft_wrap=True)
     for one in everybody:
         if not one.available:
             console.print(f"{one.name} was not asked: not installed; {one.remedy}")

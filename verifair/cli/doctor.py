@@ -120,8 +120,8 @@ def run(system: System, given: dict[str, Any]) -> None:
     modules = {name: MODULES.get(name, name) for name, there in packages.items() if there}
     modules |= {backend.distribution: backend.package for backend in registry.backends() if backend.is_available()}
     broken = _broken(modules)
-    for name, told in broken.items():
-        console.print(f"broken: {name} is installed, but cannot be imported: {told}", soft_wrap=True, style="red")
+    for name, message in broken.items():
+        console.print(f"broken: {name} is installed, but cannot be imported: {message}", soft_wrap=True, style="red")
     foreign = sorted({
         one for name in SIBLINGS for one in packages_distributions().get(name, ()) if one.lower() != "verifair"
     })  # fmt: skip
@@ -136,8 +136,8 @@ def run(system: System, given: dict[str, Any]) -> None:
         widths = " x ".join(str(width) for width in (network.inputs, *network.hidden, network.outputs))
         console.print(f"{network.file}: read, {widths}, and reproduces onnxruntime layer by layer", soft_wrap=True)
         most = "nothing bounds it" if network.bound is None else f"at most {network.bound:.2g} in any order of the sums"
-        told = f"float32: at {POINTS} points onnxruntime's logits are off by up to {network.error:.2g} ({most})"
-        console.print(told, soft_wrap=True)
+        message = f"float32: at {POINTS} points onnxruntime's logits are off by up to {network.error:.2g} ({most})"
+        console.print(message, soft_wrap=True)
     save_answer(files.json_file, DoctorAnswer(
         backends=found, packages=packages, broken=broken, foreign=foreign, clash=clash, network=network,
     ))
@@ -193,7 +193,7 @@ app = app_of(SYSTEM, run)
 def _broken(modules: dict[str, str]) -> dict[str, str]:
     """Return what cannot be imported, package -> why; each in a process of its own, since some end it."""
 
-    def told(module: str) -> str | None:
+    def failure(module: str) -> str | None:
         code = f"import sys; sys.path[:] = {sys.path!r}; import {module}"
         try:
             done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, errors="replace", timeout=PATIENCE)
@@ -204,7 +204,7 @@ def _broken(modules: dict[str, str]) -> dict[str, str]:
 
     there = {name: module for name, module in modules.items() if find_spec(module) is not None}
     with ThreadPoolExecutor(2) as pool:
-        found = dict(zip(there, pool.map(told, there.values()), strict=True))
+        found = dict(zip(there, pool.map(failure, there.values()), strict=True))
     lost = {name: f"there is no module {module}" for name, module in modules.items() if name not in there}
     return lost | {name: why for name, why in found.items() if why is not None}
 

@@ -134,8 +134,8 @@ def main() -> None:
         if isinstance(code, int):
             _say("error:", str(error))
             sys.exit(code)
-        told = "- this is a bug in verifair, please report it with the lines below:"
-        _say("internal error", f"{told}\n{traceback.format_exc().rstrip()}")
+        report = "- this is a bug in verifair, please report it with the lines below:"
+        _say("internal error", f"{report}\n{traceback.format_exc().rstrip()}")
         sys.exit(5)
 
 

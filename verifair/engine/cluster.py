@@ -69,7 +69,7 @@ def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None
             finally:
                 MACHINES.reset(token)
         finally:
-            with suppress(OSError, TimeoutError):  # a scheduler that is gone cannot be told goodbye
+            with suppress(OSError, TimeoutError):  # a scheduler that is gone cannot be closed properly
                 client.close(timeout=5)
 
 

@@ -92,7 +92,7 @@ def as_done(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     if counting is not None and (machines is not None or many > 1):
         count = joblib.delayed(_counted)
         work = (count(counting.spent, counting.left, function, *args, **named) for function, args, named in tasks)
-        with clock.uncounted():  # joblib's own threads are told of no clock
+        with clock.uncounted():  # joblib's own threads get no clock
             for found, spent in as_done(work, jobs):
                 counting.spent += spent / many
                 yield found

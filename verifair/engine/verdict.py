@@ -134,9 +134,9 @@ class Witness(Pictured):
         import pandas as pd
 
         given = "value" if self.values is not None else "probability"
-        told = [{**row, "decision": decision, given: shown}
+        rows = [{**row, "decision": decision, given: shown}
                 for row, decision, shown in zip((self.x, self.x_prime), self.decisions, self.shown, strict=True)]
-        return pd.DataFrame(told, index=pd.Index(["x", "x'"]), dtype=object).T
+        return pd.DataFrame(rows, index=pd.Index(["x", "x'"]), dtype=object).T
 
     def _draw(self, path: Path) -> None:
         draw_witnesses((self,), path)

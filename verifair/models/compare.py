@@ -1,4 +1,4 @@
-"""Does a converted model say what the object says that it was made from? Compared on rows; what differs is told."""
+"""Does a converted model say what the object says that it was made from? Compared on rows; differences are reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROWS = 1000
 POINTS = 256
 """Random ones, where there is no table."""
 CLOSE, FAR = 1e-4, 1e-2
-"""Differences relative to 1 + |value|: those above the first are told, and a model where most are above the second is refused."""
+"""Differences relative to 1 + |value|: those above the first are reported, a model with most above the second is refused."""
 
 
 SCALED = "the last digit decides rows on a threshold, and trees need no scaler: fit them on the numbers as they are"
@@ -42,8 +42,8 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     frame: rows to compare on; without its columns, or without a table, on random points. Raises ModelError where most rows differ.
     """
     if package_of(model) == "sklearn" and fills_words(getattr(model, "best_estimator_", model)):
-        told = f"{called(model)}: fills in missing words, the converted model does not; proofs are about rows that have all values"
-        warnings.warn(told, ImportDifference, stacklevel=4)
+        message = f"{called(model)}: fills in missing words, the converted model does not; proofs cover rows without missing values"
+        warnings.warn(message, ImportDifference, stacklevel=4)
     rows = None if frame is None else _of_table(model, network, frame)
     given, x, where = _drawn(model, network) if rows is None else rows
     if not len(x):
@@ -52,8 +52,8 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
         own = _predictions(model, given)
     except Exception as error:  # objects raise what they like
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        told = f"{called(model)}: was not compared with its converted model, as it fails on {where} ({said[:200]})"
-        warnings.warn(f"{told}; pass read(model, frame) with a table of its columns", ImportDifference, stacklevel=4)
+        message = f"{called(model)}: was not compared with its converted model, as it fails on {where} ({said[:200]})"
+        warnings.warn(f"{message}; pass read(model, frame) with a table of its columns", ImportDifference, stacklevel=4)
         return
     shown = runtime_outputs(network, x)
     if own.shape[1] == 2 and shown.shape[1] == 1:

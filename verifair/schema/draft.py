@@ -21,7 +21,7 @@ def draft(
     """Return TOML text of a drafted schema with a comment on every guess. Raises DataError for columns that no feature kind
     fits."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DraftWarning)  # told in the notes
+        warnings.simplefilter("ignore", DraftWarning)  # the notes say it
         schema = Schema.infer(frame, target=target, positive=positive, protected=protected, model=model)
     return noted(schema, frame)
 

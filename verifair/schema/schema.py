@@ -42,15 +42,15 @@ class Schema(Shown, InputSpace):
         as "value >= 600" for a model that gives values, or "class in [low, middle]" (`verifair.schema.outcome`).
         model: whatever `verifair.read` takes. Where it takes the table's own columns it says their order, kinds and categories;
         of one that takes a matrix of numbers, scaling and one-hot blocks are drafted as the table's labels suggest (`infer`).
-        Columns with missing values are told of by a DraftWarning. Numbers that go with the label, and are not protected, are
+        A DraftWarning names columns with missing values. Numbers that go with the label, and are not protected, are
         proposed as merit.
         """
         check_decides(model, positive)
         network = None if model is None else read(model, frame)
         drafted = cls.build(inferred(frame, target=target, positive=positive, protected=protected, network=network))
-        told = missing(frame, [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target))
-        if told:
-            warnings.warn("; ".join(told.values()), DraftWarning, stacklevel=2)
+        lacking = missing(frame, [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target))
+        if lacking:
+            warnings.warn("; ".join(lacking.values()), DraftWarning, stacklevel=2)
         return drafted
 
     def dumps(self) -> str:
@@ -62,9 +62,9 @@ class Schema(Shown, InputSpace):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row a feature: its kind, values, unit, change, and whether it is protected."""
-        told = [{"kind": f.kind, "values": ", ".join(f.categories) if f.categories else "{} to {}".format(*f.range or ("", "")),
+        about = [{"kind": f.kind, "values": ", ".join(f.categories) if f.categories else "{} to {}".format(*f.range or ("", "")),
                  "unit": f.unit, "change": f.change, "protected": f.protected} for f in self.features]
-        return pd.DataFrame(told, index=pd.Index([f.name for f in self.features], name="feature"))
+        return pd.DataFrame(about, index=pd.Index([f.name for f in self.features], name="feature"))
 
     # Names
 

@@ -41,8 +41,8 @@ def check_settings(settings: type[G], given: Mapping[str, Any]) -> G:
     try:
         made = settings.of(away)
     except ValidationError as error:
-        told = zip(problems(error, settings), error.errors(), strict=False)
-        said = (line if "found " in line or one["type"] in RANGES else f"{line}, found {shown(one['input'])}" for line, one in told)
+        all_ = zip(problems(error, settings), error.errors(), strict=False)
+        said = (line if "found " in line or one["type"] in RANGES else f"{line}, found {shown(one['input'])}" for line, one in all_)
         raise QueryError("\n".join(said)) from None
     for name, to, value in made.strays():
         needs = to if value is None else f"{to} = {value!r}"
@@ -75,7 +75,7 @@ def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
     names = _names(frame, sensitive)
     if names is None:
         values = pd.Series(column(sensitive, len(frame), "sensitive_features"))
-        parts = _told(str(getattr(sensitive, "name", None) or "group"), values)
+        parts = _labels(str(getattr(sensitive, "name", None) or "group"), values)
     else:
         missing = [name for name in names if name not in frame.columns]
         if missing:
@@ -84,8 +84,8 @@ def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
         twice = [name for name in names if list(frame.columns).count(name) > 1]
         if twice:
             raise DataError(f"sensitive feature {twice[0]!r}: the table has more than one such column; give each its own name")
-        told = [_told(name, frame[name]) for name in names]
-        parts = told[0].str.cat(told[1:], sep=", ") if len(told) > 1 else told[0]
+        columns = [_labels(name, frame[name]) for name in names]
+        parts = columns[0].str.cat(columns[1:], sep=", ") if len(columns) > 1 else columns[0]
     if parts.isna().any():
         first = int(np.flatnonzero(parts.isna().to_numpy())[0])
         count = int(parts.isna().sum())
@@ -173,7 +173,7 @@ def _names(frame: pd.DataFrame, sensitive: Any) -> list[str] | None:
     return None if len(sensitive) == len(frame) and not any(name in frame.columns for name in sensitive) else list(sensitive)
 
 
-def _told(name: str, values: pd.Series) -> pd.Series:
+def _labels(name: str, values: pd.Series) -> pd.Series:
     """name = value of each row, missing where the value is."""
-    told = values.astype(object).map(lambda value: f"{name} = {text(value)}")
-    return told.where(values.notna(), None)
+    words = values.astype(object).map(lambda value: f"{name} = {text(value)}")
+    return words.where(values.notna(), None)

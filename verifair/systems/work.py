@@ -1,4 +1,4 @@
-"""What a system works with: its time, its seed, where files go, and who is told how far it is."""
+"""What a system works with: its time, its seed, where files go, and who receives its progress."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class Work:
     folder: where files go that are written during the work, None for none.   store, resume: verdicts on disk, and whether to go
     on with them.   certificate: where the user wants the proofs.
     options: those that name model and schema to `verifair check`.
-    bar: gives the progress callback of a label, within which it is shown.   warn: told what the user should know at once.
-    say: told what the question means, before the work begins.
+    bar: gives the progress callback of a label, within which it is shown.   warn: receives what the user should know at once.
+    say: receives what the question means, before the work begins.
     held: what the command holds until its answer is written and shown; None: whoever asks sees to it that it is alone.
     shown: what a page calls the folder.   checks: the share of the time that is left for re-checking proofs in this run.
     """
@@ -146,8 +146,8 @@ class Work:
         """Refuse other processes that store, until the command ends. Raises QueryError where one is writing it."""
         if self.held is not None:
             remedy = "wait until that has ended, and go on with --resume, or name another file with --store"
-            told = f"{store}: another run is writing it; {remedy}"
-            self.held.enter_context(alone(store.with_name(f".{store.name}.lock"), told))
+            message = f"{store}: another run is writing it; {remedy}"
+            self.held.enter_context(alone(store.with_name(f".{store.name}.lock"), message))
 
     def save_certificate(self, certificate: Saves | None) -> Path | None:
         """Write the proofs where the user asked for them; return the file, None where there is none, or nobody asked."""

@@ -20,9 +20,9 @@ from verifair.systems.work import called
 PEOPLE = 3
 """Counterexamples of the first screen."""
 FACTS = 4
-"""Features of a person that are told there."""
+"""Features of a person that are shown there."""
 LINES = 2
-"""Headlines of an analysis that are told there."""
+"""Headlines of an analysis that are shown there."""
 NEEDS = {"causal": "a causal model"}
 """Required settings in words."""
 ORDER = ("bad", "watch", "open", "good", "plain")
@@ -128,18 +128,18 @@ def answer(result: AuditResult) -> tuple[str, str]:
     nobody = {one.name for one in known if one.flips is not None and one.flips[2] == one.flips[1] and not one.flips[0]}
     how = {name: _depends(result, name) for name in result.protected}
     yes, no, open_ = ([name for name, one in how.items() if one == which] for which in ("yes", "no", "open"))
-    told: list[str] = []
+    changes: list[str] = []
     text: list[str] = []
     for name in sorted(yes, key=lambda one: one not in flips):
-        other = f"with another {name}" if told else f"With another {name} and all else equal the model decides otherwise"
+        other = f"with another {name}" if changes else f"With another {name} and all else equal the model decides otherwise"
         if name in flips:
             changed, asked, people = flips[name]
-            whom = f"{changed:,}" if told else f"{changed:,} of the table's {people:,} people"
-            told.append(f"{other} on {whom} ({percent(changed / people)}{'' if asked == people else ' at least'})")
+            whom = f"{changed:,}" if changes else f"{changed:,} of the table's {people:,} people"
+            changes.append(f"{other} on {whom} ({percent(changed / people)}{'' if asked == people else ' at least'})")
         else:
-            told.append(f"{other} on possible people" + (", on nobody in the table" if name in nobody else ""))
-    if told:
-        text.append(f"Yes. {listed(told)}.")
+            changes.append(f"{other} on possible people" + (", on nobody in the table" if name in nobody else ""))
+    if changes:
+        text.append(f"Yes. {listed(changes)}.")
     if no:
         scope = "on anybody whom the schema describes"
         text.append(f"{'' if text else 'No. '}It is proved that another {listed(no)} alone changes no decision, {scope}.")

@@ -126,10 +126,10 @@ class Tool:
         words = [filled(word, values) for word in self.words]
         surroundings = {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), **dict(self.environment)}
         started = time.perf_counter()
-        with log.open("wb") as told:
+        with log.open("wb") as output:
             try:
                 process = subprocess.Popen(
-                    words, stdin=subprocess.DEVNULL, stdout=told, stderr=told, cwd=folder, env=surroundings,
+                    words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, env=surroundings,
                     process_group=None if sys.platform == "win32" else 0,
                 )
             except OSError as error:

@@ -76,7 +76,7 @@ def _near(schema: InputSpace, rows: Array, delta: float) -> tuple[Array, Array]:
     domain = schema.domain
     moves = [f.numeric and f.change != "fixed" and not f.protected for f in schema.features]
     step = delta * np.array([f.unit or 0.0 if moving else 0.0 for f, moving in zip(schema.features, moves, strict=True)])
-    # Within half a unit in the last place of float32, 2^-24, a real value is not told from the row's.
+    # Within half a unit in the last place of float32, 2^-24, a real value counts as the row's.
     unseen = 2.0**-23 * np.abs(rows - domain.offset) + 2.0**-149 * domain.scale + 2.0**-51 * (np.abs(rows) + step)
     lower = np.where(domain.integer, np.ceil(rows - step), rows - step - unseen)
     upper = np.where(domain.integer, np.floor(rows + step), rows + step + unseen)

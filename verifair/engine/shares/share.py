@@ -231,18 +231,18 @@ class _ShareSearch:
     def run(self, progress: Callable[[float, float], None] | None, keep: Callable[[], None]) -> Reason | None:
         """Cut cells until the bracket is narrow; return why it ended before that. keep: writes the tree as it is."""
         reason: Reason | None = None
-        told = self.started
+        reported = self.started
         due = time.monotonic() + KEEP
 
         def ended() -> bool:
-            nonlocal reason, told, due
+            nonlocal reason, reported, due
             if (begun := time.monotonic()) > due:
                 keep()
                 due = (kept := time.monotonic()) + max(KEEP, 20 * (kept - begun))
             now = clock.now()
-            if now - told > 1:
+            if now - reported > 1:
                 fair, unfair = self._shares()
-                told = clock.now()
+                reported = clock.now()
                 if progress is not None:
                     progress(float(fair), float(1 - unfair))
             if self._known("open").sum() <= 0.98 * self.tolerance * float(self.total / self.volume):

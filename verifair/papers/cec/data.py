@@ -31,7 +31,7 @@ FOLDS = 5
 ENCODINGS = ("one-hot, minmax", "one-hot, standardised", "codes, minmax", "codes, standardised")
 """What the paper may have fed its networks; the first is ours."""
 LOWER = (0.2, 0.3, 0.4)
-"""Other thresholds that the share of regime B is told at: the paper's is not known, and its shares suggest a lower one than 0.5."""
+"""Other thresholds for the share of regime B: the paper's is not known, and its shares suggest a lower one than 0.5."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

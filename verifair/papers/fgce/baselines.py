@@ -61,7 +61,7 @@ def _beside(name: str, table: pd.DataFrame) -> pd.DataFrame:
         printed = paper[(paper["eps"] == eps) & (paper["freed"] == removed)]
         for method in ("AReS", "GLOBE-CE", "FACE", "FGCE"):
             theirs = printed[printed["method"] == method]
-            told = "" if theirs.empty else f" | {100 * theirs['coverage'].iloc[0]:g} / {theirs['cost'].iloc[0]:g}"
-            line[method] = f"{100 * row[method, 'coverage']:.1f} / {row[method, 'cost']:.2f} ({row[method, 'size']:.0f}){told}"
+            beside = "" if theirs.empty else f" | {100 * theirs['coverage'].iloc[0]:g} / {theirs['cost'].iloc[0]:g}"
+            line[method] = f"{100 * row[method, 'coverage']:.1f} / {row[method, 'cost']:.2f} ({row[method, 'size']:.0f}){beside}"
         lines.append(line)
     return pd.DataFrame(lines)

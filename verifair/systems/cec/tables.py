@@ -201,7 +201,7 @@ def threshold_line(found: CecResult) -> str:
     table = found.thresholds.set_index(found.thresholds["threshold"].round(6))
     parts = [f"{cell(table.loc[t, 'B'], '.1%')} at {t:g}" for t in OTHER_THRESHOLDS]
     return (
-        f"Regimes are told at threshold {found.query.threshold:g} (--threshold), the paper names none. Regime B would be "
+        f"Regimes are separated at threshold {found.query.threshold:g} (--threshold), the paper names none. Regime B would be "
         + ", ".join(parts) + "."
     )
 

@@ -15,7 +15,7 @@ from verifair.schema.feature import text
 from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.findings import Intervention, decision
-from verifair.systems.cst.groups import told
+from verifair.systems.cst.groups import in_words
 from verifair.systems.results.files import file_name
 
 GROUP = {"control": "control", "ST": "ST test", "CST": "CST test"}
@@ -176,7 +176,7 @@ def place_of(frame: pd.DataFrame, do: Mapping[str, Any], complainants: Integers,
     if place not in complainants:
         own = ", ".join(f"{one} = {text(frame[one].iloc[place])}" for one in do)
         some = ", ".join(called[complainants[:3]])
-        raise QueryError(f"--case {name}: is no complainant under do({told(do)}), for it has {own}; rows that are: {some}, ...")
+        raise QueryError(f"--case {name}: is no complainant under do({in_words(do)}), for it has {own}; rows that are: {some}, ...")
     return place
 
 

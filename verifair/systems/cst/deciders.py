@@ -159,7 +159,7 @@ class Recorded:
     """Decisions that stand in a column; `positive` is its favourable value.
 
     counterfactual: who decides on counterfactuals, of whom no decision is on record; None: nobody does, and neither CF nor CST with
-    search centers can be told.
+    search centers can be decided.
     """
 
     column: str

@@ -19,7 +19,7 @@ from verifair.errors import QueryError
 from verifair.systems.arguments import booleans, check_number, check_table
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import Decider, Recorded, decided, taken
-from verifair.systems.cst.groups import groups_under, least_group, told
+from verifair.systems.cst.groups import groups_under, in_words, least_group
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Preset, Small, Ties
 from verifair.systems.cst.testing import Situations, Terms, situation_test
 from verifair.systems.estimators import TableEstimator
@@ -94,7 +94,7 @@ class SituationTesting(TableEstimator):
         Raises DataError where a group is smaller than a k.
         """
         check_is_fitted(self)
-        return {told(do): self.test_one(do, progress=progress) for do in self.interventions()}
+        return {in_words(do): self.test_one(do, progress=progress) for do in self.interventions()}
 
     def test_one(self, do: Mapping[str, Any], *, progress: Callable[[int, int], None] | None = None) -> Situations:
         """One intervention only."""

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, computed_field
 from encoders.network import Booleans
 from verifair.schema.feature import text
 from verifair.systems.cst.estimator import SituationTesting
-from verifair.systems.cst.groups import told
+from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.testing import Method, Situations
 from verifair.systems.results.result import Count, RowName, RowsOf, Shape, Share
 
@@ -121,7 +121,7 @@ class Intervention(Shape):
 
     @property
     def name(self) -> str:
-        return told(self.found.do)
+        return in_words(self.found.do)
 
     @property
     def rows(self) -> pd.Index:

@@ -32,15 +32,15 @@ def groups_under(
     test, protected = (code == 0).all(axis=1), (code != 0).all(axis=1)
     if not protected.any():
         joint = " and ".join(f"{name} other than {text(value)}" for name, value in do.items())
-        raise DataError(f"do {told(do)}: nobody has {joint}, so there is no complainant; correct the values")
+        raise DataError(f"do {in_words(do)}: nobody has {joint}, so there is no complainant; correct the values")
     if not test.any():
-        raise DataError(f"do {told(do)}: no row has all of these values, so there is no test group; correct the values")
+        raise DataError(f"do {in_words(do)}: no row has all of these values, so there is no test group; correct the values")
     combination, place = np.unique(code[protected], axis=0, return_inverse=True)
     named = [", ".join(f"{name} = {w[c]}" for name, w, c in zip(do, words, one, strict=True)) for one in combination]
     size = np.bincount(place)
     kept = [n for n in np.argsort(named) if size[n] >= least]
     if not kept:
-        raise DataError(f"do {told(do)}: every group has fewer than {least} rows (the largest {size.max()}); ask for a smaller k")
+        raise DataError(f"do {in_words(do)}: every group has fewer than {least} rows (largest: {size.max()}); choose a smaller k")
     number = np.full(len(named), -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     group = np.full(len(frame), -1, dtype=np.int64)
@@ -66,7 +66,7 @@ def _coded(frame: pd.DataFrame, name: str, value: Any) -> tuple[Integers, list[s
     return swap[place], [words[c] for c in swap]
 
 
-def told(do: Mapping[str, Any]) -> str:
+def in_words(do: Mapping[str, Any]) -> str:
     """An intervention in words."""
     return ", ".join(f"{name} = {text(value)}" for name, value in do.items())
 

@@ -16,7 +16,7 @@ from verifair.systems.cst.case import Case
 from verifair.systems.cst.deciders import LinearRule, counterfactually
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import Intervention, several
-from verifair.systems.cst.groups import told
+from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.robustness.cells import Dependence
 from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, STAYS, TOLD, CertifiedCounterfactuals
 from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
@@ -164,7 +164,7 @@ class ClaimRobustness(Shape):
 
     @property
     def name(self) -> str:
-        return told(self.claims[0].do)
+        return in_words(self.claims[0].do)
 
     @property
     def k(self) -> int:
@@ -261,7 +261,7 @@ class CertifiedDecisions(Shape):
 
     @property
     def name(self) -> str:
-        return told(self.do)
+        return in_words(self.do)
 
     def trust(self) -> list[str]:
         """Return what is proved."""

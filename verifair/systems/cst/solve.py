@@ -21,7 +21,7 @@ from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import Decider, LinearRule, NetworkDecider, Recorded, counterfactually, reads
 from verifair.systems.cst.estimator import SituationTesting, chance
 from verifair.systems.cst.findings import Intervention
-from verifair.systems.cst.groups import told
+from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.result import CertifiedDecisions, ClaimRobustness, CstQuery, CstResult
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
 from verifair.systems.cst.robustness.effects import Effects
@@ -176,7 +176,7 @@ def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
     network = subject.network
     return CstResult(
         query=CstQuery.of(test, tests[0], subject.words), equations=list(test.causal_model_.equations()), tests=tests,
-        not_tested=[told(one) for one in asked[len(tests) :]], notes=notes, sensitivity=robust, certified=proved,
+        not_tested=[in_words(one) for one in asked[len(tests) :]], notes=notes, sensitivity=robust, certified=proved,
         model_sha256=None if network is None else network.network.source_sha256,
         schema_sha256=None if network is None else network.schema.sha256,
         causal_sha256=sha256(subject.path.read_bytes()).hexdigest(), seconds=work.seconds, seed=work.seed,
@@ -190,11 +190,11 @@ def _test(test: SituationTesting, deals: int, work: Work, done: list[Interventio
     """Test the interventions in turn, into a list; nothing of one half tested is kept. Raises OutOfTime before the first."""
     try:
         for do in test.interventions():
-            label = f"do({told(do)}), searches"
+            label = f"do({in_words(do)}), searches"
             with work.bar(label) as progress:
                 done.append(Intervention.of(test, do, work.stopping(label, progress)))
             if deals:
-                label = f"do({told(do)}), deals"
+                label = f"do({in_words(do)}), deals"
                 with work.bar(label) as progress:
                     dealt = chance(test, do, deals=deals, progress=work.stopping(label, progress))
                 done[-1] = done[-1].model_copy(update={"chance": dealt})
@@ -227,12 +227,12 @@ def _certified(
     assert decider is not None, "checked before the run"
     out = []
     for number, do in enumerate(interventions):
-        with work.bar(f"certified, do({told(do)})") as progress:
+        with work.bar(f"certified, do({in_words(do)})") as progress:
             found = certify_counterfactuals(
                 test.causal_model_, decider.network, decider.schema, test.frame_, do=do, level=level,
                 budget=work.budget(1 / (len(interventions) - number)), progress=progress,
             )
-        beside = work.certificate and _beside(work.certificate, told(do))
+        beside = work.certificate and _beside(work.certificate, in_words(do))
         own = work if len(interventions) == 1 else replace(work, certificate=beside)
         file, saved = own.save_proof(found.certificate, "nothing was proved")
         out.append(CertifiedDecisions.of(found, rows=test.frame_.index, file=file, saved=saved))
@@ -289,7 +289,7 @@ def _cases(
 ) -> tuple[tuple[Case, ...], ...]:
     """Return cases for each test: the rows that were named, or the first `count` to review where none was.
 
-    more: what else is known of complainants, and told in their files.
+    more: what else is known of complainants, and stands in their files.
     """
 
     def notes(name: str, place: int) -> list[str]:

@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import Decider, Recorded
 from verifair.systems.cst.findings import Intervention, several
-from verifair.systems.cst.groups import told
+from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.result import CertifiedDecisions, ClaimRobustness, CstResult
 from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, STAYS, TOLD, UNKNOWN
 from verifair.systems.cst.robustness.sensitivity import LEVELS
@@ -225,7 +225,7 @@ def several_grid(tests: Sequence[Intervention]) -> Grid | None:
     if not len(table):
         return None
     joint = table["intersectional"].notna().any()
-    names = " and ".join(told(one.found.do) for one in tests if len(one.found.do) == 1)
+    names = " and ".join(in_words(one.found.do) for one in tests if len(one.found.do) == 1)
     grid = Grid(title=f"{names}: of {table['people'].iloc[0]:,} people protected by all", title_justify="left")
     columns = ("method", "k", "multiple: by each alone", *(("intersectional: jointly",) if joint else ()))
     for n, column in enumerate(columns):
@@ -307,7 +307,7 @@ def unknown_line(one: Intervention) -> str | None:
         return None
     return (
         "Decisions are recorded ones, and nobody decided on the counterfactuals: neither CF nor CST with search centers can be "
-        "told. Name a rule, or a network, that decides on them."
+        "known. Name a rule, or a network, that decides on them."
     )
 
 

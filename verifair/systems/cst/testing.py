@@ -36,7 +36,7 @@ from verifair.engine.verdict import Finding
 from verifair.errors import DataError, QueryError
 from verifair.systems.arguments import booleans, check_number
 from verifair.systems.cst.distance import Metric
-from verifair.systems.cst.groups import check_k, check_sizes, groups_under, least_group, left_out, told
+from verifair.systems.cst.groups import check_k, check_sizes, groups_under, in_words, least_group, left_out
 from verifair.systems.cst.neighbours import NeighbourPool, control, nearest, negatives
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Small, Ties
 from verifair.systems.proportions import critical, newcombe
@@ -266,7 +266,7 @@ class Situations(Finding):
 
     @property
     def methods(self) -> tuple[Method, ...]:
-        """Those that can be told: CF and CST with search centers need decisions on counterfactuals."""
+        """Those that can be computed: CF and CST with search centers need decisions on counterfactuals."""
         return METHODS if self.refused_tilde is not None else ("ST", "CST w/o")
 
     def claims(self, method: Method, k: int) -> Claims:
@@ -377,7 +377,7 @@ def situation_test(
     found = Situations(
         kind="counterfactual situation testing", value=float("nan"), method=f"k-NN CST, {distance} distance", seed=None,
         details={
-            "do": told(do), "complainants": len(complainants), "test group": int(test.sum()), "k": sizes, "ties": ties,
+            "do": in_words(do), "complainants": len(complainants), "test group": int(test.sum()), "k": sizes, "ties": ties,
             "left out": left_out(frame, do, names),
         },
         do=dict(do), complainants=complainants, k=sizes, terms=terms, control=found_control, standard=standard,

@@ -1,6 +1,6 @@
 """How hard a group is to help: k0, d0, kAUC, dAUC, cAUC with saturation points, and which attributes have to change (ACF).
 
-Coverages are of X, the factuals with a feasible counterfactual, as in the paper; how many have none is told beside them.
+Coverages are of X, the factuals with a feasible counterfactual, as in the paper; the count of the others stands beside them.
 `burden` works them out for all groups in a given time, level by level, all groups at each, so that what is done when Ctrl-C or the
 end of the time comes still compares groups.
 Sound? optima are exact where `optimal`.   These are measures of a sample; intervals are bootstrap percentiles over its factuals.

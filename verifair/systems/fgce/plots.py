@@ -1,6 +1,6 @@
 """FGCE on paper: coverage against cost and against k, cost against k, attribute changes, and subgroups (the paper's figures 2, 3).
 
-Groups keep one colour in all figures (Okabe and Ito's, told apart by the colour-blind); k, d and c run from dark to light.
+Groups keep one colour in all figures (Okabe and Ito's, for colour-blind readers); k, d and c run from dark to light.
 """
 
 from __future__ import annotations

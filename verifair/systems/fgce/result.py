@@ -258,10 +258,10 @@ class FgceResult(Result):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def trust(self) -> GroupTrust:
-        told = {kind: [f"{one.name}: {one.certainty.text}" for one in self.groups if one.certainty.trust == kind]
+        by_trust = {kind: [f"{one.name}: {one.certainty.text}" for one in self.groups if one.certainty.trust == kind]
                 for kind in ("proved", "claimed")}
         measured = ["costs, coverages and attribute changes, on the rows of the table", "intervals, by percentile bootstrap"]
-        return GroupTrust(proved=told["proved"] + self.robust_lines(), claimed=told["claimed"], measured=measured)
+        return GroupTrust(proved=by_trust["proved"] + self.robust_lines(), claimed=by_trust["claimed"], measured=measured)
 
     def robust_lines(self) -> list[str]:
         """Return what is proved robust, one line a delta."""

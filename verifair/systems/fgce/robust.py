@@ -3,7 +3,7 @@
 Somebody who follows the advice ends near the counterfactual, not on it. `certify_robust` asks the engine about every row within
 delta units of it (PBA, eq. 4-5); `robust_choice` then chooses among those rows only for which the answer is a proof.
 The neighbourhood is the schema's: numbers with a unit move, protected and fixed features and categories do not. How a graph was
-told to move features besides (`changes`) is about the way to a counterfactual, not about its neighbourhood.
+allowed to move features besides (`changes`) is about the way to a counterfactual, not about its neighbourhood.
 References: PBA, section 2; FGCE, problems 1 and 2.
 """
 
@@ -60,9 +60,9 @@ def re_evaluated(network: Any, schema: Schema, raw: Array) -> pd.DataFrame:
     table = pd.DataFrame({"row": np.arange(len(raw)), "positive": exact, "margin": margins})
     if not len(raw):  # onnxruntime takes no empty batch
         return table.assign(float32=exact.astype(object), agrees=exact.astype(object))
-    told = None if network.source is None else predictions(network, x.astype(np.float32)) == schema.good
-    table["float32"] = pd.Series([None] * len(raw) if told is None else told.tolist(), dtype=object)
-    table["agrees"] = pd.Series([None] * len(raw) if told is None else (told == exact).tolist(), dtype=object)
+    float32 = None if network.source is None else predictions(network, x.astype(np.float32)) == schema.good
+    table["float32"] = pd.Series([None] * len(raw) if float32 is None else float32.tolist(), dtype=object)
+    table["agrees"] = pd.Series([None] * len(raw) if float32 is None else (float32 == exact).tolist(), dtype=object)
     return table
 
 
@@ -121,9 +121,9 @@ def prover(network: Any, schema: Schema, raw: Array, delta: float) -> Callable[[
     def prove(nodes: Integers, budget: Budget) -> list[Status]:
         fresh = np.array([node for node in nodes if int(node) not in known], dtype=np.int64)
         answers = _answers(query, raw[fresh], delta, "bnb", budget) if len(fresh) else []
-        told = {int(node): _status(one) for node, one in zip(fresh, answers, strict=True)}
-        known.update({node: status for node, status in told.items() if status is not Status.UNKNOWN})
-        return [(known | told)[int(node)] for node in nodes]
+        fresh_ones = {int(node): _status(one) for node, one in zip(fresh, answers, strict=True)}
+        known.update({node: status for node, status in fresh_ones.items() if status is not Status.UNKNOWN})
+        return [(known | fresh_ones)[int(node)] for node in nodes]
 
     return prove
 

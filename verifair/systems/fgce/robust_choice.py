@@ -176,8 +176,8 @@ class _RobustSearch:
         """Ask about the chosen ones, in earnest: what is not decided now is dropped."""
         new = [int(node) for node in chosen if self.asked.get(int(node), Status.UNKNOWN) is Status.UNKNOWN]
         if new:
-            told = self.prove(np.array(new, dtype=np.int64), replace(self.budget, seconds=max(self._left() / 2, 1e-3)))
-            self.asked |= dict(zip(new, told, strict=True))
+            proved = self.prove(np.array(new, dtype=np.int64), replace(self.budget, seconds=max(self._left() / 2, 1e-3)))
+            self.asked |= dict(zip(new, proved, strict=True))
             self.undecided |= {node for node in new if self.asked[node] is Status.UNKNOWN}
 
     def _ask_ahead(self, rest: Instance, found: Centers | Coverage) -> None:
@@ -194,8 +194,8 @@ class _RobustSearch:
         ahead = rest.columns[new][np.argsort(-serves[new], kind="stable")][:most]
         if len(ahead):
             nodes = min(AHEAD_NODES, self.budget.nodes or AHEAD_NODES)
-            told = self.prove(ahead, replace(self.budget, seconds=max(self._left() / 2, 1e-3), nodes=nodes))
-            self.asked |= dict(zip(ahead.tolist(), told, strict=True))
+            proved = self.prove(ahead, replace(self.budget, seconds=max(self._left() / 2, 1e-3), nodes=nodes))
+            self.asked |= dict(zip(ahead.tolist(), proved, strict=True))
 
     def _serves(self, found: Centers | Coverage, kept: Integers) -> bool:
         """Return whether the proved ones among the chosen do as well as all of them."""
@@ -220,7 +220,7 @@ class _RobustSearch:
 
     def _too_few(self, rest: Instance, out_of_time: bool) -> QueryError:
         """Say how many factuals still have a candidate, and whether the others are known to have none."""
-        if rest.blocks:  # how many it is in the end, as far as that is told in passing
+        if rest.blocks:  # how many it is in the end, as far as it is known without more work
             self._ask_likely(rest, np.inf, len(rest.columns))
             rest = without(rest, self._with_status(Status.VIOLATED))
         asked = f"{self.count} of the {self.instance.size} factuals are to be covered, and only {rest.size} have a counterfactual"

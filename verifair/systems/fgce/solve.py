@@ -79,13 +79,13 @@ def _estimator(settings: FgceSettings, subject: Subject, rows: Rows, work: Work)
 def _fit(fitted: GroupCounterfactuals, rows: Rows, tell: Tell, work: Work) -> bool:
     """Return whether all groups were solved before Ctrl-C. Raises Interrupted where none was, OutOfTime before the first."""
 
-    def told(what: str, done: int, total: int) -> None:
+    def report(what: str, done: int, total: int) -> None:
         tell(what, done, total)
         if what in UNTIMED and work.up:
             raise OutOfTime(f"the time was up after {done:,} of {total:,} ({what})")
 
     try:
-        fitted.fit(rows.frame, sensitive_features=rows.groups, audit=rows.audit, progress=told)
+        fitted.fit(rows.frame, sensitive_features=rows.groups, audit=rows.audit, progress=report)
     except KeyboardInterrupt:
         if not getattr(fitted, "groups_", None):
             raise Interrupted("interrupted before the first group was done: there is nothing to keep") from None

@@ -103,7 +103,7 @@ class Moves:
     def allowed(self, before: Array, after: Array, raw_before: Array, raw_after: Array) -> Booleans:
         """Return (n, m) which of the points before (n, p) may become which of the points after (m, p); raw (n, V), (m, V).
 
-        Points that differ in a fixed coordinate are told apart by the caller. `custom` is asked last, and only of what is left.
+        The caller separates points that differ in a fixed coordinate. `custom` is asked last, and only of what is left.
         Raises SchemaError when `custom` does not answer for each of them.
         """
         ok = np.ones((len(before), len(after)), dtype=bool)

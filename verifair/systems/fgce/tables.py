@@ -324,13 +324,13 @@ def _verdict(line: Any) -> str:
 def _decided(table: pd.DataFrame) -> str:
     """Return how many counterfactuals the network decides positively, and where the runtime differs."""
     one, positive = table.drop_duplicates("row"), int(table.drop_duplicates("row")["positive"].sum())
-    told = f"Decided again by the network: {positive} of {len(one)} counterfactuals are positive in exact arithmetic"
+    confirmed = f"Decided again by the network: {positive} of {len(one)} counterfactuals are positive in exact arithmetic"
     differ = one.loc[one["agrees"].eq(False), "row"]
     if one["float32"].isna().all():
-        return told + "; its file was not at hand to run in float32."
+        return confirmed + "; its file was not at hand to run in float32."
     if not len(differ):
-        return told + ", and onnxruntime (float32) says the same of each."
-    return told + f"; onnxruntime (float32) decides {len(differ)} otherwise: rows {', '.join(map(str, differ))}."
+        return confirmed + ", and onnxruntime (float32) says the same of each."
+    return confirmed + f"; onnxruntime (float32) decides {len(differ)} otherwise: rows {', '.join(map(str, differ))}."
 
 
 # Measures

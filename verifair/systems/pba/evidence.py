@@ -90,12 +90,12 @@ def in_words(query: PersistentBias | Robustness, verdicts: pd.DataFrame) -> pd.D
     """Return verdicts of `verify_rows` with names for codes: values of the sensitive feature in group and to, and classes in label
     and against."""
     known = dict(enumerate(classes_of(query)))
-    told = {name: verdicts[name].map(known) for name in ("label", "against")}
+    named = {name: verdicts[name].map(known) for name in ("label", "against")}
     if query.exchange is not None:
         for name in ("group", "to"):
             words = {value: query.exchange.word(value) for value in verdicts[name].unique().tolist()}
-            told[name] = verdicts[name].map(words)
-    return verdicts.assign(**told)
+            named[name] = verdicts[name].map(words)
+    return verdicts.assign(**named)
 
 
 def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:

@@ -48,14 +48,14 @@ def fit_above_floors(
     apart = set_apart(people, loop.seed)
     learning, asked = people.take(np.flatnonzero(~apart)), people.take(np.flatnonzero(apart))
     x = learning.x.astype(np.float32)
-    told = progress or (lambda done, total: None)
+    report = progress or (lambda done, total: None)
     prediction = CrossEntropy(learning.labels, class_weight=class_weight)
-    plain, _ = fit(x, loop, prediction, lambda done, total: told(done, 2 * total))
+    plain, _ = fit(x, loop, prediction, lambda done, total: report(done, 2 * total))
     reference = Reference.of(learning, columns)
     within = match_within(reference, learning, tau=terms.tau)
     objective = FlooredObjective(prediction, reference, match(reference, learning, tau=terms.tau), terms, within, asked, plain)
     network = Perceptron.of(plain, torch.Generator().manual_seed(loop.seed))
-    _, losses = descend(network, x, loop, objective, lambda done, total: told(total + done, 2 * total))
+    _, losses = descend(network, x, loop, objective, lambda done, total: report(total + done, 2 * total))
     return objective.kept, losses
 
 

@@ -26,7 +26,7 @@ class Draws:
     def of(cls, index: pd.Index, *, node: str, seed: int) -> Draws:
         """Keys of a table's rows: a hash of the row's label, the node's name and the seed.
 
-        Rows that share a label are told apart by their order among each other.
+        Rows that share a label are numbered in their order among each other.
         """
         labels = pd.util.hash_pandas_object(index, index=False).to_numpy()
         if not index.is_unique:

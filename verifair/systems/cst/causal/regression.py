@@ -96,7 +96,7 @@ def check_rank(r: Array, names: tuple[str, ...], node: str) -> None:
     others = [names[order[i]] for i in np.flatnonzero(np.abs(parts) > np.sqrt(SAME))]
     raise DataError(
         f"node {node!r}: parent {names[order[rank]]!r} is a combination of {', '.join(map(repr, others))} in these rows, so their "
-        "effects cannot be told apart; drop one of them from the parents, or give the coefficients"
+        "effects cannot be separated; drop one of them from the parents, or give the coefficients"
     )
 
 

@@ -239,7 +239,7 @@ def _coefficients(model: CausalModel, node: str, parents: list[str], errors: Err
     if not isinstance(mechanism, LinearMechanism):
         kind = type(model.by_name[node].mechanism).__name__
         raise QueryError(
-            f"node {node!r}: its mechanism is {kind}, and what coefficients do is told for linear ones with additive noise; if it "
+            f"node {node!r}: its mechanism is {kind}, and what coefficients do is known for linear ones with additive noise; if it "
             'holds numbers, give it mechanism = "linear"; if not, take it off the paths below the protected attributes'
         )
     found = mechanism.coefficients

@@ -122,7 +122,7 @@ class Bounds:
             self.around = Around.of(what.found.test_pool, what.metric.embed(legal), what.k)
 
     def holds(self, low: Array, high: Array, t: Array | None = None) -> Booleans:
-        """(R,) whether no coefficients in low .. high (R, p) change the verdict, as far as can be told.
+        """(R,) whether no coefficients in low .. high (R, p) change the verdict, as far as the bounds show it.
 
         t: (R,) where the boxes are estimates -+ t standard errors.
         """

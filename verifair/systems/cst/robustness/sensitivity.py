@@ -29,7 +29,7 @@ from verifair.errors import QueryError
 from verifair.systems.cst.deciders import LinearRule, counterfactually, reads
 from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.estimator import SituationTesting
-from verifair.systems.cst.groups import told
+from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.robustness.effects import Effects, Errors
 from verifair.systems.cst.robustness.exact_flips import smallest_flips
 from verifair.systems.cst.robustness.flip_search import Flips, directions, search
@@ -38,7 +38,7 @@ from verifair.systems.cst.robustness.what_if import Verdict, WhatIf
 from verifair.systems.cst.testing import METHODS, Claims, Method, Situations
 
 LEVELS = (1.0, 1.645, 1.96)
-"""Standard errors at which shares of robust claims are told: one, and those of one- and two-sided 95 % intervals."""
+"""Standard errors at which shares of robust claims are shown: one, and those of one- and two-sided 95 % intervals."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -138,7 +138,7 @@ def sensitivity(
             "test without the correction"
         )
     if tester.direction != "negative":
-        raise QueryError("direction 'positive': how robust a claim is, is told of negative discrimination alone; leave it out")
+        raise QueryError("direction 'positive': the robustness of a claim is known for negative discrimination alone; leave it out")
     if not 0 < most < np.inf:
         raise QueryError(f"most = {most}: expected a positive number of standard errors, such as 5")
     found = tester.test_one(do) if found is None else found
@@ -164,7 +164,7 @@ def _found(what: WhatIf, do: Mapping[str, Any], below: Array, flips: Flips, exac
     value = float((below[claims] >= LEVELS[-1]).mean()) if claims.any() else float("nan")
     return Sensitivity(
         kind="sensitivity of situation testing to its causal model", value=value, method="exact" if exact else "bracket", seed=None,
-        details={"do": told(do), "claims": int(claims.sum()), "coefficients": [one.name for one in what.effects.coefficients]},
+        details={"do": in_words(do), "claims": int(claims.sum()), "coefficients": [one.name for one in what.effects.coefficients]},
         do=dict(do), test=what.method, k=what.k, verdict=what.verdict, effects=what.effects,
         complainants=what.found.complainants[what.index], claims=claims, safe=below, flip=flips.smallest, theta=flips.theta,
         alone=flips.alone, exact=exact, most=float("inf") if exact else most,
@@ -174,7 +174,7 @@ def _found(what: WhatIf, do: Mapping[str, Any], below: Array, flips: Flips, exac
 def _intervention(tester: SituationTesting, do: Mapping[str, Any] | None) -> dict[str, Any]:
     given = tester.interventions()
     if do is None and len(given) > 1:
-        raise QueryError(f"do: the test has {len(given)} interventions; name one of {'; '.join(told(one) for one in given)}")
+        raise QueryError(f"do: the test has {len(given)} interventions; name one of {'; '.join(in_words(one) for one in given)}")
     model = tester.causal_model_
     return dict(model.check(tester.frame_, given[0] if do is None else do))
 

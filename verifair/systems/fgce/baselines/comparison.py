@@ -150,7 +150,7 @@ def of_choice(instance: Instance, factuals: Integers, chosen: Integers) -> dict[
 
 
 def _shared(instance: Instance, factuals: Integers, cost: Array, size: int) -> Feasibility:
-    """Return costs (F,) of the instance's factuals, told of all factuals (n,)."""
+    """Return costs (F,) of the instance's factuals, given those of all factuals (n,)."""
     place = {int(node): n for n, node in enumerate(factuals)}
     costs = np.full(len(factuals), np.nan)
     costs[[place[int(node)] for node in instance.factuals]] = np.where(np.isfinite(cost), cost, np.nan)

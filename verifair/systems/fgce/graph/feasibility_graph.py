@@ -50,7 +50,7 @@ class FeasibilityGraph:
         cls, space: FeatureSpace, raw: Array, eps: float | None = None, *, threads: int = 2, progress: Progress | None = None
     ) -> FeasibilityGraph:
         """Return the graph over raw rows (N, V). eps None: the smallest that leaves no node alone that can have a neighbour at all;
-        `progress` is then told twice of all leaves, of those nearest and of the edges.
+        `progress` then counts all leaves twice, for those nearest and for the edges.
 
         Raises DataError where no two rows may become each other, QueryError for an eps that is not positive.
         """

@@ -41,8 +41,9 @@ def partition_summary(
 ) -> PartitionSummary:
     """Read the store of a query that `certify_partition` wrote, also an unfinished one; rows: (N, V) raw rows of a table.
 
-    progress is told parts read and in all. Raises DataError for a store of another query, CertificateError for a broken one, and
-    QueryError for rows where features are relaxed: a part then speaks of the pairs that begin in it, not of those that end there.
+    progress receives the parts read and their total. Raises DataError for a store of another query, CertificateError for a broken
+    one, and QueryError for rows where features are relaxed: a part then speaks of the pairs that begin in it, not of those that
+    end there.
     """
     if rows is not None and query.relax:
         raise QueryError("rows cannot be weighed where features are relaxed: a pair may end in another part; drop one of the two")

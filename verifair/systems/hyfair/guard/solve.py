@@ -46,8 +46,8 @@ def read(inputs: Inputs, settings: GuardSettings) -> Subject:
         return subjects.read(inputs)
     except ModelError as error:
         if inputs.model is not None and guardrail.is_guarded(inputs.model):
-            told = "is guarded already; pass the model itself, and the guarded schema: the new guardrail refuses the old rules, too"
-            raise ModelError(inputs.model, told) from error
+            message = "is guarded already; pass the model itself and the guarded schema: the new guardrail keeps the old rules"
+            raise ModelError(inputs.model, message) from error
         raise
 
 

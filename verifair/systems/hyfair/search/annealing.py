@@ -27,7 +27,7 @@ METHODS = ("rw", "sa", "sa-knn")
 PEERS = 20
 """Rows at the best k that are kept for an explanation."""
 COUNTED = 100_000
-"""Distinct rows at the best k are told apart up to here; beyond, the count is a lower bound."""
+"""Distinct rows at the best k are counted up to here; beyond, the count is a lower bound."""
 Reseed = Callable[[np.random.Generator, int], Array]
 """Gives so many raw rows (count, V) to walk on from: the solver's witnesses, or rows of a table."""
 

@@ -25,7 +25,7 @@ from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import LinearRule, Recorded
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import Intervention, several
-from verifair.systems.cst.groups import told
+from verifair.systems.cst.groups import in_words
 from verifair.systems.results.files import file_name, save_table, save_text
 
 N = 240
@@ -298,4 +298,4 @@ def test_cells_with_bars_do_not_break_a_table() -> None:
 
 def test_interventions_are_told_as_the_estimator_does(run: tuple[SituationTesting, list[Intervention]]) -> None:
     model, tests = run
-    assert [one.name for one in tests] == [told(do) for do in model.interventions()] == ["sex = m", "race = w", "sex = m, race = w"]
+    assert [one.name for one in tests] == [in_words(do) for do in model.interventions()] == ["sex = m", "race = w", "sex = m, race = w"]
