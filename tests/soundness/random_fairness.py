@@ -22,7 +22,7 @@ import verifair as vf
 from encoders.network import Array, Booleans, Network
 from tests.brute_force import exact_forward
 from tests.builders import categorical, integer, one_hot, real, schema_of
-from tests.soundness.trees.random_twins import STYLES, nasty_network
+from tests.soundness.random_twins import STYLES, nasty_network
 from verifair.checker.partition import Partition
 from verifair.engine.questions import box_of
 from verifair.errors import QueryError, SchemaError

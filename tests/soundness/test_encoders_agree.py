@@ -19,6 +19,7 @@ from solvers.outcome import Budget, Termination
 from solvers.registry import Capability, backends
 from tests.brute_force import exact_margins, margins, not_safe
 from tests.builders import DIFFERENCE, NO_FLIP, lattice, sample, twin_problem
+from tests.draws import draws
 
 BUDGET = Budget(seconds=30)
 ROWS = np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 0.0], [0.0, -1.0]])
@@ -177,7 +178,7 @@ def test_a_question_about_no_row_is_infeasible(installed) -> None:  # type: igno
 
 @pytest.mark.parametrize("backend", SMT, ids=lambda b: b.name)
 @pytest.mark.parametrize("name", GAPS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", draws(4))
 @pytest.mark.parametrize("shape", ["two-layers", "leaky-scaled", "one-hot"])
 def test_smt_and_brute_force_agree_on_legal_points(shape: str, seed: int, name: str, installed) -> None:  # type: ignore[no-untyped-def]
     tiny = {"hidden": (2,) * len(SHAPES[shape]["hidden"])}  # type: ignore[arg-type]

@@ -23,7 +23,8 @@ from encoders.problem import Goal, TwinBatch, TwinProblem
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from tests.brute_force import exact_forward, fractions
 from tests.builders import claim_of, integer, network_of, schema_of, tree_flaw
-from tests.soundness.trees.random_twins import (
+from tests.draws import draws
+from tests.soundness.random_twins import (
     FLIP,
     PBA,
     ROBUST,
@@ -55,7 +56,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", GOALS)
-@settings(max_examples=40)
+@settings(max_examples=len(draws(40)))
 @given(seed=seeds)
 def test_verdicts_equal_brute_force(style: str, kind: str, seed: int) -> None:
     problem = random_problem(seed, style, GOALS[kind])
@@ -79,7 +80,7 @@ def test_verdicts_equal_brute_force(style: str, kind: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("style", STYLES)
-@settings(max_examples=40)
+@settings(max_examples=len(draws(40)))
 @given(seed=seeds)
 def test_bounds_lie_below_every_point_exactly(style: str, seed: int) -> None:
     problem = random_problem(seed, style, (*PBA, *ROBUST, *FLIP))
@@ -96,7 +97,7 @@ def test_bounds_lie_below_every_point_exactly(style: str, seed: int) -> None:
                 assert np.isinf(bound) or Fraction(float(bound)) <= value
 
 
-@settings(max_examples=40)
+@settings(max_examples=len(draws(40)))
 @given(seed=seeds, style=st.sampled_from(["plain", "sparse", "duplicate", "integer"]))
 def test_minimum_brackets_brute_force(seed: int, style: str) -> None:
     problem = random_problem(seed, style, PBA[:1])
@@ -108,7 +109,7 @@ def test_minimum_brackets_brute_force(seed: int, style: str) -> None:
         assert found.upper[q] - found.lower[q] <= 1e-5 + 1e-9 * abs(least)
 
 
-@settings(max_examples=200)
+@settings(max_examples=len(draws(200)))
 @given(seed=seeds, style=st.sampled_from(STYLES))
 def test_batched_exact_arithmetic_equals_fractions(seed: int, style: str) -> None:
     problem = random_problem(seed, style, PBA)
@@ -180,7 +181,7 @@ def test_ties_of_a_robust_decision_go_to_the_smaller_class(strict: bool, expecte
 
 @pytest.mark.parametrize("style", STYLES)
 def test_limits_leave_unknown_and_never_more(style: str) -> None:
-    for seed in range(20):
+    for seed in draws(20):
         problem = random_problem(seed, style, PBA)
         full = decide(problem)
         for stopped in (decide(problem, seconds=0.0), decide(problem, max_nodes=1)):
@@ -227,7 +228,7 @@ def test_a_contradiction_is_saved_and_raised(low: float, high: float, tmp_path: 
 
 
 def test_leftovers_of_a_node_limit_go_to_the_milp() -> None:
-    for seed in range(40):
+    for seed in draws(40):
         problem = random_problem(seed, "plain", PBA)
         limited = engine.solve(problem, budget=Budget(seconds=60, nodes=1))
         whole = engine.solve(problem)
@@ -387,7 +388,7 @@ def assert_true(problem: TwinProblem, q: int, g: int, pairs: np.ndarray, legal: 
 
 
 @pytest.mark.parametrize("style", STYLES)
-@settings(max_examples=8)
+@settings(max_examples=len(draws(8)))
 @given(seed=seeds)
 def test_flips_equal_brute_force(style: str, seed: int) -> None:
     problem = random_problem(seed, style, (*FLIP, *STRICT_SIGNS, *PBA, *ROBUST))
@@ -398,7 +399,7 @@ def test_flips_equal_brute_force(style: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("off", [0.0, 1e-9, -1e-9, 1e-12, -1e-12])
-@settings(max_examples=8)
+@settings(max_examples=len(draws(8)))
 @given(seed=seeds, style=st.sampled_from(["plain", "sparse", "duplicate", "integer"]))
 def test_near_ties(off: float, seed: int, style: str) -> None:
     """The rows are shifted so that the least value over the lattice is (nearly) 0, or off by very little."""
@@ -412,7 +413,7 @@ def test_near_ties(off: float, seed: int, style: str) -> None:
             assert_true(replace(problem, goals=(shifted,) * len(every)), q, g, pairs)
 
 
-@settings(max_examples=13)
+@settings(max_examples=len(draws(13)))
 @given(seed=seeds, style=st.sampled_from(["plain", "sparse", "duplicate", "integer"]), near=st.booleans())
 def test_probability_gaps_equal_brute_force(seed: int, style: str, near: bool) -> None:
     problem = random_problem(seed, style, FLIP)
@@ -429,7 +430,7 @@ def test_probability_gaps_equal_brute_force(seed: int, style: str, near: bool) -
 
 
 @pytest.mark.parametrize("hidden", [(12,), (8, 8), (6, 5, 4)])
-@settings(max_examples=8)
+@settings(max_examples=len(draws(8)))
 @given(seed=seeds)
 def test_wider_networks_need_branching(hidden: tuple[int, ...], seed: int) -> None:
     """Normal weights around 0 leave most neurons open at the root: these trees split neurons, not only inputs."""
@@ -458,7 +459,7 @@ def wide_problem(seed: int, hidden: tuple[int, ...]) -> TwinProblem:
     return replace(problem, network=network, margin=np.ones(1))
 
 
-@settings(max_examples=13)
+@settings(max_examples=len(draws(13)))
 @given(seed=seeds, relaxed=st.booleans())
 def test_forbidden_rows_and_shifted_copies(seed: int, relaxed: bool) -> None:
     problem = wide_problem(seed, (6, 4))

@@ -14,6 +14,7 @@ from encoders.domain import Domain, Regions
 from encoders.network import Array, Integers, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.builders import claim_of, random_network, tree_flaw
+from tests.draws import draws
 from verifair.checker.certificates.tree import Tree
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.tasks import Tasks
@@ -70,7 +71,7 @@ def outermost(given: TwinProblem) -> int:
 @pytest.mark.parametrize("way", [standard.COPIES, standard.PAIRS])
 def test_proofs_with_frames_are_shown(monkeypatch: pytest.MonkeyPatch, way: int) -> None:
     shared = nested = 0
-    for seed in range(12):
+    for seed in draws(12):
         given = problem(seed)
         tree = proof(monkeypatch, given, way)
         assert tree_flaw(given.network, given.domain, claim_of(given), tree) is None
@@ -91,7 +92,7 @@ def test_rows_that_fail_in_the_middle_of_a_part_are_not_bounded_there(monkeypatc
     monkeypatch.setattr(Progress, "choose", lambda self, question, _, __: self.way.__setitem__(question, way))
     monkeypatch.setattr(RegionBounds, "lines", counted)
     found = []
-    for seed in range(8):
+    for seed in draws(8):
         plain = problem(seed)
         raw = np.array(np.meshgrid(0, *[np.arange(SIDE)] * 3)).reshape(4, -1).T.astype(float)
         prime = np.where(np.arange(4) == 0, 1.0, raw)
@@ -113,7 +114,7 @@ def test_rows_that_fail_in_the_middle_of_a_part_are_not_bounded_there(monkeypatc
 
 def test_forged_frames_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     forged = 0
-    for seed in range(12):
+    for seed in draws(12):
         given = problem(seed)
         tree, about = proof(monkeypatch, given, standard.PAIRS), (given.network, given.domain, claim_of(given))
         named = frames(given, tree)
@@ -140,7 +141,7 @@ def test_forged_frames_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_forged_frames_of_frames_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     forged = 0
-    for seed in range(12):
+    for seed in draws(12):
         given = problem(seed)
         tree, about = proof(monkeypatch, given, standard.PAIRS), (given.network, given.domain, claim_of(given))
         named = frames(given, tree, outer=True)
@@ -165,7 +166,7 @@ def test_forged_frames_of_frames_prove_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("anew", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", draws(12))
 def test_both_bounds_hold_on_parts_of_a_frame_and_agree(seed: int, anew: bool) -> None:
     given, rng = problem(seed), np.random.default_rng(seed)
     twin, size, neurons = Twin.of(given), 8, 2 * sum(given.network.hidden)

@@ -15,8 +15,9 @@ from encoders.bounds.interval import interval_bounds
 from encoders.bounds.twin import Twin
 from encoders.network import Layer
 from tests.builders import random_network
+from tests.draws import draws
+from tests.soundness.random_twins import FLIP, random_problem
 from tests.soundness.test_maximise import CONSTRAINTS, a_schema
-from tests.soundness.trees.random_twins import FLIP, random_problem
 from verifair.engine.search.boxes import roots
 from verifair.engine.search.standard import StandardRelaxation
 
@@ -29,7 +30,7 @@ def coarse(layer: Layer) -> Layer:
 
 
 @pytest.mark.parametrize("kind", ["flip", "epsilon", "probability", "logit"])
-@settings(max_examples=25)
+@settings(max_examples=len(draws(25)))
 @given(seed=seeds)
 def test_every_leaf_of_a_certificate_is_shown_by_one_bound(kind: str, seed: int) -> None:
     """Deep networks, leaks, ties at 0, constraints, one-hot features, offsets, two logits; whole domains, and runs cut short."""
@@ -54,7 +55,7 @@ def test_every_leaf_of_a_certificate_is_shown_by_one_bound(kind: str, seed: int)
         assert all(one.reason.startswith("claimed by ") for one in report.rejections)  # what a solver alone says is claimed
 
 
-@settings(max_examples=60)
+@settings(max_examples=len(draws(60)))
 @given(seed=seeds, style=st.sampled_from(["plain", "integer", "sparse", "duplicate"]))
 def test_of_one_hidden_layer_linear_bounds_of_a_row_are_the_standard_relaxation(seed: int, style: str) -> None:
     """So that boxes of such networks are closed by them alone."""

@@ -22,8 +22,9 @@ from encoders.probability import gap_bounds
 from encoders.problem import TwinProblem
 from tests.brute_force import exact_forward
 from tests.builders import categorical, claim_of, integer, one_hot, real, schema_of, tree_flaw
+from tests.draws import draws
+from tests.soundness.random_twins import FLIP, STYLES, nasty_network, random_problem
 from tests.soundness.test_engine import wide_problem
-from tests.soundness.trees.random_twins import FLIP, STYLES, nasty_network, random_problem
 from verifair.engine.gap.inputs import STEEPEST, InputSearch, conjugate, gap_below, gap_of, weights_of
 from verifair.engine.gap.neurons import PhaseSearch
 from verifair.engine.questions import no_gap
@@ -108,7 +109,7 @@ def assert_bracket(query: vf.ProbabilityGap, found: vf.MaximumGap, *, closed: bo
 
 @pytest.mark.parametrize("scale", ["probability", "logit"])
 @pytest.mark.parametrize("style", STYLES_HERE)
-@settings(max_examples=4)
+@settings(max_examples=len(draws(4)))
 @given(seed=seeds, constrained=st.booleans(), relaxed=st.booleans())
 def test_brackets_are_true_and_closed(style: str, scale: str, seed: int, constrained: bool, relaxed: bool) -> None:
     query = a_query(seed, style, scale=scale, constrained=constrained, relaxed=relaxed)
@@ -121,7 +122,7 @@ def test_brackets_are_true_and_closed(style: str, scale: str, seed: int, constra
 @pytest.mark.parametrize("scale", ["probability", "logit"])
 def test_out_of_budget_the_bracket_is_wide_and_true(scale: str, seconds: float, nodes: int | None) -> None:
     reasons = set()
-    for seed in range(6):
+    for seed in draws(6):
         query = a_query(seed, "plain", scale=scale, constrained=seed % 2 == 1)
         found = vf.verify(query, budget=vf.Budget(seconds=seconds, nodes=nodes), tolerance=TOLERANCE)
         assert_bracket(query, found, closed=False)
@@ -156,7 +157,7 @@ def test_neuron_branching_alone_closes(scale: str, monkeypatch: pytest.MonkeyPat
     assert split
 
 
-@settings(max_examples=20)
+@settings(max_examples=len(draws(20)))
 @given(seed=seeds, logit=st.booleans())
 @example(seed=100594, logit=False)  # a half's lines, of its own default slopes, show 7e-9 less than its parent's
 @example(seed=235723, logit=False)  # after five splits 0.1 less
@@ -191,7 +192,7 @@ def accepted(problem: TwinProblem, search: PhaseSearch, claim: float) -> bool:
     return asked is not None and tree is not None and tree_flaw(problem.network, problem.domain, claim_of(asked), tree) is None
 
 
-@settings(max_examples=20)
+@settings(max_examples=len(draws(20)))
 @given(seed=seeds, data=st.data())
 def test_no_tampering_with_a_tree_of_neurons_proves_less_than_the_gap(seed: int, data: st.DataObject) -> None:
     """A true proof, damaged at random (the leaves' own lines too), put forward for a bound that is false by a hair."""
@@ -218,7 +219,7 @@ def test_no_tampering_with_a_tree_of_neurons_proves_less_than_the_gap(seed: int,
         assert tree_flaw(problem.network, problem.domain, false, damaged) is not None
 
 
-@settings(max_examples=50)
+@settings(max_examples=len(draws(50)))
 @given(epsilon=st.floats(0.01, 0.99), first=st.floats(0, 1e3), second=st.floats(0, 1e3), direction=st.integers(0, 1))
 def test_a_line_is_a_mixture_of_the_rows_beside_it(epsilon: float, first: float, second: float, direction: int) -> None:
     goal = no_gap(epsilon)[direction]
@@ -332,7 +333,7 @@ def most_of(problem: TwinProblem, objective: Objective) -> np.ndarray:
 
 
 @pytest.mark.parametrize("objective", ["gap", "logit", "flip"])
-@settings(max_examples=15)
+@settings(max_examples=len(draws(15)))
 @given(seed=seeds, style=st.sampled_from(["plain", "sparse", "integer"]), shut=st.booleans())
 def test_the_attack_finds_the_best_pair_of_a_small_box(objective: Objective, seed: int, style: str, shut: bool) -> None:
     problem = random_problem(seed, style, FLIP)
@@ -367,7 +368,7 @@ def test_a_second_run_of_the_attack_keeps_what_the_first_has_found() -> None:
     assert len(anywhere(climb.twin, start, climb.rng)) == 5
 
 
-@settings(max_examples=200)
+@settings(max_examples=len(draws(200)))
 @given(
     epsilon=st.floats(1e-4, 0.999), slope=st.floats(-9, 9), b=st.floats(-40, 40), known=st.floats(1e-5, 0.9), off=st.floats(0, 3)
 )

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from encoders.network import Array
 from encoders.problem import TwinProblem
 from tests.builders import claim_of, tree_flaw
+from tests.draws import draws
 from tests.oracle.search_checker import throughout
 from tests.soundness.random_fairness import small_cases
+from tests.soundness.random_twins import FLIP, PBA, ROBUST, STRICT_SIGNS, STYLES, random_problem
 from tests.soundness.test_whole_domain import verdict_of
-from tests.soundness.trees.random_twins import FLIP, PBA, ROBUST, STRICT_SIGNS, STYLES, random_problem
 from verifair.checker.certificates.certificate import Certificate
 from verifair.checker.certificates.statement import BoxQuery, BoxStatement
 from verifair.checker.certificates.tree import Tree
@@ -58,7 +59,7 @@ def cut_up(rng: np.random.Generator, lower: Array, upper: Array, depth: int) -> 
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", GOALS)
-@settings(max_examples=4)
+@settings(max_examples=len(draws(4)))
 @given(seed=seeds)
 def test_both_agree_on_what_searches_prove_and_on_points(style: str, kind: str, seed: int) -> None:
     problem = random_problem(seed, style, GOALS[kind])
@@ -80,7 +81,7 @@ def test_both_agree_on_what_searches_prove_and_on_points(style: str, kind: str, 
 
 
 @pytest.mark.parametrize("kind", GOALS)
-@settings(max_examples=5)
+@settings(max_examples=len(draws(5)))
 @given(seed=seeds)
 def test_both_agree_on_trees_of_neurons_and_on_those_of_others(kind: str, seed: int) -> None:
     """A tree that proves one question is put forward for all of them."""

@@ -11,6 +11,7 @@ from encoders.domain import Domain, Regions
 from encoders.network import Array, Link, Network
 from encoders.problem import TwinBatch, TwinProblem
 from tests.builders import NO_FLIP, SHA, by_multipliers, claim_of, layer
+from tests.draws import draws
 
 CASES = 8
 """Regions of each network."""
@@ -59,7 +60,7 @@ def pre_activations(network: Network, x: Array) -> Array:
     return np.concatenate(found, axis=1)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", draws(60))
 def test_bounds_of_regions_agree_and_hold(seed: int) -> None:
     rng = np.random.default_rng(seed)
     given = problem(rng)

@@ -18,8 +18,9 @@ from encoders.curves.layer import SmoothLayer
 from encoders.domain import Regions
 from encoders.network import Array, Layer
 from encoders.problem import TwinProblem
+from tests.draws import draws
 from tests.soundness.random_fairness import Case, small_cases
-from tests.soundness.trees.random_twins import (
+from tests.soundness.random_twins import (
     BITS,
     FLIP,
     MIXES,
@@ -44,7 +45,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @pytest.mark.parametrize("mix", MIXES)
-@settings(max_examples=12)
+@settings(max_examples=len(draws(12)))
 @given(seed=seeds, style=st.sampled_from(STYLES))
 def test_bounds_lie_below_every_point(mix: str, seed: int, style: str) -> None:
     problem = smooth_problem(seed, style, mix, (*PBA, *ROBUST, *FLIP))
@@ -80,7 +81,7 @@ def checker_bounds(problem: TwinProblem) -> list[Array]:
 
 
 @pytest.mark.parametrize("mix", MIXES)
-@settings(max_examples=12)
+@settings(max_examples=len(draws(12)))
 @given(seed=seeds, style=st.sampled_from(("plain", "sparse", "duplicate", "tiny", "constant", "integer")))
 def test_a_row_that_regions_prove_is_proved_by_the_checker(mix: str, seed: int, style: str) -> None:
     """Both compute the standard relaxation: the search with room for rounding, so that the checker's one bound is no worse."""
@@ -100,7 +101,7 @@ def test_a_row_that_regions_prove_is_proved_by_the_checker(mix: str, seed: int, 
 
 @pytest.mark.parametrize("mix", MIXES)
 @pytest.mark.parametrize("kind", GOALS)
-@settings(max_examples=4)
+@settings(max_examples=len(draws(4)))
 @given(seed=seeds, style=st.sampled_from(STYLES))
 def test_verdicts_equal_brute_force(kind: str, mix: str, seed: int, style: str) -> None:
     problem = smooth_problem(seed, style, mix, GOALS[kind])

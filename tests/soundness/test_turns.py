@@ -9,7 +9,8 @@ from encoders.network import layered
 from encoders.problem import Goal, TwinProblem
 from solvers.outcome import Budget
 from tests.builders import claim_of, tree_flaw
-from tests.soundness.trees.random_twins import STYLES, brute_force, random_problem, truth
+from tests.draws import draws
+from tests.soundness.random_twins import STYLES, brute_force, random_problem, truth
 from verifair.engine import cascade
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.search.branch_and_bound import begin, decide
@@ -52,7 +53,7 @@ def test_turns_decide_what_brute_force_does(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_boxes_go_on_where_they_stopped() -> None:
-    for seed in range(8):
+    for seed in draws(8):
         problem = random_problem(seed, STYLES[seed % len(STYLES)], GOALS)
         whole = decide(problem)
         search = begin(problem, layered(problem.network, "a test"), seconds=60, max_nodes=1)
@@ -75,7 +76,7 @@ def test_a_question_whose_goals_are_settled_elsewhere_stays_where_it_is() -> Non
 
 
 def test_neurons_go_on_where_they_stopped() -> None:
-    for seed in range(4):
+    for seed in draws(4):
         problem = random_problem(seed, STYLES[seed % len(STYLES)], GOALS)
         for g in range(len(GOALS)):
             expected = truth(problem, 0, brute_force(problem, 0))[g]

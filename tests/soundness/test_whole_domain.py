@@ -19,6 +19,7 @@ import pytest
 import verifair as vf
 from encoders.network import Network
 from tests.builders import categorical, integer, network_of, one_hot, random_network, real, schema_of
+from tests.draws import draws
 from tests.soundness.random_fairness import (
     LARGEST,
     OFFS,
@@ -184,7 +185,7 @@ def test_a_real_feature_is_cut_to_the_last_float(edge: float, side: int) -> None
         assert verdict.witness.x["income"] == verdict.witness.x_prime["income"] == high
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", draws(40))
 def test_impossible_counterfactuals_are_no_bias(seed: int) -> None:
     """Rows of `verify_rows` under constraints against enumeration: which questions are asked, and their answers."""
     rng = np.random.default_rng(seed)
@@ -262,7 +263,7 @@ def test_parts_are_decided_as_enumeration_does(style: str, gap: bool, tmp_path: 
 
 def mixed_case() -> Case:
     """One whose parts are some proved, some violated."""
-    for seed in range(1000):
+    for seed in draws(1000):
         case = random_case(seed, "plain", constrained=False)
         if len(case.rows) <= LARGEST and not any(feature.kind == "real" for feature in case.schema.features):
             truth = case.wrong_parts(partition_of(case.query, 2, case.box))

@@ -23,6 +23,7 @@ import verifair as vf
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
 from tests.builders import integer, network_of, schema_of
+from tests.draws import draws
 from tests.soundness.random_fairness import LARGEST, Case, random_case
 from tests.stores import contents, pieces, state, stated, written
 from verifair.checker.certificates.certificate import Certificate, Counterexample, Proof
@@ -203,7 +204,7 @@ def kept(chunk: Chunk) -> dict[str, Any]:
     return {name: getattr(chunk, name) for name in names}
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", draws(8))
 def test_forged_stores_are_refused_or_true(seed: int, stores: list[tuple[Case, Store]], tmp_path: Path) -> None:
     """Fifty forgeries a seed, of which a third keeps the counts, a third the digest of the question, and a third recounts both."""
     rng = np.random.default_rng(seed)
@@ -358,7 +359,7 @@ def seen_rows(seed: int) -> Counter[str]:
 
 def test_rows_are_counted_as_they_ended(tmp_path: Path) -> None:
     kinds: Counter[str] = Counter()
-    for seed in range(6):
+    for seed in draws(6):
         network, certificate = rows_certificate(seed)
         certificate.save(tmp_path / "c.json")
         report = check(tmp_path / "c.json", network=network, schema=PEOPLE)
@@ -411,7 +412,7 @@ def forged_rows(rng: np.random.Generator, given: Certificate) -> tuple[str, Cert
     return what, replace(given, proofs=tuple(proofs), **changes)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draws(6))
 def test_forged_certificates_about_rows_are_refused_or_true(seed: int, tmp_path: Path) -> None:
     """A hundred forgeries a seed; half of them leave the counts as they were, under a digest that fits."""
     rng = np.random.default_rng(seed)

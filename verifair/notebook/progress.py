@@ -14,12 +14,12 @@ from verifair.screen import Screen
 def progress_bar(label: str) -> Iterator[Callable[..., None]]:
     """Show a bar with rate and remaining time on a terminal and in a notebook, nothing elsewhere.
 
-    It gives what takes `progress=`: told (done, total), with words before them, if any, that are shown after the label.
+    It gives what takes `progress=`: a call with (done, total), and words before them, if any, which are shown after the label.
     Raises MissingPackage in a notebook without ipywidgets, in which rich draws.
     """
     err = Screen(stderr=True)
     if not (err.is_terminal or err.is_jupyter):
-        yield lambda *told: None
+        yield lambda *counts: None
         return
     from rich.progress import (
         BarColumn,
@@ -41,8 +41,8 @@ def progress_bar(label: str) -> Iterator[Callable[..., None]]:
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(label, total=None)
 
-        def tell(*told: Any) -> None:
-            *words, done, total = told
+        def tell(*counts: Any) -> None:
+            *words, done, total = counts
             bar.update(task, description=": ".join([label, *words]), completed=done, total=total)
 
         yield tell

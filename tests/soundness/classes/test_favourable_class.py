@@ -13,6 +13,7 @@ import pytest
 import verifair as vf
 from encoders.network import Array, Network
 from tests.builders import categorical, integer, schema_of
+from tests.draws import draws
 from verifair.engine.exchange import Exchange
 from verifair.systems.cst.deciders import NetworkDecider
 from verifair.systems.fgce.decider import positive
@@ -51,7 +52,7 @@ def schema(network: Network, good: int) -> vf.Schema:
 
 @pytest.mark.parametrize("good", [0, 1])
 @pytest.mark.parametrize("outputs", [1, 2])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draws(6))
 def test_decisions_and_proofs_are_those_of_the_favourable_class(seed: int, outputs: int, good: int) -> None:
     network = made(seed, outputs)
     described = schema(network, good)
@@ -83,7 +84,7 @@ def test_decisions_and_proofs_are_those_of_the_favourable_class(seed: int, outpu
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_flips_are_the_same_whichever_class_is_favourable(outputs: int) -> None:
     """What is compared are decisions; a schema of the other class names them otherwise, and is another schema."""
-    for seed in range(8):
+    for seed in draws(8):
         network = made(seed, outputs)
         one, zero = (
             vf.verify(vf.IndividualFairness(network=network, schema=schema(network, good), protected=["sex"])) for good in (1, 0)

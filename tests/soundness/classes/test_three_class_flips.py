@@ -14,6 +14,7 @@ from encoders.onnx.reader import read_model
 from encoders.trees.ensemble import TreeEnsemble
 from solvers.outcome import BackendError
 from tests.builders import categorical, one_hot, real, schema_of
+from tests.draws import draws
 from tests.soundness.classes.test_outcomes import FEATURES, ROWS, RULES, largest, outputs_of, trees
 from tests.tree_models import random_tree, save
 from verifair.checker.certificates.certificate import Certificate
@@ -33,7 +34,7 @@ def flips(decided: Array) -> bool:
 def test_flips_are_those_of_all_pairs(rule: str, tmp_path: Path) -> None:
     outputs, favourable = RULES.get(rule, (4, largest))
     seen = []
-    for seed in range(24):
+    for seed in draws(24):
         model = trees(seed, tmp_path / f"{seed}.onnx", scores=outputs)
         described = schema_of(*FEATURES, positive="class = 2" if rule == "any" else rule)
         box = {"a": (seed % 3, 3), "b": seed % 2} if seed % 4 else {}
@@ -82,7 +83,7 @@ def corners() -> Array:
 @pytest.mark.parametrize("classes", [3, 5])
 def test_flips_over_reals_are_those_of_all_cells(classes: int, tmp_path: Path) -> None:
     rows, seen = corners(), set()
-    for seed in range(16):
+    for seed in draws(16):
         model = real_trees(seed, tmp_path / f"{seed}.onnx", classes)
         described = schema_of(*REALS, positive="class in [0, 2]" if seed % 2 else "class = 1")
         scores = outputs_of(model, described.encode(rows))
@@ -153,7 +154,7 @@ def test_what_is_not_proved_of_them_says_so(tmp_path: Path) -> None:
 
 def test_parts_and_lists_are_those_of_all_pairs(tmp_path: Path) -> None:
     described, refuted = schema_of(*FEATURES, positive="class = 2"), 0
-    for seed in range(10):
+    for seed in draws(10):
         model = trees(seed, tmp_path / f"{seed}.onnx", scores=3)
         query = vf.IndividualFairness(network=model, schema=described, protected=["sex"])
         decided = np.array([largest(row) == 2 for row in outputs_of(model, ROWS)])

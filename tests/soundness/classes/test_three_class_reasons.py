@@ -11,6 +11,7 @@ import pytest
 import verifair as vf
 from encoders.network import Array, Network
 from tests.builders import categorical, integer, network_of, schema_of
+from tests.draws import draws
 from verifair.checker.certificates.consistency import ConsistencyCertificate
 from verifair.systems.cec.audit import audit
 from verifair.systems.cec.certified import certify_consistency
@@ -55,7 +56,7 @@ def score(one: Array, two: Array) -> float:
 def test_certified_pairs_are_alike_in_all_of_both_neighbourhoods(rule: str) -> None:
     schema, proved, left = schema_of(*FEATURES, positive=rule, label="y"), 0, 0
     domain = schema.domain
-    for seed in range(6):
+    for seed in draws(6):
         rng = np.random.default_rng(seed)
         whole = (rng.integers(-2, 3, (4, 3)), rng.integers(-4, 5, 4)), (rng.integers(-2, 3, (3, 4)), rng.integers(-2, 3, 3))
         network = network_of(*whole, source_sha256="5" * 64)

@@ -20,6 +20,7 @@ from encoders.network import Array, Booleans, Network
 from encoders.onnx.reader import read_onnx
 from tests.brute_force import exact_forward
 from tests.builders import integer, schema_of
+from tests.draws import draws
 from tests.unit.encoders.onnx.onnx_models import node, onnxruntime_output, save
 from verifair.checker.certificates.certificate import Certificate
 from verifair.checker.check import check
@@ -240,13 +241,13 @@ def test_verdicts_equal_brute_force(
 
 @pytest.mark.parametrize("signs", RULES)
 def test_parts_equal_brute_force(signs: Signs, tmp_path: Path) -> None:
-    for seed in range(12):
+    for seed in draws(12):
         network, described, _ = random_model(seed, tmp_path / "m.onnx")
         assert_parts_right(question(network, described, signs), tmp_path / f"{seed}-{signs}.sqlite")
 
 
 def test_buckets_equal_brute_force(tmp_path: Path) -> None:
-    for seed in range(12):
+    for seed in draws(12):
         network, described, _ = random_model(seed, tmp_path / "m.onnx")
         assert most_buckets(network, described, {}) == 1 + flips(network, "deployed").any()
 
@@ -257,7 +258,7 @@ def test_buckets_equal_brute_force(tmp_path: Path) -> None:
 def test_a_certificate_by_strict_signs_does_not_pass_for_the_deployed_rule(tmp_path: Path) -> None:
     """Random networks and the tied ones: the re-labelled certificate is accepted exactly where it is true."""
     seen = set()
-    for seed in range(40):
+    for seed in draws(40):
         network, described, _ = random_model(seed, tmp_path / "m.onnx")
         seen |= _relabelled(network, described, tmp_path)
     for name in TIED:

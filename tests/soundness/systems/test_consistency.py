@@ -16,7 +16,8 @@ from encoders.bounds.explanations.gradient import gradient_zonotopes
 from encoders.gradients import integrated_gradients
 from encoders.network import Array, Layer, Link, Network
 from tests.builders import categorical, integer, network_of, real, schema_of
-from tests.soundness.trees.random_twins import STYLES, nasty_network
+from tests.draws import draws
+from tests.soundness.random_twins import STYLES, nasty_network
 from verifair.checker.check import check
 from verifair.checker.kinds.consistency import _near, explanation_bounds, surely_near
 from verifair.engine.questions import decisions, neighbourhood
@@ -106,7 +107,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-@settings(max_examples=250)
+@settings(max_examples=len(draws(250)))
 @given(cases())
 def test_nothing_lies_outside_the_bounds(case: Case) -> None:
     rng, network, margin, baseline, slices = case.rng, case.network, case.margin, case.baseline, case.slices
@@ -139,7 +140,7 @@ def test_nothing_lies_outside_the_bounds(case: Case) -> None:
     assert truth.worst(rng, *sides) <= bound + 1e-9
 
 
-@settings(max_examples=250)
+@settings(max_examples=len(draws(250)))
 @given(cases())
 def test_the_checker_confirms_nothing_that_is_false(case: Case) -> None:
     truth, found = case.truth, []
@@ -338,7 +339,7 @@ def test_a_row_at_the_rim_counts_though_float32_moved_the_person() -> None:
     assert not check(sure.certificate, network=network, schema=RIM).rejections
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", draws(20))
 def test_all_inputs_of_the_true_neighbourhood_lie_in_both_boxes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     low = float(np.round(3 * rng.standard_normal(), 1))

@@ -14,7 +14,8 @@ import pytest
 import verifair as vf
 from encoders.network import Array, Network
 from tests.builders import schema_of
-from tests.soundness.trees.random_twins import nasty_network
+from tests.draws import draws
+from tests.soundness.random_twins import nasty_network
 from verifair.systems.cst.causal.mechanisms import Linear, LinearMechanism
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
@@ -150,7 +151,7 @@ class Case:
         return int(logits[0] > 0 if len(logits) == 1 else logits[1] > logits[0])
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", draws(60))
 def test_what_is_certified_holds_for_all_coefficients_that_are_tried(seed: int) -> None:
     case = Case(seed)
     found = case.certify(cells=8)
@@ -244,7 +245,7 @@ def verdicts(test: SituationTesting, found: Sensitivity, theta: Array) -> np.nda
     return every[np.isin(again.complainants, found.complainants)]
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", draws(24))
 def test_brackets_hold(seed: int) -> None:
     rng = np.random.default_rng(seed)
     test = random_test(rng)

@@ -12,6 +12,7 @@ from sklearn.neighbors import KernelDensity
 
 from encoders.network import Array
 from tests.builders import categorical, integer, one_hot, real, schema_of
+from tests.draws import draws
 from tests.soundness.systems.random_groups import Table, edges_of, random_table, true_eps, true_graph, true_moves
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.systems.fgce.graph import feasibility_graph as index
@@ -84,7 +85,7 @@ def test_default_eps_is_the_longest_of_the_shortest_moves(leaf: int, monkeypatch
 def test_below_the_default_eps_somebody_is_alone_though_lengths_are_rounded(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sevenths are no binary fractions: equal lengths come out an ulp apart, and products must not decide between them."""
     monkeypatch.setattr(index, "LEAF", 5)
-    for seed in range(60):
+    for seed in draws(60):
         rng = np.random.default_rng([seed, width])
         count = int(rng.integers(1, 8))
         change = rng.choice(["free", "increase"], count)
@@ -197,7 +198,7 @@ def test_components_and_reachability_are_those_of_networkx(chunk: int, monkeypat
     assert graphs > 30
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", draws(8))
 def test_one_way_moves_within_a_level_over_many_words(seed: int) -> None:
     """Moves between categories make cycles and one-way edges among rows that agree in every one-way number."""
     rng, names, rows = np.random.default_rng(seed), [f"c{n}" for n in range(12)], 300
@@ -271,7 +272,7 @@ def test_densities_are_plain_sums_and_those_of_scikit_learn(width: float) -> Non
     """With narrow kernels most of the data is left out, and densities of e^-10,000 are still told. scikit-learn's are off there, by
     2,000 in the log for the first of these seeds, and with breadth_first=False for others.
     """
-    for seed in range(12):
+    for seed in draws(12):
         rng = np.random.default_rng([seed, int(width * 1e4)])
         points = np.repeat(rng.random((120, int(rng.integers(1, 6)))), rng.integers(1, 4, 120), axis=0)
         at = points[:80] + rng.normal(size=(80, points.shape[1])) * 0.03

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from encoders.network import Array
 from solvers.outcome import Budget
+from tests.draws import draws
 from tests.soundness.systems.random_groups import fewest_columns, least_cost, most_covered, random_table
 from verifair.errors import DataError, QueryError
 from verifair.systems.fgce.graph.density import edge_weights
@@ -136,7 +137,7 @@ def limits(instance: Instance, rng: np.random.Generator) -> list[float]:
     return [*some.tolist(), float(np.nextafter(some[0], -1)), 0.0, -1.0, np.inf]
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", draws(8))
 def test_optima_from_rows_are_those_of_brute_force(block: int) -> None:
     seen: Counter[str] = Counter()
     for seed in range(30 * block, 30 * (block + 1)):
@@ -161,7 +162,7 @@ def test_optima_from_rows_are_those_of_brute_force(block: int) -> None:
 @pytest.mark.parametrize("style", STYLES)
 def test_optima_of_odd_costs_are_those_of_brute_force(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
     solved = 0
-    for seed in range(25):
+    for seed in draws(25):
         rng = np.random.default_rng([seed, 2])
         monkeypatch.setattr(search, "DOMINATED", int(rng.choice([0, 3000])))
         weaken(monkeypatch, int(rng.choice([0, 3, 120])))
@@ -242,7 +243,7 @@ def test_partial_coverage_is_brute_forces_after_any_work(steps: int, monkeypatch
 
 def test_greedy_takes_the_largest_gain_in_every_round() -> None:
     """Lazy evaluation changes nothing: of equal gains the first column."""
-    for seed in range(60):
+    for seed in draws(60):
         rng = np.random.default_rng([seed, 7])
         near = rng.random((30, 12)) < rng.choice([0.1, 0.3])
         covers = cover.SetSystem.of([near], [np.arange(12)])
@@ -410,7 +411,7 @@ def test_coverage_out_of_time_or_of_nodes_leaves_a_true_interval(
     started: Callable[[], Clock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gaps = 0
-    for seed in range(30):
+    for seed in draws(30):
         weaken(monkeypatch, seed % 3)
         rng = np.random.default_rng([seed, 4])
         instance = from_costs((rng.random((24, 9)) > 0.25).astype(float))
@@ -428,7 +429,7 @@ def test_coverage_out_of_time_or_of_nodes_leaves_a_true_interval(
 @pytest.mark.parametrize("seconds", [1e-9, 1e-4, 3e-3])
 def test_hardly_any_time_at_all(seconds: float) -> None:
     """The same with the real clock, which no other test here depends on."""
-    for seed in range(12):
+    for seed in draws(12):
         rng = np.random.default_rng([seed, 5])
         instance = from_costs(*(rng.random((30, 8)) for _ in range(2)))
         for share in (1.0, 0.7):
@@ -451,7 +452,7 @@ def cost_of(instance: Instance, k: int, share: float) -> float:
         return np.inf
 
 
-@settings(max_examples=28)
+@settings(max_examples=len(draws(28)))
 @given(seed=seeds, style=st.sampled_from(STYLES), shares=st.tuples(st.floats(0.01, 1), st.floats(0.01, 1)))
 def test_cost_falls_in_k_and_rises_in_coverage(seed: int, style: str, shares: tuple[float, float]) -> None:
     instance = odd(np.random.default_rng(seed), style)
@@ -461,7 +462,7 @@ def test_cost_falls_in_k_and_rises_in_coverage(seed: int, style: str, shares: tu
     assert (table[1:] >= table[:-1]).all()
 
 
-@settings(max_examples=28)
+@settings(max_examples=len(draws(28)))
 @given(seed=seeds, style=st.sampled_from(STYLES))
 def test_coverage_rises_in_cost_and_in_k(seed: int, style: str) -> None:
     rng = np.random.default_rng(seed)
@@ -473,7 +474,7 @@ def test_coverage_rises_in_cost_and_in_k(seed: int, style: str) -> None:
     assert (np.diff(np.diff(np.column_stack([np.zeros(len(costs)), table[:, :1]]), axis=1), axis=1) <= 0).all()
 
 
-@settings(max_examples=28)
+@settings(max_examples=len(draws(28)))
 @given(seed=seeds)
 def test_k_center_and_coverage_and_fewest_are_one_question(seed: int) -> None:
     """At the optimal cost of k all are covered by k; below it they are not; and no fewer than `fewest` says will do."""
@@ -487,7 +488,7 @@ def test_k_center_and_coverage_and_fewest_are_one_question(seed: int) -> None:
     assert least == len(instance.blocks) or np.isinf(cost_of(instance, least - 1, 1.0))
 
 
-@settings(max_examples=35)
+@settings(max_examples=len(draws(35)))
 @given(seed=seeds)
 def test_a_longer_eps_or_a_freed_feature_never_costs_more(seed: int) -> None:
     """By vectors (l2) and with everybody able to reach somebody before: more moves only add feasible pairs."""
@@ -521,7 +522,7 @@ def test_a_longer_eps_or_a_freed_feature_never_costs_more(seed: int) -> None:
             assert largest_coverage(other, 2, cost).covered >= largest_coverage(first, 2, cost).covered
 
 
-@settings(max_examples=18)
+@settings(max_examples=len(draws(18)))
 @given(seed=seeds)
 def test_the_order_of_rows_and_candidates_does_not_matter(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -13,6 +13,7 @@ from encoders.network import Array, Booleans, Integers, Network
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
 from tests.builders import integer, lattice, one_hot, random_network, schema_of
+from tests.draws import draws
 from verifair.checker.check import check
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
@@ -61,7 +62,7 @@ def neighbours(schema: Schema, row: Array, delta: float) -> Array:
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 3])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", draws(12))
 def test_every_verdict_is_that_of_all_rows_of_the_neighbourhood(outputs: int, seed: int) -> None:
     rng = np.random.default_rng([seed, outputs])
     schema = random_schema(rng, outputs)
@@ -160,7 +161,7 @@ def all_proved(choice: RobustChoice) -> bool:
     return all(choice.asked[int(node)] is PROVED for node in choice.found.chosen)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", draws(300))
 def test_the_choice_is_the_best_of_all_choices_of_robust_candidates(seed: int) -> None:
     rng = np.random.default_rng(seed)
     instance, k = random_instance(rng), int(rng.integers(1, 5))
@@ -198,7 +199,7 @@ def test_the_choice_is_the_best_of_all_choices_of_robust_candidates(seed: int) -
     assert set(asked) <= set(instance.candidates.tolist())
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", draws(60))
 def test_more_asked_is_never_cheaper(seed: int) -> None:
     """Candidates robust at a larger delta are so at a smaller one: costs do not fall, whoever is left without a counterfactual."""
     rng = np.random.default_rng([seed, 1])
@@ -216,7 +217,7 @@ def test_more_asked_is_never_cheaper(seed: int) -> None:
     assert before == np.inf  # nobody is robust at 4
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", draws(40))
 def test_greedy_keeps_its_guarantee_among_robust_candidates(seed: int) -> None:
     rng = np.random.default_rng([seed, 2])
     instance = random_instance(rng)

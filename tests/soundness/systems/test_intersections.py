@@ -11,6 +11,7 @@ import pytest
 import verifair as vf
 from encoders.network import Network
 from tests.builders import categorical, integer, network_of, one_hot, schema_of
+from tests.draws import draws
 from verifair.engine.exchange import Exchange
 from verifair.errors import QueryError
 from verifair.systems.pba.evidence import certificate_of
@@ -41,7 +42,7 @@ def logits(network: Network, schema: vf.Schema) -> dict[tuple[float, ...], Fract
 def test_pba_of_an_intersection_is_that_of_brute_force(constrained: bool) -> None:
     never = [{"never": {"sex": "F", "race": "c", "age": {"high": 1}}}] if constrained else []
     schema, statuses = schema_of(*FEATURES, label="y", constraints=never), set()
-    for seed in range(8):
+    for seed in draws(8):
         network = made(seed)
         logit, rows = logits(network, schema), ROWS[schema.inside(ROWS)]
         frame = pd.DataFrame([schema.decode(row) for row in rows]).assign(y=[int(logit[tuple(row)] > 0) for row in rows.tolist()])
@@ -74,7 +75,7 @@ def test_pba_of_an_intersection_is_that_of_brute_force(constrained: bool) -> Non
 
 def test_robustness_of_an_intersection_holds_its_features_still() -> None:
     schema = schema_of(*FEATURES, label="y")
-    for seed in range(4):
+    for seed in draws(4):
         network = made(seed)
         logit = logits(network, schema)
         frame = pd.DataFrame([schema.decode(row) for row in ROWS]).assign(y=[int(logit[tuple(row)] > 0) for row in ROWS.tolist()])

@@ -14,7 +14,8 @@ from encoders.probability import bucket
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
 from tests.builders import integer, network_of, one_hot, real, schema_of
-from tests.soundness.trees.random_twins import STYLES, nasty_network
+from tests.draws import draws
+from tests.soundness.random_twins import STYLES, nasty_network
 from verifair.checker.check import check
 from verifair.checker.kinds.kmax import _borders, _Enclosed, _KmaxChecker
 from verifair.engine.buckets.bounds import matching, most_buckets
@@ -91,7 +92,7 @@ def assert_right(asked: KDiscrimination, budget: Budget = PLENTY) -> None:
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draws(6))
 def test_between_exact_bounds_in_every_style(style: str, seed: int) -> None:
     assert_right(query(seed, style, groups=2 + seed % 3))
 
@@ -111,14 +112,14 @@ def test_numbers_of_buckets(buckets: int) -> None:
 
 
 @pytest.mark.parametrize("style", ["plain", "integer", "sparse"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draws(6))
 def test_rows_that_cannot_be_do_not_count(style: str, seed: int) -> None:
     assert_right(query(300 + seed, style, groups=3 + seed % 2, kind=Constrained))
 
 
 @pytest.mark.parametrize("nodes", [1, 3, 10])
 def test_bounds_of_an_unfinished_run_are_bounds(nodes: int) -> None:
-    for seed in range(8):
+    for seed in draws(8):
         assert_right(query(400 + seed, "plain", groups=4, gain=3.0), Budget(seconds=60, nodes=nodes))
 
 

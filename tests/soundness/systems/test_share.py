@@ -19,6 +19,7 @@ from encoders.exact.dyadic import exact
 from encoders.network import Network
 from solvers import clock
 from tests.builders import integer, network_of, one_hot, random_network, real, schema_of
+from tests.draws import draws
 from verifair.checker.certificates.share import ShareCertificate
 from verifair.checker.certificates.tree import Tree, leaf_regions
 from verifair.checker.check import check
@@ -82,7 +83,7 @@ def accepted(found: CertifiedShare | ShareCertificate, query: vf.IndividualFairn
     return "; ".join(map(str, check(certificate, network=query.network, schema=query.schema).rejections))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", draws(12))
 @pytest.mark.parametrize("signs", ["deployed", "strict"])
 def test_bracket_at_tolerance_0_is_the_share_by_enumeration(seed: int, signs: str) -> None:
     network, schema = integers(seed, outputs=1 + seed % 3 % 2), TWO if seed % 3 % 2 else SCHEMA
@@ -95,7 +96,7 @@ def test_bracket_at_tolerance_0_is_the_share_by_enumeration(seed: int, signs: st
         assert not accepted(found, query)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", draws(8))
 def test_every_bracket_holds_the_share_by_enumeration_and_is_accepted(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = replace(random_network(rng, (7, 6, 4, 1), slope=0.25 * (seed % 2)), source_sha256="1" * 64)
@@ -323,7 +324,7 @@ def test_no_point_is_counted_twice() -> None:
     assert "outside the box" in found
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", draws(8))
 def test_points_are_counted_as_one_by_one(seed: int) -> None:
     """Never more than the planes show at each point, and nearly as many: short, long, one-hot, and real features; two signs."""
     rng, long = np.random.default_rng(seed), 200 if seed % 2 else 9
@@ -357,7 +358,7 @@ def test_points_are_counted_as_one_by_one(seed: int) -> None:
     assert shown[0] > 0.9 * shown[1]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draws(6))
 def test_planes_of_search_and_checker_hold_at_every_point(seed: int) -> None:
     """Wide and narrow boxes, leaks, two and three hidden layers, huge weights."""
     rng = np.random.default_rng(seed)

@@ -18,6 +18,7 @@ from encoders.onnx.reader import read_model
 from encoders.probability import bucket
 from encoders.shares import logistic, share_bucket
 from tests.builders import integer, one_hot, real, schema_of
+from tests.draws import draws
 from tests.soundness.systems.test_share_constraints import CONSTRAINTS
 from tests.soundness.trees.test_share_trees import SCHEMA, WHOLE, drawn
 from tests.tree_models import save
@@ -56,7 +57,7 @@ def accepted(found: KmaxVerdict, query: vf.KDiscrimination, **changes: Any) -> b
     return check(replace(found.certificate, **changes), network=query.network, schema=query.schema).accepted
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", draws(16))
 def test_kmax_is_that_of_all_rows(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     schema = LEGAL if seed % 3 == 0 else SCHEMA
@@ -72,7 +73,7 @@ def test_kmax_is_that_of_all_rows(seed: int, tmp_path: Path) -> None:
         assert accepted(few, query)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", draws(4))
 def test_buckets_of_a_forest_are_of_shares_of_votes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = np.array(list(itertools.product(*(SCHEMA.values(one.name) for one in SCHEMA.features))), dtype=float)
@@ -89,7 +90,7 @@ def test_buckets_of_a_forest_are_of_shares_of_votes(seed: int) -> None:
         assert most == 1 or not accepted(found, query, upper=most - 1)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draws(6))
 def test_real_features_are_cut_at_thresholds(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     schema = schema_of(integer("sex", 0, 2), real("a", -2, 3), real("b", 0, 1))

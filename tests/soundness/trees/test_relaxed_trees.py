@@ -11,6 +11,7 @@ import pytest
 import verifair as vf
 from encoders.network import Array
 from tests.builders import categorical, integer, one_hot, schema_of
+from tests.draws import draws
 from tests.soundness.classes.test_outcomes import largest, outputs_of
 from tests.tree_models import random_tree, save
 
@@ -47,7 +48,7 @@ def grown(seed: int, path: Path, scores: int) -> tuple[Any, Array]:
 @pytest.mark.parametrize("relax", RELAXED, ids=str)
 def test_relaxed_flips_are_those_of_enumeration(relax: dict[str, Any], scores: int, tmp_path: Path) -> None:
     described, seen = schema_of(*FEATURES, positive="class = 2" if scores > 1 else "logit > 0"), set()
-    for seed in range(24):
+    for seed in draws(24):
         model, good = grown(seed, tmp_path / f"{seed}.onnx", scores)
         query = vf.IndividualFairness(network=model, schema=described, protected=["sex"], relax=relax)
         found = vf.verify(query)
@@ -68,7 +69,7 @@ def test_relaxed_flips_are_those_of_enumeration(relax: dict[str, Any], scores: i
 @pytest.mark.parametrize("relax", RELAXED, ids=str)
 def test_relaxed_gaps_lists_and_programs_are_those_of_enumeration(relax: dict[str, Any], tmp_path: Path) -> None:
     described = schema_of(*FEATURES, positive="logit > 0")
-    for seed in range(4):
+    for seed in draws(4):
         model, good = grown(seed, tmp_path / f"{seed}.onnx", 1)
         about = {"network": model, "schema": described, "protected": ["sex"], "relax": relax}
         values = [float(row[0]) for row in outputs_of(model, described.encode(ROWS))]

@@ -14,6 +14,7 @@ from encoders.exact.dyadic import exact
 from encoders.network import Model
 from encoders.onnx.reader import read_model
 from tests.builders import integer, one_hot, real, schema_of
+from tests.draws import draws
 from tests.soundness.systems.test_share import accepted, truth
 from tests.soundness.systems.test_share_constraints import CONSTRAINTS
 from tests.tree_models import Node, random_tree, save
@@ -50,7 +51,7 @@ def drawn(rng: np.random.Generator, path: Path, columns: int, *, ties: bool, cla
     return model_of(path, [opposed(tree) for tree in trees] if classes else trees, columns, classes=classes, missing=ties)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", draws(24))
 def test_the_share_is_that_by_enumeration(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     schema = LEGAL if seed % 3 == 0 else SCHEMA
@@ -68,7 +69,7 @@ def test_the_share_is_that_by_enumeration(seed: int, tmp_path: Path) -> None:
         assert not accepted(few, query)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draws(6))
 def test_forests_of_two_scores(seed: int, tmp_path: Path) -> None:
     schema = schema_of(*FEATURES, integer("a", -3, 4), positive="class = 1")
     model = drawn(np.random.default_rng(seed), tmp_path, schema.domain.columns, ties=False, classes=2)
@@ -78,7 +79,7 @@ def test_forests_of_two_scores(seed: int, tmp_path: Path) -> None:
     assert not accepted(found, query)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draws(6))
 def test_real_features_weigh_by_width(seed: int, tmp_path: Path) -> None:
     """Points between all thresholds decide; a threshold itself has no width."""
     rng = np.random.default_rng(seed)
@@ -114,7 +115,7 @@ def test_a_stump_on_a_real_feature_is_closed_by_one_cut(tmp_path: Path) -> None:
 
 
 def partly(path: Path) -> tuple[vf.IndividualFairness, CertifiedShare]:
-    for seed in range(99):
+    for seed in draws(99):
         model = drawn(np.random.default_rng(seed), path, SCHEMA.domain.columns, ties=False)
         query = vf.IndividualFairness(network=model, schema=SCHEMA, protected=["race"])
         found = certify_share(query, tolerance=0, budget=BUDGET)

@@ -20,6 +20,7 @@ from encoders.programs.trees import TreeProgram
 from encoders.trees.twin import TreeTwin
 from solvers import registry
 from tests.builders import categorical, integer, one_hot, real, schema_of
+from tests.draws import draws
 from tests.tree_models import Node, random_tree, save
 from verifair.checker import partition
 from verifair.checker.certificates.certificate import Certificate
@@ -77,7 +78,7 @@ def fair(groups: Iterator[list[Fraction]], epsilon: float | None) -> bool:
     return not any(exceeds(max(group), min(group), epsilon) for group in groups)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", draws(30))
 def test_verdicts_are_true_and_proofs_accepted(seed: int, tmp_path: Path) -> None:
     rng, of = np.random.default_rng(seed), schema(seed)
     model = model_of(rng, of, tmp_path / "m.onnx")
@@ -103,7 +104,7 @@ def test_thresholds_are_found_in_wide_ranges(ends: tuple[float, float], threshol
     assert found.status is (vf.Status.VIOLATED if ends[0] <= threshold else vf.Status.PROVED)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", draws(10))
 def test_forbidden_rows_are_nobody(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     ends = [(int(rng.integers(-2, 1)), int(rng.integers(1, 4)), float(rng.choice([0, 0.5, 1.0]))) for _ in range(2)]
@@ -131,7 +132,7 @@ def observed(seed: int, tmp_path: Path) -> tuple[TwinProblem, list[bool]]:
     return problem, [bool((one > two).all()), bool((two > one).all())]
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", draws(16))
 def test_differences_are_decided_with_ties(seed: int, tmp_path: Path) -> None:
     problem, truth = observed(seed, tmp_path)
     found = decide(problem, seconds=60)
@@ -194,7 +195,7 @@ def test_another_models_proof_is_rejected(tmp_path: Path) -> None:
     assert not vf.check(forged, network=other, schema=of).accepted
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draws(6))
 def test_partitions_are_decided(seed: int, tmp_path: Path) -> None:
     rng, of = np.random.default_rng(seed), schema(1)
     model = model_of(rng, of, tmp_path / "m.onnx")
@@ -207,7 +208,7 @@ def test_partitions_are_decided(seed: int, tmp_path: Path) -> None:
     assert vf.check(path, network=model, schema=of).accepted
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", draws(12))
 def test_the_largest_gap_is_bracketed(seed: int, tmp_path: Path) -> None:
     rng, of = np.random.default_rng(seed), schema(seed)
     if seed % 4 == 3:
@@ -229,7 +230,7 @@ def test_the_largest_gap_is_bracketed(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shares", [False, True])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draws(6))
 def test_values_and_shares_move_by_at_most_epsilon(seed: int, shares: bool, tmp_path: Path) -> None:
     """Just above the largest difference, just below it, and at the two float64 numbers on both sides of it."""
     rng, of = np.random.default_rng(seed), schema(seed)
@@ -264,7 +265,7 @@ def _positive(node: Node) -> Node:
 
 
 @pytest.mark.parametrize("method", ["milp", "smt"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", draws(8))
 def test_solvers_agree_with_the_truth(seed: int, method: str, tmp_path: Path) -> None:
     rng, of = np.random.default_rng(seed), schema(seed)
     if seed == 5:
@@ -277,7 +278,7 @@ def test_solvers_agree_with_the_truth(seed: int, method: str, tmp_path: Path) ->
         assert found.status is truth
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", draws(6))
 def test_solvers_decide_differences(seed: int, tmp_path: Path) -> None:
     problem, truth = observed(seed, tmp_path)
     for method in ("milp", "smt"):
@@ -287,7 +288,7 @@ def test_solvers_decide_differences(seed: int, tmp_path: Path) -> None:
             assert method == "milp" or answer.status is not vf.Status.UNKNOWN
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", draws(4))
 def test_two_copies_have_the_same_least_difference(seed: int, tmp_path: Path) -> None:
     """As trees of the difference, and as trees of each copy that share thresholds alone."""
     problem, _ = observed(seed, tmp_path)

@@ -13,7 +13,7 @@ from encoders.network import Array
 from encoders.probability import gap_rows
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.brute_force import exact_forward, fractions
-from tests.soundness.trees.random_twins import STYLES, random_problem
+from tests.soundness.random_twins import STYLES, random_problem
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.engine.search.open_goals import MIXTURES, GoalRows
 

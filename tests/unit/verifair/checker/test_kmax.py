@@ -13,7 +13,7 @@ import pytest
 from encoders.network import Layer, Network
 from solvers.outcome import Budget
 from tests.builders import integer, schema_of
-from tests.soundness.trees.random_twins import nasty_network
+from tests.soundness.random_twins import nasty_network
 from verifair.checker.certificates.kmax import KmaxCertificate
 from verifair.checker.certificates.tree import Tree
 from verifair.checker.check import check

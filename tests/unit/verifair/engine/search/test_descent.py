@@ -10,7 +10,7 @@ from encoders.domain import Domain, Forbidden
 from encoders.evaluate import exact_goals
 from encoders.problem import TwinBatch, TwinProblem
 from tests.builders import linear_network
-from tests.soundness.trees.random_twins import FLIP, STRICT_SIGNS, STYLES, random_problem
+from tests.soundness.random_twins import FLIP, STRICT_SIGNS, STYLES, random_problem
 from verifair.engine.search.boxes import anywhere, roots
 from verifair.engine.search.descent import Descent
 from verifair.engine.search.open_goals import VIOLATED, BatchDecision, GoalRows

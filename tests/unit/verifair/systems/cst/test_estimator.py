@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import verifair as vf
 from tests.builders import one_hot, real, schema_of
-from tests.soundness.trees.random_twins import nasty_network
+from tests.soundness.random_twins import nasty_network
 from verifair import datasets
 from verifair.checker.certificates.statement import CounterfactualQuery
 from verifair.checker.check import check

@@ -298,4 +298,5 @@ def test_cells_with_bars_do_not_break_a_table() -> None:
 
 def test_interventions_are_told_as_the_estimator_does(run: tuple[SituationTesting, list[Intervention]]) -> None:
     model, tests = run
-    assert [one.name for one in tests] == [in_words(do) for do in model.interventions()] == ["sex = m", "race = w", "sex = m, race = w"]
+    expected = ["sex = m", "race = w", "sex = m, race = w"]
+    assert [one.name for one in tests] == [in_words(do) for do in model.interventions()] == expected
