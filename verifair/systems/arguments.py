@@ -84,8 +84,8 @@ def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
         twice = [name for name in names if list(frame.columns).count(name) > 1]
         if twice:
             raise DataError(f"sensitive feature {twice[0]!r}: the table has more than one such column; give each its own name")
-        columns = [_labels(name, frame[name]) for name in names]
-        parts = columns[0].str.cat(columns[1:], sep=", ") if len(columns) > 1 else columns[0]
+        labels = [_labels(name, frame[name]) for name in names]
+        parts = labels[0].str.cat(labels[1:], sep=", ") if len(labels) > 1 else labels[0]
     if parts.isna().any():
         first = int(np.flatnonzero(parts.isna().to_numpy())[0])
         count = int(parts.isna().sum())

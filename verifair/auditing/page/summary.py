@@ -160,17 +160,17 @@ def _failing(feature: Feature, one: GroupDecisions) -> str:
 
 def surely(result: AuditResult) -> str:
     """Return how sure the numbers of the first screen are, in a sentence."""
-    told = []
+    parts = []
     if any(one.flips is not None for one in features(result)):
-        told.append("changed decisions are counted person by person, without rounding errors")
+        parts.append("changed decisions are counted person by person, without rounding errors")
     if result.decisions is not None:
-        told.append("rates and ratios have 95 % intervals")
+        parts.append("rates and ratios have 95 % intervals")
     checked = evidence_counts(result)
     if checked:
         other = ", ".join(f"{checked[what]} {what}" for what in ("accepted in part", "rejected", "not re-checked") if checked[what])
         said = f"a separate checker accepted {checked['accepted']:,} of {checked.total():,} files of proofs in this run"
-        told.append(said + (f" ({other})" if other else ""))
-    return "; ".join(told)
+        parts.append(said + (f" ({other})" if other else ""))
+    return "; ".join(parts)
 
 
 def _depends(result: AuditResult, name: str) -> str:
@@ -228,8 +228,8 @@ def not_examined(result: AuditResult) -> Iterator[str]:
     asked = {section.key for section in result.sections}
     left_out = [system(key) for key in known_analyses() if key not in asked]
     if left_out:
-        told = [one.heading["title"] + "".join(f" (needs {NEEDS.get(name, name)})" for name in one.required) for one in left_out]
-        yield f"Not asked for: {'; '.join(told)}."
+        missing = [one.heading["title"] + "".join(f" (needs {NEEDS.get(name, name)})" for name in one.required) for one in left_out]
+        yield f"Not asked for: {'; '.join(missing)}."
     for section in result.sections:
         how = ended(section)
         if how != "finished":
