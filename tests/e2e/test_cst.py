@@ -201,7 +201,7 @@ def test_recorded_decisions_leave_cf_out(files: Path, tmp_path: Path) -> None:
     done = answered("cst", *asked, "--json", tmp_path / "a.json")
     answer = json.loads((tmp_path / "a.json").read_text())
     assert answer["tests"][0]["methods"] == ["CST w/o", "ST"]
-    assert "neither CF nor CST with search centers can be told" in flat(done.stdout)
+    assert "neither CF nor CST with search centers can be computed" in flat(done.stdout)
     assert "Found by CST and" not in done.stdout
     case = next((tmp_path / "out" / "cases").glob("*.md")).read_text()
     assert "Nobody decided on the counterfactual." in case

@@ -28,7 +28,7 @@ from verifair.datasets.stream import Stream
 from verifair.errors import QueryError
 from verifair.models.objects import check_decides
 from verifair.models.read import read
-from verifair.notebook.pictures import Pictured
+from verifair.notebook.shown import Pictured
 from verifair.schema.draft import noted
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_table

@@ -40,7 +40,7 @@ from verifair.engine.search.subdivision import SHARE
 from verifair.engine.verdict import Reason, Status, Witness, draw_witnesses
 from verifair.engine.verify import fairness_certificate, witness_of
 from verifair.errors import QueryError
-from verifair.notebook.pictures import Pictured
+from verifair.notebook.shown import Pictured
 
 APART = 1e-3
 """Of the range of a real feature: nearer to somebody found nobody else is looked for."""

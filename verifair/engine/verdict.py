@@ -7,7 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from solvers.outcome import Outcome
-from verifair.notebook.pictures import Pictured, interval, pairs
+from verifair.notebook.pictures import interval, pairs
+from verifair.notebook.shown import Pictured
 
 if TYPE_CHECKING:
     from pathlib import Path

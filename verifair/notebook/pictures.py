@@ -1,49 +1,13 @@
-"""Results that notebooks draw, and the few kinds of picture that they need."""
+"""The few kinds of picture that results need."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from verifair.figures import COLORS, HATCHED, PROVED, REFUTED, figure
-from verifair.notebook.shown import Shown
-
-
-class Drawing:
-    """A picture that notebooks show, and that can be saved. draw: draws it into a .svg, .png or .pdf file."""
-
-    def __init__(self, draw: Callable[[Path], None]) -> None:
-        self._draw = draw
-
-    def __repr__(self) -> str:
-        return "Drawing(save(path) writes it as .svg, .png or .pdf)"
-
-    def _repr_svg_(self) -> str:
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "drawing.svg"
-            self._draw(path)
-            return path.read_text(encoding="utf-8")
-
-    def save(self, path: str | Path) -> Path:
-        """Write the picture in the format that the name ends in."""
-        self._draw(Path(path))
-        return Path(path)
-
-
-class Pictured(Shown):
-    """A result: it has a picture as well."""
-
-    def plot(self) -> Drawing:
-        """Return the picture."""
-        return Drawing(self._draw)
-
-    @abstractmethod
-    def _draw(self, path: Path) -> None:
-        """Draw it into a file."""
 
 
 def pairs(found: Sequence[tuple[float, float]], names: tuple[str, str], label: str, path: Path) -> None:

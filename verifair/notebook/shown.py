@@ -1,7 +1,11 @@
-"""What a notebook shows of an object: one line, and a table. `verifair.notebook.tables` makes both, loaded when asked."""
+"""What a notebook shows of an object: one line, a table, and a picture of results. `tables` makes both, loaded when asked."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,3 +30,36 @@ class Shown:
         from verifair.notebook.tables import facts
 
         return facts(self)
+
+
+class Drawing:
+    """A picture that notebooks show, and that can be saved. draw: draws it into a .svg, .png or .pdf file."""
+
+    def __init__(self, draw: Callable[[Path], None]) -> None:
+        self._draw = draw
+
+    def __repr__(self) -> str:
+        return "Drawing(save(path) writes it as .svg, .png or .pdf)"
+
+    def _repr_svg_(self) -> str:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "drawing.svg"
+            self._draw(path)
+            return path.read_text(encoding="utf-8")
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture in the format that the name ends in."""
+        self._draw(Path(path))
+        return Path(path)
+
+
+class Pictured(Shown):
+    """A result: it has a picture as well."""
+
+    def plot(self) -> Drawing:
+        """Return the picture."""
+        return Drawing(self._draw)
+
+    @abstractmethod
+    def _draw(self, path: Path) -> None:
+        """Draw it into a file."""

@@ -261,7 +261,8 @@ def test_values_and_shares_move_by_at_most_epsilon(seed: int, shares: bool, tmp_
 
 
 def _positive(node: Node) -> Node:
-    return [abs(one) for one in node] if isinstance(node, list) else (*node[:3], *map(_positive, node[3:]))
+    """The tree with leaves of at least 0, so small that no two of them and of four trees beside are 1 apart."""
+    return [abs(one) / 16 for one in node] if isinstance(node, list) else (*node[:3], *map(_positive, node[3:]))
 
 
 @pytest.mark.parametrize("method", ["milp", "smt"])

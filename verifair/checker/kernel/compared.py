@@ -18,10 +18,9 @@ import numpy as np
 
 from encoders.domain import Domain
 from encoders.exact.balls import ball, precision, sigmoid
-from encoders.network import Array, Booleans, Integers, Model
+from encoders.network import Array, Booleans, Integers
 from encoders.probability import GapGoal
 from encoders.trees.compared import ComparedTrees
-from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.kernel.trees import TreeBounds
 
 LOG_SUMS = 2.0**-42
@@ -29,15 +28,10 @@ LOG_SUMS = 2.0**-42
 BITS = 128
 
 
-def tree_bounds(network: Model, domain: Domain) -> TreeBounds | None:
-    """Return the bounds of a tree ensemble's margins; None for other models."""
-    if isinstance(network, ComparedTrees):
-        return ComparedBounds(network, domain)
-    return TreeBounds(network, domain) if isinstance(network, TreeEnsemble) else None
-
-
 class ComparedBounds(TreeBounds):
     """The bounds of what one ensemble decides, or of the log-odds that it shows."""
+
+    compares = True
 
     def __init__(self, network: ComparedTrees, domain: Domain) -> None:
         super().__init__(network.undecided, domain)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -29,12 +30,15 @@ from encoders.network import Array, Booleans, Integers, Model, Network, layered
 from encoders.probability import STEEPEST, line_of
 from verifair.checker.certificates.tree import MAX_ROWS, Tree, leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds, ranges
-from verifair.checker.kernel.compared import ComparedBounds, tree_bounds
+from verifair.checker.kernel.ensembles import tree_bounds
 from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
 from verifair.checker.kernel.multipliers import LeafRows, lagrange
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import Tasks
 from verifair.checker.kernel.trees import TreeBounds
+
+if TYPE_CHECKING:
+    from verifair.checker.kernel.compared import ComparedBounds
 
 BOUNDED, LEAVES_HELD = 128, 2048
 """Leaves bounded, and leaves whose boxes are laid out, at once."""
@@ -297,6 +301,7 @@ class LeafRule:
     def _by_trees(self, leaves: Leaves, boxes: Boxes, bounds: TreeBounds) -> Booleans:
         """Return (L,) which leaves the extremes of an ensemble's trees prove."""
         proved, (rows, _), tree = np.zeros(len(leaves), dtype=bool), self.rows_of(leaves), leaves.tree
+        compared = cast("ComparedBounds", bounds) if bounds.compares else None
         moved = self.tasks.differs | (self.tasks.offset != 0)
         for pattern in np.unique(moved[tree], axis=0):
             apart = np.zeros(self.domain.columns, dtype=bool)
@@ -306,17 +311,17 @@ class LeafRule:
             some = boxes.take(at)
             margin = self.tasks.margin[tree[part.leaf]]
             ends = (some.low, some.high), (some.low2, some.high2)
-            if isinstance(bounds, ComparedBounds) and bounds.odds:
+            if compared is not None and compared.odds:
                 for which in np.unique(self.tasks.which[tree[at]]).tolist():
                     gap, mine = self.tasks.asked[which].gap, np.flatnonzero(self.tasks.which[tree[at]] == which)
                     if gap is not None:
                         one = some.take(mine)
-                        proved[at[mine]] |= bounds.gaps((one.low, one.high), (one.low2, one.high2), apart, gap)
+                        proved[at[mine]] |= compared.gaps((one.low, one.high), (one.low2, one.high2), apart, gap)
                 continue
-            if isinstance(bounds, ComparedBounds):
+            if compared is not None:
                 part = part.take(~part.mixed & (part.constant == 0) & ~self.forest.float32[tree[part.leaf]])
                 target = self.target[tree[part.leaf]]
-                proved[at] |= bounds.decided(*ends, apart, place[part.leaf], part.p, part.q, part.strict, target)
+                proved[at] |= compared.decided(*ends, apart, place[part.leaf], part.p, part.q, part.strict, target)
                 continue
             least = bounds.least(*ends, apart, place[part.leaf], part.p, part.q)
             bound = least + part.constant - UNIT * (np.abs(part.constant) + np.abs(least)) * (part.constant != 0)

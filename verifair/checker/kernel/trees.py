@@ -94,7 +94,9 @@ class Paths:
 
 
 class TreeBounds:
-    """The bounds of one ensemble."""
+    """The bounds of one ensemble. compares: what it decides among several classes (`kernel.compared`)."""
+
+    compares = False
 
     def __init__(self, ensemble: TreeEnsemble, domain: Domain) -> None:
         self.ensemble, self.domain = ensemble, domain

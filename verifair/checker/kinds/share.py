@@ -21,7 +21,7 @@ from encoders.network import Array, Model
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.share import FILE, ShareCertificate
 from verifair.checker.certificates.tree import leaf_regions
-from verifair.checker.kernel.compared import tree_bounds
+from verifair.checker.kernel.ensembles import tree_bounds
 from verifair.checker.kernel.forms import copy_planes
 from verifair.checker.kind import Kind
 from verifair.checker.report import Batches, CheckReport, Rejection

@@ -38,7 +38,8 @@ from verifair.engine.search.subdivision import Open, subdivide
 from verifair.engine.search.trees import Trees
 from verifair.engine.verdict import Reason
 from verifair.errors import Disagreement, QueryError
-from verifair.notebook.pictures import Pictured, interval
+from verifair.notebook.pictures import interval
+from verifair.notebook.shown import Pictured
 
 Progress = Callable[[int, int], None]
 COPIES = 1024

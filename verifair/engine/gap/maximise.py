@@ -31,7 +31,8 @@ from verifair.engine.verdict import Reason, Witness
 from verifair.engine.verify import fairness_certificate
 from verifair.engine.witness import witness_at
 from verifair.errors import QueryError
-from verifair.notebook.pictures import Pictured, interval
+from verifair.notebook.pictures import interval
+from verifair.notebook.shown import Pictured
 
 SPARE = 0.1
 """Share of the tolerance by which the certificate claims less than the search knows: room for the checker's own bounds."""

@@ -37,7 +37,8 @@ from verifair.engine.search.trees import Trees
 from verifair.engine.shares.cells import COPIES, COPY, SPARE, CellLooks, ShareCells
 from verifair.engine.verdict import Reason
 from verifair.errors import CertificateError, DataError, QueryError
-from verifair.notebook.pictures import Pictured, shares
+from verifair.notebook.pictures import shares
+from verifair.notebook.shown import Pictured
 from verifair.outputs import whole
 
 AT_ONCE, PART = 256, 32

@@ -307,7 +307,7 @@ def unknown_line(one: Intervention) -> str | None:
         return None
     return (
         "Decisions are recorded ones, and nobody decided on the counterfactuals: neither CF nor CST with search centers can be "
-        "known. Name a rule, or a network, that decides on them."
+        "computed. Name a rule, or a network, that decides on them."
     )
 
 

@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from verifair.errors import QueryError
-from verifair.notebook.pictures import Pictured
+from verifair.notebook.shown import Pictured
 
 if TYPE_CHECKING:
     import pandas as pd

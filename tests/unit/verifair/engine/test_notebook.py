@@ -10,8 +10,7 @@ import verifair as vf
 from tests.builders import categorical, linear_network, real, schema_of
 from tests.tree_models import save
 from verifair import datasets
-from verifair.notebook.pictures import Drawing, Pictured
-from verifair.notebook.shown import Shown
+from verifair.notebook.shown import Drawing, Pictured, Shown
 
 HOSTILE = "<script>alert('x')</script>"
 MODEL, SCHEMA = datasets.network_path("german"), Path(datasets.__file__).parent / "data" / "german.toml"

@@ -15,7 +15,8 @@ from verifair.engine.counterexamples import Counterexamples
 from verifair.engine.gap.maximise import MaximumGap
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
 from verifair.engine.verdict import Reason, Status, Verdict
-from verifair.notebook.pictures import Pictured, shares
+from verifair.notebook.pictures import shares
+from verifair.notebook.shown import Pictured
 from verifair.systems.results.result import Count, Result, Seconds, Shape, Share
 from verifair.systems.results.verdicts import CertificateNote, FairnessQuery, Gap, GapQuery, VerdictShape, WitnessShape
 
