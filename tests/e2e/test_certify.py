@@ -522,7 +522,7 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
     (["--signs", "deployed", "--epsilon", "0.1"], "drop one of the two"),
     (["--signs", "loose"], "--signs loose: expected deployed or strict"),
     (["--maximise", "--signs", "strict"], "drop --signs"),
-    (["--epsilon", "1.5"], "epsilon = 1.5: a gap between two probabilities lies between 0 and 1"),
+    (["--epsilon", "1.5"], "epsilon = 1.5: expected a gap between two probabilities"),
     (["--box", "age"], "expected feature=value or feature=low:high"),
     (["--box", "age=3", "--box", "age=4"], "names 'age' twice"),
     (["--box", "agee=3"], "did you mean 'age'?"),

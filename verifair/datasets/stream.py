@@ -16,6 +16,7 @@ from encoders.network import Booleans, Integers
 from verifair.datasets import table
 from verifair.datasets.table import TableFile
 from verifair.errors import DataError
+from verifair.schema.rows import blamed
 
 T = TypeVar("T")
 
@@ -81,9 +82,10 @@ class Stream:
         cells, rows = self.missing(known) if missing != "error" else (0, 0)
         if not rows:
             return self, ""
-        if missing == "drop":
-            return self.complete(known), f" ({rows:,} rows with missing values were left out)"
-        return self.filled(known), f" ({cells:,} missing values in {rows:,} rows were filled in)"
+        with blamed(next(self.chunks())):
+            if missing == "drop":
+                return self.complete(known), f" ({rows:,} rows with missing values were left out)"
+            return self.filled(known), f" ({cells:,} missing values in {rows:,} rows were filled in)"
 
     def missing(self, columns: Sequence[str]) -> tuple[int, int]:
         """Return how many cells of these columns have no value, and in how many rows."""
@@ -94,7 +96,8 @@ class Stream:
         """Return the rows that have a value in each of these columns, numbered anew. Raises DataError where there is none."""
         found = self.where(lambda chunk: chunk[columns].notna().all(axis=1).to_numpy())
         if not found.count:
-            raise DataError(f"no row has a value in each of the columns {', '.join(columns)}; fill them in")
+            names = ", ".join(columns)
+            raise DataError(f"no row has a value in each of the columns {names}; fill them in (--missing most-frequent)")
         return found
 
     def filled(self, columns: Sequence[str]) -> Stream:

@@ -186,10 +186,10 @@ class IndividualFairness(PairQuestion):
         if self.epsilon is not None and self.scale == "logit" and not 0 < self.epsilon < np.inf:
             raise QueryError(f"epsilon = {self.epsilon}: expected how far a {self.quantity} may move, a number above 0")
         if self.epsilon is not None and self.quantity == "share of votes" and self.epsilon >= 1:
-            raise QueryError(f"epsilon = {self.epsilon}: shares of votes lie between 0 and 1; expected a number between 0 and 1")
+            raise QueryError(f"epsilon = {self.epsilon}: expected a gap between two shares of votes, a number below 1")
         if self.epsilon is not None and self.scale == "probability" and not SMALLEST <= self.epsilon <= 1 - SMALLEST:
             raise QueryError(
-                f"epsilon = {self.epsilon}: a gap between two probabilities lies between 0 and 1, {SMALLEST} away from either"
+                f"epsilon = {self.epsilon}: expected a gap between two probabilities, a number from {SMALLEST} to 1 - {SMALLEST}"
             )
 
     @property

@@ -9,6 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from encoders.network import Floats
+from verifair.outputs import whole
 
 Weights = Sequence[tuple[Floats, Floats]]
 
@@ -52,6 +53,5 @@ def onnx_model(weights: Weights, metadata: Mapping[str, str]) -> onnx.ModelProto
 def save_onnx(path: Path, weights: Weights, metadata: Mapping[str, str]) -> None:
     """Write `onnx_model` to a file, whole or not at all; make its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".onnx.part")
-    part.write_bytes(onnx_model(weights, metadata).SerializeToString(deterministic=True))
-    part.replace(path)
+    with whole(path) as half:
+        half.write_bytes(onnx_model(weights, metadata).SerializeToString(deterministic=True))

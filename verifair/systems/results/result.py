@@ -96,7 +96,7 @@ class SystemAnswer(Pictured, Answer):
         """Return the first table that the system writes; where it writes none, one row a field, in brief."""
         tables = part(_package(self), "tables", "tables")
         found: dict[str, pd.DataFrame] = {} if tables is None else tables(self)
-        return next(iter(found.values()), None) if found else super().to_frame()
+        return next(iter(found.values())) if found else super().to_frame()
 
     def _repr_html_(self) -> str:
         from verifair.notebook.tables import headline, html

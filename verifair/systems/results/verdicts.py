@@ -113,7 +113,7 @@ class PairQuery(Shape):
 class FairnessQuery(PairQuery):
     kind: Literal["individual-fairness"] = "individual-fairness"
     epsilon: float | None
-    """So far may what `epsilon_of` names move; null: decisions may not flip."""
+    """What `epsilon_of` names may move by this much; null: decisions may not flip."""
     scale: Scale | None = Field(validation_alias=AliasChoices("epsilon_scale", "scale"))
     """probability, or logit for what the model gives as it is; null: asked about decisions."""
     epsilon_of: Quantity | None

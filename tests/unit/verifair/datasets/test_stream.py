@@ -138,3 +138,11 @@ def test_rows_with_missing_values_are_left_out_or_filled_in(monkeypatch: pytest.
         rows.complete(["age", "note"])
     with pytest.raises(DataError, match="column 'note' has no value at all"):
         rows.filled(["age", "note"])
+
+
+@pytest.mark.parametrize("missing", ["drop", "most-frequent"])
+def test_an_error_about_missing_values_names_the_file(missing: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    HOLES.to_csv(path, index=False)
+    with pytest.raises(DataError, match=rf"{path}: .*note"):
+        Stream.of(path).settled(missing, ["age", "note"])

@@ -292,7 +292,7 @@ def tighten(
     KeyboardInterrupt after Ctrl-C.
     """
     if not 0 < target < 1:
-        raise QueryError(f"target = {target}: a gap between two probabilities lies strictly between 0 and 1")
+        raise QueryError(f"target = {target:g}: expected a gap between two probabilities, a number above 0 and below 1")
     asked = outside(query, rules)
     before = largest(asked, BEFORE * seconds, seed)
     if before.reason is Reason.INTERRUPTED:
