@@ -89,14 +89,15 @@ def bracket(
                 for answer in row:
                     if answer.witness is not None:
                         met.look(q, answer.witness)
-            if all(answer.status is Status.PROVED for answer in flat):
+            # A solver's claim, which nobody can check, bounds nothing.
+            proved = all(answer.status is Status.PROVED and answer.tree is not None for answer in flat)
+            if proved:
                 answers, upper = found, epsilon
             else:
                 least = max(epsilon, met.value)
             if progress is not None:
                 progress(met.value, upper)
-            statuses = {answer.status for answer in flat}
-            if not patient and Status.UNKNOWN in statuses and Status.VIOLATED not in statuses:
+            if not (patient or proved or any(answer.status is Status.VIOLATED for answer in flat)):
                 break
     except KeyboardInterrupt:
         reason = Reason.INTERRUPTED
