@@ -24,6 +24,11 @@ WORDS = {
     "pba_share": "share of people for whom persistent bias is proved, at most",
 }
 """Threshold -> what it is about."""
+NEEDS = {
+    "four_fifths": "[data]", "flips_in_data": "[analyses.certify]", "certified_gap": "[analyses.certify] maximise = true",
+    "certified_share": "[analyses.certify] share = true", "pba_share": "[analyses.pba]",
+}
+"""Threshold -> what of the audit file answers it."""
 
 
 def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
@@ -41,7 +46,7 @@ def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
             continue
         found = {feature: (low, high, text) for feature, low, high, text in ask(result)}
         for feature in result.protected:
-            low, high, text = found.get(feature, (None, None, "not asked, or it did not run"))
+            low, high, text = found.get(feature, (None, None, f"not asked, or it did not run; {NEEDS[name]} answers it"))
             checks.append(_checked(name, feature, threshold, low, high, text))
     rejected = [one.file for section in result.sections for one in section.evidence if one.checked == "rejected"]
     if rejected:

@@ -20,7 +20,7 @@ from verifair.systems.cec.settings import DEFAULTS, THRESHOLD, CecSettings
 from verifair.systems.work import Progress
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Audit(Finding):
     """What was measured: a Finding with value = the population's CEC (mean score), never a proof.
 

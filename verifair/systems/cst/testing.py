@@ -230,7 +230,7 @@ def claims_of(
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Situations(Finding):
     """The test of one `do`: a Finding with value = the share of complainants with a case (CST at the smallest k; w/o search centers
     where no decision on counterfactuals is known). Never a proof.

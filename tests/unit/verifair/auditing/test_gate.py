@@ -42,6 +42,12 @@ def test_groups_that_cannot_be_compared_are_not_decided() -> None:
     assert outcome(whole, four_fifths=0.1) == "unknown"
 
 
+def test_a_threshold_that_nothing_answers_names_what_does() -> None:
+    (check,) = gate(GateSection(certified_share=0.2), found("exchanged", {}))
+    assert check.outcome == "unknown"
+    assert check.text.endswith("[analyses.certify] share = true answers it")
+
+
 @pytest.mark.parametrize(
     ("asked", "threshold", "expected"),
     [(100, 0.05, "passed"), (100, 0.049, "failed"), (90, 0.15, "passed"), (90, 0.149, "unknown"), (90, 0.04, "failed")],

@@ -41,7 +41,7 @@ LEVELS = (1.0, 1.645, 1.96)
 """Standard errors at which shares of robust claims are shown: one, and those of one- and two-sided 95 % intervals."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Sensitivity(Finding):
     """What C verdicts of one method depend on. A Finding: its value is the share of claims that are safe at 1.96 standard errors.
 
