@@ -73,11 +73,16 @@ class Stream:
 
         return Stream(chunks=chunks, whole=lambda: _joined(chunks()))
 
-    def settled(self, missing: str, columns: Collection[str]) -> tuple[Stream, str]:
+    def settled(self, missing: str, columns: Collection[str], *, facts: Collection[str] = ()) -> tuple[Stream, str]:
         """Return the rows without missing values in these columns, and what was done in words ("" for nothing).
 
         missing: "error" leaves them to whoever reads them; "drop": see `complete`; "most-frequent": see `filled`.
+        facts: columns that are never filled in (labels, protected features): rows without them are left out.
         """
+        if missing == "most-frequent" and (never := [name for name in columns if name in facts]):
+            people, left_out = self.settled("drop", never)
+            filled, words = people.settled(missing, [name for name in columns if name not in facts])
+            return filled, left_out + words
         known = [name for name in self.columns if name in columns]
         cells, rows = self.missing(known) if missing != "error" else (0, 0)
         if not rows:

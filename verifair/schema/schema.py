@@ -112,8 +112,17 @@ class Schema(Shown, InputSpace):
     @property
     def columns_read(self) -> list[str]:
         """Return the columns of a table that features and the label are read from, where it has them."""
-        blocks = [f"{one.source}_{word}" for one in self.features if one.kind == "one-hot" for word in one.categories or ()]
-        return [*(one.source for one in self.features), *blocks, *([] if self.label is None else [self.label])]
+        return self._read_from(self.features)
+
+    @property
+    def facts(self) -> list[str]:
+        """Return the columns of labels and protected features, in which no value can be made up."""
+        return self._read_from([one for one in self.features if one.protected])
+
+    def _read_from(self, features: Sequence[Feature]) -> list[str]:
+        """Return the columns of these features and of the label."""
+        blocks = [f"{one.source}_{word}" for one in features if one.kind == "one-hot" for word in one.categories or ()]
+        return [*(one.source for one in features), *blocks, *([] if self.label is None else [self.label])]
 
     def forbidding(self, boxes: Sequence[Mapping[str, Any]], name: str) -> Schema:
         """Return the same schema with more rows forbidden: those that meet all conditions of one of `boxes` (feature -> value, list

@@ -87,7 +87,7 @@ def tuples(value: Any) -> Any:
 
 Missing = Literal["error", "drop", "most-frequent"]
 """What to do with missing values: whoever reads them says what is missing; their rows are left out; or the column's most frequent
-value takes their place."""
+value takes their place. Labels and protected features are never filled in: rows without them are left out."""
 
 
 class Inputs(Settings):
@@ -102,7 +102,7 @@ class Inputs(Settings):
     demo: str | None = None
     """Use a shipped network, its schema and data: german or adult."""
     missing: Missing = "error"
-    """Missing values in --data: error, drop their rows, or fill in the most-frequent value."""
+    """Missing values in --data: error, drop their rows, or the most-frequent value (not of labels and protected features)."""
 
     @model_validator(mode="after")
     def _named_once(self) -> Inputs:

@@ -126,7 +126,7 @@ def read(inputs: Inputs) -> Subject:
         dataset = None if data is None else datasets.named(str(data))
         rows = None if dataset is None else Stream.of(dataset.frame)
         if data is not None and dataset is None:
-            rows, settled = Stream.of(data).settled(inputs.missing, schema.columns_read)
+            rows, settled = Stream.of(data).settled(inputs.missing, schema.columns_read, facts=schema.facts)
             words += settled
         options = f"--model {model} --schema {inputs.schema_file}"
     network, schema = schema.settled(read_model(model))

@@ -80,7 +80,8 @@ def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
     decider = network or decider_of(file, settings.causal)
     recorded = [] if file.decision.column is None else [file.decision.column]
     columns = [*(node.name for node in file.nodes), *reads(decider), *recorded]
-    data, settled = Stream.of(inputs.data).settled(inputs.missing, columns)
+    facts = [*recorded, *settings.do, *file.situation.do]
+    data, settled = Stream.of(inputs.data).settled(inputs.missing, columns, facts=facts)
     return CstSubject(
         frame=data.frame, file=file, path=settings.causal, decider=decider, words=f"{inputs.data}{settled}",
         options=_options(file) if model is None else f"--model {model} --schema {schema}",
