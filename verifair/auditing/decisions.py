@@ -107,7 +107,7 @@ class Decisions(Shape):
         note = (
             f"All {self.people:,} rows. rate: share with the favourable decision. Groups of fewer than {SMALL} people are shown "
             "and not compared. four-fifths: whether the rate is at least 80 % of the highest one; by chance perhaps: the 95 % "
-            "interval of the ratio holds 0.8."
+            "interval of the ratio includes 0.8."
         )
         note += "".join(f" {name} is cut at its median, {cut:g}." for name, cut in self.cuts.items())
         return DataTable(title="Decisions by group", rows=pd.DataFrame(rows), note=note)

@@ -131,13 +131,15 @@ def answer(result: AuditResult) -> tuple[str, str]:
     changes: list[str] = []
     text: list[str] = []
     for name in sorted(yes, key=lambda one: one not in flips):
-        other = f"with another {name}" if changes else f"With another {name} and all else equal the model decides otherwise"
+        only = f"{'if' if changes else 'If'} only {name} changes"
         if name in flips:
             changed, asked, people = flips[name]
             whom = f"{changed:,}" if changes else f"{changed:,} of the table's {people:,} people"
-            changes.append(f"{other} on {whom} ({percent(changed / people)}{'' if asked == people else ' at least'})")
+            share = percent(changed / people) + ("" if asked == people else " at least")
+            changes.append(f"{only}, {whom} ({share}) get another decision")
         else:
-            changes.append(f"{other} on possible people" + (", on nobody in the table" if name in nobody else ""))
+            here = ", nobody in the table does" if name in nobody else ""
+            changes.append(f"{only}, possible people get another decision{here}")
     if changes:
         text.append(f"Yes. {listed(changes)}.")
     if no:
@@ -145,24 +147,24 @@ def answer(result: AuditResult) -> tuple[str, str]:
         text.append(f"{'' if text else 'No. '}It is proved that another {listed(no)} alone changes no decision, {scope}.")
     if open_:
         text.append(f"{'' if text else 'Not known. '}Whether another {listed(open_)} alone changes decisions was not shown.")
-    failing = [_failing(feature, one) for feature in known for one in feature.groups if fails(one)]
+    failing = [_failing(feature, one, result.favourable) for feature in known for one in feature.groups if fails(one)]
     if failing:
-        text.append(f"Below the four-fifths limit of 0.8: {result.favourable} goes {listed(failing)}.")
+        text.append(f"Below the four-fifths limit of 0.8: {listed(failing)}.")
     return "bad" if yes or failing else "open" if open_ or not no else "good", " ".join(text)
 
 
-def _failing(feature: Feature, one: GroupDecisions) -> str:
+def _failing(feature: Feature, one: GroupDecisions, favourable: str) -> str:
     best = next(other for other in feature.groups if other.ratio == 1 and other.ratio_low is None)
     between = "" if one.ratio_low is None else f"95 % interval {one.ratio_low:.2f} to {one.ratio_high:.2f}, "
-    counts = f"n = {one.people:,} and {best.people:,}" + ("" if clear(one) else "; by chance perhaps")
-    return f"to {one.group} {one.ratio:.2f} times as often as to {best.group} ({between}{counts})"
+    counts = f"{one.people:,} and {best.people:,} people" + ("" if clear(one) else "; this ratio may be chance")
+    return f'{one.group} gets "{favourable}" {one.ratio:.2f} times as often as {best.group} ({between}{counts})'
 
 
 def surely(result: AuditResult) -> str:
     """Return how sure the numbers of the first screen are, in a sentence."""
     parts = []
     if any(one.flips is not None for one in features(result)):
-        parts.append("changed decisions are counted person by person, without rounding errors")
+        parts.append("changed decisions are counted exactly, person by person")
     if result.decisions is not None:
         parts.append("rates and ratios have 95 % intervals")
     checked = evidence_counts(result)
@@ -248,5 +250,5 @@ def not_examined(result: AuditResult) -> Iterator[str]:
         if open_ > 0:
             share = f"{percent(open_)} of " if open_ < 1 else ""
             yield f"Not decided for {share}{one.whom}: whether another {one.name} changes the decision."
-    others = f"What other features than {listed(result.protected)} do; whether" if result.protected else "Whether"
+    others = f"The effect of features other than {listed(result.protected)}; whether" if result.protected else "Whether"
     yield f"{others} the labels are right, and whether the table represents those who are decided on."

@@ -107,7 +107,7 @@ def _biased(subject: Subject, one: _Proved, unit: str) -> Iterator[Statement]:
     unit: what one unit of delta moves, in words.
     """
     many, outcome = subject.network.outputs > 2, subject.schema.outcome
-    what, only = f"the probability of {subject.favourable}", dict[str, Sequence[int]]()
+    what, only = f'the probability of "{subject.favourable}"', dict[str, Sequence[int]]()
     if many:
         # With more classes, a margin over the others tells of the favourable class only where that is the row's own.
         favoured = outcome.favoured(subject.network.outputs)

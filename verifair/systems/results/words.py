@@ -74,7 +74,7 @@ def sentence(
     schema: Schema, person: str, changes: Mapping[str, tuple[str, str]], shown: Sequence[float],
     decisions: Sequence[str],
 ) -> str:  # fmt: skip
-    """ "The same person, Male instead of Female: probability of Low from 0.31 to 0.64, decision from Low to not Low." """
+    """ 'The same person, Male instead of Female: probability of "Low" from 0.31 to 0.64, decision from "Low" to "not Low".' """
     several = len(changes) > 1
     other = listed([f"{name} {became} instead of {was}" if several else f"{became} instead of {was}"
                     for name, (was, became) in changes.items()]) if changes else "unchanged"  # fmt: skip
@@ -82,7 +82,7 @@ def sentence(
     if before == after:
         before, after = (f"{p:.6g}" for p in shown)
     same = decisions[0] == decisions[1]
-    decided = f"decision {decisions[0]} both times" if same else f"decision from {decisions[0]} to {decisions[1]}"
+    decided = f'decision "{decisions[0]}" both times' if same else f'decision from "{decisions[0]}" to "{decisions[1]}"'
     return f"{person}, {other}: {schema.quantity} from {before} to {after}, {decided}."
 
 

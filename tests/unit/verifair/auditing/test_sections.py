@@ -140,8 +140,8 @@ def test_values_and_counterexamples_are_told_in_the_schemas_words() -> None:
         float32_agrees=True,
     ))
     assert row.sentence == (
-        f"The same person, {other['sex']} instead of {x['sex']}: probability of good credit from 0.31 to 0.64, decision from bad "
-        "credit to good credit."
+        f"The same person, {other['sex']} instead of {x['sex']}: "
+        'probability of "good credit" from 0.31 to 0.64, decision from "bad credit" to "good credit".'
     )
     assert row.flips
     assert row.changes == {"sex": (x["sex"], other["sex"])}
@@ -152,7 +152,7 @@ def test_values_and_counterexamples_are_told_in_the_schemas_words() -> None:
         float32_agrees=None,
     ))
     assert "0.50025 to 0.5005" in near.sentence
-    assert "good credit both times" in near.sentence
+    assert '"good credit" both times' in near.sentence
 
 
 def test_files_of_two_features_never_share_a_name() -> None:

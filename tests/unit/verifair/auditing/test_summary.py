@@ -52,14 +52,14 @@ def exchanged(flips: int) -> dict[str, Any]:
 
 
 def test_decisions_that_change_are_the_answer_with_their_number() -> None:
-    same = "Yes. With another sex and all else equal the model decides otherwise on"
-    assert answer(certified(exchanged(5))) == ("bad", f"{same} 5 of the table's 100 people (5.0%).")
+    same = "Yes. If only sex changes,"
+    assert answer(certified(exchanged(5))) == ("bad", f"{same} 5 of the table's 100 people (5.0%) get another decision.")
     assert "5.0% of the table (5 people)" in screen(certified(exchanged(5)))
     _, text = answer(certified({**exchanged(0), "verdict": {"status": "violated"}}))
-    assert text == f"{same} possible people, on nobody in the table."
+    assert text == f"{same} possible people get another decision, nobody in the table does."
     for rest in ({}, {"exchanged": {"people": 100, "asked": 60, "decided_otherwise": 0}}):
         _, text = answer(certified({**rest, "verdict": {"status": "violated"}}))
-        assert text == f"{same} possible people."
+        assert text == f"{same} possible people get another decision."
 
 
 def test_people_who_are_not_decided_are_drawn_and_told_so() -> None:
@@ -94,8 +94,8 @@ def test_an_audit_that_asked_nothing_of_decisions_knows_nothing() -> None:
 def test_a_group_below_four_fifths_is_in_the_answer_with_its_number_and_interval() -> None:
     tone, text = answer(rated({"Black": (58, 100), "White": (80, 100)}))
     assert tone == "bad"
-    said = "good credit goes to Black 0.72 times as often as to White (95 % interval 0.60 to 0.88, n = 100 and 100; by chance"
-    assert text.endswith(f"Below the four-fifths limit of 0.8: {said} perhaps).")
+    said = 'Black gets "good credit" 0.72 times as often as White (95 % interval 0.60 to 0.88, 100 and 100 people; this ratio'
+    assert text.endswith(f"Below the four-fifths limit of 0.8: {said} may be chance).")
 
 
 def test_one_person_is_shown_and_never_ranked() -> None:
@@ -152,10 +152,10 @@ def test_a_gap_is_ruled_out_by_an_accepted_proof_alone(checked: str) -> None:
 
 def test_how_surely_says_what_is_exact_and_what_the_checker_accepted() -> None:
     text = screen(certified(exchanged(5), checked="accepted in part"))
-    assert "How surely : changed decisions are counted person by person, without rounding errors" in text
+    assert "How sure is this? Changed decisions are counted exactly, person by person" in text
     assert "accepted 0 of 1 files of proofs in this run (1 accepted in part)." in text
-    assert "rates and ratios have 95 % intervals" in screen(rated({"Black": (58, 100), "White": (80, 100)}))
-    assert "How surely" not in screen(replace(audit(witnesses=0), sections=(), decisions=None))
+    assert "Rates and ratios have 95 % intervals" in screen(rated({"Black": (58, 100), "White": (80, 100)}))
+    assert "How sure" not in screen(replace(audit(witnesses=0), sections=(), decisions=None))
 
 
 def test_every_analysis_has_a_line_with_its_standing_also_where_it_did_not_run() -> None:

@@ -64,7 +64,7 @@ def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
         ),),
         tables=(DataTable(
             title="The same person in all variants", rows=outcomes,
-            note=f"Sorted by the probability of {subject.schema.class_names[1]}.",
+            note=f'Sorted by the probability of "{subject.schema.class_names[1]}".',
         ),),
         evidence=(proof,),
         settings={

@@ -29,5 +29,5 @@ def test_ties_are_counted_apart_from_what_is_near_them(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     told = " ".join(done.output.split())
     # a = 0: both questions of both rows are refuted by a tie. a = 1, 2: one of the two questions of each row.
-    assert "Of the 8 exact points 4 are ties (both copies have the same probability of positive, or no decision is ahead)" in told
+    assert 'Of the 8 exact points 4 are ties (both copies have the same probability of "positive", or no decision is ahead)' in told
     assert "2 more are so near to one that the order of a float32 sum may decide" in told
