@@ -131,15 +131,15 @@ def answer(result: AuditResult) -> tuple[str, str]:
     changes: list[str] = []
     text: list[str] = []
     for name in sorted(yes, key=lambda one: one not in flips):
-        only = f"{'if' if changes else 'If'} only {name} changes"
+        only, do = (f"if only {name} changes", "do") if changes else (f"If only {name} changes", "get another decision")
         if name in flips:
             changed, asked, people = flips[name]
             whom = f"{changed:,}" if changes else f"{changed:,} of the table's {people:,} people"
             share = percent(changed / people) + ("" if asked == people else " at least")
-            changes.append(f"{only}, {whom} ({share}) get another decision")
+            changes.append(f"{only}, {whom} ({share}) {do}")
         else:
             here = ", nobody in the table does" if name in nobody else ""
-            changes.append(f"{only}, possible people get another decision{here}")
+            changes.append(f"{only}, possible people {do}{here}")
     if changes:
         text.append(f"Yes. {listed(changes)}.")
     if no:
