@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import ValidationError
 
-from verifair.auditing.gate import biased, gaps, shares
+from verifair.auditing.gate import biased, by_feature, flips, gaps, shares
 from verifair.auditing.result import AuditResult, Change, Comparison
 from verifair.errors import QueryError
 from verifair.systems.proportions import critical, wilson
@@ -158,15 +158,11 @@ def _decisions(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity
 
 def _flips(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:
     """Who of the table is decided otherwise with another value of the schema."""
-    for section in result.sections:
-        for one in section.answer.get("by_feature", ()) if section.key == "certify" else ():
-            found = one.get("exchanged")
-            if found and found["people"]:
-                people, asked, flips = found["people"], found["asked"], found["decided_otherwise"]
-                yield ("people of the table decided otherwise with another value", one["protected"]), _Quantity(
-                    low=flips / people, high=(flips + people - asked) / people, people=people, better="lower",
-                    shown=f"{flips:,} of {people:,}" + (f" ({people - asked:,} not decided)" if asked < people else ""),
-                )
+    people = {feature: one["people"] for feature, one in by_feature(result, "exchanged")}
+    for feature, low, high, shown in flips(result):
+        yield ("people of the table decided otherwise with another value", feature), _Quantity(
+            low=low, high=high, people=people[feature], better="lower", shown=shown,
+        )
 
 
 def _answers(result: AuditResult, key: str) -> Iterator[tuple[tuple[str, str], _Quantity]]:

@@ -38,7 +38,7 @@ def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
     """
     checks = []
     for name, ask in (
-        ("four_fifths", _four_fifths), ("flips_in_data", _flips), ("certified_gap", gaps), ("certified_share", shares),
+        ("four_fifths", _four_fifths), ("flips_in_data", flips), ("certified_gap", gaps), ("certified_share", shares),
         ("pba_share", bias),
     ):  # fmt: skip
         threshold = getattr(asked, name)
@@ -94,13 +94,14 @@ def by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str, 
                     yield one["protected"], one[part]
 
 
-def _flips(result: AuditResult) -> Found:
+def flips(result: AuditResult) -> Found:
+    """Who of the table is decided otherwise with another value."""
     for feature, found in by_feature(result, "exchanged"):
-        people, asked, flips = found["people"], found["asked"], found["decided_otherwise"]
+        people, asked, changed = found["people"], found["asked"], found["decided_otherwise"]
         if people:
             # Of those not decided, none or all may be decided otherwise.
-            text = f"{flips:,} of {people:,}" + (f" ({people - asked:,} not decided)" if asked < people else "")
-            yield feature, flips / people, (flips + people - asked) / people, text
+            text = f"{changed:,} of {people:,}" + (f" ({people - asked:,} not decided)" if asked < people else "")
+            yield feature, changed / people, (changed + people - asked) / people, text
 
 
 def accepted_files(result: AuditResult) -> set[str]:
