@@ -4,7 +4,6 @@ Ties are the lower class's, so that for `positive = "class = 0"` a tie is favour
 """
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,30 +11,15 @@ import pytest
 
 import verifair as vf
 from encoders.network import Array, Network
-from tests.builders import categorical, integer, schema_of
+from tests.builders import schema_of
 from tests.draws import draws
+from tests.soundness.classes.whole_weights import FEATURES, ROWS, made
 from verifair.engine.exchange import Exchange
 from verifair.systems.cst.deciders import NetworkDecider
 from verifair.systems.fgce.decider import positive
 from verifair.systems.fgce.robust import certify_robust, re_evaluated
 from verifair.systems.pba.scores import group_rates
 from verifair.systems.pba.stream import Rates, Table
-from verifair.training.onnx_writer import onnx_model
-
-FEATURES: tuple[dict[str, Any], ...] = (
-    integer("a", 0, 3, unit=1.0), integer("b", 0, 2, unit=1.0), categorical("sex", "F", "M", protected=True),
-)  # fmt: skip
-ROWS = np.array([[a, b, s] for a in range(4) for b in range(3) for s in range(2)], dtype=float)
-
-
-def made(seed: int, outputs: int) -> Network:
-    """Small whole weights: every sum is exact in float32, and many are ties."""
-    random = np.random.default_rng(seed)
-    shapes = ((4, 3), (outputs, 4))
-    whole = [(random.integers(-2, 3, shape), random.integers(-2, 3, shape[0])) for shape in shapes]
-    found = vf.read(onnx_model([(weight.astype(np.float32), bias.astype(np.float32)) for weight, bias in whole], {}))
-    assert isinstance(found, Network)
-    return found
 
 
 def favourable(network: Network, raw: Array, good: int) -> np.ndarray:

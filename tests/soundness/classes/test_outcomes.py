@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 import verifair as vf
 from encoders.decision import Favoured, Threshold, decided
-from encoders.network import Array, Model, Network
+from encoders.network import Array, Model
 from encoders.onnx.reader import read_model
-from tests.builders import categorical, integer, random_network, schema_of
+from tests.builders import random_network, schema_of
+from tests.soundness.classes.whole_weights import FEATURES, ROWS, made
 from tests.tree_models import random_tree, save
 from verifair.cli.main import app
 from verifair.engine.gap.maximise import maximise
@@ -24,20 +25,6 @@ from verifair.engine.questions import decisions
 from verifair.errors import QueryError, SchemaError
 from verifair.systems.cec.audit import probability
 from verifair.training.onnx_writer import onnx_model
-
-FEATURES: tuple[dict[str, Any], ...] = (
-    integer("a", 0, 3, unit=1.0), integer("b", 0, 2, unit=1.0), categorical("sex", "F", "M", protected=True),
-)  # fmt: skip
-ROWS = np.array([[a, b, s] for a in range(4) for b in range(3) for s in range(2)], dtype=float)
-
-
-def made(seed: int, outputs: int) -> Network:
-    """Small whole weights: every sum is exact in float32, and many are ties."""
-    random = np.random.default_rng(seed)
-    whole = [(random.integers(-2, 3, shape), random.integers(-2, 3, shape[0])) for shape in ((4, 3), (outputs, 4))]
-    found = vf.read(onnx_model([(weight.astype(np.float32), bias.astype(np.float32)) for weight, bias in whole], {}))
-    assert isinstance(found, Network)
-    return found
 
 
 def trees(seed: int, path: Path, scores: int = 1) -> Model:

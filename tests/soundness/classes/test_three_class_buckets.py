@@ -12,7 +12,8 @@ import verifair as vf
 from encoders.network import Array
 from encoders.probability import softmax_bucket
 from tests.builders import categorical, integer, schema_of
-from tests.soundness.classes.test_outcomes import ROWS, alone, largest, made, outputs_of
+from tests.soundness.classes.test_outcomes import alone, largest, outputs_of
+from tests.soundness.classes.whole_weights import ROWS, made
 from verifair.systems.hyfair.guard.effects import score
 
 RULES = {"class = 2": [2], "class = 1": [1], "class >= 1": [1, 2], "class <= 0": [0], "class in [0, 2]": [0, 2]}

@@ -15,7 +15,8 @@ from encoders.trees.ensemble import TreeEnsemble
 from solvers.outcome import BackendError
 from tests.builders import categorical, one_hot, real, schema_of
 from tests.draws import draws
-from tests.soundness.classes.test_outcomes import FEATURES, ROWS, RULES, largest, outputs_of, trees
+from tests.soundness.classes.test_outcomes import RULES, largest, outputs_of, trees
+from tests.soundness.classes.whole_weights import FEATURES, ROWS
 from tests.tree_models import random_tree, save
 from verifair.checker.certificates.certificate import Certificate
 from verifair.checker.certificates.tree import Tree

@@ -18,9 +18,10 @@ from encoders.exact.dyadic import exact
 from encoders.network import Array, Link, Model
 from encoders.onnx.reader import read_model
 from tests.builders import integer, schema_of
-from tests.soundness.classes.test_outcomes import FEATURES, ROWS, RULES, made, outputs_of, trees
+from tests.soundness.classes.test_outcomes import RULES, outputs_of, trees
 from tests.soundness.classes.test_three_class_buckets import RULES as BUCKETS
 from tests.soundness.classes.test_three_class_buckets import bucket_of, people
+from tests.soundness.classes.whole_weights import FEATURES, ROWS, made
 from tests.soundness.trees.test_share_trees import WHOLE
 from tests.tree_models import random_tree, save
 from verifair.engine.gap.maximise import maximise
