@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from verifair.errors import require
-from verifair.outputs import whole
+from verifair.files import whole
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#000000")
 """Of groups: Okabe and Ito's."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import Run
-from verifair.outputs import alone
+from verifair.files import alone
 from verifair.systems.pba import solve
 
 PBA = ("pba", "--demo", "german", "--protected", "sex", "--delta", "1", "--delta", "2", "--limit", "60")

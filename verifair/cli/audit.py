@@ -88,7 +88,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.auditing.subject import read
     from verifair.cli.output import check_outputs
     from verifair.engine.cluster import cluster
-    from verifair.outputs import alone
+    from verifair.files import alone
     from verifair.systems.results.findings import Standing
     from verifair.systems.work import budget, keeping
 

@@ -88,7 +88,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.bench.run import run as measure
     from verifair.bench.tables import comparison, to_dict
     from verifair.cli.output import check_outputs, save_answer
-    from verifair.outputs import alone
+    from verifair.files import alone
     from verifair.systems.results.files import plain
     from verifair.systems.work import Interrupted, budget
 

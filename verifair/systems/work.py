@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from verifair.checker.certificates.extent import Extent
 from verifair.errors import QueryError
-from verifair.outputs import alone, whole
+from verifair.files import alone, whole
 from verifair.systems.results.files import file_name
 from verifair.systems.results.findings import Evidence, Standing
 

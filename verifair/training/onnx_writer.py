@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from encoders.network import Floats
-from verifair.outputs import whole
+from verifair.files import whole
 
 Weights = Sequence[tuple[Floats, Floats]]
 

@@ -37,9 +37,9 @@ from verifair.engine.search.trees import Trees
 from verifair.engine.shares.cells import COPIES, COPY, SPARE, CellLooks, ShareCells
 from verifair.engine.verdict import Reason
 from verifair.errors import CertificateError, DataError, QueryError
+from verifair.files import whole
 from verifair.notebook.pictures import shares
 from verifair.notebook.shown import Pictured
-from verifair.outputs import whole
 
 AT_ONCE, PART = 256, 32
 """Leaves cut at a time, or that part of all where they are many; never more than a quarter."""

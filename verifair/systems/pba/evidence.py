@@ -17,7 +17,7 @@ from verifair.checker.certificates.statement import RowsQuery, RowStatement
 from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import load_tree
 from verifair.engine.verdict import Status, Witness
-from verifair.outputs import whole
+from verifair.files import whole
 from verifair.systems.pba.result import Asked
 from verifair.systems.pba.stream import Table, TableStream
 

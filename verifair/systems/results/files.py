@@ -19,7 +19,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 from pydantic import BaseModel
 
-from verifair.outputs import whole
+from verifair.files import whole
 
 PACKAGES = ("verifair", "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "highspy", "matplotlib")
 

@@ -28,13 +28,16 @@ def whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def alone(lock: Path, message: str) -> Iterator[None]:
-    """Hold a lock file while the block runs; a kill frees it. Raises QueryError with this message where another process has it."""
+    """Hold a lock file while the block runs; a kill frees it. Raises QueryError with this message where another process has it.
+
+    The file is removed while it is held: who has opened it by then finds that it has no name any more, and asks again.
+    """
     from filelock import FileLock, Timeout
 
     lock.parent.mkdir(parents=True, exist_ok=True)
     held = FileLock(lock)
     try:
-        held.acquire(blocking=False)
+        held.acquire(timeout=0.1)
     except Timeout:
         raise QueryError(message) from None
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.command_line import verifair
 from verifair.errors import QueryError
-from verifair.outputs import alone
+from verifair.files import alone
 
 HOLDER = "import sys; from filelock import FileLock\nwith FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
 
@@ -40,6 +40,24 @@ def test_one_process_at_a_time_and_none_after_a_kill(tmp_path: Path) -> None:
         with alone(lock, "wait"):
             assert lock.exists()
     assert not lock.exists()
+
+
+def test_a_lock_that_its_holder_removes_as_another_takes_it_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise that one would hold a file without a name, and a third one a new file."""
+    fcntl = pytest.importorskip("fcntl", reason="elsewhere an open file cannot be removed")
+    lock, real = tmp_path / ".lock", fcntl.flock
+    first = iter([lock])
+
+    def late(file: int, how: int) -> None:
+        for there in first:
+            there.unlink()
+        real(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with alone(lock, "wait"):
+        assert lock.exists()
+        with pytest.raises(QueryError, match="wait"), alone(lock, "wait"):
+            raise AssertionError("it is held")
 
 
 @pytest.mark.parametrize(("command", "lock"), [
