@@ -15,9 +15,10 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from multiprocessing import get_all_start_methods, get_context, parent_process
+from multiprocessing import get_all_start_methods, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -56,15 +57,38 @@ def measure(competitor: Competitor, question: Question, *, seconds: float, seed:
     """Ask once. Ctrl-C kills the process that works and raises KeyboardInterrupt."""
     context = _context()
     here, there = context.Pipe()
-    process = context.Process(target=work, args=(there, competitor, question, seconds, seed), daemon=True)  # type: ignore[attr-defined]
-    process.start()
+    process = context.Process(target=work, args=(there,), daemon=True)  # type: ignore[attr-defined]
+    _start(process)
     there.close()
     try:
+        with suppress(BrokenPipeError):  # it has ended, which is heard next
+            here.send((competitor, question, seconds, seed))
         return _listen(here, process, seconds, competitor.startup(question))
     finally:
         _kill(process)
         process.join()
         here.close()
+
+
+def _start(process: BaseProcess) -> None:
+    """Start a process in a thread, which signals do not interrupt: the server would fail aloud at half a message, and the first
+    one waits until the server has imported everything."""
+    failed: list[Exception] = []
+
+    def start() -> None:
+        if hasattr(signal, "pthread_sigmask"):
+            resource_tracker.ensure_running()  # which would unblock
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C reaches the server too, as it imports
+        try:
+            process.start()
+        except Exception as error:
+            failed.append(error)
+
+    starting = threading.Thread(target=start, daemon=True)
+    starting.start()
+    starting.join()
+    if failed:
+        raise failed[0]
 
 
 def _listen(here: Connection, process: BaseProcess, seconds: float, more: float) -> Measured:
@@ -94,9 +118,15 @@ def _lost(reason: str, note: str, started: float, peak: float | None, base: floa
     )
 
 
-def work(there: Connection, competitor: Competitor, question: Question, seconds: float, seed: int) -> None:
-    """Work in a process of its own: send its memory once it is ready, then its answer."""
+def work(there: Connection) -> None:
+    """Work in a process of its own: receive a competitor and its question, send the memory once it is ready, then the answer."""
     _alone()
+    competitor: Competitor
+    question: Question
+    try:
+        competitor, question, seconds, seed = there.recv()
+    except (EOFError, OSError):
+        return  # the benchmark was interrupted
     with threadpool_limits(limits=1):
         try:
             competitor.warm_up()

@@ -91,6 +91,16 @@ def test_no_failure_is_lost(method: str, reason: str, note: str) -> None:
 
 
 @pytest.mark.skipif(not worker.CLEAR.exists(), reason="peaks can be reset on Linux only")
+def test_a_process_whose_benchmark_is_interrupted_before_it_asks_ends_quietly() -> None:
+    here, there = worker._context().Pipe()
+    process = worker._context().Process(target=worker.work, args=(there,))  # type: ignore[attr-defined]
+    here.close()
+    worker._start(process)
+    there.close()
+    process.join(30)
+    assert process.exitcode == 0
+
+
 def test_memory_is_what_the_question_took() -> None:
     big = measure(Fake(method="eat"), case().question(), seconds=30, seed=0)
     small = measure(ENGINE, case().question(), seconds=30, seed=0)
