@@ -328,11 +328,16 @@ def robust_lines(one: ClaimRobustness) -> Iterator[str]:
     """Return what the shares mean."""
     yield (
         "SE: standard errors of the coefficients. A claim holds where none within so many overturn it, and is lost where "
-        "some were found that do; the rest is not known. Graph and form of the equations are taken as they are."
+        "some were found that do; the rest is not known. Graph, form of the equations and the categories drawn for counterfactuals "
+        "are taken as they are."
     )
     first = one.claims[0]
-    parts = (f"{line['coefficient']} {line['overturns']:,}" for line in first.coefficients.to_dict(orient="records"))
-    yield f"Overturned within {LEVELS[-1]:g} SE by one coefficient alone ({first.called}): {', '.join(parts)}."
+    lines = first.coefficients.sort_values("overturns", ascending=False, kind="stable").to_dict(orient="records")
+    parts = [f"{line['coefficient']} {line['overturns']:,}" for line in lines if line["overturns"]]
+    yield (
+        f"Overturned within {LEVELS[-1]:g} SE by one coefficient alone ({first.called}): {', '.join(parts) or 'none'}"
+        f"{f'; none by the other {len(lines) - len(parts)}' if 0 < len(parts) < len(lines) else ''}."
+    )
 
 
 def certified_lines(one: CertifiedDecisions) -> Iterator[str]:

@@ -1,11 +1,13 @@
-"""What an intervention does to the numbers below it in a linear causal model, as a function of the coefficients.
+"""What an intervention does to the numbers below it in a causal model, as a function of the coefficients.
 
 With additive noise the intercepts and the noise cancel: the counterfactual of a row is the row plus the changes that its changed
 parents bring about, node by node,
 
     x'_n = R_n( x_n + sum over parents  theta (h(x'_parent) - h(x_parent)) )                     (R_n: rounding, then clipping)
 
-Every coefficient theta stands once on each path, so that without R_n the change of every node is multilinear in the coefficients.
+and for a log-linear node the same of its logarithm. Every coefficient theta stands once on each path, so that without R_n and
+logarithms the change of every node is multilinear in the coefficients. Categories on the way are held: a counterfactual's
+categories are given (drawn or enumerated, see `causal.categorical`), and the coefficients must not move what they depend on.
 Reference: CST (Alvarez and Ruggieri 2023), section 4, for the model; total effects by path products are Wright 1921.
 """
 
@@ -18,14 +20,16 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy.stats import norm
 
 from encoders.network import Array
 from verifair.errors import QueryError
 from verifair.schema.feature import text
-from verifair.systems.cst.causal.design import Design, is_number
-from verifair.systems.cst.causal.mechanisms import LinearMechanism
+from verifair.systems.cst.causal.categorical import CategoricalMechanism
+from verifair.systems.cst.causal.design import Design
+from verifair.systems.cst.causal.mechanisms import LinearMechanism, LogLinearMechanism
 from verifair.systems.cst.causal.model import CausalModel
 
 Errors = Mapping[str, Mapping[str, float] | float]
@@ -58,9 +62,10 @@ class Coefficient:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Effects:
-    """The equations of m nodes that an intervention changes, parents first, with p coefficients, in the order of the nodes.
+    """The equations of m nodes of numbers that an intervention changes, parents first, with p coefficients, in the nodes' order.
 
-    do: attribute -> value, as the table writes it.   range, decimals: (m,) of the nodes, or None.
+    do: attribute -> value, as the table writes it.   range, decimals: (m,) of the nodes, or None.   logarithmic: (m,) whether the
+    node is log-linear.   categories: category on the way -> those of its parents that are nodes.
     """
 
     do: Mapping[str, Any]
@@ -68,27 +73,34 @@ class Effects:
     coefficients: tuple[Coefficient, ...]
     range: tuple[tuple[float, float] | None, ...]
     decimals: tuple[int | None, ...]
+    logarithmic: tuple[bool, ...]
+    categories: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of(cls, model: CausalModel, do: Mapping[str, Any], *, needed: Collection[str], errors: Errors | None = None) -> Effects:
         """The part of a fitted model through which do changes what is `needed`.
 
         errors: of coefficients that were given, not fitted.
-        Raises QueryError for a model that is not fitted, mechanisms that are not linear, coefficients without standard errors.
+        Raises QueryError for a model that is not fitted, mechanisms that have no coefficients, coefficients without errors.
         """
         below = model.descendants(list(do))
         wanted: set[str] = set()
         for name in reversed(below):
             if name in needed or any(name in model.by_name[other].parents for other in wanted):
                 wanted.add(name)
-        nodes = tuple(name for name in below if name in wanted)
+        categories = [name for name in below if name in wanted and isinstance(model.fitted.get(name), CategoricalMechanism)]
+        nodes = tuple(name for name in below if name in wanted and name not in categories)
         found: list[Coefficient] = []
         for name in nodes:
-            moved = [parent for parent in model.by_name[name].parents if parent in do or parent in nodes]
+            moved = [parent for parent in model.by_name[name].parents if parent in do or parent in wanted]
             found += _coefficients(model, name, moved, errors or {})
         return cls(
             do=dict(do), nodes=nodes, coefficients=tuple(found), range=tuple(model.by_name[name].range for name in nodes),
             decimals=tuple(model.by_name[name].decimals for name in nodes),
+            logarithmic=tuple(isinstance(model.fitted[name], LogLinearMechanism) for name in nodes),
+            categories={
+                name: tuple(parent for parent in model.by_name[name].parents if parent in nodes) for name in categories
+            },
         )
 
     def __len__(self) -> int:
@@ -106,8 +118,8 @@ class Effects:
 
     @property
     def plain(self) -> bool:
-        """Whether no node is rounded or clipped: the changes are then the same for all rows with the same attributes."""
-        return not any(one is not None for one in (*self.range, *self.decimals))
+        """Whether no node is rounded, clipped or log-linear: rows with the same attributes then have the same changes."""
+        return not any(one is not None for one in (*self.range, *self.decimals)) and not any(self.logarithmic)
 
     def box(self, t: float) -> tuple[Array, Array]:
         """(p,), (p,) intervals of the coefficients: estimates -+ t standard errors."""
@@ -133,18 +145,46 @@ class Effects:
         """(N, m) the nodes' own values."""
         return frame[list(self.nodes)].to_numpy(dtype=float) if self.nodes else np.zeros((len(frame), 0))
 
-    def changes(self, frame: pd.DataFrame) -> Array:
-        """(N, p) by how much the intervention changes what each coefficient multiplies; 0 for those of other nodes."""
+    def changes(self, frame: pd.DataFrame, counterfactual: pd.DataFrame) -> Array:
+        """(N, p) by how much the intervention changes what each coefficient multiplies; 0 for parents that are nodes.
+
+        counterfactual: the N rows with what is set and the categories as they would be.
+        """
         change = np.zeros((len(frame), len(self)))
+        written: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
         for k, one in enumerate(self.coefficients):
-            if one.parent not in self.do:
+            if one.parent in self.nodes:
                 continue
-            column, value = frame[one.parent], self.do[one.parent]
+            before, after = frame[one.parent], counterfactual[one.parent]
             if one.word is None:
-                change[:, k] = float(value) - column.to_numpy(dtype=float)
-            else:
-                change[:, k] = float(text(value) == one.word) - np.array([text(other) == one.word for other in column.tolist()])
+                change[:, k] = after.to_numpy(dtype=float) - before.to_numpy(dtype=float)
+                continue
+            if one.parent not in written:
+                written[one.parent] = _texts(after), _texts(before)
+            there, here = written[one.parent]
+            change[:, k] = (there == one.word).astype(float) - (here == one.word)
         return change
+
+    def check_categories(self, values: Array, change: Array, t: float) -> None:
+        """Raise QueryError where coefficients within t standard errors move a number that a category depends on.
+
+        Sound? yes: the numbers are enclosed, so that the categories are the same for all these coefficients.
+        """
+        least, most = self.enclosure(values, change, *self.box(t))
+        loose: set[str] = set()
+        for name, terms in zip(self.nodes, self._terms, strict=True):
+            if any(self.coefficients[k].error > 0 or self.coefficients[k].parent in loose for k in terms):
+                loose.add(name)
+        for category, parents in self.categories.items():
+            for name in parents:
+                n = self.nodes.index(name)
+                moved = int((least[:, n] != most[:, n]).sum())
+                if name in loose and moved:
+                    raise QueryError(
+                        f"node {category!r}: its categories depend on {name!r}, which uncertain coefficients move in {moved:,} of "
+                        f"{len(values):,} rows; take them as exact (errors = 0 in the equation of {name!r}), or drop {name!r} from "
+                        f"the parents of {category!r}"
+                    )
 
     @cached_property
     def _parent(self) -> tuple[int | None, ...]:
@@ -171,7 +211,7 @@ class Effects:
                 u = self._parent[k]
                 shift += theta[:, :, k] * (change[:, k] if u is None else found[:, :, u] - values[:, u])
                 any_moved = any_moved | (set_[:, k] if u is None else moved[u])
-            new = values[:, n] + shift
+            new = self._added(n, values[:, n], shift)
             found[:, :, n] = np.where(any_moved, self._treated(n, new) if bounded else new, values[:, n])
             moved[n] = found[:, :, n] != values[:, n]
         return found
@@ -184,7 +224,8 @@ class Effects:
         least, most = values.copy(), values.copy()
         low, high = (np.broadcast_to(end, change.shape) for end in (low, high))
         for n, terms in enumerate(self._terms):
-            ends, size = [values[:, n].copy(), values[:, n].copy()], np.abs(values[:, n])
+            ends = [np.zeros(len(values)), np.zeros(len(values))]
+            size = np.abs(np.log(values[:, n]) if self.logarithmic[n] else values[:, n])
             still, surely = np.ones((2, len(values)), dtype=bool)
             for k in terms:
                 u = self._parent[k]
@@ -195,10 +236,18 @@ class Effects:
                 still &= (by[0] <= 0) & (by[1] >= 0)  # perhaps no parent changed: the node may then keep its value ...
                 surely &= (by[0] == 0) & (by[1] == 0)  # ... and here it does
             own = values[:, n]
-            reached = self._outward(n, ends[0] - PAD * size, -np.inf), self._outward(n, ends[1] + PAD * size, np.inf)
+            ends = [self._added(n, own, ends[0] - PAD * size, -PAD), self._added(n, own, ends[1] + PAD * size, PAD)]
+            reached = self._outward(n, ends[0], -np.inf), self._outward(n, ends[1], np.inf)
             least[:, n] = np.where(surely, own, np.where(still, np.minimum(reached[0], own), reached[0]))
             most[:, n] = np.where(surely, own, np.where(still, np.maximum(reached[1], own), reached[1]))
         return least, most
+
+    def _added(self, n: int, values: Array, shift: Array, pad: float = 0.0) -> Array:
+        """Values (N,) with shifts (..., N) added, to the logarithm where the node is log-linear; then wider by the share `pad`."""
+        if not self.logarithmic[n]:
+            return np.asarray(values + shift)
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(np.log(values) + shift) * (1 + pad))
 
     def _treated(self, n: int, values: Array) -> Array:
         """Rounded, then clipped, as the node says; monotone."""
@@ -236,11 +285,11 @@ def _coefficients(model: CausalModel, node: str, parents: list[str], errors: Err
     mechanism = model.fitted.get(node)
     if mechanism is None:
         raise QueryError(f"node {node!r}: the causal model is not fitted; call fit with a table first")
-    if not isinstance(mechanism, LinearMechanism):
+    if not isinstance(mechanism, LinearMechanism | LogLinearMechanism):
         kind = type(model.by_name[node].mechanism).__name__
         raise QueryError(
-            f"node {node!r}: its mechanism is {kind}, and what coefficients do is known for linear ones with additive noise; if it "
-            'holds numbers, give it mechanism = "linear"; if not, take it off the paths below the protected attributes'
+            f"node {node!r}: its mechanism is {kind}, which has no coefficients to vary; give it mechanism = \"linear\" or "
+            '"log-linear", or take it off the paths below the protected attributes'
         )
     found = mechanism.coefficients
     known = found.standard_errors
@@ -287,8 +336,7 @@ def _error(node: str, term: str, given: Mapping[str, float] | float | None, fitt
     return float(error)
 
 
-def check_numbers(effects: Effects, frame: pd.DataFrame) -> None:
-    """Raise QueryError where a node on the way does not hold numbers."""
-    for name in effects.nodes:
-        if not is_number(frame[name]):
-            raise QueryError(f"node {name!r}: its column holds words; only numbers have linear equations")
+def _texts(column: pd.Series) -> npt.NDArray[Any]:
+    """(N,) the words of a column."""
+    codes, values = pd.factorize(column)
+    return np.asarray(np.array([text(value) for value in values.tolist()], dtype=object)[codes])

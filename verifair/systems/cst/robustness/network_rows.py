@@ -68,6 +68,8 @@ class NetworkRows:
         _check_read_once(schema, frame, [*do, *model.descendants(list(do))])
         feature = {one.source: v for v, one in enumerate(schema.features)}
         effects = Effects.of(model, do, needed=feature, errors=errors)
+        for name in (*effects.categories, *(name for name, log in zip(effects.nodes, effects.logarithmic, strict=True) if log)):
+            raise QueryError(f"node {name!r}: proofs go through linear mechanisms only; take it off the paths from {', '.join(do)}")
         for name in effects.nodes:
             if not is_number(frame[name]) or (name in feature and not schema.features[feature[name]].numeric):
                 raise QueryError(f"node {name!r}: holds categories; only numbers have linear equations: drop it, or its parents")
@@ -90,7 +92,7 @@ class NetworkRows:
         }
         return cls(
             network=network, schema=schema, effects=effects, raw=raw, factual=decisions(network, schema.encode(raw)),
-            values=effects.values(taken), change=effects.changes(taken),
+            values=effects.values(taken), change=effects.changes(taken, taken.assign(**do)),
             place=np.array([feature.get(name, -1) for name in effects.nodes], dtype=np.int64),
             to={feature[name]: set_to[name] for name in do if name in feature}, outside=words, beside=beside, set_to=set_to,
             basis=tuple(_basis(one, frame, schema, feature, words, do) for one in effects.coefficients),

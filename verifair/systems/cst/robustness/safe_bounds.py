@@ -168,7 +168,7 @@ class Bounds:
         up = np.where(weights > 0, most - self.nodes, least - self.nodes) @ weights + PAD * size
         refused = self.tilde > 0
         sure = np.where(refused, ~accepts(rule, score + up), accepts(rule, score + down))
-        if t is not None and (effects.errors > 0).sum() <= CORNERED:
+        if t is not None and (effects.errors > 0).sum() <= CORNERED and not any(effects.logarithmic):
             room = _rounding_room(effects, t) @ np.abs(weights) + PAD * size
             smallest, largest = self._corners(rule, t)
             unmoved = rule.score(what.rows(self.who, what.values[self.who]))

@@ -1,6 +1,6 @@
 """How wrong must the causal model be before a complainant's verdict flips?  In standard errors of its coefficients.
 
-For a linear causal model with additive noise, every complainant's
+For a causal model whose numbers come about by linear or log-linear equations, every complainant's
 
     t* = the smallest t such that coefficients within estimates -+ t standard errors, each, change the verdict
 
@@ -8,9 +8,10 @@ CF under a linear rule on numbers that are neither rounded nor clipped: t* itsel
 Otherwise a bracket, safe <= t* <= flip: within `safe` no coefficients change the verdict (`safe_bounds`), and at `flip` some were
 found that do (`flip_search`); inf where none was found.
 
-Who decides, the graph, the form of the equations, the table and the distance are taken as they are: t* speaks about the
-coefficients alone. Sound? `safe` is, up to the rounding of floats; `flip` is a flip of the test itself.  Complete? no: a Finding,
-never a proof. Reference: none for situation testing; Kilbertus et al. (UAI 2019) vary the noise's correlation for CF instead.
+Who decides, the graph, the form of the equations, the table, the distance and the categories that the test drew for the
+counterfactuals are taken as they are: t* speaks about the equations' coefficients alone. Sound? `safe` is, up to the rounding of
+floats; `flip` is a flip of the test itself.  Complete? no: a Finding, never a proof.
+Reference: none for situation testing; Kilbertus et al. (UAI 2019) vary the noise's correlation for CF instead.
 """
 
 from __future__ import annotations
@@ -122,8 +123,8 @@ def sensitivity(
     the coefficients' box that are bounded for each complainant.   claims_only: leave out complainants without a claim.
     found: the test's result for `do`, where it is at hand.   progress(done, total): rounds, of both searches.
     With preset "paper" the scale of counterfactuals is held as it is at the estimates.
-    Raises QueryError for mechanisms that are not linear, coefficients without errors, "ST" (which asks no causal model), verdicts
-    of recorded decisions that compare with a counterfactual, or corrected for multiple testing.
+    Raises QueryError for mechanisms without coefficients, coefficients without errors, categories that these move, "ST" (which asks
+    no causal model), verdicts of recorded decisions that compare with a counterfactual, or corrected for multiple testing.
     """
     check_is_fitted(tester)
     do = _intervention(tester, do)
@@ -145,7 +146,7 @@ def sensitivity(
     claims = found.claims(method, min(found.k) if k is None else k)  # refuses what the test cannot tell
     now = claims.positive if verdict == "positive" else claims.significant
     index = np.flatnonzero(now) if claims_only else np.arange(len(now))
-    what = _what_if(tester, do, found, errors, index, claims, verdict)
+    what = _what_if(tester, do, found, errors, index, claims, verdict, most)
     rule = counterfactually(what.decider)
     exact = method == "CF" and isinstance(rule, LinearRule) and what.effects.plain
     if exact:
@@ -181,7 +182,7 @@ def _intervention(tester: SituationTesting, do: Mapping[str, Any] | None) -> dic
 
 def _what_if(
     tester: SituationTesting, do: Mapping[str, Any], found: Situations, errors: Errors | None, index: Integers,
-    claims: Claims, verdict: Verdict,
+    claims: Claims, verdict: Verdict, most: float,
 ) -> WhatIf:
     frame, method = tester.frame_.iloc[found.complainants], claims.method
     needed = {*(tester.attributes_ if method != "CF" else ()), *(reads(tester.decider) if method != "CST w/o" else ())}
@@ -190,6 +191,8 @@ def _what_if(
     if words:
         raise QueryError(f"attribute {words[0]!r}: counts as a category, but its equation moves a number; drop it from categorical")
     base = tester.causal_model_.counterfactual(frame, do, seed=tester.seed)
+    values, change = effects.values(frame)[index], effects.changes(frame, base)[index]
+    effects.check_categories(values, change, most)
     metric = found.metric
     if tester.preset == "paper":
         legal, _ = tester.counterfactual(do)
@@ -197,8 +200,8 @@ def _what_if(
         scaled = Metric.of(metric.name, pd.concat([rest, legal]), tester.attributes_, tester.categorical)
         metric = replace(scaled, levels=metric.levels)  # as `situation_test` has them
     return WhatIf(
-        effects=effects, decider=tester.decider, found=found, base=base.iloc[index], values=effects.values(frame)[index],
-        change=effects.changes(frame)[index], metric=metric, index=index, method=method, k=claims.k, verdict=verdict,
+        effects=effects, decider=tester.decider, found=found, base=base.iloc[index], values=values, change=change,
+        metric=metric, index=index, method=method, k=claims.k, verdict=verdict,
     )
 
 

@@ -32,7 +32,7 @@ from verifair.checker.certificates.tree import Tree
 from verifair.checker.kinds.counterfactuals import covers
 from verifair.cli.main import app
 from verifair.errors import QueryError
-from verifair.systems.cst.causal.mechanisms import Additive, Linear, LogLinear
+from verifair.systems.cst.causal.mechanisms import Additive, Linear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.result import CertifiedDecisions
@@ -301,7 +301,6 @@ def with_income(mechanism: Any) -> CausalModel:
 
 
 def test_models_that_are_not_linear_are_refused_with_the_remedy() -> None:
-    refused('LogLinear.*mechanism = "linear"', causal_model=with_income(LogLinear()))
     refused("Additive", causal_model=with_income(Additive(function=LinearRegression())))
     refused(r"no standard error; give it beside the coefficients", errors=None)
     refused("'sex = x' is no coefficient", errors={**ERRORS, "income": {"sex = x": 1.0}})
