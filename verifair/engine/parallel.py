@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -73,6 +74,8 @@ class Machines(Protocol):
         """Yield the results of tasks as they are done, in any order."""
 
 
+REPLACED = "A worker stopped while some jobs were given to the executor"
+"""What joblib warns of where it replaces a process that has come to hold much memory. Nothing is lost by it."""
 MACHINES: ContextVar[Machines | None] = ContextVar("MACHINES", default=None)
 """Who does the tasks of this context, None where this machine does."""
 
@@ -129,14 +132,16 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
             failed.append(error)
 
     given = safe()
-    try:
-        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", **children)
-    except ValueError:
-        parallel = joblib.Parallel(n_jobs=jobs, **children)
-        while part := list(islice(given, 2 * joblib.effective_n_jobs(jobs))):
-            yield from parallel(part)
-    else:
-        yield from parallel(given)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=REPLACED)
+        try:
+            parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", **children)
+        except ValueError:
+            parallel = joblib.Parallel(n_jobs=jobs, **children)
+            while part := list(islice(given, 2 * joblib.effective_n_jobs(jobs))):
+                yield from parallel(part)
+        else:
+            yield from parallel(given)
     if failed:
         raise failed[0]
 
