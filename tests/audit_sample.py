@@ -31,7 +31,7 @@ def witness(place: int, name: str = "sex") -> WitnessRow:
         after=after,
         flips=(before > 0.5) != (after > 0.5),
         float32_agrees=[True, None, False][place % 3],
-        sentence=f"The same person, {became} instead of {was}: {before:.2f} to {after:.2f}.",
+        sentence=f"A person, {name} {was}: {before:.2f}. The same person, {name} {became}: {after:.2f}.",
     )
 
 

@@ -168,7 +168,7 @@ def test_what_fails_only_for_possible_people_is_on_the_first_screen(inside: Run,
     assert inside("audit", "audit.toml", "--out", "report.html")[0] == 0
     first = [one for one in section(tmp_path / "report.json", "certify")["statements"] if one["headline"]]
     assert [one["standing"] for one in first] == ["measured", "refuted"]
-    assert first[0]["text"].startswith("None of the table's 1 people")
+    assert first[0]["text"].startswith("Nobody of the table (1 row) would be")
 
 
 def test_the_share_of_possible_people_is_on_the_page_with_its_proof(inside: Run, tmp_path: Path) -> None:

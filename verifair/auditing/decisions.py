@@ -16,6 +16,7 @@ from scipy.stats.contingency import relative_risk
 from encoders.network import Array, Booleans, Integers
 from encoders.shares import probabilities
 from verifair.auditing.subject import AuditSubject
+from verifair.checker.words import counted
 from verifair.datasets.groups import MANY, group_of
 from verifair.datasets.stream import Stream
 from verifair.engine.questions import decisions as decided
@@ -320,7 +321,8 @@ def _statement(feature: str, groups: Sequence[GroupDecisions], favourable: str) 
     ranked = [one for one in groups if one.ratio is not None]
     if not ranked:
         enough = sum(one.ranked for one in groups)
-        why = f"{enough} of {len(groups)} groups has {SMALL} people or more" if enough < 2 else f"nobody gets {favourable}"
+        few = f"{enough} of {counted(len(groups), 'group', 'groups')} has {SMALL} people or more"
+        why = few if enough < 2 else f"nobody gets {favourable}"
         text, tone = f"{feature}: rates of groups are not compared, for {why}.", Tone.PLAIN
     else:
         low, high = min(ranked, key=lambda one: (one.rate.mean, -one.people)), max(ranked, key=lambda one: one.rate.mean)

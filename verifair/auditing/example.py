@@ -27,12 +27,12 @@ features = ["sex"]              # without this section: the features that the sc
 
 [analyses.pba]                  # persistent bias of rows, proved
 delta = [1]                     # neighbourhoods, in the schema's units
-# rows = 1000                   # use so many rows only, drawn with the seed
+# rows = 1000                   # use this number of rows only, drawn with the seed
 
 [analyses.certify]              # anybody treated differently? proved, or an exact counterexample
 # epsilon = 0.05                # probabilities move by no more than this; without it: no decision flips
 # box = { age = [30, 40] }      # only there
-# partition = 10                # also in parts of so many values
+# partition = 10                # also in parts of this number of values
 # share = true                  # also how many of all possible people are decided alike, from both sides
 maximise = true                 # the largest change of the probability, from both sides
 

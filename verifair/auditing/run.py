@@ -34,6 +34,7 @@ from verifair.auditing.settings import Analysis, known_analyses
 from verifair.auditing.subject import AuditSubject
 from verifair.auditing.what_if import what_if
 from verifair.checker.certificates.envelope import semantics
+from verifair.checker.words import counted
 from verifair.engine.search.ready import ready
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError, require
 from verifair.systems.results.files import plain, save_json, save_text, versions
@@ -282,5 +283,5 @@ def _network(subject: AuditSubject) -> str:
     network = subject.network.whole
     hidden = [str(width) for width in network.hidden]
     layers = f"hidden layers of {', '.join(hidden)} neurons" if hidden else "no hidden layer"
-    layers = f"{network.asking} tree{'' if network.asking == 1 else 's'}" if isinstance(network, TreeEnsemble) else layers
-    return f"{network.inputs} inputs, {layers}, {network.outputs} output{'s' if network.outputs > 1 else ''}"
+    layers = counted(network.asking, "tree", "trees") if isinstance(network, TreeEnsemble) else layers
+    return f"{counted(network.inputs, 'input', 'inputs')}, {layers}, {counted(network.outputs, 'output', 'outputs')}"

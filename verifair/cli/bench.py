@@ -51,7 +51,7 @@ class BenchSettings(Settings):
     competitor_home: tuple[str, ...] = ()
     """Where the checkout of a competitor is: NAME=PATH; repeat."""
     seeds: Annotated[int, Field(ge=1)] = 1
-    """Draw every case with so many seeds; tables show mean and spread."""
+    """Draw every case with this number of seeds; tables show mean and spread."""
     quick: bool = False
     """A few small cases of every kind."""
     repeats: Annotated[int | None, Field(ge=1)] = None

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from encoders.network import Booleans, Integers
+from verifair.checker.words import counted
 from verifair.datasets import table
 from verifair.datasets.table import TableFile
 from verifair.errors import DataError
@@ -89,8 +90,9 @@ class Stream:
             return self, ""
         with blamed(next(self.chunks())):
             if missing == "drop":
-                return self.complete(known), f" ({rows:,} rows with missing values were left out)"
-            return self.filled(known), f" ({cells:,} missing values in {rows:,} rows were filled in)"
+                return self.complete(known), f" ({counted(rows, 'row', 'rows')} with missing values left out)"
+            many = counted(cells, "missing value", "missing values")
+            return self.filled(known), f" ({many} in {counted(rows, 'row', 'rows')} filled in)"
 
     def missing(self, columns: Sequence[str]) -> tuple[int, int]:
         """Return how many cells of these columns have no value, and in how many rows."""
@@ -110,9 +112,9 @@ class Stream:
         first. Raises DataError for a column without any value."""
         values: dict[str, Counter[Any]] = {name: Counter() for name in columns}
         for chunk in self.chunks():
-            for name, counted in values.items():
-                counted.update(chunk[name].dropna().value_counts(sort=False).to_dict())
-        empty = [name for name, counted in values.items() if not counted]
+            for name, found in values.items():
+                found.update(chunk[name].dropna().value_counts(sort=False).to_dict())
+        empty = [name for name, found in values.items() if not found]
         if empty:
             raise DataError(f"column {empty[0]!r} has no value at all, so none is the most frequent one; fill it in")
         fill = {name: counted.most_common(1)[0][0] for name, counted in values.items()}

@@ -14,6 +14,7 @@ import pandas as pd
 from encoders.network import Array, Model
 from encoders.onnx.reader import read_model
 from verifair import datasets
+from verifair.checker.words import counted
 from verifair.datasets import Dataset
 from verifair.datasets.stream import Stream
 from verifair.errors import QueryError
@@ -69,7 +70,7 @@ class Subject:
     @property
     def without(self) -> str:
         """What the table lacks, in words."""
-        return f" ({self.dropped:,} rows outside the schema's ranges were left out)" if self.dropped else ""
+        return f" ({counted(self.dropped, 'row', 'rows')} outside the schema's ranges left out)" if self.dropped else ""
 
     def inside(self, section: str, key: str, written: str) -> Path:
         """Return the path of a file that settings name. In an audit it is relative to the audit file."""

@@ -16,6 +16,7 @@ from verifair.auditing.page.cells import Grid, grid
 from verifair.auditing.result import AuditResult
 from verifair.systems.groups import SMALL
 from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, WitnessRow
+from verifair.systems.results.words import name_words
 
 MOST_WITNESSES = 2_000
 MOST_ROWS = 500
@@ -29,7 +30,9 @@ PRINTED = 60
 """Rows of a table on paper (page.css says the same)."""
 WORDS = {
     Standing.PROVED: ("proved", "Holds for all that the sentence speaks of, no exception. Proofs on file can be checked again."),
-    Standing.REFUTED: ("refuted", "Fails. An exact counterexample shows where: one person twice, and both outcomes."),
+    Standing.REFUTED: (
+        "refuted", "That the value makes no difference is false: an exact counterexample has one person twice, and both outcomes."
+    ),
     Standing.CLAIMED: ("claimed", "A solver says so. Nobody else has checked it."),
     Standing.MEASURED: ("measured", "Computed from rows of the table, or found by a search. Says nothing about other inputs."),
     Standing.UNKNOWN: ("unknown", "Not decided, mostly for want of time. It may hold, it may fail."),
@@ -103,7 +106,7 @@ def witnesses(result: AuditResult) -> tuple[list[Row], int]:
 
 
 def changed(witness: WitnessRow) -> str:
-    return ", ".join(f"{feature}: {was} → {became}" for feature, (was, became) in witness.changes.items())
+    return ", ".join(f"{name_words(feature)}: {was} → {became}" for feature, (was, became) in witness.changes.items())
 
 
 def what_if(result: AuditResult) -> dict[str, Any] | None:

@@ -13,9 +13,10 @@ from verifair.auditing.decisions import clear, fails
 from verifair.auditing.page import contents, summary
 from verifair.auditing.page.cells import number
 from verifair.auditing.result import AuditResult
+from verifair.checker.words import counted
 from verifair.screen import visible_lines
 from verifair.systems.groups import SMALL
-from verifair.systems.results.words import percent
+from verifair.systems.results.words import name_words, percent
 
 
 def page(result: AuditResult) -> str:
@@ -34,12 +35,14 @@ def page(result: AuditResult) -> str:
         tone=contents.tone, changed=contents.changed, picture=contents.picture, link=contents.link, number=number,
         when=contents.when, duration=contents.duration, setting=contents.setting, grids=contents.grids, plain=contents.plain,
         parted=contents.parted, folded=contents.folded, percent=percent, fails=fails, clear=clear,
+        spaced=name_words, people=lambda number: counted(number, "person", "people"),
     )  # fmt: skip
     rows, left_out = contents.witnesses(result)
     measured = result.decisions
     html = environment.get_template("page.html").render(
         result=result, answer=summary.answer(result), surely=summary.surely(result), features=summary.features(result),
-        lines=summary.lines(result), people=summary.people(result), gaps=list(summary.not_examined(result)), words=contents.WORDS,
+        lines=summary.lines(result), people=summary.people(result), questions=summary.questions(result),
+        gaps=list(summary.not_examined(result)), words=contents.WORDS,
         labelled=measured is not None and any(one.accuracy is not None for one in measured.groups),
         cuts={} if measured is None else measured.cuts, checked=contents.evidence_counts(result),
         rows=rows, left_out=left_out, standings=contents.standings(result), small=SMALL, commands=contents.commands(result),

@@ -13,14 +13,12 @@ from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import known_analyses
 from verifair.systems.groups import SMALL
 from verifair.systems.results.findings import Section, Statement, WitnessRow
-from verifair.systems.results.words import listed, percent, rounded
+from verifair.systems.results.words import listed, name_words, percent, rounded
 from verifair.systems.system import system
 from verifair.systems.work import called
 
 PEOPLE = 3
 """Counterexamples of the first screen."""
-FACTS = 4
-"""Features of a person that are shown there."""
 LINES = 2
 """Headlines of an analysis that are shown there."""
 NEEDS = {"causal": "a causal model"}
@@ -46,6 +44,7 @@ class Feature:
     """A sensitive feature: its groups, and what the feature alone does.
 
     flips: people of the table who would be decided otherwise, for how many it is decided, and how many there are; None: not asked.
+    gain: how many of those who would be decided otherwise would be decided favourably; None: not asked.
     alike: shares of possible people (0 to 1) who are proved to be decided alike, and proved to be not; None: not asked.
     gap: the largest change of a probability is between these; None: not asked.   boxed: both are about a part of all people alone.
     """
@@ -53,6 +52,7 @@ class Feature:
     name: str
     groups: tuple[GroupDecisions, ...]
     flips: tuple[int, int, int] | None
+    gain: int | None
     alike: tuple[float, float] | None
     gap: tuple[float, float] | None
     boxed: bool
@@ -83,26 +83,25 @@ class Feature:
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """A counterexample, the section that has it, and the first facts about the person."""
+    """A counterexample, and the section that has it."""
 
     witness: WitnessRow
     place: int
-    facts: str
 
 
 def features(result: AuditResult) -> tuple[Feature, ...]:
     """Every sensitive feature, in the order of the audit."""
     alike = {name: (low, 1.0 - high) for name, low, high, _ in shares(result) if low is not None and high is not None}
     gap = {name: (low, high) for name, low, high, _ in gaps(result) if low is not None and high is not None}
-    flips = {
-        name: (one["decided_otherwise"], one["asked"], one["people"]) for name, one in by_feature(result, "exchanged")
-    }
+    exchanged = dict(by_feature(result, "exchanged"))
+    flips = {name: (one["decided_otherwise"], one["asked"], one["people"]) for name, one in exchanged.items()}
     parts = _parts(result)
     boxed = any(section.key == "certify" and bool(section.settings.get("box")) for section in result.sections)
     return tuple(
         Feature(
             name=name, groups=() if result.decisions is None else result.decisions.of(name), flips=flips.get(name),
-            alike=alike.get(name, parts.get(name)), gap=gap.get(name), boxed=boxed,
+            gain=exchanged.get(name, {}).get("to_favourable"), alike=alike.get(name, parts.get(name)), gap=gap.get(name),
+            boxed=boxed,
         )
         for name in result.protected
     )  # fmt: skip
@@ -124,24 +123,28 @@ def _parts(result: AuditResult) -> dict[str, tuple[float, float]]:
 def answer(result: AuditResult) -> tuple[str, str]:
     """Return tone and text of whether a sensitive feature alone changes decisions, and which groups fail the four-fifths rule."""
     known = features(result)
-    flips = {one.name: one.flips for one in known if one.flips is not None and one.flips[0]}
+    flips = {one.name: one for one in known if one.flips is not None and one.flips[0]}
     nobody = {one.name for one in known if one.flips is not None and one.flips[2] == one.flips[1] and not one.flips[0]}
     how = {name: _depends(result, name) for name in result.protected}
     yes, no, open_ = ([name for name, one in how.items() if one == which] for which in ("yes", "no", "open"))
     changes: list[str] = []
     text: list[str] = []
     for name in sorted(yes, key=lambda one: one not in flips):
-        only, do = (f"if only {name} changes", "do") if changes else (f"If only {name} changes", "get another decision")
+        only = f"{'if' if changes else 'If'} only {name_words(name)} changes"
+        do = "do" if changes else "get another decision"
         if name in flips:
-            changed, asked, people = flips[name]
+            one = flips[name]
+            assert one.flips is not None
+            changed, asked, people = one.flips
             whom = f"{changed:,}" if changes else f"{changed:,} of the table's {people:,} people"
             share = percent(changed / people) + ("" if asked == people else " at least")
-            changes.append(f"{only}, {whom} ({share}) {do}")
+            changes.append(f"{only}, {whom} ({share}) {do}{_ways(one, result)}")
         else:
             here = ", nobody in the table does" if name in nobody else ""
             changes.append(f"{only}, possible people {do}{here}")
     if changes:
         text.append(f"Yes. {listed(changes)}.")
+    no, open_ = ([name_words(name) for name in names] for names in (no, open_))
     if no:
         scope = "on anybody whom the schema describes"
         text.append(f"{'' if text else 'No. '}It is proved that another {listed(no)} alone changes no decision, {scope}.")
@@ -151,6 +154,13 @@ def answer(result: AuditResult) -> tuple[str, str]:
     if failing:
         text.append(f"Below the four-fifths limit of 0.8: {listed(failing)}.")
     return "bad" if yes or failing else "open" if open_ or not no else "good", " ".join(text)
+
+
+def _ways(one: Feature, result: AuditResult) -> str:
+    """Return in which direction decisions change, where that is known."""
+    if one.flips is None or one.gain is None:
+        return ""
+    return f' ({one.gain:,} "{result.favourable}" instead, {one.flips[0] - one.gain:,} "{result.unfavourable}")'
 
 
 def _failing(feature: Feature, one: GroupDecisions, favourable: str) -> str:
@@ -207,6 +217,12 @@ def _line(place: int, section: Section) -> Line:
     )
 
 
+def questions(result: AuditResult) -> dict[str, str]:
+    """Title and question of each analysis, first of those that were asked for."""
+    left_out = (system(key).heading for key in known_analyses())
+    return {one.title: one.question for one in result.sections} | {one["title"]: one["question"] for one in left_out}
+
+
 def people(result: AuditResult) -> tuple[Person, ...]:
     """The starkest counterexamples: decisions that change before others, people of the table before possible ones, then by how far.
 
@@ -219,10 +235,7 @@ def people(result: AuditResult) -> tuple[Person, ...]:
         if witness.row is None or all(witness.row != other.row for _, other in first.values()):
             first.setdefault(tuple(witness.changes), (place, witness))
     chosen = [*first.values(), *(one for one in found if all(one[1] is not other for _, other in first.values()))][:PEOPLE]
-    return tuple(
-        Person(witness=one, place=place, facts=", ".join(f"{name} {value}" for name, value in list(one.person.items())[:FACTS]))
-        for place, one in chosen
-    )
+    return tuple(Person(witness=one, place=place) for place, one in chosen)
 
 
 def not_examined(result: AuditResult) -> Iterator[str]:
@@ -239,16 +252,16 @@ def not_examined(result: AuditResult) -> Iterator[str]:
     if result.decisions is None:
         yield "Rates of groups: there is no table of people."
     else:
-        small = [f"{one.feature} {one.group} ({one.people:,})" for one in result.decisions.groups if not one.ranked]
+        small = [f"{name_words(one.feature)} {one.group} ({one.people:,})" for one in result.decisions.groups if not one.ranked]
         if small:
             yield f"Groups of fewer than {SMALL} people, too few to compare: {listed(small)}."
     for one in features(result):
         if one.flips is not None and one.flips[1] < one.flips[2]:
             rest = f"{one.flips[2] - one.flips[1]:,} of the table's {one.flips[2]:,} people"
-            yield f"Not decided for {rest}: whether another {one.name} changes the decision."
+            yield f"Not decided for {rest}: whether another {name_words(one.name)} changes the decision."
         open_ = 0.0 if one.alike is None else 1.0 - sum(one.alike)
         if open_ > 0:
             share = f"{percent(open_)} of " if open_ < 1 else ""
-            yield f"Not decided for {share}{one.whom}: whether another {one.name} changes the decision."
+            yield f"Not decided for {share}{one.whom}: whether another {name_words(one.name)} changes the decision."
     others = f"The effect of features other than {listed(result.protected)}; whether" if result.protected else "Whether"
     yield f"{others} the labels are right, and whether the table represents those who are decided on."

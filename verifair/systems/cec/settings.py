@@ -41,7 +41,7 @@ class CecSettings(Grouped):
     ties: Ties = "first"
     """Among equally near people: the first, or random with --seed."""
     rows: Annotated[int | None, Field(ge=1)] = None
-    """Audit only so many of these people, drawn with --seed."""
+    """Audit only this number of these people, drawn with --seed."""
     within: bool = True
     """Show the scores of like people of the same group beside it."""
     certify: Units | None = None

@@ -85,8 +85,8 @@ def _measured(subject: Subject, name: str, found: CecResult) -> Iterator[Stateme
         text=f"{name}: of {one.matched:,} pairs of comparable people from different groups, {percent(other)} are decided "
         f"differently. Another {percent(hidden)} are decided alike, but for different reasons.",
         standing=Standing.MEASURED, tone=Tone.WATCH if other > 0 else Tone.PLAIN, headline=True,
-        brief=f"{name}: of {one.matched:,} pairs of comparable people, {percent(other)} are decided differently, {percent(hidden)} "
-        "alike for other reasons.",
+        brief=f"{name}: of {one.matched:,} pairs of comparable people from different groups, {percent(other)} are decided "
+        f"differently; {percent(hidden)} are decided alike, but other features weigh most.",
     )
     if one.beyond is None:
         return

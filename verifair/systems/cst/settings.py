@@ -107,15 +107,15 @@ class CstSettings(Situation):
     case: tuple[str, ...] = ()
     """Row (as the table calls it) to write a case file of; repeat."""
     cases: Annotated[int, Field(ge=0)] = 5
-    """Without --case: write case files of the first so many to review."""
+    """Without --case: write case files of the first people to review, this number of them."""
     chance: Annotated[int, Field(ge=0)] = 0
-    """Repeat the test so many times with shuffled protected values, to show what chance finds."""
+    """Repeat the test this number of times with shuffled protected values, to show what chance finds."""
     sensitivity: bool = False
     """How wrong must the (linear) causal model be before claims flip?"""
     certify: Annotated[Annotated[Number, Field(ge=0.5, lt=1)] | None, BeforeValidator(_percent)] = None
     """Prove CF for all coefficients in their LEVEL % intervals, e.g. 95."""
     rows: Annotated[Whole | None, Option(hidden=True)] = None
-    """Only so many rows of the table, drawn with the seed."""
+    """Only this number of rows of the table, drawn with the seed."""
 
 
 class CstInputs(Inputs):

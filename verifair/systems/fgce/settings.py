@@ -87,7 +87,7 @@ class FgceSettings(Grouped):
     compare: bool = False
     """Compare with AReS, GLOBE-CE and FACE: how much of their advice is feasible?"""
     rows: Annotated[Whole | None, Option(hidden=True)] = None
-    """Only so many rows of the table, drawn with the seed."""
+    """Only this number of rows of the table, drawn with the seed."""
 
     @property
     def deltas(self) -> list[float]:

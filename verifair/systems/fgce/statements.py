@@ -25,7 +25,7 @@ from verifair.systems.work import Work, called, standing
 
 ANSWER: dict[str, Any] = {"groups": True, "left_out": True, "comparison": True, "re_evaluated": True, "robust": True}
 """What the page's JSON has of a result, beside some of the graph."""
-ONE: dict[Cost, str] = {"l2": "1: one feature over its whole range", "path": "length of the path", "hops": "number of moves"}
+ONE: dict[Cost, str] = {"l2": "1 is one feature over its whole range", "path": "length of the path", "hops": "number of moves"}
 """A cost's unit, in a few words."""
 
 
@@ -121,9 +121,10 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
             text += f" It is higher for {worst}, by {one.apart:.3g} ({one.chance.low:.3g} to {one.chance.high:.3g}, 95 %)."
             best = min(one.ranked, key=lambda group: one.values[group]).removeprefix(f"{name} = ")
             both = " and ".join(said[group] for group in (worst, best))
-            what = f"mean cost of the changes that refused people need ({ONE[result.fitted.cost]})"
-            what = "refused people without a way to the favourable decision" if share else what
-            brief = f"{name}: {what}: {both}, difference {one.chance.low:.2g} to {one.chance.high:.2g} (95 %)."
+            what = f'how much refused people have to change to get "{result.fitted.schema.outcomes[1]}", on average '
+            what += f"({ONE[result.fitted.cost]})"
+            what = "refused people for whom no chain of allowed changes was found" if share else what
+            brief = f"{name}: {what}: {both}; the difference is {one.chance.low:.2g} to {one.chance.high:.2g} (95 % interval)."
         elif len(one.ranked) < 2:
             text += f" Not compared: fewer than two groups have {SMALL} people."
         elif one.chance is not None or not one.known:
@@ -134,7 +135,7 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
 
 def _measure(name: str, result: FgceResult) -> str:
     """Return a measure in words, with its unit."""
-    unit = f"(cost: {UNITS[result.fitted.cost]})"
+    unit = f"(as cost; {ONE[result.fitted.cost]})"
     return {
         "share without any feasible counterfactual": "People refused for whom the rows used show no way to the favourable decision",
         "mean cost": f"What people refused have to change, on average {unit}",

@@ -30,7 +30,7 @@ class PbaSettings(Settings):
     limit: Annotated[int | None, Field(ge=1)] = None
     """Only the first N rows of the table."""
     rows: Annotated[int | None, Field(ge=1)] = None
-    """Only so many rows of the table, drawn with the seed."""
+    """Only this number of rows of the table, drawn with the seed."""
     outside: Outside = "error"
     """Rows outside the schema's ranges: error, or drop them."""
 
@@ -57,7 +57,7 @@ Example: verifair pba german.onnx --schema german.toml --data german.csv --prote
     text_file="table.txt",
     about=About(
         title="Persistent bias",
-        question="Does a sensitive value alone change what the model makes of a person, and of everybody like them?",
+        question="Does a sensitive value alone move the probability, for a person and for everybody almost like them?",
         source="Uncovering Locally-Persistent Bias via Ceteris Paribus Fairness (PBA)",
     ),
     audit_defaults={"delta": (1.0,)},

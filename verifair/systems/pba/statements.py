@@ -58,11 +58,13 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
     unit = moves(subject.schema, settings.protected)
     for name in result.protected:
         for one in (one for one in proved if one.exchange.name == name):
-            statements += _biased(subject, one, unit) if isinstance(one.query, PersistentBias) else _robust(subject, one)
+            biased = isinstance(one.query, PersistentBias)
+            statements += _biased(subject, one, unit, result.rows) if biased else _robust(subject, one)
     return Section(
         **SYSTEM.heading,
         method=(
-            f"Asked of {result.rows} whom the model decides rightly, as they are and with the sensitive value exchanged, and of "
+            f"Asked of {result.rows}, and of these only of people whom the model decides as their label says, as they are and with "
+            "the sensitive value exchanged, and of "
             f"everybody near them: one unit moves {unit}; categories stay. Bounds and "
             "branch-and-bound; sound, and complete within the time. Every proof is in a certificate, everything refuted has an "
             "exact point."
@@ -101,10 +103,10 @@ def _kept(one: Asked, result: PbaResult, work: Work) -> _Proved:
     return _Proved(query=one.query, verdicts=one.verdicts, evidence=tuple(kept))
 
 
-def _biased(subject: Subject, one: _Proved, unit: str) -> Iterator[Statement]:
+def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[Statement]:
     """For each pair of values and delta; on the first screen the pair that most people are biased by, at the smallest delta.
 
-    unit: what one unit of delta moves, in words.
+    unit: what one unit of delta moves, in words.   rows: which rows of the table were asked about, in words.
     """
     many, outcome = subject.network.outputs > 2, subject.schema.outcome
     what, only = f'the probability of "{subject.favourable}"', dict[str, Sequence[int]]()
@@ -118,7 +120,7 @@ def _biased(subject: Subject, one: _Proved, unit: str) -> Iterator[Statement]:
     counted = _by_pair(one.verdicts.answers(**only), outcome)
     if not len(counted):
         return
-    who = f"people who truly are {subject.favourable} and are decided so" if many else "people whom the model decides rightly"
+    who = f"people whose label is {subject.favourable} and who are decided so" if many else "people decided as their label says"
     falls = outcome.of == "value" and outcome.operator in ("<", "<=")  # low values are favourable
     up, down = ("lowers", "raises") if falls else ("raises", "lowers")
     smallest = min(one.query.delta)
@@ -138,16 +140,17 @@ def _biased(subject: Subject, one: _Proved, unit: str) -> Iterator[Statement]:
         else:
             text = f"For none of {people:,} {who} it is proved that being {pair} changes {what}{near}."
         if line["neither"]:
-            text += f" For {int(line['neither']):,} neither holds for everybody near them (an exact counterexample each)."
+            text += f" For {int(line['neither']):,} neither holds for everybody near them (for each an exact counterexample)."
         if line["unknown"]:
             text += f" {int(line['unknown']):,} were not decided."
         if near and unit and place == top:
             text += f" One unit: {unit}."
         tone = Tone.WATCH if biased or line["unknown"] else Tone.GOOD
         at = one.standing if biased else Standing.UNKNOWN if line["unknown"] else Standing.REFUTED
-        around = " (and everybody near them)" if near else ""
-        brief = f"{exchange.name}: being {pair} {up} {what} for {raises:,} of {people:,} people{around}, {down} it for {lowers:,}"
+        around = " (and for everybody almost like them)" if near else ""
+        brief = f"{exchange.name}: being {pair} {up} {what} for {raises:,} of {people:,} {who}{around}, {down} it for {lowers:,}"
         brief += f"; {int(line['unknown']):,} not decided." if line["unknown"] else "."
+        brief += f" Asked of {rows}."
         yield Statement(text=text, standing=at, tone=tone, headline=place == top, brief=brief if place == top else "")
 
 

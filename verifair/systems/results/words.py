@@ -9,7 +9,9 @@ from typing import Any
 
 from encoders.network import Model
 from encoders.trees.ensemble import TreeEnsemble
+from verifair.checker.words import counted
 from verifair.engine.verdict import Witness
+from verifair.schema.feature import Feature
 from verifair.schema.schema import Schema
 from verifair.systems.results.findings import Standing, WitnessRow
 from verifair.systems.results.verdicts import WitnessShape
@@ -21,7 +23,20 @@ def value_words(schema: Schema, name: str, value: Any) -> str:
     if not feature.numeric:
         return str(value)
     number = f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
-    return f"{number} {feature.unit_name}" if feature.unit_name else number
+    return number + _unit(feature, value)
+
+
+def name_words(name: str) -> str:
+    """A feature's name for reading: "capital_gain" as "capital gain"."""
+    return name.replace("_", " ").strip() or name
+
+
+def _unit(feature: Feature, number: float) -> str:
+    """The unit behind a number, with a space; the plural that schemas name loses its s behind 1: " months", but " month"."""
+    unit = feature.unit_name or ""
+    if number == 1 and len(unit) > 2 and unit.endswith("s") and not unit.endswith(("ss", "us", "is")):
+        unit = unit[:-1]
+    return f" {unit}" if unit else ""
 
 
 def of(part: int, whole: int) -> str:
@@ -32,7 +47,7 @@ def of(part: int, whole: int) -> str:
 def model_words(model: Model) -> str:
     """What a model is: "a network of 56-16-8-1 neurons", "an ensemble of 100 trees"."""
     if isinstance(model, TreeEnsemble):
-        return f"an ensemble of {model.asking} tree{'' if model.asking == 1 else 's'}"
+        return f"an ensemble of {counted(model.asking, 'tree', 'trees')}"
     return f"a network of {'-'.join(map(str, (model.inputs, *model.hidden, model.outputs)))} neurons"
 
 
@@ -45,9 +60,9 @@ def units(delta: float) -> str:
 
 
 def moves(schema: Schema, still: Sequence[str]) -> str:
-    """What one unit of delta moves: "duration by 1 months, credit-amount by 100 DM"."""
+    """What one unit of delta moves: "duration by 1 month, credit-amount by 100 DM"."""
     steps = zip(schema.features, schema.steps(still), strict=True)
-    return ", ".join(f"{f.name} by {step:g}{f' {f.unit_name}' if f.unit_name else ''}" for f, step in steps if step)
+    return ", ".join(f"{name_words(f.name)} by {step:g}{_unit(f, step)}" for f, step in steps if step)
 
 
 def firmly(standing: Standing) -> str:
@@ -55,7 +70,7 @@ def firmly(standing: Standing) -> str:
     return "Proved" if standing is Standing.PROVED else "Claimed, not confirmed by the separate checker"
 
 
-def witness_row(analysis: str, schema: Schema, witness: Witness | WitnessShape, *, person: str = "The same person") -> WitnessRow:
+def witness_row(analysis: str, schema: Schema, witness: Witness | WitnessShape, *, person: str = "A person") -> WitnessRow:
     """A counterexample of a fairness query as the page shows it.   person: how the sentence calls them."""
     shared = {name: value_words(schema, name, value) for name, value in witness.x.items() if witness.x_prime[name] == value}
     changes = {
@@ -66,24 +81,30 @@ def witness_row(analysis: str, schema: Schema, witness: Witness | WitnessShape, 
     return WitnessRow(
         analysis=analysis, person=shared, changes=changes, before=witness.shown[0], after=witness.shown[1],
         flips=first != second, float32_agrees=witness.float32_agrees,
-        sentence=sentence(schema, person, changes, witness.shown, (first, second)), x=dict(witness.x),
+        sentence=sentence(schema, person, shared, changes, witness.shown, (first, second)), x=dict(witness.x),
     )  # fmt: skip
 
 
+FACTS = 4
+"""Features of a person that a sentence names."""
+
+
 def sentence(
-    schema: Schema, person: str, changes: Mapping[str, tuple[str, str]], shown: Sequence[float],
+    schema: Schema, person: str, shared: Mapping[str, str], changes: Mapping[str, tuple[str, str]], shown: Sequence[float],
     decisions: Sequence[str],
 ) -> str:  # fmt: skip
-    """ 'The same person, Male instead of Female: probability of "Low" from 0.31 to 0.64, decision from "Low" to "not Low".' """
-    several = len(changes) > 1
-    other = listed([f"{name} {became} instead of {was}" if several else f"{became} instead of {was}"
-                    for name, (was, became) in changes.items()]) if changes else "unchanged"  # fmt: skip
+    """ 'A person (age 34 years, …), sex Male: decision "bad", probability of "good" 0.31. The same person, sex Female: …' """
+    facts = [f"{name_words(name)} {value}" for name, value in shared.items()]
+    known = f" ({', '.join([*facts[:FACTS], *(['…'] if len(facts) > FACTS else [])])})" if facts else ""
     before, after = (f"{p:.2f}" for p in shown)
     if before == after:
         before, after = (f"{p:.6g}" for p in shown)
-    same = decisions[0] == decisions[1]
-    decided = f'decision "{decisions[0]}" both times' if same else f'decision from "{decisions[0]}" to "{decisions[1]}"'
-    return f"{person}, {other}: {schema.quantity} from {before} to {after}, {decided}."
+    if not changes:
+        return f'{person}{known}: decision "{decisions[0]}", {schema.quantity} {before}.'
+    one, other = (listed([f"{name_words(name)} {ends[at]}" for name, ends in changes.items()]) for at in (0, 1))
+    again = "the same decision" if decisions[0] == decisions[1] else f'decision "{decisions[1]}"'
+    first = f'{person}{known}, {one}: decision "{decisions[0]}", {schema.quantity} {before}.'
+    return f"{first} The same person, {other}: {again}, {after}."
 
 
 def cell(value: float | None, form: str = ".3g") -> str:
@@ -99,7 +120,7 @@ def percent(share: float) -> str:
 
 
 def rounded(value: float, *, up: bool, digits: int = 5) -> str:
-    """So many decimals: a bound from above is not shown smaller, one from below not larger."""
+    """With `digits` decimals: a bound from above is not shown smaller, one from below not larger."""
     if abs(value) == float("inf"):
         return "infinity"
     way = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR

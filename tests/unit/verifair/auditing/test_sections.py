@@ -71,7 +71,10 @@ def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[st
     found = certify._SectionParts(answer=[{}])
     query = IndividualFairness(network=network, schema=schema, protected=["group"], box=box)
     certify._exchange(SimpleNamespace(schema=schema, network=network, judged=network, raw=lambda: schema.raw(frame)), query, found)
-    assert found.answer[0]["exchanged"] == {"people": 1, "asked": 1, "decided_otherwise": 1}, "people, not their two exchanges"
+    counts = {"people": 1, "asked": 1, "decided_otherwise": 1, "to_favourable": 1}
+    assert found.answer[0]["exchanged"] == counts, "people, not their two exchanges"
+    said = '1 would get "positive" (now a: 1), 0 would get "negative".'
+    assert found.statements[0].text.endswith(said)
     assert (found.broken is not None) is known
 
 
@@ -130,7 +133,7 @@ def test_what_json_has_not_becomes_what_it_has() -> None:
 def test_values_and_counterexamples_are_told_in_the_schemas_words() -> None:
     schema = datasets.german().schema
     assert value_words(schema, "credit-amount", 3500) == "3,500 DM"
-    assert value_words(schema, "duration", 24) == "24 months"
+    assert [value_words(schema, "duration", n) for n in (1, 24)] == ["1 month", "24 months"]
     assert value_words(schema, "sex", "Male") == "Male"
     x = schema.decode(schema.raw(datasets.german().frame.head(1))[0])
     other = {**x, "sex": "Female" if x["sex"] == "Male" else "Male"}
@@ -140,8 +143,9 @@ def test_values_and_counterexamples_are_told_in_the_schemas_words() -> None:
         float32_agrees=True,
     ))
     assert row.sentence == (
-        f"The same person, {other['sex']} instead of {x['sex']}: "
-        'probability of "good credit" from 0.31 to 0.64, decision from "bad credit" to "good credit".'
+        "A person (status < 0 DM, duration 6 months, credit-history critical, purpose television, …), "
+        f'sex {x["sex"]}: decision "bad credit", probability of "good credit" 0.31. '
+        f'The same person, sex {other["sex"]}: decision "good credit", 0.64.'
     )
     assert row.flips
     assert row.changes == {"sex": (x["sex"], other["sex"])}
@@ -151,8 +155,8 @@ def test_values_and_counterexamples_are_told_in_the_schemas_words() -> None:
         probabilities=(0.50025, 0.5005), values=None, margin=0.001,
         float32_agrees=None,
     ))
-    assert "0.50025 to 0.5005" in near.sentence
-    assert '"good credit" both times' in near.sentence
+    assert 'probability of "good credit" 0.50025.' in near.sentence
+    assert near.sentence.endswith("the same decision, 0.5005.")
 
 
 def test_files_of_two_features_never_share_a_name() -> None:

@@ -55,6 +55,10 @@ def test_decisions_that_change_are_the_answer_with_their_number() -> None:
     same = "Yes. If only sex changes,"
     assert answer(certified(exchanged(5))) == ("bad", f"{same} 5 of the table's 100 people (5.0%) get another decision.")
     assert "5.0% of the table (5 people)" in screen(certified(exchanged(5)))
+    ways = exchanged(5)
+    ways["exchanged"]["to_favourable"] = 4
+    assert 'get another decision (4 "good credit" instead, 1 "bad credit").' in answer(certified(ways))[1]
+    assert "(5 people): 4 to good credit, 1 to bad credit" in screen(certified(ways))
     _, text = answer(certified({**exchanged(0), "verdict": {"status": "violated"}}))
     assert text == f"{same} possible people get another decision, nobody in the table does."
     for rest in ({}, {"exchanged": {"people": 100, "asked": 60, "decided_otherwise": 0}}):
@@ -65,7 +69,7 @@ def test_decisions_that_change_are_the_answer_with_their_number() -> None:
 def test_people_who_are_not_decided_are_drawn_and_told_so() -> None:
     found = certified({"exchanged": {"people": 100, "asked": 60, "decided_otherwise": 5}})
     assert "5 of the table's 100 people (5.0% at least)" in answer(found)[1]
-    assert "5.0% of the table (5 people), 40 not decided" in screen(found)
+    assert "5.0% of the table (5 people); 40 not decided" in screen(found)
     assert "Not decided for 40 of the table's 100 people: whether another sex changes the decision." in list(not_examined(found))
     chart = page(found).split('class="alone"')[1].split("</tr>")[0]
     widths = dict(re.findall(r'class="(\w+)" x="[\d.]+" y="0" width="([\d.]+)"', chart))
@@ -170,6 +174,7 @@ def test_every_analysis_has_a_line_with_its_standing_also_where_it_did_not_run()
     assert "Situation testing: did not run." in list(not_examined(audit()))
     (others,) = [one for one in not_examined(audit()) if one.startswith("Not asked for: ")]
     assert "Ways to the favourable decision, by group" in others
+    assert "What would people refused have to change" in text, "each analysis is explained, also one that was not asked for"
 
 
 def test_many_headlines_are_cut_the_gravest_first() -> None:
@@ -190,4 +195,3 @@ def test_the_starkest_people_are_those_of_the_table_whose_decision_changes() -> 
     ]
     shown = people(replace(whole, sections=(replace(whole.sections[0], witnesses=tuple(found)),)))
     assert [one.witness.row for one in shown] == [7, 9, 8]
-    assert shown[0].facts.startswith("age 19 years, credit amount 250 DM, purpose radio/TV")

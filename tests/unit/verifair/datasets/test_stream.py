@@ -132,11 +132,11 @@ def test_rows_with_missing_values_are_left_out_or_filled_in(monkeypatch: pytest.
     pd.testing.assert_frame_equal(pd.concat(filled.chunks()), filled.frame)
     assert rows.settled("error", looked_at) == (rows, "")
     assert rows.settled("drop", ["no such column"]) == (rows, "")
-    assert rows.settled("drop", looked_at)[1] == " (2 rows with missing values were left out)"
-    assert rows.settled("most-frequent", looked_at)[1] == " (3 missing values in 2 rows were filled in)"
+    assert rows.settled("drop", looked_at)[1] == " (2 rows with missing values left out)"
+    assert rows.settled("most-frequent", looked_at)[1] == " (3 missing values in 2 rows filled in)"
     some, words = rows.settled("most-frequent", looked_at, facts=["sex", "label"])
     assert (some.frame["age"].tolist(), some.frame["sex"].tolist()) == ([30, 30, 40], ["f", "m", "m"])
-    assert words == " (1 rows with missing values were left out) (2 missing values in 1 rows were filled in)"
+    assert words == " (1 row with missing values left out) (2 missing values in 1 row filled in)"
     with pytest.raises(DataError, match="no row has a value in each of the columns age, note"):
         rows.complete(["age", "note"])
     with pytest.raises(DataError, match="column 'note' has no value at all"):

@@ -32,9 +32,9 @@ class CertifySettings(FairnessSettings):
     share: bool = False
     """The share of all people who are treated alike, bracketed."""
     partition: Annotated[int | None, Field(ge=2)] = None
-    """Cut features into blocks of so many values; decide every part."""
+    """Cut features into blocks of this number of values; decide every part."""
     enumerate: Annotated[int | None, Field(ge=1)] = None
-    """List so many people who are treated differently."""
+    """List at most this number of people who are treated differently."""
     arithmetic: Arithmetic = "real"
     """real, or float32: proofs must hold of every float32 evaluation, in any order of summation."""
     method: Method = "auto"

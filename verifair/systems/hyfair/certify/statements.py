@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,13 +15,14 @@ from encoders.onnx.runtime import runtime_logits
 from encoders.shares import probabilities
 from verifair.checker.certificates.certificate import Proof
 from verifair.checker.certificates.envelope import semantics
-from verifair.checker.words import decided, float32_words
+from verifair.checker.words import counted, decided, float32_words
 from verifair.engine.partition import describe, run_key
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import box_of, decisions, margin
 from verifair.engine.verdict import Status
 from verifair.engine.witness import witness_at
 from verifair.errors import QueryError
+from verifair.schema.schema import Schema
 from verifair.systems.hyfair.certify.plots import bracket_plot, partition_plot
 from verifair.systems.hyfair.certify.result import (
     EnumerationResult,
@@ -44,6 +46,8 @@ SHARE_CHECKS = 0.5
 """Of the time of a share, what is left for checking it again: to count the points of a cell takes the checker about as long."""
 SHOWN = 300
 """People of the table who are shown one by one."""
+GROUPS = 3
+"""Groups that a sentence counts one by one."""
 
 
 @dataclass(kw_only=True)
@@ -203,7 +207,7 @@ def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairn
         what = f"a {query.quantity} moves by more than {query.epsilon:g}"
     where = f", where {_where(subject, settings)}" if settings.box else ""
     text = f"Refuted by an exact counterexample: {what} with {query.protected[0]} alone{where}. {sentence}"
-    brief = f"{query.protected[0]}: for a possible person {what} with it alone{where}."
+    brief = f"For at least one possible person {what} with {query.protected[0]} alone{where}."
     return Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD, headline=leads, brief=brief)
 
 
@@ -217,7 +221,7 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     raw, v = subject.raw(), schema.index(name)
     assert raw is not None, "asked where there is a table"
     flips: list[tuple[float, int, float]] = []
-    close: set[int] = set()
+    close, gaining = set[int](), set[int]()
     weights = margin(network, 1, 0)
     sizes = np.asarray if schema.outcome.of == "value" else partial(probabilities, network)
     for start in range(0, len(raw), ROWS):
@@ -231,6 +235,7 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
             sure = np.minimum(others, own[legal]) >= 0  # of a smooth network, a row too near to a tie is in no class
             changed = np.flatnonzero(legal)[sure & (others != own[legal])]
             close.update((start + np.flatnonzero(legal)[~sure]).tolist())
+            gaining.update((start + changed[own[changed] != schema.good]).tolist())
             there, here = (sizes(network.forward(schema.encode(rows[changed])) @ weights) for rows in (other, part))
             flips += [(float(gap), start + int(row), float(value)) for gap, row in zip(np.abs(there - here), changed, strict=True)]
     people = len(flipped := {row for _, row, _ in flips})
@@ -240,14 +245,20 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     cap = f" The {SHOWN} with the largest change are shown one by one." if len(flips) > SHOWN else ""
     # Where the other statements are about the strict rule, this one says that it is not.
     rule = decided("deployed", network.whole.outputs, schema) if query.rule == "strict" else ""
-    otherwise = f"would be decided otherwise with another {name}, all else equal{rule}."
+    otherwise = f"would be decided otherwise with another {name}, all else equal{rule}"
+    gain = len(gaining)
+    ways = f'{gain:,} would get "{schema.outcomes[1]}"{_groups_of(schema, raw[sorted(gaining), v], name)}, '
+    ways += f'{people - gain:,} would get "{schema.outcomes[0]}"{_groups_of(schema, raw[sorted(flipped - gaining), v], name)}'
     found.statements.append(Statement(
-        text=f"Of the table's people, {of(people, len(raw))} {otherwise}{near}{cap}"
-        if people or near else f"None of the table's {len(raw):,} people {otherwise}",
+        text=f"Of the table's people, {of(people, len(raw))} {otherwise}{f': {ways}' if people else ''}.{near}{cap}"
+        if people or near else f"Nobody of the table ({counted(len(raw), 'row', 'rows')}) {otherwise}.",
         standing=Standing.MEASURED, tone=Tone.BAD if people else Tone.WATCH if near else Tone.GOOD, headline=True,
-        brief=f"{name}: alone it changes the decision of {of(people, len(raw))} people.",
+        brief=f"With another {name} alone, {of(people, len(raw))} people would be decided otherwise"
+        f"{f': {ways}' if people else ''}.",
     ))
-    found.answer[-1]["exchanged"] = {"people": len(raw), "asked": len(raw) - open_, "decided_otherwise": people}
+    found.answer[-1]["exchanged"] = {
+        "people": len(raw), "asked": len(raw) - open_, "decided_otherwise": people, "to_favourable": gain,
+    }
     shown = _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:SHOWN]])
     found.witnesses += shown
     if query.rule == "deployed":  # a step from a tie breaks nothing by the strict rule
@@ -257,6 +268,15 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
             (one.sentence for one, (_, row, value) in zip(shown, flips, strict=False)
              if row in inside and lower[v] <= value <= upper[v] and one.flips), None
         )
+
+
+def _groups_of(schema: Schema, values: Array, name: str) -> str:
+    """Return how many of the people with these sensitive values (N,) have each category, the most frequent first, in brackets."""
+    if schema[name].numeric or not len(values):
+        return ""
+    found = Counter(schema.format(name, value) for value in values.tolist()).most_common()
+    more = [f"{len(found) - GROUPS} more groups"] if len(found) > GROUPS else []
+    return f" (now {', '.join([f'{group}: {people:,}' for group, people in found[:GROUPS]] + more)})"
 
 
 def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, float]]) -> list[WitnessRow]:
@@ -347,7 +367,8 @@ def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult,
         found.evidence.append(proof)
         text = f"{firmly(standing(proof))}: {name} alone moves nobody's {what} by more than {bound}, {where}."
         tone = Tone.PLAIN if valued else Tone.GOOD if gap.upper <= 0.05 else Tone.PLAIN if gap.upper < 0.999 else Tone.WATCH
-        brief = f"{name}: alone it moves nobody's {what} by more than {bound}."
+        brief = f"{name} alone moves nobody's {what} by more than {bound} (0: not at all, 1: from impossible to certain)."
+        brief = f"{name} alone moves nobody's {what} by more than {bound}." if valued else brief
         found.statements.append(Statement(text=text, standing=standing(proof), tone=tone, headline=True, brief=brief))
     else:
         text = f"No bound on how far {name} alone can move a {query.quantity} was proved in the time given."

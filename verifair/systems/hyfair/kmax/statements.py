@@ -44,10 +44,11 @@ def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
         semantics=verdict.semantics,
         statements=(
             Statement(
-                text=f"One possible person falls into {k} of {buckets} outcome buckets ({each}) by {who} alone. {row.sentence}",
+                text=f"One possible person falls into {k} of {buckets} outcome buckets ({each}) by {who} alone, nothing else about "
+                f"the person changed. {row.sentence}",
                 standing=Standing.REFUTED if k > 1 else Standing.MEASURED, headline=True,
-                brief=f"{who} together move one possible person's {subject.schema.quantity} from {row.before:.2f} to "
-                f"{row.after:.2f}{'; the decision changes' if row.flips else '; the decision stays'}.",
+                brief=f"{who} {'together move' if len(names) > 1 else 'moves'} the {subject.schema.quantity} of one possible "
+                f"person from {row.before:.2f} to {row.after:.2f}; the decision {'changes' if row.flips else 'stays the same'}.",
                 tone=Tone.BAD if row.flips else Tone.WATCH if k > 1 else Tone.PLAIN,
             ),
             Statement(
@@ -88,12 +89,12 @@ def _witness(subject: Subject, result: KmaxResult) -> WitnessRow:
     query, both = result.space.query, result.space.rows(best.x, best.combinations[[low, high]])
     decided = decisions(query.schema.judges(query.network), query.schema.encode(both))
     names = [schema.class_names[one] for one in decided]
+    shared = {name: value_words(schema, name, value) for name, value in result.witness.items()}
+    shared |= {name: was for name, (was, became) in ends.items() if was == became}
     return WitnessRow(
-        analysis="kmax",
-        person={name: value_words(schema, name, value) for name, value in result.witness.items()}
-        | {name: was for name, (was, became) in ends.items() if was == became},
+        analysis="kmax", person=shared,
         changes=changes, before=before, after=after, flips=names[0] != names[1],
         float32_agrees=None if best.runtime_k is None else best.runtime_k == best.k,
-        sentence=sentence(schema, "The same person", changes, (before, after), names),
+        sentence=sentence(schema, "A possible person", shared, changes, (before, after), names),
         x=result.witness | {name: schema[name].word(best.combinations[low, n]) for n, name in enumerate(result.query.protected)},
     )
