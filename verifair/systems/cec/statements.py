@@ -86,7 +86,7 @@ def _measured(subject: Subject, name: str, found: CecResult) -> Iterator[Stateme
         f"differently. Another {percent(hidden)} are decided alike, but for different reasons.",
         standing=Standing.MEASURED, tone=Tone.WATCH if other > 0 else Tone.PLAIN, headline=True,
         brief=f"{name}: of {one.matched:,} pairs of comparable people from different groups, {percent(other)} are decided "
-        f"differently; {percent(hidden)} are decided alike, but other features weigh most.",
+        f"differently; {percent(hidden)} are decided alike, but for different reasons.",
     )
     if one.beyond is None:
         return

@@ -275,7 +275,7 @@ def _groups_of(schema: Schema, values: Array, name: str) -> str:
     if schema[name].numeric or not len(values):
         return ""
     found = Counter(schema.format(name, value) for value in values.tolist()).most_common()
-    more = [f"{len(found) - GROUPS} more groups"] if len(found) > GROUPS else []
+    more = [counted(len(found) - GROUPS, "more group", "more groups")] if len(found) > GROUPS else []
     return f" (now {', '.join([f'{group}: {people:,}' for group, people in found[:GROUPS]] + more)})"
 
 
