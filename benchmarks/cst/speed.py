@@ -26,7 +26,7 @@ from benchmarks.shared import data_folder, show
 from encoders.network import Array
 from tests.cst_in_loops import authors_counts, people_tested
 from verifair import datasets
-from verifair.papers.cst.data import Audit, law_school
+from verifair.papers.cst.data import PublishedQuestion, law_school
 from verifair.papers.cst.printed import K
 from verifair.systems.cst.testing import Situations
 
@@ -53,7 +53,7 @@ def run(folder: Path, *, rounds: int = 3, parts: Sequence[str] = PARTS) -> list[
     return [show("CST speed: seconds beside brute force", pd.DataFrame(lines), folder)]
 
 
-def ours(audit: Audit, frame: pd.DataFrame, threads: int) -> Counts:
+def ours(audit: PublishedQuestion, frame: pd.DataFrame, threads: int) -> Counts:
     """From the table to the counts, the causal model fitted on the way."""
     found = audit.estimator(k=K, threads=threads).fit(frame).test()
     return {words: _counts(one) for words, one in found.items()}
@@ -66,7 +66,7 @@ def _counts(found: Situations) -> tuple[Array, Array, Array]:
     return found.control, found.standard, found.counterfactual
 
 
-def brute(audit: Audit, frame: pd.DataFrame) -> Counts:
+def brute(audit: PublishedQuestion, frame: pd.DataFrame) -> Counts:
     """The same numbers from all distances; the causal model's part is ours."""
     test = audit.estimator(k=K).fit(frame)
     refused = (~test.decisions_).astype(float)
@@ -105,7 +105,7 @@ def shared(centers: Array, points: Array, refused: Array, *, own: bool = False) 
     return found
 
 
-def _law_school(audit: Audit, rounds: int) -> list[dict[str, Any]]:
+def _law_school(audit: PublishedQuestion, rounds: int) -> list[dict[str, Any]]:
     runs: dict[str, Callable[[], Counts]] = {
         "verifair, 1 thread": lambda: ours(audit, audit.frame, 1),
         "verifair, 2 threads": lambda: ours(audit, audit.frame, 2),
@@ -134,7 +134,7 @@ def _apart(one: Counts, other: Counts) -> float:
     return max(float(np.abs(a - b).max()) for words in one for a, b in zip(one[words], other[words], strict=True))
 
 
-def _command(audit: Audit, rounds: int) -> list[dict[str, Any]]:
+def _command(audit: PublishedQuestion, rounds: int) -> list[dict[str, Any]]:
     """The same audit on the command line, from the table's file; what is written besides the screen is most of its time."""
     with tempfile.TemporaryDirectory() as place:
         table, out = Path(place) / "law.csv", str(Path(place) / "out")
@@ -160,7 +160,7 @@ def _command(audit: Audit, rounds: int) -> list[dict[str, Any]]:
     ]
 
 
-def _authors(audit: Audit) -> list[dict[str, Any]]:
+def _authors(audit: PublishedQuestion) -> list[dict[str, Any]]:
     """Race, k = 15: ours does four k in its time."""
     frame, k = audit.frame, 15
     started = time.perf_counter()
@@ -189,7 +189,7 @@ def _authors(audit: Audit) -> list[dict[str, Any]]:
     ]
 
 
-def _loops(audit: Audit, rows: int = 800) -> list[dict[str, Any]]:
+def _loops(audit: PublishedQuestion, rows: int = 800) -> list[dict[str, Any]]:
     """Gender, on some rows: plain Python."""
     frame = audit.frame.sample(n=rows, random_state=0).reset_index(drop=True)
     test = audit.estimator(do={"female": 0}, k=K, threads=1)

@@ -24,7 +24,7 @@ import pandas as pd
 from benchmarks.shared import data_folder, show
 from encoders.onnx.reader import read_onnx
 from verifair import datasets
-from verifair.papers.cst.data import Audit, authors_loan, law_school, law_school_jointly
+from verifair.papers.cst.data import PublishedQuestion, authors_loan, law_school, law_school_jointly
 from verifair.papers.cst.printed import JOINTLY, TABLE_1, TABLE_4, TABLE_5, Counts, K
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.model import CausalModel
@@ -64,12 +64,12 @@ def cases(found: Situations) -> dict[str, tuple[int, ...]]:
     return {method: tuple(int(found.claims(method, k).positive.sum()) for k in found.k) for method in found.methods}
 
 
-def one(audit: Audit, frame: pd.DataFrame | None = None, **settings: Any) -> Situations:
+def one(audit: PublishedQuestion, frame: pd.DataFrame | None = None, **settings: Any) -> Situations:
     (found,) = audit.estimator(k=K, **settings).fit(audit.frame if frame is None else frame).test().values()
     return found
 
 
-def questions(data: Path) -> Iterator[tuple[str, Audit, dict[str, Any], Counts]]:
+def questions(data: Path) -> Iterator[tuple[str, PublishedQuestion, dict[str, Any], Counts]]:
     """The paper's tables: name, audit, what is asked, printed counts."""
     yield "1 loan, gender", authors_loan(data), {}, TABLE_1
     law = law_school(data)
@@ -168,7 +168,7 @@ def _chance(data: Path, deals: int = 10) -> Iterator[dict[str, Any]]:
     """Beside what is found, in % of the complainants."""
     law, loan = law_school(data), authors_loan(data)
     frame, model, decider, do, attributes = stated("german", data)
-    german = Audit(frame=frame, model=model, decider=decider, do=dict(do), attributes=attributes)
+    german = PublishedQuestion(frame=frame, model=model, decider=decider, do=dict(do), attributes=attributes)
     for name, audit, protected in (
         ("loan", loan, "Gender"), ("law school", law, "nonwhite"), ("law school", law, "female"), ("german", german, "sex"),
         ("german", german, "age"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from verifair.papers.cst.data import Audit, authors_loan, law_school, law_school_jointly
+from verifair.papers.cst.data import PublishedQuestion, authors_loan, law_school, law_school_jointly
 from verifair.papers.cst.printed import JOINTLY, METHODS, SLIP, TABLE_1, TABLE_4, TABLE_5, TABLES_2_3, K, authors_file
 from verifair.systems.cst.testing import METHODS as OURS
 from verifair.systems.cst.testing import Method, Situations
@@ -24,16 +24,16 @@ SCORES = ("UGPA", "LSAT")
 
 
 @cache
-def loan_audit() -> Audit:
+def loan_audit() -> PublishedQuestion:
     return authors_loan(DATA)
 
 
 @cache
-def law_audit() -> Audit:
+def law_audit() -> PublishedQuestion:
     return law_school(DATA)
 
 
-def the_one(audit: Audit, **settings: Any) -> Situations:
+def the_one(audit: PublishedQuestion, **settings: Any) -> Situations:
     (found,) = audit.estimator(**settings).fit(audit.frame).test().values()
     return found
 

@@ -21,7 +21,7 @@ from verifair.systems.cst.estimator import SituationTesting
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Audit:
+class PublishedQuestion:
     """frame: the table.   decider: recorded decisions, and the rule for counterfactuals.   do: each is tested alone."""
 
     frame: pd.DataFrame
@@ -38,7 +38,7 @@ class Audit:
         return SituationTesting(self.model, self.decider, do=self.do if do is None else do, attributes=chosen, **settings)
 
 
-def audit(name: str, frame: pd.DataFrame) -> Audit:
+def audit(name: str, frame: pd.DataFrame) -> PublishedQuestion:
     """Of loan or law_school, by the causal model that is shipped for it."""
     file = causal_file.load(datasets.causal_path(name))
     decision, do = file.decision, file.situation.do
@@ -47,12 +47,12 @@ def audit(name: str, frame: pd.DataFrame) -> Audit:
     assert do
     rule = LinearRule(weights=decision.weights, above=decision.above, at_least=decision.at_least)
     decider = Recorded(column=decision.column, positive=decision.positive, counterfactual=rule)
-    return Audit(
+    return PublishedQuestion(
         frame=frame, model=CausalModel(nodes=file.nodes), decider=decider, do=dict(do), attributes=file.situation.attributes
     )
 
 
-def authors_loan(folder: Path) -> Audit:
+def authors_loan(folder: Path) -> PublishedQuestion:
     """LoanApplication_v2: 4,993 applicants. folder: VERIFAIR_DATA."""
     return audit("loan", pd.read_csv(folder / "cst" / "LoanApplication_v2.csv.gz"))
 
@@ -81,7 +81,7 @@ class _OfRounded(Mechanism):
         return self.fitted.equation(f"rounded {node}")
 
 
-def law_school(folder: Path) -> Audit:
+def law_school(folder: Path) -> PublishedQuestion:
     """21,790 applicants. folder: VERIFAIR_DATA.
 
     As the authors: people are compared by the LSAT as it stands in the file, its equation is that of the rounded one.
@@ -94,7 +94,7 @@ def law_school(folder: Path) -> Audit:
     return replace(found, frame=frame, model=CausalModel(nodes=nodes))
 
 
-def law_school_jointly(folder: Path) -> Audit:
+def law_school_jointly(folder: Path) -> PublishedQuestion:
     """The authors' intersectional test: one attribute, 1 for nonwhite women, whose equations leave out sex and race themselves.
 
     Their test group is everybody else, not only white men. (`intersectional=True` asks something else: what if she were neither?)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from verifair.papers.cst.data import Audit, authors_loan, law_school
+from verifair.papers.cst.data import PublishedQuestion, authors_loan, law_school
 from verifair.papers.cst.printed import TABLES_2_3, Counts, K
 from verifair.systems.cst.testing import Situations
 
@@ -17,7 +17,7 @@ FOUND_BY_CF = 5
 """So many of `TABLES_2_3` are table 2, which CF finds as well; the others are table 3."""
 
 
-def the_one(audit: Audit, **settings: Any) -> Situations:
+def the_one(audit: PublishedQuestion, **settings: Any) -> Situations:
     """Test the one protected attribute that is asked about."""
     (found,) = audit.estimator(preset="paper", **settings).fit(audit.frame).test().values()
     return found

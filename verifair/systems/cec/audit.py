@@ -21,7 +21,7 @@ from verifair.systems.work import Progress
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Audit(Finding):
+class ComparedPairs(Finding):
     """What was measured: a Finding with value = the population's CEC (mean score), never a proof.
 
     matches: all pairs.   pair: (M,) those with a counterpart; everything below is about them.   g, g_tilde: (M, n_0) attributions
@@ -75,7 +75,7 @@ class Explanations:
 def audit(
     network: Model, reference: Reference, people: People, settings: CecSettings = DEFAULTS, *,
     attribution: Attribution | None = None, seed: int = 0, threads: int = 2, progress: Progress | None = None,
-) -> Audit:
+) -> ComparedPairs:
     """Measure the explanation consistency of a network for these people against the reference.
 
     settings: tau and ties of the matching, steps of the explanations, threshold of the regimes.   attribution: what explains
@@ -89,9 +89,9 @@ def audit(
 
 
 def control(
-    network: Model, reference: Reference, found: Audit, settings: CecSettings = DEFAULTS, *,
+    network: Model, reference: Reference, found: ComparedPairs, settings: CecSettings = DEFAULTS, *,
     attribution: Attribution | None = None, seed: int = 0, threads: int = 2, progress: Progress | None = None,
-) -> Audit:
+) -> ComparedPairs:
     """Compare the people of an audit with the nearest other person of their *own* group: what the group does not explain.
 
     Comparable people agree in merit alone and may differ in all else, whatever their groups, and so may their reasons: what tells
@@ -109,7 +109,7 @@ def control(
 def _measured(
     network: Model, reference: Reference, people: People, matches: Matches, settings: CecSettings,
     attribution: Attribution | None, threads: int, progress: Progress | None,
-) -> Audit:
+) -> ComparedPairs:
     """Return the audit of some pairs; those of one person share the explanation, and both of a pair the person's baseline."""
     method = words_of(network, settings, attribution)
     who, place = np.unique(matches.individual[matches.matched], return_inverse=True)
@@ -130,13 +130,13 @@ def _measured(
 def scored(
     people: People, matches: Matches, own: Explanations, other: Explanations, *, threshold: float = THRESHOLD, method: str,
     seed: int | None = None,
-) -> Audit:
+) -> ComparedPairs:
     """Return the audit of explanations that somebody else computed, for deciders that are no single network.
 
     own, other: of the person and of the counterpart, for the matched pairs in the order of `matches.matched`.
     """
     score = cec_score(own.g, other.g)
-    return Audit(
+    return ComparedPairs(
         kind="explanation consistency", value=float(score.mean()) if len(score) else float("nan"), method=method, seed=seed,
         details={"pairs": len(matches.row), "matched": len(score), "threshold": threshold, "tau": matches.tau},
         people=people, matches=matches, pair=matches.matched, g=own.g, g_tilde=other.g, score=score, decision=own.decision,

@@ -41,7 +41,7 @@ from verifair.engine.search.trees import NeuronTree
 from verifair.errors import DataError, QueryError
 from verifair.models.read import read_network
 from verifair.schema.schema import Schema
-from verifair.systems.cec.audit import Audit
+from verifair.systems.cec.audit import ComparedPairs
 from verifair.systems.cec.explanations import EPSILON, cec_score, explanations, positive_margin
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import People
@@ -135,7 +135,7 @@ class _Pair:
 
 
 def certify_consistency(
-    network: Any, schema: Schema, audit: Audit, reference: Reference, people: People, delta: float, *,
+    network: Any, schema: Schema, audit: ComparedPairs, reference: Reference, people: People, delta: float, *,
     budget: Budget | None = None, jobs: int = 1, progress: Progress | None = None,
 ) -> CertifiedConsistency:
     """Certify regime A within delta units for the pairs of an audit of `people` against `reference` by this network.

@@ -14,7 +14,7 @@ from verifair.models.read import read
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_number, check_settings
 from verifair.systems.cec.attributions import Attribution
-from verifair.systems.cec.audit import Audit, audit, control
+from verifair.systems.cec.audit import ComparedPairs, audit, control
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
 from verifair.systems.cec.settings import DEFAULTS, CecSettings, Ties
@@ -60,8 +60,8 @@ class ExplanationConsistency(TableEstimator):
 
     def audit(
         self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any, progress: Progress | None = None
-    ) -> Audit:
-        """Compare the rows of X with their counterparts; see `Audit`. The rows may be those of `fit`.
+    ) -> ComparedPairs:
+        """Compare the rows of X with their counterparts; see `ComparedPairs`. The rows may be those of `fit`.
 
         Raises DataError where a group is unknown to `fit`, or where nobody has a counterpart within tau.
         """
@@ -73,7 +73,7 @@ class ExplanationConsistency(TableEstimator):
             threads=self.threads, progress=progress,
         )
 
-    def control(self, found: Audit, *, progress: Progress | None = None) -> Audit:
+    def control(self, found: ComparedPairs, *, progress: Progress | None = None) -> ComparedPairs:
         """Compare the people of an audit with the nearest other of their own group: see `audit.control`, and `measures.excess`."""
         check_is_fitted(self)
         return control(

@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 from encoders.network import Array
 from verifair.schema.schema import Schema
-from verifair.systems.cec.audit import Audit
+from verifair.systems.cec.audit import ComparedPairs
 from verifair.systems.cec.explanations import REGIMES, blocks, contributions, regimes
 from verifair.systems.results.result import Interval, Measured, Shape, Share
 
@@ -26,7 +26,7 @@ GUESSING = 0.6
 """An AUC below this is near the 0.5 of guessing."""
 
 
-def interval(audit: Audit, values: Array, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
+def interval(audit: ComparedPairs, values: Array, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
     """Mean of values (M,) over the matched pairs, and the percentile bootstrap of it over people (a ratio of two sums)."""
     place = np.unique(audit.individual, return_inverse=True)[1]
     total, count = np.bincount(place, weights=values), np.bincount(place).astype(float)
@@ -40,7 +40,9 @@ def interval(audit: Audit, values: Array, *, level: float = 0.95, resamples: int
     return Interval(mean=mean, low=float(found.confidence_interval.low), high=float(found.confidence_interval.high))
 
 
-def excess(audit: Audit, control: Audit, *, level: float = 0.95, resamples: int | None = None, seed: int = 0) -> Interval:
+def excess(
+    audit: ComparedPairs, control: ComparedPairs, *, level: float = 0.95, resamples: int | None = None, seed: int = 0
+) -> Interval:
     """Mean over people of (mean score over the other groups - score within the own group): what the group adds to the score.
 
     Over people that have both; NaN where there are none.   resamples: None for 10,000, for more than 5,000 people fewer, 1,000 at
@@ -59,7 +61,7 @@ def excess(audit: Audit, control: Audit, *, level: float = 0.95, resamples: int 
     return Interval(mean=float(both.mean()), low=float(found.confidence_interval.low), high=float(found.confidence_interval.high))
 
 
-def population(audit: Audit, *, seed: int = 0) -> dict[str, Interval]:
+def population(audit: ComparedPairs, *, seed: int = 0) -> dict[str, Interval]:
     """CEC, the prediction flip rate PFR, and the share of every regime."""
     regime = audit.regime
     values = {"CEC": audit.score, "PFR": (~audit.same_decision).astype(float)}
@@ -67,7 +69,7 @@ def population(audit: Audit, *, seed: int = 0) -> dict[str, Interval]:
     return {name: interval(audit, value, seed=seed) for name, value in values.items()}
 
 
-def by_group(audit: Audit) -> pd.DataFrame:
+def by_group(audit: ComparedPairs) -> pd.DataFrame:
     """One line for each ordered pair of groups: group, other, people, matched, CEC, PFR, A to D, median distance and ties."""
     matches, names = audit.matches, np.array(audit.people.names)
     pairs = pd.DataFrame({"group": names[audit.people.groups[matches.individual]], "other": names[matches.other]})
@@ -82,14 +84,14 @@ def by_group(audit: Audit) -> pd.DataFrame:
     return counts.join(measured.groupby(key).mean()).reset_index()
 
 
-def sensitivity(audit: Audit, thresholds: Array | None = None) -> pd.DataFrame:
+def sensitivity(audit: ComparedPairs, thresholds: Array | None = None) -> pd.DataFrame:
     """Shares of the regimes at every threshold (T,), default 0, 0.01, ..., 1: columns threshold, A, B, C, D."""
     values = np.linspace(0, 1, 101) if thresholds is None else thresholds
     shares = [[float((regimes(audit.score, audit.same_decision, t) == name).mean()) for name in REGIMES] for t in values]
     return pd.DataFrame(shares, columns=list(REGIMES)).assign(threshold=values)[["threshold", *REGIMES]]
 
 
-def feature_parts(audit: Audit, schema: Schema) -> pd.DataFrame:
+def feature_parts(audit: ComparedPairs, schema: Schema) -> pd.DataFrame:
     """What every feature adds to the mean squared score: columns feature, part, share of the whole; largest first.
 
     part: mean over pairs of (g_j/|g| - g~_j/|g~|)^2 / 4, summed over the feature's columns; parts sum to the mean squared score.
@@ -107,7 +109,7 @@ def by_feature(schema: Schema, columns: Array) -> Array:
     return np.asarray(np.add.reduceat(columns, schema.domain.start, axis=1))
 
 
-def to_review(audit: Audit, schema: Schema, top: int = 20) -> pd.DataFrame:
+def to_review(audit: ComparedPairs, schema: Schema, top: int = 20) -> pd.DataFrame:
     """The pairs to look at first: those with the same decision before the others, then by score.
 
     Columns: row (of the audited table), group, counterpart (row of the reference), other, score, regime, decision and
@@ -156,7 +158,7 @@ class Triviality(Shape):
         return None
 
 
-def triviality(audit: Audit, good: int = 1, *, valued: bool = False) -> Triviality:
+def triviality(audit: ComparedPairs, good: int = 1, *, valued: bool = False) -> Triviality:
     """Over the matched people, each once.
 
     good: the class that is the favourable decision.   valued: the model gives values, and no probabilities.

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from encoders.network import Array, Booleans, Integers
 from verifair.schema.schema import Schema
-from verifair.systems.cec.audit import Audit
+from verifair.systems.cec.audit import ComparedPairs
 from verifair.systems.cec.certified import ELSEWHERE, CertifiedConsistency
 from verifair.systems.cec.explanations import REGIMES, Regime, contributions, normalised
 from verifair.systems.cec.matching import Reference
@@ -246,7 +246,7 @@ class CertifiedPairs(Shape):
 
     @classmethod
     def of(
-        cls, found: CertifiedConsistency, measured: Audit, asked: Audited, *, file: Path | None, note: str | None
+        cls, found: CertifiedConsistency, measured: ComparedPairs, asked: Audited, *, file: Path | None, note: str | None
     ) -> CertifiedPairs:
         """Return what was certified of the audit's pairs, with rows called as in their tables."""
         sure, mine = found.certified, np.flatnonzero(found.reason != ELSEWHERE)
@@ -284,14 +284,14 @@ class CecResult(Result):
     """Rank correlation."""
     pairs: Annotated[pd.DataFrame, RowsOf(Pair)]
     certified: CertifiedPairs | None
-    measured: Audit = Field(exclude=True)
+    measured: ComparedPairs = Field(exclude=True)
     asked: Audited = Field(exclude=True)
     top: int = Field(exclude=True)
     """People to review on the screen."""
 
     @classmethod
     def of(
-        cls, measured: Audit, inner: Audit | None, asked: Audited, *, ties: Ties = "first", top: int = REVIEWED,
+        cls, measured: ComparedPairs, inner: ComparedPairs | None, asked: Audited, *, ties: Ties = "first", top: int = REVIEWED,
         seed: int = 0, **more: Any,
     ) -> CecResult:
         """Return what an audit found.
@@ -387,7 +387,7 @@ def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:
     return {name: mean, f"{name}_low": low, f"{name}_high": high}
 
 
-def _pairs(audit: Audit, inner: Audit | None, asked: Audited) -> pd.DataFrame:
+def _pairs(audit: ComparedPairs, inner: ComparedPairs | None, asked: Audited) -> pd.DataFrame:
     """One line for each audited person and other group, labels and decisions in words, with what was measured of the matched."""
     matches, who, called = audit.matches, audit.matches.individual, np.array(asked.schema.class_names, dtype=object)
     names = np.array(audit.people.names, dtype=object)
@@ -406,14 +406,14 @@ def _pairs(audit: Audit, inner: Audit | None, asked: Audited) -> pd.DataFrame:
     return table.join(measured)
 
 
-def _unmatched(pairs: pd.DataFrame, audit: Audit) -> pd.DataFrame:
+def _unmatched(pairs: pd.DataFrame, audit: ComparedPairs) -> pd.DataFrame:
     """The pairs without a counterpart, the farthest first, with the reason."""
     table = pairs.loc[audit.matches.row < 0, ["row", "group", "other", "label", "distance"]]
     table["reason"] = [f"the nearest is {d:.4g} away, tau = {audit.matches.tau:g}" for d in table["distance"]]
     return table.sort_values("distance", ascending=False, kind="stable").reset_index(drop=True)
 
 
-def _findings(audit: Audit, inner: Audit | None, name: str, mine: Booleans, seed: int) -> GroupFindings:
+def _findings(audit: ComparedPairs, inner: ComparedPairs | None, name: str, mine: Booleans, seed: int) -> GroupFindings:
     """mine: (P,) the pairs of one group's people."""
     matches = audit.matches
     own = replace_pairs(audit, np.flatnonzero(mine[audit.pair]))
@@ -432,7 +432,7 @@ def _findings(audit: Audit, inner: Audit | None, name: str, mine: Booleans, seed
     )
 
 
-def _beyond(own: Audit, inner: Audit | None, seed: int) -> tuple[float, Interval | None]:
+def _beyond(own: ComparedPairs, inner: ComparedPairs | None, seed: int) -> tuple[float, Interval | None]:
     """Mean score of these people within their group, and by how much their scores across exceed it."""
     kept = np.zeros(0, dtype=np.int64) if inner is None else np.flatnonzero(np.isin(inner.individual, own.individual))
     if inner is None or not len(kept):
@@ -441,13 +441,13 @@ def _beyond(own: Audit, inner: Audit | None, seed: int) -> tuple[float, Interval
     return float(control.score.mean()), excess(own, control, seed=seed)
 
 
-def replace_pairs(audit: Audit, kept: Integers) -> Audit:
+def replace_pairs(audit: ComparedPairs, kept: Integers) -> ComparedPairs:
     """The audit of some of its matched pairs only, without attributions. kept: (K,) positions among the matched."""
     fields = ("pair", "score", "decision", "decision_tilde", "probability", "probability_tilde")
     return replace(audit, g=audit.g[:0], g_tilde=audit.g[:0], **{field: getattr(audit, field)[kept] for field in fields})
 
 
-def _review(audit: Audit, asked: Audited, top: int) -> pd.DataFrame:
+def _review(audit: ComparedPairs, asked: Audited, top: int) -> pd.DataFrame:
     """`to_review` with rows called as in their tables, decisions in words, and reasons of the two features that differ most."""
     schema, table = asked.schema, to_review(audit, asked.schema, top)
     names = list(audit.people.names)

@@ -17,7 +17,7 @@ from scipy.linalg import block_diag
 
 from encoders.network import Array, Integers, Layer, Link, Network
 from verifair.engine.questions import decisions
-from verifair.systems.cec.audit import Audit, Explanations, probability, scored
+from verifair.systems.cec.audit import ComparedPairs, Explanations, probability, scored
 from verifair.systems.cec.explanations import explanations
 from verifair.systems.cec.matching import Matches, Reference, match
 from verifair.systems.cec.people import People
@@ -55,7 +55,9 @@ class TrainedDecider:
         return np.asarray(draws < self.score(people), dtype=np.int64)
 
 
-def audit_decider(decider: TrainedDecider, reference: Reference, people: People, *, matches: Matches | None = None) -> Audit:
+def audit_decider(
+    decider: TrainedDecider, reference: Reference, people: People, *, matches: Matches | None = None
+) -> ComparedPairs:
     """Audit any decider as `verifair.systems.cec.audit` does. Who is compared with whom depends on the people as they are, the
     explanations on what the network sees of them, from label-group means of the reference as the network sees it."""
     if matches is None:

@@ -22,7 +22,7 @@ from tests.tree_models import random_tree, save
 from verifair import ExplanationConsistency, datasets
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
-from verifair.systems.cec.audit import Audit, Explanations, audit, control, scored
+from verifair.systems.cec.audit import ComparedPairs, Explanations, audit, control, scored
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.explanations import cec_score, contributions, explanations, normalised, regimes
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
@@ -261,7 +261,7 @@ def test_intervals_are_over_people() -> None:
     nobody = np.zeros(40, dtype=int)
     people = People(x=np.zeros((40, 1)), labels=nobody, groups=nobody, names=("a", "b", "c"), features=np.arange(1))
 
-    def of(repeats: int) -> Audit:
+    def of(repeats: int) -> ComparedPairs:
         rows = 40 * repeats
         matches = Matches(
             individual=np.repeat(np.arange(40), repeats), other=np.ones(rows, dtype=int), row=np.zeros(rows, dtype=int),
@@ -384,11 +384,11 @@ def model(network: Network) -> ExplanationConsistency:
 
 
 @pytest.fixture(scope="module")
-def found(model: ExplanationConsistency) -> Audit:
+def found(model: ExplanationConsistency) -> ComparedPairs:
     return model.audit(FRAME, sensitive_features="sex")
 
 
-def test_values_are_taken_by_place_whatever_their_index(model: ExplanationConsistency, found: Audit) -> None:
+def test_values_are_taken_by_place_whatever_their_index(model: ExplanationConsistency, found: ComparedPairs) -> None:
     named = FRAME.set_axis([f"p{n}" for n in range(len(FRAME))])
     y = pd.Series((FRAME["credit"] == "good").to_numpy(), index=range(5000, 5000 + len(FRAME)))
     sex = pd.Series(FRAME["sex"].to_numpy(), index=range(7000, 7000 + len(FRAME)), name="sex")

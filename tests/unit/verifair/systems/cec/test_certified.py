@@ -23,7 +23,7 @@ from verifair.engine.questions import decisions
 from verifair.errors import CertificateError, DataError, QueryError, SchemaError
 from verifair.schema.schema import Schema
 from verifair.systems.cec import certified
-from verifair.systems.cec.audit import Audit, audit
+from verifair.systems.cec.audit import ComparedPairs, audit
 from verifair.systems.cec.certified import CertifiedConsistency, SubBox, certify_consistency, raw_rows
 from verifair.systems.cec.explanations import cec_score, explanations
 from verifair.systems.cec.matching import Reference
@@ -63,7 +63,7 @@ def people(schema: Schema = SCHEMA) -> tuple[People, Reference]:
 
 def run(
     delta: float, *, schema: Schema = SCHEMA, network: Network = NETWORK, threshold: float = 0.5, budget: Budget | None = None
-) -> tuple[CertifiedConsistency, Audit, Reference]:
+) -> tuple[CertifiedConsistency, ComparedPairs, Reference]:
     who, reference = people(schema)
     measured = audit(network, reference, who, CecSettings(threshold=threshold), threads=1)
     return certify_consistency(network, schema, measured, reference, who, delta, budget=budget), measured, reference

@@ -10,7 +10,7 @@ import pytest
 from encoders.network import Array
 from tests.builders import one_hot, real, schema_of
 from verifair.systems.cec import plots, tables
-from verifair.systems.cec.audit import Audit, Explanations, scored
+from verifair.systems.cec.audit import ComparedPairs, Explanations, scored
 from verifair.systems.cec.explanations import cec_score, normalised
 from verifair.systems.cec.matching import Matches, Reference
 from verifair.systems.cec.people import People
@@ -28,7 +28,7 @@ SCHEMA = schema_of(
 NAMES = ("sex = f", "sex = m")
 
 
-def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability: Array | None = None) -> Audit:
+def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability: Array | None = None) -> ComparedPairs:
     """An audit of random explanations: everybody's counterpart is the next person; the first `unmatched` are too far."""
     rng = np.random.default_rng(seed)
     place = np.arange(people)
@@ -50,7 +50,7 @@ def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability
     return scored(everybody, matches, own, other, method="exact")
 
 
-def told(audit: Audit, *, inner: Audit | None = None, ties: Ties = "first") -> CecResult:
+def told(audit: ComparedPairs, *, inner: ComparedPairs | None = None, ties: Ties = "first") -> CecResult:
     names = range(len(audit.people))
     asked = Audited(
         schema=SCHEMA, people=audit.people, reference=Reference.of(audit.people, np.array([0])),
