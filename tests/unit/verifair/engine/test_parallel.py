@@ -54,8 +54,8 @@ def _known(shared: Shared[int], deadline: Deadline, *, add: int = 0) -> int:
 
 def test_joblib_still_words_its_warning_so() -> None:
     """A process that held much memory is replaced, which concerns nobody: what joblib says of it is not shown."""
-    text = inspect.getsource(process_executor).replace('"\n', "").replace("\n", "")
-    assert parallel.REPLACED in re.sub(r'"\s+"', "", text)
+    words = " ".join(re.findall(r'"([^"\n]*)"', inspect.getsource(process_executor)))
+    assert parallel.REPLACED in re.sub(r"\s+", " ", words)
 
 
 def test_where_work_is_counted_arguments_are_those_of_the_task() -> None:
