@@ -26,7 +26,7 @@ Reference: Katz et al., Reluplex, CAV 2017 (the theory); Z3 as the oracle, for t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,10 +34,12 @@ import scipy.sparse as sp
 from encoders.network import Array, Booleans, Integers, Layer, layered
 from encoders.problem import Goal, TwinBatch
 from encoders.programs.rows import ProgramBuilder, RowBlock
-from encoders.programs.trees import TreeProgram
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import InputColumns, TwinBox, exit_clauses
 from solvers.program import Clause, Program
+
+if TYPE_CHECKING:
+    from encoders.programs.trees import TreeProgram
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -101,14 +101,18 @@ class TreeEnsemble(Model):
     def leaves(self, x: Array) -> Integers:
         """The leaves (B, T) that rows x (B, n) of float64 numbers end in."""
         found = np.empty((len(x), len(self.root)), dtype=np.int64)
-        step = max(1, ROWS // len(self.root))
+        step, column = max(1, ROWS // len(self.root)), np.maximum(self.column, 0)
+        branch = np.stack([self.right, self.left], axis=1).ravel()
         for start in range(0, len(x), step):
             part = x[start : start + step]
-            node, row = np.tile(self.root, (len(part), 1)), np.arange(len(part))[:, None]
-            for _ in range(self.depth):
-                value = part[row, np.maximum(self.column[node], 0)]
-                goes_left = np.where(np.isnan(value), self.missing_left[node], value <= self.threshold[node])
-                node = np.where(goes_left, self.left[node], self.right[node])
+            flat, row = part.ravel(), self.columns * np.arange(len(part))[:, None]
+            node, missing = np.tile(self.root, (len(part), 1)), bool(np.isnan(flat).any())
+            for _ in range(self.depth):     # all indices exist; mode="clip" spares numpy a copy in which it would look for others
+                value = flat.take(row + column.take(node, mode="clip"), mode="clip")
+                goes_left = value <= self.threshold.take(node, mode="clip")
+                if missing:
+                    goes_left |= np.isnan(value) & self.missing_left.take(node, mode="clip")
+                node = branch.take(2 * node + goes_left, mode="clip")
             found[start : start + step] = node
         return found
 

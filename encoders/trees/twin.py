@@ -30,7 +30,7 @@ STEP = 2
 ROOM = 2.0**-45
 """What combining two bounds may lose, relative to the size of the margins."""
 HELD = 8
-"""Joint trees that are kept: one batch of rows after the other asks for the same ones."""
+"""Joint trees and cells that are kept: one batch of rows after the other asks for the same ones."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,7 +71,7 @@ class TreeTwin:
         _, pairs, which = np.unique(joined, axis=0, return_index=True, return_inverse=True)
         return cls(
             problem=problem, ensemble=ensemble, variables=variables, moving=domain.columns_of(variables),
-            local=domain.take(variables), cells=TreeCells.of(ensemble, domain), which=which.reshape(-1), pairs=pairs, size=size,
+            local=domain.take(variables), cells=_cells(ensemble, domain), which=which.reshape(-1), pairs=pairs, size=size,
         )
 
     def worth(self, pair: int) -> Worth:
@@ -206,10 +206,15 @@ class RowBounds:
 
 
 @lru_cache(maxsize=HELD)
+def _cells(ensemble: TreeEnsemble, domain: Domain) -> TreeCells:
+    return TreeCells.of(ensemble, domain)
+
+
+@lru_cache(maxsize=HELD)
 def _join(ensemble: TreeEnsemble, domain: Domain, asked: bytes, first: bytes, second: bytes) -> JointTrees:
     """Both copies' trees. asked: (K,) nodes about what differs between the copies; first, second: (K,) which of them go left."""
     differs, *sides = (np.frombuffer(one, dtype=bool) for one in (asked, first, second))
-    cells = TreeCells.of(ensemble, domain)
+    cells = _cells(ensemble, domain)
     return JointTrees.of(ensemble, replace(cells, variable=np.where(differs, -2, cells.variable)), *sides)
 
 

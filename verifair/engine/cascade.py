@@ -33,6 +33,7 @@ METHODS = ("auto", "bnb", "lp", "milp", "smt")
 
 TOO_LATE = 2e-3
 """Seconds in which nothing can be decided: even to prepare a batch takes longer."""
+STATUS = {OPEN: Status.UNKNOWN, PROVED: Status.PROVED, VIOLATED: Status.VIOLATED, SHORT: Status.UNKNOWN}
 PHASE_NODES = 2000
 """Regions that neuron branching gets at most."""
 
@@ -110,7 +111,7 @@ def _answer(decision: BatchDecision, q: int, g: int) -> GoalAnswer:
     status = int(decision.status[q, g])
     violated = status == VIOLATED
     return GoalAnswer(
-        status={OPEN: Status.UNKNOWN, PROVED: Status.PROVED, VIOLATED: Status.VIOLATED, SHORT: Status.UNKNOWN}[status],
+        status=STATUS[status],
         reason=_open_for(decision, q) if status == OPEN else Reason.FLOAT32 if status == SHORT else None,
         lower=float(decision.lower[q, g]), upper=float(decision.upper[q, g]),
         tree=decision.trees.tree(q, g) if status == PROVED else None, witness=decision.witness[q, g] if violated else None,

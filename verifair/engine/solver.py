@@ -10,7 +10,7 @@ once exact evaluation confirms them.  Complete? SMT is, for unscaled inputs; MIL
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
@@ -21,18 +21,20 @@ from encoders.problem import Goal, TwinProblem
 from encoders.programs.big_m import big_m
 from encoders.programs.rows import refined
 from encoders.programs.smt import smt, violated
-from encoders.programs.trees import TreeProgram
 from encoders.programs.triangle import triangle
 from encoders.programs.twin import Encoding
 from encoders.programs.twin_box import Method, TwinBox
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.twin import TreeTwin
 from solvers import clock, registry
 from solvers.outcome import Budget, Limit, Outcome, Termination
 from solvers.program import Program
 from solvers.registry import Capability
 from verifair.engine.answer import GoalAnswer, disagree
 from verifair.engine.verdict import Reason, Status
+
+if TYPE_CHECKING:  # numba is loaded for trees alone
+    from encoders.programs.trees import TreeProgram
+    from encoders.trees.twin import TreeTwin
 
 MAX_LINES = 50
 """Of a probability curve, added one at a time where a solver's point calls for one."""
@@ -59,11 +61,17 @@ def left(budget: Budget, deadline: float) -> Budget:
 
 def copies_of(problem: TwinProblem) -> Twin | TreeTwin:
     """Return both copies of a problem's model, as `ask` takes them."""
-    return TreeTwin.of(problem) if isinstance(problem.network, TreeEnsemble) else Twin.of(problem)
+    if not isinstance(problem.network, TreeEnsemble):
+        return Twin.of(problem)
+    from encoders.trees.twin import TreeTwin
+
+    return TreeTwin.of(problem)
 
 
 def _encoded(twin: Twin | TreeTwin, q: int, goal: Goal, method: str) -> Encoding | TreeProgram:
-    if isinstance(twin, TreeTwin):      # one program: whole shares of leaves follow from whole thresholds, exactly
+    if not isinstance(twin, Twin):      # one program: whole shares of leaves follow from whole thresholds, exactly
+        from encoders.programs.trees import TreeProgram
+
         return TreeProgram.of(twin, q, goal)
     box = TwinBox.of(twin, q, method=Method.INTERVAL if method == "lp" else Method.LINEAR)
     match method:

@@ -9,21 +9,20 @@ import sqlite3
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
+from pydantic_core import to_json
 
 from verifair.checker.certificates.tree import Tree, TreeFile
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import DataError
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerdictRecord:
+class VerdictRecord(NamedTuple):
     """One verdict of a batch run.
 
     sensitive, group, to: the sensitive feature, the row's own raw value, and its counterfactual's (the row's own again where
@@ -57,7 +56,7 @@ class VerdictRecord:
 
 
 KEY = ("sensitive", "goal", "delta", "row", "to", "against")
-COLUMNS = tuple(field.name for field in fields(VerdictRecord))
+COLUMNS = VerdictRecord._fields
 RETRY = tuple(reason.value for reason in (Reason.TIME, Reason.NODES, Reason.MEMORY, Reason.INTERRUPTED, Reason.SOLVER_ERROR))
 """Reasons for which a resumed run asks again."""
 
@@ -142,7 +141,7 @@ class Store:
         marks = ", ".join("?" * (len(COLUMNS) + 2))
         update = ", ".join(f'"{name}" = excluded."{name}"' for name in (*COLUMNS, "seal") if name not in KEY)
         keep = f"ON CONFLICT (run, {_KEY}) DO UPDATE SET {update} WHERE verdicts.status = '{Status.UNKNOWN.value}'"
-        lines = [[_plain(value) for value in vars(record).values()] for record in records]
+        lines = [[int(v) if v is True or v is False else v if v == v else None for v in one] for one in records]    # as read back
         with self._ours(), self.connection:
             self.connection.executemany(
                 f"INSERT INTO verdicts VALUES ({marks}) {keep}", [(run, *line, _seal(run, line)) for line in lines]
@@ -284,18 +283,12 @@ def load_tree(text: str) -> tuple[Tree, float | None]:
     return TreeFile(**content).tree(), margin
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and np.isnan(value):
-        return None
-    if isinstance(value, (bool, np.bool_)):
-        return int(value)  # as SQLite gives it back
-    return value.item() if isinstance(value, (np.integer, np.floating)) else value
+def json_lines(verdicts: pd.DataFrame) -> Iterator[bytes]:
+    """Yield one JSON object for each line; numbers keep all their digits, infinities and missing values become null."""
+    for record in verdict_records(verdicts):
+        yield to_json(record._asdict(), inf_nan_mode="null") + b"\n"
 
 
-def to_jsonl(parts: Iterable[pd.DataFrame], path: Path, columns: Sequence[str] = COLUMNS) -> None:
-    """One JSON object a line; numbers keep all their digits, infinities and missing values become null."""
-    with path.open("w", encoding="utf-8") as file:
-        for part in parts:
-            for line in part[list(columns)].astype(object).to_dict(orient="records"):
-                plain = {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in line.items()}
-                file.write(json.dumps(plain, allow_nan=False) + "\n")
+def verdict_records(verdicts: pd.DataFrame) -> Iterator[VerdictRecord]:
+    """Yield the lines of a table that holds their columns."""
+    return map(VerdictRecord._make, zip(*(verdicts[name].astype(object).tolist() for name in COLUMNS), strict=True))

@@ -12,9 +12,8 @@ float32 says whether it is claimed of every float32 evaluation as well, margin b
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -62,9 +61,9 @@ class Proof:
         return {"statement": vars(self.statement), "float32": self.float32, "margin": self.margin, name: plain}
 
     @property
-    def key(self) -> str:
-        """The statement as text: two proofs with the same one say the same."""
-        return json.dumps(vars(self.statement), sort_keys=True)
+    def key(self) -> Hashable:
+        """The values of the statement: two proofs with the same ones say the same."""
+        return tuple(tuple(sorted(v.items())) if isinstance(v, dict) else v for v in vars(self.statement).values())
 
 
 def answered(asked: Iterable[Proof | Statement]) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def answered(asked: Iterable[Proof | Statement]) -> dict[str, Any]:
 
     A statement that is asked of several people with the same values is one statement.
     """
-    found: dict[str, Proof] = {}
+    found: dict[Hashable, Proof] = {}
     open_ = set()
     for one in asked:
         if isinstance(one, Proof):

@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic.dataclasses import dataclass as validated
+from pydantic_core import to_json
 
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.network import Model, layered
@@ -185,7 +186,7 @@ HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 def write(path: str | Path, payload: Mapping[str, Any]) -> None:
     """Write the payload with its digest. The same payload gives the same bytes."""
     content = {**payload, "digest": digest(payload)}
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
+    text = to_json(content)
     Path(path).write_bytes(gzip.compress(text, 6, mtime=0) if str(path).endswith(".gz") else text)
 
 
@@ -203,10 +204,11 @@ def read(path: str | Path, expected: str, parse: Callable[[Any], Content]) -> tu
         if HALF.search(content) is not None:
             _check_characters(raw)
         found = parse(raw)
+        intact = digest({key: value for key, value in raw.items() if key != "digest"}) == raw["digest"]
     except (OSError, ValueError, EOFError, zlib.error, RecursionError, MemoryError) as error:
         remedy = f"expected a {expected} file as verifair writes it: copy it again, or run again"
         raise CertificateError(f"{path}: {_flaw(error)}; {remedy}") from error
-    return found, digest({key: value for key, value in raw.items() if key != "digest"}) == raw["digest"]
+    return found, intact
 
 
 def _flaw(cause: Exception) -> str:

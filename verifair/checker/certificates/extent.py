@@ -66,5 +66,5 @@ class Extent:
 
 
 def digest(payload: Mapping[str, Any]) -> str:
-    """Return the sha256 of the canonical JSON: sorted keys, no spaces."""
-    return hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """Return the sha256 of the canonical JSON: sorted keys, no spaces. Raises ValueError for numbers that are not finite."""
+    return hashlib.sha256(json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()).hexdigest()

@@ -19,7 +19,7 @@ evaluation (`kernel.float32`).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import partial
 from typing import Any
 
@@ -127,7 +127,7 @@ def _joined(held: list[tuple[int, Task, Tree, bool, float | None]]) -> tuple[lis
 
 def _repeated(certificate: Certificate) -> Iterator[Rejection]:
     """Yield which proofs have a statement that another one had before: such a file counts it twice."""
-    first: dict[str, int] = {}
+    first: dict[Hashable, int] = {}
     for number, proof in enumerate(certificate.proofs):
         earlier = first.setdefault(proof.key, number)
         if earlier != number:

@@ -9,6 +9,7 @@ Sound? yes.   Complete? with splitting at thresholds it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,8 +18,10 @@ from encoders.domain import Domain
 from encoders.network import Array, Integers
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.extremes import TreeLines
 from solvers import clock
+
+if TYPE_CHECKING:
+    from encoders.trees.extremes import TreeLines
 
 LINES = np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]])
 """With x the reference copy and x' the copy z: lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z."""
@@ -48,6 +51,8 @@ class TreeCopies(Copied):
         root: tuple[Array, Array], reference: int = 0,
     ) -> TreeCopies:
         """Copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
+        from encoders.trees.extremes import TreeLines  # numba is loaded for trees alone
+
         rows = np.repeat(root[0][None], len(values), axis=0)
         rows[:, protected] = values
         moves = root[0] < root[1]

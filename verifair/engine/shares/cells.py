@@ -19,7 +19,6 @@ from encoders.domain import Batched
 from encoders.network import Array, Booleans, Integers, Model
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.extremes import TreeLines
 from verifair.checker.shares import MOST, Numbers, ShareQuestion, swing
 from verifair.engine.questions import margin
 
@@ -104,6 +103,8 @@ class ByTrees:
     """A tree ensemble's copies, each with its protected values filled in."""
 
     def __init__(self, model: TreeEnsemble | ComparedTrees, question: ShareQuestion) -> None:
+        from encoders.trees.extremes import TreeLines  # numba is loaded for trees alone
+
         self.question, rows = question, question.rows(question.lower[None])
         ensemble = model if isinstance(model, TreeEnsemble) else model.undecided
         self.work, protected = NODE * len(ensemble.column), np.array(question.index)

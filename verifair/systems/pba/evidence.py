@@ -15,7 +15,7 @@ from verifair.checker.certificates.certificate import Certificate, Claim, Counte
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.certificates.statement import RowsQuery, RowStatement
 from verifair.engine.queries import PersistentBias, Robustness
-from verifair.engine.store import load_tree
+from verifair.engine.store import load_tree, verdict_records
 from verifair.engine.verdict import Status, Witness
 from verifair.files import whole
 from verifair.systems.pba.result import Asked
@@ -52,7 +52,7 @@ def certificate_of(query: PersistentBias | Robustness, table: Table, verdicts: p
             delta=tuple(float(d) for d in query.delta),
         ),
         features=tuple(feature.name for feature in query.schema.features),
-        **answered(_decided(query, table, line) for line in verdicts.itertuples(index=False)),
+        **answered(_decided(query, table, line) for line in verdict_records(verdicts)),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from verifair.figures import COLORS, figure
@@ -14,6 +15,10 @@ from verifair.systems.pba.result import PbaResult
 
 LETTERS = 40
 """Names of groups with more letters than these stand aslant under an axis, lest they overlap."""
+
+
+BARS = 0.7
+"""Of the room of a group, how much its bars take."""
 
 
 def plots(result: PbaResult) -> dict[str, Callable[[Path], None]]:
@@ -33,9 +38,13 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
         for axis, setting in zip(drawn.axes, ("observed", "flipped"), strict=True):
             part = mine[mine["setting"] == setting].groupby(["shown", "label"])[["rows", "proved", "unknown"]].sum()
             share, late = (_percent(part, column, outcomes) for column in ("proved", "unknown"))
-            share.plot.bar(ax=axis, rot=0, color=list(COLORS), legend=False, width=0.7)
-            for bars in axis.containers:
+            at, width = np.arange(len(share)), BARS / len(share.columns)
+            for number, (outcome, heights) in enumerate(share.fillna(0.0).items()):
+                left = at - BARS / 2 + number * width
+                bars = axis.bar(left, heights, width, align="edge", color=COLORS[number % len(COLORS)], label=outcome)
                 axis.bar_label(bars, fmt="%.0f%%", fontsize=8)
+            axis.set_xticks(at, share.index)
+            axis.set_xlim(-0.5, len(share) - 0.5)
             for bars, above in zip(list(axis.containers), late.columns, strict=True):  # what was not decided is drawn as such
                 for bar, rest in zip(bars, late[above], strict=True):
                     if rest > 0:
@@ -47,7 +56,6 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
                 shown = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
                 axis.legend(shown.values(), shown.keys(), title="outcome")
             axis.set_title(f"{setting} ({'own' if setting == 'observed' else 'flipped'} {sensitive})")
-            axis.set_xlabel("")
             if sum(len(str(group)) for group in share.index) > LETTERS:
                 for label in axis.get_xticklabels():
                     label.set(rotation=30, ha="right", rotation_mode="anchor")

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import joblib
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from encoders.network import Array, Integers
 from encoders.onnx.runtime import Replay
@@ -238,6 +239,12 @@ def describe(query: PersistentBias | Robustness, people: TableStream, method: st
     }
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    """The BLAS libraries of this process: they are looked for once."""
+    return ThreadpoolController()
+
+
 def _solve_batch(common: Shared[_Run], batch: Batch, deadline: Deadline) -> list[VerdictRecord]:
     """One batch, in whatever process joblib runs it; BLAS keeps to the budget's threads."""
     run, raw = common.value, batch.raw
@@ -247,7 +254,7 @@ def _solve_batch(common: Shared[_Run], batch: Batch, deadline: Deadline) -> list
     if run.replay is not None:
         run.replay.open()
     pair = (batch.winner, batch.loser)
-    with threadpool_limits(limits=budget.threads):
+    with _libraries().limit(limits=budget.threads):
         if isinstance(query, PersistentBias):
             names = query.exchange.names
             problem = bias_problem(query.network, query.schema, raw, names, batch.to, batch.delta, pair)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
@@ -16,7 +17,7 @@ from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.words import counted, float32_words
 from verifair.engine.questions import classes, margin
-from verifair.engine.store import COLUMNS, to_jsonl
+from verifair.engine.store import COLUMNS, json_lines
 from verifair.systems.groups import SMALL
 from verifair.systems.pba.evidence import certificates, in_words
 from verifair.systems.pba.result import PbaResult
@@ -77,19 +78,22 @@ def tables(result: PbaResult) -> dict[str, pd.DataFrame]:
 
 def write(result: PbaResult, folder: Path) -> str | None:
     """Write the verdicts as JSON lines and, with pyarrow, as Parquet, part by part, and the certificates of each query."""
-    to_jsonl(_parts(result), folder / "verdicts.jsonl")
+    columns = None if find_spec("pyarrow") is None else folder / "verdicts.parquet"
+    with open(folder / "verdicts.jsonl", "wb") as lines, nullcontext() if columns is None else _parquet(columns) as add:
+        for part in _parts(result):
+            lines.writelines(json_lines(part))
+            if add is not None:
+                add(part)
     for one in result.asked:
         name = f"{'certificate' if one.is_bias else 'certificate-robustness'}{result.suffix(one.sensitive)}"
         for _ in certificates(one, result.people, folder, name):
             pass
-    if find_spec("pyarrow") is None:
-        return 'verdicts.jsonl is not written as Parquet as well: pip install "verifair[parquet]"'
-    _save_parquet(folder / "verdicts.parquet", _parts(result))
-    return None
+    return None if columns else 'verdicts.jsonl is not written as Parquet as well: pip install "verifair[parquet]"'
 
 
-def _save_parquet(path: Path, parts: Iterable[pd.DataFrame]) -> None:
-    """Write one type a column, whatever the features are."""
+@contextmanager
+def _parquet(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """Open a file, and yield what adds verdicts to it: one type a column, whatever the features are."""
     import pyarrow
     import pyarrow.parquet
 
@@ -99,8 +103,7 @@ def _save_parquet(path: Path, parts: Iterable[pd.DataFrame]) -> None:
     }  # fmt: skip
     shape = pyarrow.schema(list(kinds.items()))
     with open(path, "wb") as out, pyarrow.parquet.ParquetWriter(out, shape) as file:  # pyarrow takes no name outside UTF-8
-        for part in parts:
-            file.write_table(pyarrow.Table.from_pandas(part, shape, preserve_index=False))
+        yield lambda part: file.write_table(pyarrow.Table.from_pandas(part, shape, preserve_index=False))
 
 
 def _parts(result: PbaResult) -> Iterator[pd.DataFrame]:

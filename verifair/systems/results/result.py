@@ -53,7 +53,7 @@ class Shape(BaseModel):
 
     model_config = ConfigDict(
         extra="forbid", use_attribute_docstrings=True, frozen=True, protected_namespaces=(), arbitrary_types_allowed=True,
-        from_attributes=True,
+        from_attributes=True, defer_build=True,  # most are built as parts of others alone
         serialize_by_alias=True, populate_by_name=True, json_schema_serialization_defaults_required=True,
     )
 

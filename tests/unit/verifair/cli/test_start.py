@@ -45,6 +45,7 @@ def test_type_checkers_and_users_see_the_same_names() -> None:
 
 @pytest.mark.parametrize(("program", "loaded"), [
     ("import verifair", ("numpy", "onnx", "typer", "pydantic")),
+    ("import verifair.systems.hyfair.certify.solve, verifair.systems.hyfair.kmax.solve", ("numba",)),
     ("from verifair.cli import main; sys.argv = ['verifair', '--help']; main()", ("numpy", "pandas", "onnx", "sklearn")),
     ("from verifair.cli import main; sys.argv = ['verifair', 'pba', '--help']; main()", ("numpy", "pandas", "onnx", "sklearn")),
 ])

@@ -89,7 +89,7 @@ LATE, PROVED = {"reason": "time"}, {"status": "proved", "reason": ""}
 def test_out_of_boxes_is_asked_again_only_with_more_of_them(tmp_path: Path, nodes: int | None, again: bool) -> None:
     with Store(tmp_path / "v.sqlite") as store:
         store.begin("run", {}, resume=False)
-        store.add("run", [UNDECIDED, *(replace(UNDECIDED, row=row, **more) for row, more in ((1, LATE), (2, PROVED)))])
+        store.add("run", [UNDECIDED, *(UNDECIDED._replace(row=row, **more) for row, more in ((1, LATE), (2, PROVED)))])
         kept = {key[3] for key in store.decided("run", nodes, sensitive="sex", delta=1.0, rows=(0, 2))}
         assert kept == ({2} if again else {0, 2})
         assert store.count_decided("run", nodes) == len(kept)
