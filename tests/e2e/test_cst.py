@@ -368,7 +368,6 @@ BAD: dict[str, tuple[str, tuple[object, ...]]] = {
     "correction": ("--correct fdr: expected bh", ("--demo", "loan", "--correct", "fdr")),
     "level": ("--level 5: expected percent", ("--demo", "loan", "--level", 5)),
     "tau": ("--tau 1: expected a number of at least 0 and below 1, such as 0", ("--demo", "loan", "--tau", 1)),
-    "certified categories": ("--certify: node 'job'", ("--demo", "german", "--certify", 95)),
     "no network": ("--certify proves what a network decides, and here decides none", ("--demo", "loan", "--certify", 95)),
     "certificate of nothing": ("--certificate belongs to --certify", ("--demo", "loan", "--certificate", "proof.json")),
     "certified level": ("--certify 5: expected percent", ("--demo", "german", "--certify", 5)),

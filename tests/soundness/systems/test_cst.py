@@ -16,7 +16,8 @@ from encoders.network import Array, Network
 from tests.builders import schema_of
 from tests.draws import draws
 from tests.soundness.random_twins import nasty_network
-from verifair.systems.cst.causal.mechanisms import Linear, LinearMechanism
+from verifair.systems.cst.causal.categorical import Categorical
+from verifair.systems.cst.causal.mechanisms import Linear, LinearMechanism, LogLinear, LogLinearMechanism
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import LinearRule
@@ -190,6 +191,70 @@ def test_every_status_is_met() -> None:
     assert {FLIPS, STAYS, DEPENDS} <= met
 
 
+def categories_case(seed: int) -> tuple[CausalModel, Network, vf.Schema, pd.DataFrame]:
+    """sex -> job (categories) -> amount (log-linear or linear) -> rank (categories) <- job, and years <- amount, rank."""
+    rng = np.random.default_rng(seed)
+    sex = np.array(["f", "m"])[np.arange(80) % 2]
+    job = np.array(["a", "b", "c"])[np.clip(rng.integers(0, 3, 80) - (sex == "f") * rng.integers(0, 2, 80), 0, 2)]
+    rank = np.where(rng.random(80) < np.where(job == "a", 0.3, 0.7), "high", "low")
+    amount = np.round(np.exp(0.3 * (job == "b") + 0.6 * (sex == "m") + rng.normal(size=80) / 4), 2)
+    years = np.round(amount + (rank == "high") + rng.normal(size=80) / 2, 1)
+    frame = pd.DataFrame({"sex": sex, "job": job, "rank": rank, "amount": amount, "years": years})
+    decimals = None if rng.random() < 0.5 else 1
+    nodes = (
+        Node(name="sex"), Node(name="job", parents=("sex",), mechanism=Categorical()),
+        Node(name="rank", parents=("job", "sex"), mechanism=Categorical()),
+        Node(name="amount", parents=("job", "sex"), mechanism=LogLinear() if rng.random() < 0.7 else Linear(), decimals=decimals),
+        Node(name="years", parents=("amount", "rank")),
+    )
+    features: list[dict[str, Any]] = [
+        {"name": "amount", "kind": "real", "range": [0, 8]}, {"name": "years", "kind": "real", "range": [-4, 12]},
+        {"name": "rank", "kind": "categorical", "categories": ["low", "high"]},
+        {"name": "sex", "kind": "categorical", "categories": ["f", "m"], "protected": True},
+    ]
+    if rng.random() < 0.5:  # else the network does not take it, and the equations do
+        features.append({"name": "job", "kind": "one-hot", "categories": ["a", "b", "c"]})
+    schema = schema_of(*features, positive="logit > 0")
+    network = nasty_network(rng, schema.domain.columns, "mixed", depth=2, width=5, outputs=1)
+    return CausalModel(nodes=nodes).fit(frame), replace(network, source_sha256="0" * 64), schema, frame
+
+
+@pytest.mark.parametrize("seed", draws(12))
+def test_what_is_certified_of_categories_holds_for_all_that_are_drawn(seed: int) -> None:
+    """Counterfactuals drawn by the causal model itself, with many seeds and coefficients: no decision contradicts a row's status,
+    and the share decided otherwise lies between the bounds."""
+    model, network, schema, frame = categories_case(seed)
+    rng = np.random.default_rng(seed)
+    rows = np.flatnonzero(frame["sex"] == "f")[:6]
+    found = certify_counterfactuals(model, network, schema, frame, do={"sex": "m"}, rows=rows.tolist(), alternatives=30)
+    assert found.left.max() < 1e-9
+    many = pd.concat([frame.iloc[rows]] * 200, ignore_index=True)
+    otherwise = np.zeros((len(rows), 5))
+    for number in range(5):
+        share = rng.random(len(found.low)) if number % 2 else (rng.random(len(found.low)) < 0.5).astype(float)
+        theta = found.low + share * (found.high - found.low) if number else found.effects.estimates
+        drawn = with_coefficients(model, found.effects, theta).counterfactual(many, {"sex": "m"}, seed=number)
+        for feature in schema.features:
+            if feature.range is not None:
+                drawn[feature.source] = drawn[feature.source].astype(float).clip(*feature.range)
+        logit = network.forward(schema.encode(schema.raw(drawn)))[:, 0]
+        decided = (logit > 0).reshape(200, len(rows))
+        clear = (np.abs(logit) > 1e-9).reshape(200, len(rows))  # floats drew them; the proofs are exact
+        assert all(
+            (decided[clear[:, k], k] == (found.factual[k] == (status == STAYS))).all()
+            for k, status in enumerate(found.status.tolist()) if status in (FLIPS, STAYS)
+        )
+        otherwise[:, number] = (decided != (found.factual == 1)).mean(axis=0)
+    room = 4.5 * np.sqrt(0.25 / 200)
+    low, high = found.otherwise.T
+    assert (otherwise >= (low - room)[:, None]).all()
+    assert (otherwise <= (high + room)[:, None]).all()
+    if found.certificate is not None:
+        report = vf.check(found.certificate, network=network, schema=schema)
+        assert not report.rejections, report.rejections[:3]
+    json_text(CertifiedDecisions.of(found))
+
+
 # Random causal models, tables, rules and distances: no coefficients inside `safe` change a verdict, those at `flip` do.
 
 
@@ -225,7 +290,7 @@ def with_coefficients(model: CausalModel, effects: Effects, theta: Array) -> Cau
     fitted = dict(model.fitted)
     for node in effects.nodes:
         mechanism = fitted[node]
-        assert isinstance(mechanism, LinearMechanism)
+        assert isinstance(mechanism, LinearMechanism | LogLinearMechanism)
         given = mechanism.coefficients
         estimates = given.estimates.copy()
         for one, value in zip(effects.coefficients, theta.tolist(), strict=True):

@@ -6,11 +6,13 @@ The counterfactual of a raw row x under do(a := a') with coefficients theta, one
 
     x'_a = a'       x'_n = R_n( x_n + sum over terms of n  theta_t (h_t(x') - h_t(x)) )       x'_v = x_v otherwise
 
+and x'_c as the statement gives it for a category c of the query. Of a logarithmic equation, x'_n = R_n( x_n exp(that sum) ) for
+x_n > 0.
 h_t is the parent's raw value, or values[parent] where the term lists them (a category's indicator, say). The noise of an equation
 is additive and theta is the same in abduction and prediction, so noise and intercept cancel. R_n rounds to the equation's decimals,
 half to even, then clips to its range; a node none of whose parents changed keeps its value. The network is asked about the row
 that the schema allows: numbers of integer features rounded, half to even, and all clipped to the features' ranges.
-All of this is exact rational arithmetic; what is then no float64 is rounded to the nearest.
+All of this is exact arithmetic; what is then no float64 is rounded to the nearest.
 """
 
 from __future__ import annotations
@@ -114,10 +116,14 @@ class Term:
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class Equation:
-    """How a number depends on what changes. decimals: it is rounded to.   range: (low, high) it is then clipped to."""
+    """How a number depends on what changes. decimals: it is rounded to.   range: (low, high) it is then clipped to.
+
+    logarithmic: the equation is that of the number's logarithm.
+    """
 
     node: str
     terms: tuple[Term, ...] = Field(min_length=1)
+    logarithmic: Annotated[bool, Field(strict=True)] = False
     range: Interval | None = None
     decimals: Annotated[int, Field(strict=True, ge=-15, le=15)] | None = None
 
@@ -126,10 +132,11 @@ class Equation:
 class CounterfactualQuery:
     """How are these rows decided had they been a' in place of a, wherever in their intervals the coefficients are?
 
-    do: attribute -> raw value.   equations: of all their descendants that matter to the network, parents first.
+    do: attribute -> raw value.   equations: of all their descendants of numbers that matter to the network, parents first.
+    categories: the other descendants that matter; what they become is given, statement by statement.
     also: attributes that the network does not take, but the equations do -> their words (none: it is a number); the raw value of
-    such an attribute is the position of its word. Taken as given: that these are the equations, and that the intervals are what
-    `origin` says; the certificate is about what follows from them.
+    such an attribute is the position of its word. Taken as given: that these are the equations, that the intervals are what
+    `origin` says, and that a counterfactual may have the categories given; the certificate is about what follows from them.
     """
 
     kind: Literal["counterfactual-decision"]
@@ -137,6 +144,7 @@ class CounterfactualQuery:
     equations: tuple[Equation, ...]
     origin: Text
     also: dict[str, tuple[Text, ...]] = field(default_factory=dict)
+    categories: tuple[Text, ...] = field(default=())
 
     @property
     def coefficients(self) -> tuple[Interval, ...]:
@@ -149,8 +157,9 @@ class CounterfactualStatement:
     """factual: the row itself is decided classes[0].   counterfactual: so is its counterfactual, for all coefficients in `cell`.
 
     Decided i = classes[0], not j = classes[1]: f_i - f_j >= 0 if i < j, > 0 if i > j (ties go to the smaller index).
-    also: raw values of the query's further attributes, in its order.
-    cell: a part of the coefficients' intervals; the cells of a row make up the whole.   lower, upper: (V,) raw box that holds every
+    also: raw values of the query's further attributes, in its order.   categories: raw values that the query's categories take in
+    the counterfactual.   cell: a part of the coefficients' intervals, empty: all of them; the cells of a row with the same
+    categories make up the whole.   lower, upper: (V,) raw box that holds every
     counterfactual of the cell. Points of it that the schema's constraints forbid are nobody; nothing is claimed about them.
     """
 
@@ -158,6 +167,7 @@ class CounterfactualStatement:
     row: tuple[Number, ...]
     classes: tuple[Index, Index]
     also: tuple[Number, ...] = field(default=())
+    categories: tuple[Number, ...] = field(default=())
     cell: tuple[Interval, ...] = field(default=())
     lower: tuple[Number, ...] = field(default=())
     upper: tuple[Number, ...] = field(default=())

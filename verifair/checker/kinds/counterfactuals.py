@@ -1,8 +1,9 @@
 """The checker of counterfactual decisions: where can a row's counterfactual lie, and do a row's proofs add up to what they say?
 
 What a certificate's equations mean is defined in `verifair.checker.certificates.statement`. The counterfactuals of one cell of
-coefficients are enclosed here in rational arithmetic, equation by equation: clipping and rounding are monotone, so intervals pass
-through them. The box that a statement names has to hold that enclosure; `check` then shows the decision on the box.
+coefficients are enclosed here in rational arithmetic (exponentials in balls), equation by equation: clipping and rounding are
+monotone, so intervals pass through them. The box that a statement names has to hold that enclosure; `check` then shows the decision
+on the box.
 
 Imports neither the engine, nor its bounds, nor what found the boxes.
 """
@@ -16,6 +17,7 @@ from fractions import Fraction
 import numpy as np
 
 from encoders.domain import Domain
+from encoders.exact.balls import ball, precision
 from encoders.network import Array, Model
 from verifair.checker.certificates.certificate import Certificate, Proof
 from verifair.checker.certificates.statement import CounterfactualQuery, CounterfactualStatement, Equation, Interval, Term
@@ -26,7 +28,14 @@ from verifair.schema.space import InputSpace
 MAX_PIECES = 100_000
 """Parts that the coefficients' intervals may be cut into while cells are laid over them."""
 
+LARGEST_EXPONENT = 700
+"""Of a logarithmic equation: exp(709.8) is the largest float64."""
+PRECISION = 128
+"""Bits of the balls around exponentials."""
+
 Ends = tuple[Fraction, Fraction]
+Row = tuple[tuple[float, ...], tuple[float, ...]]
+"""Raw values of the features and of further attributes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,6 +74,10 @@ def query_flaw(query: CounterfactualQuery, network: Model, schema: InputSpace) -
         if not attributes.holds(name, value) or not (feature is None or feature.within(np.array([[value]]))[0]):
             return f"do({name} = {value:g}) lies outside the declared domain"
         known.add(name)
+    for name in query.categories:
+        if name not in attributes.at or name in known:
+            return f"the category {name!r} is nothing described, something set, or named before"
+        known.add(name)
     for equation in query.equations:
         if equation.node not in attributes.at or equation.node in known:
             return f"the equation of {equation.node!r} is about nothing described, something set, or has one before it"
@@ -100,27 +113,36 @@ class Enclosure:
 
 
 def reach(
-    query: CounterfactualQuery, row: tuple[float, ...], also: tuple[float, ...], cell: tuple[Interval, ...], schema: InputSpace
+    query: CounterfactualQuery, row: tuple[float, ...], also: tuple[float, ...], categories: tuple[float, ...],
+    cell: tuple[Interval, ...], schema: InputSpace,
 ) -> Enclosure:
-    """Return the enclosure of the row's counterfactuals over a cell; for a cell that is one point, the counterfactual itself.
+    """Return the enclosure of the row's counterfactuals over a cell; for a cell that is one point, the counterfactual itself, up to
+    the width of balls around exponentials.
 
     The query is one without a flaw, the row legal and the cell as long as the query's coefficients.
+    Raises OverflowError where an exponential is beyond all numbers.
     """
     at = Attributes.of(query, schema).at
     exact = [Fraction(value) for value in (*row, *also)]
     low, high = list(exact), list(exact)
     for name, value in query.do.items():
         low[at[name]] = high[at[name]] = Fraction(value)
+    for name, value in zip(query.categories, categories, strict=True):
+        low[at[name]] = high[at[name]] = Fraction(value)
     coefficients = iter(cell)
     for equation in query.equations:
         v, parents = at[equation.node], [at[term.parent] for term in equation.terms]
-        ends = [exact[v], exact[v]]
+        ends = [Fraction(0), Fraction(0)]
         for term, u in zip(equation.terms, parents, strict=True):
             least, most = next(coefficients)
             products = [Fraction(a) * b for a in (least, most) for b in _change(term, exact[u], low[u], high[u])]
             ends = [ends[0] + min(products), ends[1] + max(products)]
         if all(low[u] == exact[u] == high[u] for u in parents):
             continue  # a node none of whose parents changed keeps its value
+        if equation.logarithmic:
+            ends = [exact[v] * _exponential(ends[0])[0], exact[v] * _exponential(ends[1])[1]]
+        else:
+            ends = [exact[v] + end for end in ends]
         low[v], high[v] = (_treated(end, equation) for end in ends)
         if all(low[u] <= exact[u] <= high[u] for u in parents):  # perhaps none of them did
             low[v], high[v] = min(low[v], exact[v]), max(high[v], exact[v])
@@ -136,6 +158,18 @@ def _change(term: Term, own: Fraction, low: Fraction, high: Fraction) -> Ends:
         return low - own, high - own
     change = Fraction(term.values[int(low)]) - Fraction(term.values[int(own)])
     return change, change
+
+
+def _exponential(value: Fraction) -> Ends:
+    """Return rational ends around exp(value). Raises OverflowError beyond LARGEST_EXPONENT; it is above 0, however small."""
+    if value > LARGEST_EXPONENT:
+        raise OverflowError
+    if value < -LARGEST_EXPONENT:
+        return Fraction(0), _exponential(Fraction(-LARGEST_EXPONENT))[1]
+    with precision(PRECISION):
+        found = ball(value).exp()
+        low, high = (end.man_exp() for end in (found.lower(), found.upper()))
+    return Fraction(int(low[0])) * Fraction(2) ** int(low[1]), Fraction(int(high[0])) * Fraction(2) ** int(high[1])
 
 
 def _treated(value: Fraction, equation: Equation) -> Fraction:
@@ -165,6 +199,10 @@ def counterfactual_task(
     attributes = Attributes.of(query, schema)
     if not all(attributes.holds(name, value) for name, value in zip(query.also, statement.also, strict=True)):
         return "the row has a category that is not among the words"
+    for equation in query.equations:
+        v = attributes.at[equation.node]
+        if equation.logarithmic and not (*statement.row, *statement.also)[v] > 0:
+            return f"the equation of {equation.node!r} is about a logarithm, and the row holds no number above 0"
     i, j = statement.classes
     if i == j or max(i, j) >= classes_of(network):
         return f"classes {i} and {j} are no two classes of the network"
@@ -172,10 +210,27 @@ def counterfactual_task(
     zeros = np.zeros(len(row))
     task = Task(lower=row, upper=row, prime=row, offset=zeros, differs=zeros.astype(bool), margin=margin, asked=asked)
     if statement.goal == "factual":
-        named = statement.cell or statement.lower or statement.upper
-        return "a statement about the row itself names a cell or a box" if named else task
+        named = statement.cell or statement.lower or statement.upper or statement.categories
+        return "a statement about the row itself names a cell or a box, or other categories" if named else task
+    flaw = _categories_flaw(statement, query, attributes, domain)
+    if flaw is not None:
+        return flaw
     box = _box(statement, query, schema)
     return box if isinstance(box, str) else replace(task, lower=box[0], upper=box[1], prime=box[0])
+
+
+def _categories_flaw(
+    statement: CounterfactualStatement, query: CounterfactualQuery, attributes: Attributes, domain: Domain
+) -> str | None:
+    """Return why a counterfactual cannot have the categories that a statement gives, as far as schema and words go, or None."""
+    if len(statement.categories) != len(query.categories):
+        return f"the statement gives {len(statement.categories)} categories, the query has {len(query.categories)}"
+    for name, value in zip(query.categories, statement.categories, strict=True):
+        v = attributes.at[name]
+        inside = name in query.also or domain.take(np.array([v])).within(np.array([[value]]))[0]
+        if not attributes.holds(name, value) or not inside:
+            return f"the counterfactual's {name} = {value:g} lies outside the declared domain"
+    return None
 
 
 def _box(statement: CounterfactualStatement, query: CounterfactualQuery, schema: InputSpace) -> tuple[Array, Array] | str:
@@ -188,12 +243,16 @@ def _box(statement: CounterfactualStatement, query: CounterfactualQuery, schema:
     if domain.impossible(lower[None], upper[None])[0]:
         return "the constraints forbid the whole box: it says nothing about anybody"
     whole = query.coefficients
-    inside = len(statement.cell) == len(whole) and all(
-        low <= least <= most <= high for (least, most), (low, high) in zip(statement.cell, whole, strict=True)
+    cell = statement.cell or whole
+    inside = len(cell) == len(whole) and all(
+        low <= least <= most <= high for (least, most), (low, high) in zip(cell, whole, strict=True)
     )
     if not inside:
         return "the cell is no part of the coefficients' intervals"
-    found = reach(query, statement.row, statement.also, statement.cell, schema)
+    try:
+        found = reach(query, statement.row, statement.also, statement.categories, cell, schema)
+    except OverflowError:
+        return "the cell leads beyond all numbers"
     for v, (low, high) in enumerate(zip(found.low, found.high, strict=True)):
         if not (Fraction(float(lower[v])) <= low and high <= Fraction(float(upper[v]))):
             return (
@@ -204,21 +263,28 @@ def _box(statement: CounterfactualStatement, query: CounterfactualQuery, schema:
 
 
 def decisions_missing(query: CounterfactualQuery, proofs: tuple[Proof, ...]) -> Iterator[str]:
-    """Yield what the proofs of a row lack to say how its counterfactual is decided, and how the row itself is."""
-    by_row: dict[tuple[tuple[float, ...], tuple[float, ...]], list[CounterfactualStatement]] = {}
+    """Yield what the proofs of a row lack to say how it is decided, and how its counterfactual is for all categories given."""
+    own: dict[Row, set[tuple[int, int]]] = {}
+    other: dict[Row, dict[tuple[float, ...], list[CounterfactualStatement]]] = {}
     for proof in proofs:
-        if isinstance(proof.statement, CounterfactualStatement):
-            by_row.setdefault((proof.statement.row, proof.statement.also), []).append(proof.statement)
-    for number, (_, statements) in enumerate(by_row.items()):
-        factual = {one.classes for one in statements if one.goal == "factual"}
-        decided = {one.classes for one in statements if one.goal == "counterfactual"}
-        if len(factual) != 1 or len(decided) != 1:
+        one = proof.statement
+        if isinstance(one, CounterfactualStatement):
+            row = (one.row, one.also)
+            factual, counterfactual = own.setdefault(row, set()), other.setdefault(row, {})
+            if one.goal == "factual":
+                factual.add(one.classes)
+            else:
+                counterfactual.setdefault(one.categories, []).append(one)
+    for number, (row, factual) in enumerate(own.items()):
+        by_categories = [{one.classes for one in statements} for statements in other[row].values()] or [set()]
+        if len(factual) != 1 or any(len(decided) != 1 for decided in by_categories):
             yield (
                 f"row {number} of the file needs one decision on itself and one on its counterfactual, found {len(factual)} and "
-                f"{len(decided)}"
+                f"{max(map(len, by_categories))}"
             )
-        elif not covers(query.coefficients, [one.cell for one in statements if one.goal == "counterfactual"]):
-            yield f"row {number} of the file: its cells leave out a part of the coefficients' intervals"
+        for statements in other[row].values():
+            if not covers(query.coefficients, [one.cell or query.coefficients for one in statements]):
+                yield f"row {number} of the file: its cells leave out a part of the coefficients' intervals"
 
 
 def covers(whole: tuple[Interval, ...], cells: list[tuple[Interval, ...]]) -> bool:
@@ -249,13 +315,17 @@ def _cut(box: tuple[Interval, ...], cell: tuple[Interval, ...]) -> tuple[int, fl
 
 def counterfactuals_statement(given: Certificate, query: CounterfactualQuery, schema: InputSpace) -> str:
     """How the file says that rows and their counterfactuals are decided, and for which coefficients."""
-    own: dict[object, int] = {}
-    other: dict[object, int] = {}
+    own: dict[Row, int] = {}
+    other: dict[tuple[Row, tuple[float, ...]], int] = {}
     for proof in given.proofs:
         one = proof.statement
         if isinstance(one, CounterfactualStatement):
-            (own if one.goal == "factual" else other)[one.row, one.also] = one.classes[0]
-    flips = sum(other.get(row) != decided for row, decided in own.items())
+            row = (one.row, one.also)
+            if one.goal == "factual":
+                own[row] = one.classes[0]
+            else:
+                other[row, one.categories] = one.classes[0]
+    flips = sum(own.get(row) != decided for (row, _), decided in other.items())
     known = {feature.name for feature in schema.features}
     to = ", ".join(f"{name} = {_set_to(query, schema, name, value, known)}" for name, value in query.do.items())
     left = "".join(
@@ -266,10 +336,14 @@ def counterfactuals_statement(given: Certificate, query: CounterfactualQuery, sc
         )
         if count
     )
+    what, beyond = f"{len(own):,} rows", "nothing about other rows"
+    if query.categories:
+        what = f"{len(other):,} counterfactuals of {len(own):,} rows, with given categories of {', '.join(query.categories)},"
+        beyond = "nothing about other rows and categories, or how probable these are"
     return (
-        f"It states: with {to}, and what that causes, {flips:,} of {len(own):,} rows would be decided otherwise and "
-        f"{len(own) - flips:,} as they are, whatever the {len(query.coefficients)} coefficients of the file's causal model are in "
-        f"their intervals (which the file calls: {query.origin}){left}; nothing about other rows."
+        f"It states: with {to}, and what that causes, {flips:,} of {what} would be decided otherwise than the row and "
+        f"{len(other) - flips:,} as it is, whatever the {len(query.coefficients)} coefficients of the file's causal model are in "
+        f"their intervals (which the file calls: {query.origin}){left}; {beyond}."
     )
 
 

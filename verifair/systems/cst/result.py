@@ -212,6 +212,9 @@ class CertifiedPerson(Shape):
     reason: str | None
     clipped: bool
     cells: Count
+    otherwise_low: Share
+    """Probability, over categories of the counterfactual, that it is decided otherwise: at least, and at most."""
+    otherwise_high: Share
 
 
 class CertifiedStatuses(Shape):
@@ -222,13 +225,17 @@ class CertifiedStatuses(Shape):
 
 
 class CertifiedDecisions(Shape):
-    """Decisions on counterfactuals for every coefficient in its interval; equations and intervals are taken as given."""
+    """Decisions on counterfactuals for every coefficient in its interval; equations and intervals are taken as given.
+
+    categories: on the way, of which a counterfactual may have several; how probable they are is measured, not proved.
+    """
 
     do: Do
     level: Share
     simultaneous: bool
     box: str
     coefficients: Annotated[pd.DataFrame, RowsOf(CoefficientLine)]
+    categories: list[str]
     rows: Count
     counts: CertifiedStatuses
     unknown: dict[str, Count]
@@ -253,8 +260,9 @@ class CertifiedDecisions(Shape):
             people["row"] = rows[found.rows]
         return cls(
             do=dict(found.effects.do), level=found.level, simultaneous=found.simultaneous, box=found.box,
-            coefficients=found.coefficients(), rows=len(found.rows), counts=CertifiedStatuses(**found.counts),
-            unknown=found.reasons, clipped=int(found.clipped.sum()), seconds=found.seconds, people=people,
+            coefficients=found.coefficients(), categories=list(found.effects.categories), rows=len(found.rows),
+            counts=CertifiedStatuses(**found.counts), unknown=found.reasons,
+            clipped=int(found.clipped.sum()), seconds=found.seconds, people=people,
             depends={int(found.rows[k]): one for k, one in found.dependences.items()},
             certificate_file=str(file) if file else None, saved=saved, found=found,
         )
@@ -267,7 +275,12 @@ class CertifiedDecisions(Shape):
         """Return what is proved."""
         sure = self.counts.flips + self.counts.stays
         each = f"the decision on the counterfactual of {sure:,} complainants under do({self.name}), for every coefficient in its"
-        return [f"{each} interval ({self.box}), the equations and intervals taken as given"] if sure else []
+        return [f"{each} interval ({self.box}), {self.given} taken as given"] if sure else []
+
+    @property
+    def given(self) -> str:
+        """What the proofs take as given."""
+        return "equations, intervals and the categories of counterfactuals" if self.categories else "the equations and intervals"
 
     def line_of(self, place: int) -> str | None:
         """Return what is said in a case file. place: position in the table."""
@@ -279,6 +292,12 @@ class CertifiedDecisions(Shape):
             said = "otherwise than the person" if status == FLIPS else "as the person is"
             return f"Proved: the counterfactual is decided {said}, whatever the coefficients are in their intervals ({self.box})."
         if status == DEPENDS:
+            low, high = self.found.otherwise[at[0]]
+            if self.categories:
+                return (
+                    "The decision on the counterfactual depends on its categories, or on the coefficients within their intervals "
+                    f"({self.box}): by the causal model it is decided otherwise with a probability of {low:.3f} .. {high:.3f}."
+                )
             within = f"within their intervals ({self.box})"
             return f"The decision on the counterfactual depends on the coefficients {within}: both are met."
         why = TOLD[str(self.found.reason[at[0]])]

@@ -119,9 +119,10 @@ def _certified(one: CertifiedDecisions, proof: Evidence | None) -> Statement:
     """Return what is said of decisions on counterfactuals for all coefficients in their intervals."""
     at, counts = standing(proof) if proof is not None else Standing.UNKNOWN, one.counts
     text = (
-        f"{firmly(at) if proof is not None else 'Asked'}, the equations and intervals ({one.box}) taken as given: with "
+        f"{firmly(at) if proof is not None else 'Asked'}, {one.given} ({one.box}) taken as given: with "
         f"{one.name}, {of(counts.flips, one.rows)} would be decided otherwise and {counts.stays:,} as they are, whatever "
-        f"the coefficients; for {counts.depends:,} it depends on them, {counts.unknown:,} are undecided."
+        f"the coefficients; for {counts.depends:,} it depends on them{' or on categories' if one.categories else ''}, "
+        f"{counts.unknown:,} are undecided."
     )
     return Statement(text=text, standing=at, tone=Tone.WATCH if counts.flips else Tone.PLAIN)
 

@@ -33,7 +33,7 @@ LONG = 150
 MOVED = 8
 """Attributes on the screen."""
 PROVED = {
-    FLIPS: "would be decided otherwise", STAYS: "would be decided as they are", DEPENDS: "depend on the coefficients",
+    FLIPS: "would be decided otherwise", STAYS: "would be decided as they are", DEPENDS: "depend on coefficients or categories",
     UNKNOWN: "are unknown",
 }
 
@@ -347,7 +347,14 @@ def certified_lines(one: CertifiedDecisions) -> Iterator[str]:
         f"Certified under do({one.name}), for every coefficient in its interval: of {one.rows:,} complainants {parts} "
         f"({one.seconds:.1f} s)."
     )
-    yield f"Taken as given are the equations and intervals: {one.box}."
+    yield f"Taken as given are {one.given}: {one.box}."
+    if one.categories:
+        low, high = one.found.otherwise.sum(axis=0)
+        yield (
+            f"Counterfactuals may have several categories ({', '.join(one.categories)}). The most probable were looked at; they "
+            f"have {100 * (1 - one.found.left.mean()):.1f} % of the probability. By the causal model's probabilities, "
+            f"{low:,.1f} .. {high:,.1f} of {one.rows:,} complainants are expected to be decided otherwise."
+        )
     if one.unknown:
         yield f"Unknown: {', '.join(f'{count:,} ({TOLD[reason]})' for reason, count in one.unknown.items())}."
     if one.saved is not None:

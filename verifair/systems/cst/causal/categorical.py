@@ -55,6 +55,33 @@ class CategoricalMechanism(Mechanism):
             sums = np.log(self._probabilities(parents)) + noise
         return np.asarray(self.classes[sums.argmax(axis=1)])
 
+    def transitions(self, parents: pd.DataFrame, child: pd.Series, counterfactual: pd.DataFrame) -> Array:
+        """(N, C) probability of each category under other parents, (N, P) as `counterfactual`, given the category that the row has.
+
+        With E = exp(-largest sum), which has rate 1, and E + X_i for the other sums, X_i of rate p_i (`noise`), category i wins at
+        the least of (E + X_j) p_j / p'_j. A row keeps its category k with 1 / (1 + sum over j of p_j (w_j - 1)+), where
+        w_j = (p'_j / p_j) / (p'_k / p_k); the others win by integrals of 1 / (A + B s)^2 between the points where the sum bends.
+        """
+        rows, place = np.arange(len(parents)), self._places(child)
+        before, after = (np.maximum(self._probabilities(table), TINY) for table in (parents, counterfactual))
+        at = before / after  # s, the least that E may be multiplied by for a category to win
+        order = np.argsort(at, axis=1, kind="stable")
+        stop = at[rows, place]
+        found, constant, slope = np.zeros_like(before), np.ones(len(rows)), np.zeros(len(rows))
+        rates = np.zeros_like(before)  # of the categories that may win by now
+        for k in range(before.shape[1]):
+            one = order[:, k]
+            start = np.minimum(at[rows, one], stop)
+            end = np.minimum(at[rows, order[:, k + 1]], stop) if k + 1 < before.shape[1] else stop
+            open_ = at[rows, one] < stop
+            rates[rows[open_], one[open_]] = after[rows, one][open_]
+            constant = constant - np.where(open_, before[rows, one], 0.0)
+            slope = slope + np.where(open_, after[rows, one], 0.0)
+            piece = (end - start) / (constant + slope * start) / (constant + slope * end)
+            found += rates * np.where(open_, piece, 0.0)[:, None]
+        found[rows, place] = 1 / (constant + slope * stop)
+        return found
+
     def equation(self, node: str) -> str:
         parents = ", ".join(self.design.parents)
         return f"{node} = argmax over {len(self.classes)} categories of log p(category | {parents}) + Gumbel noise"

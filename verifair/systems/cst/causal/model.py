@@ -142,20 +142,24 @@ class CausalModel(Shown):
         unfitted = [name for name in self.order if self.by_name[name].parents and name not in self.fitted]
         if unfitted:
             raise QueryError(f"node {unfitted[0]!r}: the causal model is not fitted; call fit with a table first")
-        result = frame.copy(deep=False)
-        changed: dict[str, Booleans] = {}
-        for name, value in values.items():
-            changed[name] = np.asarray(frame[name] != value, dtype=bool)
-            result[name] = _filled(frame[name], value)
+        result = self.set_to(frame, values)
+        changed: dict[str, Booleans] = {name: np.asarray(frame[name] != value, dtype=bool) for name, value in values.items()}
         for name in self.descendants(list(values)):
             moved = [changed[parent] for parent in self.by_name[name].parents if parent in changed]
             rows = np.logical_or.reduce(moved)
             if rows.any():
-                result[name], changed[name] = self._predicted(name, frame, result, rows, seed)
+                result[name], changed[name] = self.predicted(name, frame, result, rows, seed=seed)
         return result
 
-    def _predicted(
-        self, name: str, frame: pd.DataFrame, result: pd.DataFrame, rows: Booleans, seed: int
+    def set_to(self, frame: pd.DataFrame, do: Mapping[str, Any]) -> pd.DataFrame:
+        """The table with do's columns set and all else as it is. do: as `check` gives it."""
+        result = frame.copy(deep=False)
+        for name, value in do.items():
+            result[name] = _filled(frame[name], value)
+        return result
+
+    def predicted(
+        self, name: str, frame: pd.DataFrame, result: pd.DataFrame, rows: Booleans, *, seed: int
     ) -> tuple[pd.Series, Booleans]:
         """The node's column under the intervention, and which rows (N,) of it changed. rows: (N,) those with a changed parent."""
         node, mechanism = self.by_name[name], self.fitted[name]

@@ -1,7 +1,7 @@
 """Counterfactual fairness, certified: is the decision the same whatever the causal model's coefficients are in their intervals?
 
-For a row x decided by a network, and its counterfactual x~(theta) under do, with theta anywhere in the confidence box of a linear
-causal model's coefficients:
+For a row x decided by a network, and its counterfactual x~(theta) under do, with theta anywhere in the confidence box of a causal
+model's coefficients:
 
 flips     for every theta, x~(theta) is decided otherwise than x        stays     for every theta, it is decided as x is
 depends   two coefficient vectors of the box are known, with different decisions on the counterfactual (exact, and replayed)
@@ -9,6 +9,11 @@ unknown   with the reason
 
 flips and stays come with a certificate that `verifair check` re-proves, the enclosure of the counterfactuals included; taken as
 given are the equations and the intervals.
+
+Where categories are on the way, a row has a counterfactual for each choice of categories that it may have (`alternatives`); each
+is decided, and proved, by itself. The row flips or stays if all do, but for such as have together a probability below NEGLIGIBLE;
+it depends if some flip and some stay. The probability that it is decided otherwise lies between that of those proved to flip and 1
+less that of those proved to stay. Classifiers, and so these probabilities, are taken as given at their estimates.
 
 Method: the box of coefficients becomes a box of counterfactuals (intervals, equation by equation), which the engine decides; where
 it does not, coefficients at corners and centres are tried, and the coefficients' box is halved.
@@ -35,6 +40,7 @@ from verifair.checker.certificates.certificate import Certificate, Proof
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.certificates.statement import CounterfactualStatement
 from verifair.checker.certificates.tree import Tree
+from verifair.checker.kinds.counterfactuals import Row
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
 from verifair.engine.questions import decided_problem
@@ -53,14 +59,19 @@ from verifair.systems.cst.robustness.network_rows import NetworkRows
 Progress = Callable[[int, int], None]
 
 FLIPS, STAYS, DEPENDS, UNKNOWN = "flips", "stays", "depends", "unknown"
-TIME, NODES, WEAK, IMPOSSIBLE = "time", "nodes", "relaxation-too-weak", "impossible"
+TIME, NODES, WEAK, IMPOSSIBLE, CATEGORIES = "time", "nodes", "relaxation-too-weak", "impossible", "categories"
 TOLD = {
     TIME: "time was up",
     NODES: "the network could not be bounded with the boxes allowed",
     WEAK: "some points that enclose the counterfactuals are decided otherwise, but no coefficients were found that lead there",
     IMPOSSIBLE: "the schema's constraints forbid the counterfactual",
+    CATEGORIES: "not all categories that the counterfactual may have were looked at",
 }
 """Why a row is unknown."""
+NEGLIGIBLE = 1e-6
+"""Probability of categories that are not looked at, without which nothing is said of the row."""
+ALTERNATIVES = 16
+"""Counterfactuals of a row that are looked at, the most probable ones, where categories are on the way."""
 BOXES = 200
 """Of the engine for one part of the coefficients' box, unless the budget says otherwise; to cut that part mostly tells more."""
 
@@ -70,10 +81,11 @@ class CertifiedCounterfactuals:
     """What became of C rows under one intervention.
 
     rows: (C,) positions in the table.   factual: (C,) the network's classes of the rows.   estimated: (C,) those of their
-    counterfactuals at the estimates.   status, reason: (C,) see the module.   clipped: (C,) whether some coefficients may lead out
-    of the schema's ranges, where the counterfactual is taken to the nearest end.   cells: (C,) parts of the coefficients' box
-    looked at.   low, high: (p,) the box.   dependences: position among the rows -> why it depends.   certificate: of flips and
-    stays, None if there are none.
+    counterfactuals at the estimates, the most probable ones.   status, reason: (C,) see the module.   clipped: (C,) whether some
+    coefficients may lead out of the schema's ranges, where the counterfactual is taken to the nearest end.   cells: (C,) parts of
+    the coefficients' box looked at.   otherwise: (C, 2) bounds on the probability, over categories, that the counterfactual is
+    decided otherwise.   left: (C,) probability of categories not looked at.   low, high: (p,) the box.   dependences: position
+    among the rows -> why it depends on coefficients.   certificate: of flips and stays, None if there are none.
     """
 
     effects: Effects
@@ -88,6 +100,8 @@ class CertifiedCounterfactuals:
     reason: npt.NDArray[np.str_]
     clipped: Booleans
     cells: Integers
+    otherwise: Array
+    left: Array
     dependences: Mapping[int, Dependence] = field(repr=False)
     seconds: float
     certificate: Certificate | None = field(repr=False)
@@ -120,23 +134,25 @@ class CertifiedCounterfactuals:
     def table(self) -> pd.DataFrame:
         """A line for each row."""
         columns = ("rows", "factual", "estimated", "status", "reason", "clipped", "cells")
-        return pd.DataFrame({name: getattr(self, name) for name in columns}).rename(columns={"rows": "row"})
+        table = pd.DataFrame({name: getattr(self, name) for name in columns}).rename(columns={"rows": "row"})
+        return table.assign(otherwise_low=self.otherwise[:, 0], otherwise_high=self.otherwise[:, 1])
 
 
 def certify_counterfactuals(
     causal_model: CausalModel, network: Any, schema: Schema, frame: pd.DataFrame, *, do: Mapping[str, Any], level: float = 0.95,
     simultaneous: bool = False, errors: Errors | None = None, rows: Sequence[int] | None = None, cells: int = 32,
-    budget: Budget | None = None, progress: Progress | None = None,
+    alternatives: int = ALTERNATIVES, budget: Budget | None = None, progress: Progress | None = None,
 ) -> CertifiedCounterfactuals:
     """Decide the network's decisions on counterfactuals for the whole confidence box of the causal model's coefficients.
 
     network: a model, or whatever `verifair.read` takes.
-    causal_model: fitted, or fitted here to the table; linear with additive noise wherever do has an effect on the network.
+    causal_model: fitted, or fitted here to the table; linear, log-linear or categorical wherever do has an effect on the network.
     frame: the table.   do: protected attribute -> the value of those who are not protected; several are one joint intervention.
     level: of the coefficients' normal intervals; simultaneous: of all of them together (Bonferroni).   errors: standard errors of
     coefficients that were given, see `effects.Errors`.   rows: positions in the table; None: everybody who differs from do.
-    cells: parts that the coefficients' box of one row may be cut into.   budget: seconds for the whole run, nodes: boxes a part.
-    progress(done, total) counts rows.
+    cells: parts that the coefficients' box of one row may be cut into.   alternatives: counterfactuals of a row, where categories
+    are on the way: the most probable ones are looked at.   budget: seconds for the whole run, nodes: boxes a part.
+    progress(done, total) counts counterfactuals.
     Raises QueryError, DataError, SchemaError for arguments, tables and models that do not fit.
     Sound? yes.  Complete? no.
     """
@@ -148,21 +164,43 @@ def certify_counterfactuals(
     positions = np.flatnonzero(groups_under(frame, do)[1] >= 0) if rows is None else _positions(rows, len(frame))
     if cells < 1:
         raise QueryError(f"cells = {cells}: expected 1 or more parts of the coefficients' box")
-    people = NetworkRows.of(model, network, schema, frame, positions, do, errors)
+    if alternatives < 1:
+        raise QueryError(f"alternatives = {alternatives}: expected 1 or more counterfactuals of each row")
+    people = NetworkRows.of(
+        model, network, schema, frame, positions, do, errors, level=level, simultaneous=simultaneous, alternatives=alternatives
+    )
     effects = people.effects
-    t = quantile(level, int((effects.errors > 0).sum()), simultaneous=simultaneous)
-    low, high = effects.box(t)
+    low, high = effects.box(people.t)
     search = _Search(people, low, high, cells, budget or Budget(), started)
     search.run(progress)
-    status = np.array([search.status(k) for k in range(len(positions))], dtype="<U7")
-    reason = np.array([search.reason.get(k, "") for k in range(len(positions))], dtype="<U24")
+    status, reason, otherwise = _by_row(people, search)
+    first = np.searchsorted(people.row, np.arange(len(positions)))
     found = CertifiedCounterfactuals(
-        effects=effects, level=level, simultaneous=simultaneous, low=low, high=high, rows=positions, factual=people.factual,
-        estimated=search.estimated, status=status, reason=reason,
-        clipped=people.clipped(low, high), cells=search.cells.count, dependences=search.dependences, seconds=0.0, certificate=None,
+        effects=effects, level=level, simultaneous=simultaneous, low=low, high=high, rows=positions, factual=people.factual[first],
+        estimated=search.estimated[first], status=status, reason=reason, otherwise=otherwise, left=people.left,
+        clipped=np.bincount(people.row, weights=people.clipped(low, high), minlength=len(positions)) > 0,
+        cells=np.bincount(people.row, weights=search.cells.count, minlength=len(positions)).astype(np.int64),
+        dependences={int(people.row[k]): one for k, one in search.dependences.items()}, seconds=0.0, certificate=None,
     )
     certificate = _certificate(people, search, found.box, low, high)
     return replace(found, certificate=certificate, seconds=clock.now() - started)
+
+
+def _by_row(people: NetworkRows, search: _Search) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.str_], Array]:
+    """(P,) status and reason of each row, and (P, 2) bounds on the probability that its counterfactual is decided otherwise."""
+    of: list[dict[str, float]] = [{} for _ in people.left]  # status -> probability
+    why = np.where(people.left > NEGLIGIBLE, CATEGORIES, "").astype("<U24")
+    for k in range(len(people) - 1, -1, -1):  # the reason of the most probable one counts
+        one, own = search.status(k), of[people.row[k]]
+        own[one] = own.get(one, 0.0) + float(people.probability[k])
+        if one == UNKNOWN:
+            why[people.row[k]] = search.reason.get(k, "")
+    both = np.array([DEPENDS in own or (FLIPS in own and STAYS in own) for own in of], dtype=bool)
+    open_ = ~both & (why != "")
+    decided = [FLIPS if FLIPS in own else STAYS for own in of]
+    status = np.where(both, DEPENDS, np.where(open_, UNKNOWN, np.array(decided, dtype="<U7"))).astype("<U7")
+    bounds = [(min(own.get(FLIPS, 0.0), 1.0), max(1 - own.get(STAYS, 0.0), 0.0)) for own in of]
+    return status, np.where(open_, why, "").astype("<U24"), np.array(bounds, dtype=np.float64).reshape(len(of), 2)
 
 
 def _positions(rows: Sequence[int], count: int) -> Integers:
@@ -210,7 +248,8 @@ class _Search:
             return late
 
         self._look_at_corners()
-        open_.add(Objects.of(self.cells.roots(self.low, self.high, [k for k in range(len(self.people)) if not self._settled(k)])))
+        probable = np.argsort(-self.people.probability, kind="stable").tolist()  # first, as time may run out
+        open_.add(Objects.of(self.cells.roots(self.low, self.high, [k for k in probable if not self._settled(k)])))
         subdivide(open_, lambda parts: open_.add(Objects.of(self._cut(parts.items.tolist()))), ended=ended, deadline=self.deadline)
 
     def _cut(self, parts: list[Part]) -> list[Part]:
@@ -283,21 +322,25 @@ class _Search:
 
 def _certificate(people: NetworkRows, search: _Search, origin: str, low: Array, high: Array) -> Certificate | None:
     proofs = []
-    found: dict[tuple[tuple[float, ...], tuple[float, ...]], str] = {}  # several people with the same values are one row
+    stated: set[Row] = set()
+    found: dict[tuple[Row, tuple[float, ...]], str] = {}  # several people with the same values are one row
     for k in range(len(people)):
-        key, status = (tuple(people.raw[k].tolist()), people.also(k)), search.status(k)
-        before = found.get(key)
+        row, chosen, status = (tuple(people.raw[k].tolist()), people.also(k)), tuple(people.chosen[k].tolist()), search.status(k)
+        before = found.get((row, chosen))
         if before is None or before == UNKNOWN:
-            found[key] = status
+            found[row, chosen] = status
         if status not in (FLIPS, STAYS) or before in (FLIPS, STAYS):
             continue
-        (row, also), own, other = key, int(people.factual[k]), int(search.estimated[k])
-        statement = CounterfactualStatement(goal="factual", row=row, also=also, classes=(own, 1 - own))
-        proofs.append(Proof(statement=statement, evidence=Tree.leaf()))
+        own, other = int(people.factual[k]), int(search.estimated[k])
+        if row not in stated:
+            stated.add(row)
+            statement = CounterfactualStatement(goal="factual", row=row[0], also=row[1], classes=(own, 1 - own))
+            proofs.append(Proof(statement=statement, evidence=Tree.leaf()))
         for part, answer in search.proved[k]:
+            whole = (part.low == low).all() and (part.high == high).all()
             statement = CounterfactualStatement(
-                goal="counterfactual", row=row, also=also, classes=(other, 1 - other), cell=part.cell,
-                lower=tuple(part.lower.tolist()), upper=tuple(part.upper.tolist()),
+                goal="counterfactual", row=row[0], also=row[1], categories=chosen, classes=(other, 1 - other),
+                cell=() if whole else part.cell, lower=tuple(part.lower.tolist()), upper=tuple(part.upper.tolist()),
             )
             proofs.append(Proof(statement=statement, evidence=answer.evidence, margin=answer.margin))
     if not proofs:

@@ -1,10 +1,11 @@
-"""Rows, their counterfactuals by a linear causal model, and a network's decisions on both, in the schema's raw values."""
+"""Counterfactuals of rows by a causal model, and a network's decisions on both, in the schema's raw values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,16 @@ from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Model
 from encoders.onnx.runtime import predictions
 from verifair.checker.certificates.statement import CounterfactualQuery, Equation, Term
-from verifair.checker.kinds.counterfactuals import reach
+from verifair.checker.kinds.counterfactuals import Enclosure, reach
 from verifair.engine.questions import decisions
 from verifair.errors import QueryError
 from verifair.schema.feature import text
 from verifair.schema.schema import Schema
 from verifair.systems.cst.causal.design import is_number
 from verifair.systems.cst.causal.model import CausalModel
+from verifair.systems.cst.robustness.alternatives import Alternatives
 from verifair.systems.cst.robustness.cells import Dependence, Part
-from verifair.systems.cst.robustness.effects import Coefficient, Effects, Errors
+from verifair.systems.cst.robustness.effects import Coefficient, Effects, Errors, quantile
 
 CORNERS = 256
 """Of the coefficients' box that are looked at for every row: all of them up to eight coefficients."""
@@ -32,11 +34,14 @@ DECIDED_AT_ONCE = 20_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NetworkRows:
-    """N rows of a table under one intervention.
+    """N counterfactuals of P rows of a table under one intervention: one of each row, or one for all categories that it may have.
 
-    raw: (N, V).   factual: (N,) classes.   values: (N, m) of the nodes, change: (N, p), see `Effects`.
+    t: standard errors to which the coefficients' intervals reach.   row: (N,) positions among the P rows, in their order.
+    probability: (N,) of the categories, given the row.   left: (P,) that of categories left out.   raw: (N, V) of the rows,
+    to: (N, V) with what is set, and the categories.   chosen: (N, c) raw values of the categories.   factual: (N,) classes.
+    values: (N, m) of the nodes, change: (N, p), see `Effects`.
     place: (m,) each node's position among the features, -1 for what the network does not take.
-    to: position of a feature -> raw value it is set to.   outside: attributes that the network does not take -> their words.
+    outside: attributes that the network does not take -> their words.
     beside: (N, A) raw values of those.   set_to: raw values of all that do names.   basis: of each coefficient, what the raw values
     of its parent count (None: themselves).
     """
@@ -44,12 +49,17 @@ class NetworkRows:
     network: Model
     schema: Schema
     effects: Effects
+    t: float
+    row: Integers
+    probability: Array
+    left: Array
     raw: Array
+    to: Array
+    chosen: Array
     factual: Integers
     values: Array
     change: Array
     place: Integers
-    to: Mapping[int, float]
     outside: Mapping[str, tuple[str, ...]]
     beside: Array
     set_to: Mapping[str, float]
@@ -58,44 +68,65 @@ class NetworkRows:
     @classmethod
     def of(
         cls, model: CausalModel, network: Model, schema: Schema, frame: pd.DataFrame, rows: Integers, do: Mapping[str, Any],
-        errors: Errors | None,
+        errors: Errors | None, *, level: float, simultaneous: bool, alternatives: int,
     ) -> NetworkRows:
-        """The given rows of a table. Raises QueryError, SchemaError, DataError for what does not fit."""
-        found, schema = schema.settled(network)
-        network = schema.judges(found)
+        """The given rows of a table. alternatives: counterfactuals of each row, at most.
+
+        Raises QueryError, SchemaError, DataError for what does not fit."""
+        settled, schema = schema.settled(network)
+        network = schema.judges(settled)
         if not network.piecewise_linear:
             network.require_piecewise_linear("decisions on counterfactuals")
         _check_read_once(schema, frame, [*do, *model.descendants(list(do))])
         feature = {one.source: v for v, one in enumerate(schema.features)}
         effects = Effects.of(model, do, needed=feature, errors=errors)
-        for name in (*effects.categories, *(name for name, log in zip(effects.nodes, effects.logarithmic, strict=True) if log)):
-            raise QueryError(f"node {name!r}: proofs go through linear mechanisms only; take it off the paths from {', '.join(do)}")
         for name in effects.nodes:
             if not is_number(frame[name]) or (name in feature and not schema.features[feature[name]].numeric):
                 raise QueryError(f"node {name!r}: holds categories; only numbers have linear equations: drop it, or its parents")
-        if not any(name in feature for name in (*do, *effects.nodes)):
+        set_ = (*do, *effects.categories)
+        if not any(name in feature for name in (*set_, *effects.nodes)):
             raise QueryError(
                 f"do changes nothing that the network takes: neither {', '.join(do)} nor what they cause is a feature of the "
                 "schema; check the names of the schema's columns against those of the causal model"
             )
-        taken = frame.iloc[rows]
-        raw = schema.raw(taken)
+        people = frame.iloc[rows]
+        found = Alternatives.of(model, people, do, {*effects.nodes, *effects.categories}, most=alternatives)
+        taken = people.iloc[found.row]
+        raw = schema.raw(people)[found.row]
+        known = {
+            name: [*pd.unique(frame[name]).tolist(), *pd.unique(found.frame[name]).tolist()] for name in (*set_, *effects.nodes)
+        }
         words = {
-            name: () if is_number(frame[name]) else tuple(sorted({text(one) for one in [*frame[name].unique().tolist(), do[name]]}))
-            for name in (*do, *effects.nodes) if name not in feature
+            name: () if is_number(frame[name]) else tuple(sorted({text(one) for one in known[name]}))
+            for name in (*set_, *effects.nodes) if name not in feature
         }
-        beside = np.column_stack([np.empty((len(rows), 0)), *(_outside(taken[name], words[name]) for name in words)])
-        set_to = {
-            name: schema.raw_value(schema.features[feature[name]].name, value) if name in feature
-            else float(words[name].index(text(value)) if words[name] else value)
-            for name, value in do.items()
+        beside = np.column_stack([np.empty((len(taken), 0)), *(_outside(taken[name], words[name]) for name in words)])
+        after = {
+            name: _raw(found.frame[name], partial(schema.raw_value, schema.features[feature[name]].name)) if name in feature
+            else _outside(found.frame[name], words[name])
+            for name in set_
         }
+        to = raw.copy()
+        for name in set_:
+            if name in feature:
+                to[:, feature[name]] = after[name]
+        values, change = effects.values(taken), effects.changes(taken, found.frame)
+        t = quantile(level, int((effects.errors > 0).sum()), simultaneous=simultaneous)
+        effects.check_categories(values, change, t)
         return cls(
-            network=network, schema=schema, effects=effects, raw=raw, factual=decisions(network, schema.encode(raw)),
-            values=effects.values(taken), change=effects.changes(taken, taken.assign(**do)),
-            place=np.array([feature.get(name, -1) for name in effects.nodes], dtype=np.int64),
-            to={feature[name]: set_to[name] for name in do if name in feature}, outside=words, beside=beside, set_to=set_to,
-            basis=tuple(_basis(one, frame, schema, feature, words, do) for one in effects.coefficients),
+            network=network, schema=schema, effects=effects, t=t, row=found.row, probability=found.probability, left=found.left,
+            raw=raw, to=to, chosen=np.column_stack([np.empty((len(taken), 0)), *(after[name] for name in effects.categories)]),
+            factual=decisions(network, schema.encode(raw)), values=values, change=change,
+            place=np.array([feature.get(name, -1) for name in effects.nodes], dtype=np.int64), outside=words, beside=beside,
+            set_to={
+                name: schema.raw_value(schema.features[feature[name]].name, value) if name in feature
+                else float(words[name].index(text(value)) if words[name] else value)
+                for name, value in do.items()
+            },
+            basis=tuple(
+                _basis(one, known.get(one.parent, []), schema, feature, words) if one.parent in set_ else None
+                for one in effects.coefficients
+            ),
         )
 
     def __len__(self) -> int:
@@ -123,7 +154,7 @@ class NetworkRows:
         for start in range(0, len(self), step):
             part = slice(start, start + step)
             found = self.effects.counterfactuals(self.values[part], self.change[part], theta)
-            raw = self._legal(np.tile(self.raw[part], (len(theta), 1, 1)), found)
+            raw = self._legal(np.tile(self.to[part], (len(theta), 1, 1)), found)
             flat = raw.reshape(-1, raw.shape[2])
             classes[:, part] = decisions(self.network, self.schema.encode(flat)).reshape(raw.shape[:2])
             legal[:, part] = self.schema.inside(flat).reshape(raw.shape[:2])
@@ -136,15 +167,13 @@ class NetworkRows:
             part = slice(start, start + DECIDED_AT_ONCE)
             k = rows[part]
             found = self.effects.counterfactuals(self.values[k], self.change[k], theta[None, part])[0]
-            raw = self._legal(self.raw[k], found)
+            raw = self._legal(self.to[k], found)
             classes[part], legal[part] = decisions(self.network, self.schema.encode(raw)), self.schema.inside(raw)
         return classes, legal
 
     def _legal(self, raw: Array, found: Array) -> Array:
-        """Raw rows (..., V) with do's values and the nodes' (..., m) as the schema allows them: rounded where whole, clipped."""
+        """Raw rows (..., V) with the nodes' values (..., m) as the schema allows them: rounded where whole, clipped."""
         domain, raw = self.schema.domain, raw.copy()
-        for position, value in self.to.items():
-            raw[..., position] = value
         inside = np.flatnonzero(self.place >= 0)
         v = self.place[inside]
         whole = np.where(domain.integer[v], np.rint(found[..., inside]), found[..., inside])
@@ -159,7 +188,7 @@ class NetworkRows:
         ends = self.effects.enclosure(self.values[rows], self.change[rows], low, high)
         inside = np.flatnonzero(self.place >= 0)
         width = ((ends[1] - ends[0])[:, inside] / domain.scale[self.place[inside]]).sum(axis=1)
-        return self._legal(self.raw[rows], ends[0]), self._legal(self.raw[rows], ends[1]), width
+        return self._legal(self.to[rows], ends[0]), self._legal(self.to[rows], ends[1]), width
 
     def clipped(self, low: Array, high: Array) -> Booleans:
         """(N,) whether some coefficients in low .. high may lead out of the schema's ranges."""
@@ -180,16 +209,17 @@ class NetworkRows:
             span = self.effects.range[n]
             equations.append(Equation(
                 node=name.get(node, node), terms=terms, range=None if span is None else (float(span[0]), float(span[1])),
-                decimals=self.effects.decimals[n],
+                decimals=self.effects.decimals[n], logarithmic=self.effects.logarithmic[n],
             ))
         return CounterfactualQuery(
             kind="counterfactual-decision", do={name.get(one, one): value for one, value in self.set_to.items()},
             equations=tuple(equations), origin=origin, also=dict(self.outside),
+            categories=tuple(name.get(one, one) for one in self.effects.categories),
         )
 
     def exact_box(self, query: CounterfactualQuery, part: Part) -> tuple[Array, Array]:
         """The box (V,), (V,) of a part without padding: rational arithmetic, the ends rounded outwards to float64."""
-        found = reach(query, tuple(self.raw[part.row].tolist()), self.also(part.row), part.cell, self.schema)
+        found = self._reach(query, part)
         low, high = (np.array([float(end) for end in ends]) for ends in (found.low, found.high))
         inside = np.array([Fraction(near) > end for near, end in zip(low.tolist(), found.low, strict=True)])
         within = np.array([Fraction(near) < end for near, end in zip(high.tolist(), found.high, strict=True)])
@@ -197,9 +227,13 @@ class NetworkRows:
 
     def _point(self, query: CounterfactualQuery, row: int, theta: Array) -> Array | None:
         """The counterfactual (V,) for one coefficient vector, exact up to the nearest float64; None where it cannot be."""
-        found = reach(query, tuple(self.raw[row].tolist()), self.also(row), Part.at(row, theta).cell, self.schema)
-        raw = np.array([float(end) for end in found.low])
-        return raw if found.low == found.high and self.schema.inside(raw[None])[0] else None
+        found = self._reach(query, Part.at(row, theta))
+        raw, other = (np.array([float(end) for end in ends]) for ends in (found.low, found.high))
+        return raw if (raw == other).all() and self.schema.inside(raw[None])[0] else None
+
+    def _reach(self, query: CounterfactualQuery, part: Part) -> Enclosure:
+        k = part.row
+        return reach(query, tuple(self.raw[k].tolist()), self.also(k), tuple(self.chosen[k].tolist()), part.cell, self.schema)
 
     def dependences(self, query: CounterfactualQuery, pairs: Sequence[tuple[int, Array]]) -> dict[int, Dependence]:
         """Of rows and coefficients (p,) that seem to decide otherwise than the estimates, those that exact evaluation confirms."""
@@ -255,23 +289,29 @@ def _check_read_once(schema: Schema, frame: pd.DataFrame, changed: Sequence[str]
             )
 
 
+def _raw(column: pd.Series, of: Callable[[Any], float]) -> Array:
+    """(N,) raw values of a column."""
+    codes, values = pd.factorize(column)
+    return np.asarray(np.array([of(value) for value in values.tolist()], dtype=np.float64)[codes])
+
+
 def _outside(column: pd.Series, words: tuple[str, ...]) -> Array:
     """(N,) raw values of an attribute that the network does not take."""
-    return column.to_numpy(dtype=float) if not words else np.array([words.index(text(one)) for one in column.tolist()], dtype=float)
+    return column.to_numpy(dtype=float) if not words else _raw(column, lambda one: float(words.index(text(one))))
 
 
 def _basis(
-    one: Coefficient, frame: pd.DataFrame, schema: Schema, feature: Mapping[str, int], words: Mapping[str, tuple[str, ...]],
-    do: Mapping[str, Any],
+    one: Coefficient, known: Sequence[Any], schema: Schema, feature: Mapping[str, int], words: Mapping[str, tuple[str, ...]],
 ) -> tuple[float, ...] | None:
-    """What the raw values of a coefficient's parent count in its equation; None where they count themselves."""
+    """What the raw values of a coefficient's parent count in its equation; None where they count themselves.
+
+    known: all values that the parent has, in rows and counterfactuals.
+    """
 
     def counts(value: Any) -> float:
         return float(value) if one.word is None else float(text(value) == one.word)
 
     name = one.parent
-    if name not in do:
-        return None
     if name not in feature:
         return tuple(counts(word) for word in words[name]) if words[name] else None
     described = schema.features[feature[name]]
@@ -280,6 +320,6 @@ def _basis(
             raise QueryError(f"attribute {name!r}: a number in the schema, but words in the table; give both the same type")
         return None
     found = [0.0] * len(described.categories)  # no row has a category that is not seen here
-    for value in [*frame[name].unique().tolist(), do[name]]:
+    for value in known:
         found[int(schema.raw_value(described.name, value))] = counts(value)
     return tuple(found)

@@ -12,6 +12,7 @@ from sklearn.linear_model import LinearRegression
 
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.systems.cst.causal.categorical import Categorical
+from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.mechanisms import Additive, Linear, LinearMechanism, LogLinear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
@@ -415,3 +416,24 @@ def test_joint_intervention() -> None:
     np.testing.assert_allclose(found["y"] - frame["y"], -frame["a"] + 10 * (1 - frame["b"]), atol=1e-12)
     assert found["a"].eq(0).all()
     assert found["b"].eq(1).all()
+
+
+def test_transitions_of_categories_are_what_draws_give() -> None:
+    """The closed form beside 20,000 draws of the noise, and where no probability moves."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": rng.choice(["f", "m"], 400), "z": rng.normal(size=400)})
+    sums = np.stack([0 * frame["z"], 1.2 * (frame["a"] == "m") + frame["z"], 0.5 - (frame["a"] == "m"), -1 + frame["z"] / 3], 1)
+    child = pd.Series(np.array(["p", "q", "r", "s"])[(sums + rng.gumbel(size=(400, 4))).argmax(axis=1)], name="c")
+    mechanism = Categorical().fit(frame, child, seed=0)
+    other = frame.assign(a="m", z=frame["z"] - 0.5)
+    found = mechanism.transitions(frame, child, other)
+    assert np.allclose(found.sum(axis=1), 1)
+    for row in range(6):
+        index = pd.RangeIndex(20_000)
+        own, moved = (one.iloc[[row] * len(index)].set_index(index) for one in (frame, other))
+        fact = child.iloc[[row] * len(index)].set_axis(index)
+        drawn = mechanism.value(moved, mechanism.noise(own, fact, Draws.of(index, node="c", seed=row)))
+        shares = [(drawn == name).mean() for name in mechanism.classes]
+        assert np.allclose(shares, found[row], atol=0.016)  # 4.5 standard errors
+    still = mechanism.transitions(frame, child, frame)
+    assert np.allclose(still, child.to_numpy()[:, None] == mechanism.classes)

@@ -32,7 +32,8 @@ from verifair.checker.certificates.tree import Tree
 from verifair.checker.kinds.counterfactuals import covers
 from verifair.cli.main import app
 from verifair.errors import QueryError
-from verifair.systems.cst.causal.mechanisms import Additive, Linear
+from verifair.systems.cst.causal.categorical import Categorical
+from verifair.systems.cst.causal.mechanisms import Additive, Linear, LogLinear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.result import CertifiedDecisions
@@ -86,7 +87,9 @@ def test_a_threshold_is_decided_as_by_hand() -> None:
     assert found.certificate.trust is Trust.CHECKED
     assert vf.check(found.certificate, network=NETWORK, schema=SCHEMA).accepted
     assert json.loads(json_text(CertifiedDecisions.of(found)))["counts"]["depends"] == 1
-    assert found.table().columns.tolist() == ["row", "factual", "estimated", "status", "reason", "clipped", "cells"]
+    columns = ["row", "factual", "estimated", "status", "reason", "clipped", "cells", "otherwise_low", "otherwise_high"]
+    assert found.table().columns.tolist() == columns
+    assert found.otherwise.tolist() == [[0, 0], [0, 1], [1, 1], [0, 0]]  # no category is on the way
 
 
 def test_the_effect_passes_through_the_node_between() -> None:
@@ -197,8 +200,8 @@ STATEMENTS: list[tuple[Callable[[CounterfactualStatement], CounterfactualStateme
     (lambda one: replace(one, classes=(1, 0)), "counterfactual", "proves its goal"),
     (lambda one: replace(one, classes=(1, 1)), "counterfactual", "no two classes"),
     (lambda one: replace(one, classes=(1, 0)), "factual", "the claim is false"),
-    (lambda one: replace(one, cell=((0.9, 1.1), one.cell[1])), "counterfactual", "leave out a part"),
-    (lambda one: replace(one, cell=one.cell[:1]), "counterfactual", "leave out a part"),
+    (lambda one: replace(one, cell=((0.9, 1.1), (0.255, 0.745))), "counterfactual", "leave out a part"),
+    (lambda one: replace(one, cell=((0.0, 2.0),)), "counterfactual", "leave out a part"),
     (lambda one: replace(one, row=(3.0, *one.row[1:])), "counterfactual", "needs one decision on itself"),
     (lambda one: replace(one, row=(3.0, *one.row[1:])), "factual", "needs one decision on itself"),
     (lambda one: replace(one, also=(1.0,)), "factual", "needs one decision on itself"),
@@ -235,7 +238,7 @@ def equations(
     ({"do": {"sex": 2.0}}, "outside the declared domain"),
     ({"do": {"age": 1.0}}, "nowhere described"),
     ({"do": {"income": 1.0}}, "something set"),
-    ({"equations": equations(low=-3.0)}, "leave out a part"),
+    ({"equations": equations(low=-3.0)}, "but the equations reach"),
     ({"equations": equations(values=None)}, "has 2 categories, 0 values"),
     ({"equations": equations(values=(0.0,))}, "has 2 categories, 1 values"),
     ({"equations": equations()[::-1]}, "neither set nor the node of an earlier equation"),
@@ -245,6 +248,12 @@ def equations(
     ({"equations": equations(low=2.0, high=1.0)}, "interval of its parent 'sex' is reversed"),
     ({"also": {"income": ()}}, "a further attribute too"),
     ({"also": {"region": ()}}, "further attributes, the query 1"),
+    ({"categories": ("region",)}, "category 'region' is nothing described"),
+    ({"categories": ("sex",)}, "category 'sex' is nothing described, something set"),
+    ({"categories": ("years",)}, "the equation of 'years' is about nothing described, something set"),
+    ({"categories": ("years",), "equations": equations()[:1]}, "gives 0 categories, the query has 1"),
+    ({"equations": equations(logarithmic=True)}, "but the equations reach"),
+    ({"equations": equations(high=1e300, logarithmic=True)}, "beyond all numbers"),
 ])
 def test_changed_equations_are_rejected(changes: dict[str, Any], why: str) -> None:
     report = vf.check(query_with(**changes), network=NETWORK, schema=SCHEMA)
@@ -275,6 +284,70 @@ def test_statements_of_other_certificates_do_not_belong() -> None:
     assert "does not belong" in str(vf.check(mixed, network=NETWORK, schema=SCHEMA).rejections[0])
     query = RowsQuery(kind="robustness", protected=(), delta=(0.0,))
     assert "does not belong" in str(vf.check(replace(CERTIFICATE, query=query), network=NETWORK, schema=SCHEMA).rejections[0])
+
+
+JOBS = schema_of(
+    real("income", 0, 10), categorical("job", "none", "office", "shop"), categorical("sex", "f", "m", protected=True),
+)
+JOB_NETWORK = network_of(([[1.0, 0.5, -2.0]], [-0.2]))
+"""Positive where income + job / 2 > 0.2, for the job's number 0, 1, 2, and above 2.2 for sex = m."""
+
+
+def jobs(**more: Any) -> CertifiedCounterfactuals:
+    """sex -> job (a category) -> income <- sex."""
+    rng = np.random.default_rng(2)
+    sex = np.array(["f", "m"])[np.arange(60) % 2]
+    job = np.array(["none", "office", "shop"])[np.minimum(rng.integers(0, 3, 60), np.where(sex == "m", 2, 1))]
+    income = np.round(1.0 + (job == "office") + 2.0 * (job == "shop") + 0.5 * (sex == "m") + rng.random(60), 2)
+    frame = pd.DataFrame({"sex": sex, "job": job, "income": income})
+    causal = CausalModel(nodes=(
+        Node(name="sex"), Node(name="job", parents=("sex",), mechanism=Categorical()),
+        Node(name="income", parents=("job", "sex"), mechanism=more.pop("mechanism", Linear())),
+    ))
+    given = {"causal_model": causal, "network": JOB_NETWORK, "schema": JOBS, "frame": frame, "do": {"sex": "m"}}
+    return certify_counterfactuals(**{**given, **more})
+
+
+@pytest.mark.parametrize("mechanism", [Linear(), LogLinear()])
+def test_categories_are_enumerated_and_each_is_proved(mechanism: Any) -> None:
+    found = jobs(mechanism=mechanism)
+    assert found.left.max() < 1e-9
+    assert found.counts["unknown"] == 0
+    assert {"stays", "depends"} <= set(found.status)
+    low, high = found.otherwise.T
+    assert (low <= high + 1e-12).all()
+    assert ((low > 0.01) & (high < 0.99)).any()  # by category, each of them proved
+    given = found.certificate
+    assert given is not None
+    report = vf.check(given, network=JOB_NETWORK, schema=JOBS)
+    assert report.accepted, report.rejections
+    assert "with given categories of job" in report.statement
+    assert "nothing about other rows and categories" in report.statement
+
+
+def test_of_few_alternatives_nothing_is_said_of_the_row() -> None:
+    few, all_ = jobs(alternatives=1), jobs()
+    assert set(few.status) <= {"unknown", "stays", "flips", "depends"}
+    assert few.reasons["categories"] == int((few.left > 1e-6).sum() - (few.status[few.left > 1e-6] == "depends").sum()) > 0
+    assert (few.otherwise[:, 0] <= all_.otherwise[:, 1] + 1e-9).all()
+    assert (few.otherwise[:, 1] >= all_.otherwise[:, 0] - 1e-9).all()
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    (lambda one: replace(one, categories=(7.0,)), "the counterfactual's job = 7 lies outside"),
+    (lambda one: replace(one, categories=(0.5,)), "the counterfactual's job = 0.5 lies outside"),
+    (lambda one: replace(one, categories=()), "gives 0 categories, the query has 1"),
+    (lambda one: replace(one, categories=((one.categories[0] + 1) % 3,)), "but the equations reach"),
+])
+def test_other_categories_are_rejected(change: Callable[[CounterfactualStatement], CounterfactualStatement], why: str) -> None:
+    given = jobs().certificate
+    assert given is not None
+    own, other = given.proofs[:2]
+    assert vf.check(replace(given, proofs=(own, other)), network=JOB_NETWORK, schema=JOBS).accepted
+    assert isinstance(other.statement, CounterfactualStatement)
+    changed = Proof(statement=change(other.statement), evidence=other.evidence)
+    report = vf.check(replace(given, proofs=(own, changed)), network=JOB_NETWORK, schema=JOBS)
+    assert any(why in str(one) for one in report.rejections), report.rejections
 
 
 def test_cells_have_to_cover_the_box() -> None:

@@ -1,0 +1,81 @@
+"""The categories that a row's counterfactual may have, each with its probability given the row.
+
+A row leaves the noise of a category open (Gumbel-max, `causal.categorical`), so its counterfactual may have several. Causes first,
+every category on the way is taken with each value it may have under the values its parents have by then; the noises of different
+nodes are independent, so probabilities multiply. Numbers on the way are those at the estimated coefficients. Where there are many,
+the most probable ones of each row are kept at every node, and what the others have is said.
+Reference: Oberst and Sontag 2019, section 3, for the noise; the closed form is ours, checked against draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from encoders.network import Array, Booleans, Integers
+from verifair.systems.cst.causal.categorical import CategoricalMechanism
+from verifair.systems.cst.causal.model import CausalModel
+
+LEAST = 1e-9
+"""A category of a smaller probability is left out: rounding makes such ones of none."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Alternatives:
+    """A counterfactuals of N rows, each row's most probable ones first.
+
+    row: (A,) positions among the rows.   frame: (A rows) as they would be.   probability: (A,).   left: (N,) what it lacks to 1.
+    """
+
+    row: Integers
+    frame: pd.DataFrame
+    probability: Array
+    left: Array
+
+    @classmethod
+    def of(
+        cls, model: CausalModel, frame: pd.DataFrame, do: Mapping[str, Any], needed: Collection[str], *, most: int
+    ) -> Alternatives:
+        """The counterfactuals of a table's rows in what is `needed`: nodes below do, with the nodes of theirs that do changes.
+
+        most: kept of each row.   Raises DataError for rows that the mechanisms do not take.
+        """
+        row, probability = np.arange(len(frame)), np.ones(len(frame))
+        before, after = frame.reset_index(drop=True), model.set_to(frame, do).reset_index(drop=True)
+        changed: dict[str, Booleans] = {name: np.asarray(before[name] != after[name], dtype=bool) for name in do}
+        for name in (one for one in model.descendants(list(do)) if one in needed):
+            parents = list(model.by_name[name].parents)
+            moved = np.logical_or.reduce([changed[parent] for parent in parents if parent in changed])
+            mechanism = model.fitted[name]
+            if not isinstance(mechanism, CategoricalMechanism):
+                changed[name] = moved
+                if moved.any():
+                    after[name], changed[name] = model.predicted(name, before, after, moved, seed=0)
+                continue
+            at = np.flatnonzero(moved)
+            one = before.iloc[at]
+            chances = mechanism.transitions(one[parents], one[name], after.iloc[at][parents])
+            which, place = np.nonzero(chances > LEAST)
+            source = np.concatenate([np.flatnonzero(~moved), at[which]])
+            weight = probability[source] * np.concatenate([np.ones((~moved).sum()), chances[which, place]])
+            values = np.concatenate([before[name].to_numpy(dtype=object)[~moved], mechanism.classes.astype(object)[place]])
+            kept = _most_probable(row[source], weight, most)
+            source, probability, values = source[kept], weight[kept], values[kept]
+            row, before, after = row[source], before.iloc[source], after.iloc[source]
+            before, after = before.reset_index(drop=True), after.reset_index(drop=True)
+            after[name] = pd.Series(values).infer_objects()
+            changed = {known: moves[source] for known, moves in changed.items()}
+            changed[name] = np.asarray(before[name].to_numpy(dtype=object) != values, dtype=bool)
+        kept_of_each = np.bincount(row, weights=probability, minlength=len(frame))
+        return cls(row=row, frame=after, probability=probability, left=np.maximum(1 - kept_of_each, 0.0))
+
+
+def _most_probable(row: Integers, weight: Array, most: int) -> Integers:
+    """Positions of the `most` largest weights (A,) of each row (A,), row by row, the largest first."""
+    order = np.lexsort((-weight, row))
+    first = np.searchsorted(row[order], row[order], side="left")
+    return np.asarray(order[np.arange(len(order)) - first < most])
