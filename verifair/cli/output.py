@@ -35,7 +35,7 @@ def check(system: System, run: Run, settings: Settings) -> None:
         if run.out.exists() and not run.out.is_dir():
             raise QueryError(f"--out {run.out}: is a file; name a folder")
         check_outputs({"--out": run.out / text_file(system)})
-    check_workers(run.jobs if "cluster" in system.run else 1, run.cluster)
+    check_workers(run.jobs if "jobs" in run.model_fields_set else 1, run.cluster)
     if {"timeout", "nodes", "seed"} & set(system.run):
         budget(run.timeout, run.nodes, run.seed)
 

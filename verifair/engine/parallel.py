@@ -20,11 +20,15 @@ import joblib
 from joblib.parallel import LokyBackend, get_active_backend
 
 from solvers import clock
+from solvers.clock import CountedTime
 from verifair.checker.report import Spread
 
 T = TypeVar("T")
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 """What `joblib.delayed(function)(...)` gives: the function and its arguments."""
+
+NEAR = 0.25
+"""Share of the time left that a search may take without being hurried: it makes its steps smaller before a deadline."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,18 +93,75 @@ def workers(jobs: int) -> int:
 def as_done(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     """Yield results of `joblib.delayed` tasks as they are done, in any order, by those whom `workers` counts.
 
-    Where work is counted, each process counts its own, from what the clock shows when its task is handed out.
+    Where work is counted, results come in the order of the tasks, and are those of one process: see `_in_turn`.
     """
-    machines, counting, many = MACHINES.get(), clock.counting(), workers(jobs)
-    if counting is not None and (machines is not None or many > 1):
-        count = joblib.delayed(_counted)
-        work = (count(counting.spent, counting.left, function, *args, **named) for function, args, named in tasks)
-        with clock.uncounted():  # joblib's own threads get no clock
-            for found, spent in as_done(work, jobs):
-                counting.spent += spent / many
-                yield found
+    machines, counting = MACHINES.get(), clock.counting()
+    if counting is not None and (machines is not None or workers(jobs) > 1):
+        yield from _in_turn(tasks, jobs, counting)
+    else:
+        yield from _here(tasks, jobs) if machines is None else machines.as_done(tasks)
+
+
+def _in_turn(tasks: Iterator[Task], jobs: int, counting: CountedTime) -> Iterator[Any]:
+    """Yield results in the order of the tasks, and count their work as if each had begun when the one before it had ended.
+
+    Other processes count from what the clock shows when they are given a task, which is early. A task that took more than NEAR of
+    what is left in its turn, and so would have been cut or hurried, is done again, here: an effort does the same with any number of
+    processes.
+    """
+    given: dict[int, Task] = {}
+    done: dict[int, tuple[Any, float]] = {}
+
+    def numbered() -> Iterator[Task]:
+        for number, (function, args, named) in enumerate(tasks):
+            given[number] = function, args, named
+            yield joblib.delayed(_counted)(number, counting.spent, counting.left, function, *args, **named)
+
+    results, turn = as_done(numbered(), jobs), 0
+    while True:
+        with clock.uncounted():  # joblib's own threads get no clock; who receives the results has one
+            one = next(results, None)
+        if one is None:
+            return
+        number, found, spent = one
+        done[number] = found, spent
+        while turn in done:
+            found, spent = done.pop(turn)
+            function, args, named = given.pop(turn)
+            deadlines = [value for value in (*args, *named.values()) if isinstance(value, Deadline)]
+            if any(spent > NEAR * (one.counted - counting.spent) for one in deadlines if one.counted is not None):
+                found = function(*args, **named)
+            else:
+                counting.spent += spent
+            turn += 1
+            yield found
+
+
+def in_order(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, ...]], threads: int) -> Iterator[T]:
+    """Yield what a function returns for many arguments, in their order, by threads of this process or a cluster's workers.
+
+    For functions that release the lock and whose work is not counted.
+    """
+    machines = MACHINES.get()
+    if machines is not None:
+        done: dict[int, T] = {}
+        turn = 0
+        for number, found in machines.as_done(joblib.delayed(_numbered)(n, function, *one) for n, one in enumerate(arguments)):
+            done[number] = found
+            while turn in done:
+                yield done.pop(turn)
+                turn += 1
         return
-    yield from _here(tasks, jobs) if machines is None else machines.as_done(tasks)
+    results = joblib.Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(
+        joblib.delayed(_applied)(function, *one) for one in arguments
+    )
+    try:
+        for one in results:  # noqa: UP028 - `yield from` would close it, and warn, before `finally`
+            yield one
+    finally:
+        with warnings.catch_warnings():  # who ends before the last is not warned: results without use are no loss
+            warnings.simplefilter("ignore")
+            results.close()
 
 
 def spread(jobs: int) -> Spread:
@@ -115,6 +176,10 @@ def spread(jobs: int) -> Spread:
 
 def _applied(function: Shared[Callable[..., T]], *arguments: Any) -> T:
     return function.value(*arguments)
+
+
+def _numbered(number: int, function: Shared[Callable[..., T]], *arguments: Any) -> tuple[int, T]:
+    return number, function.value(*arguments)
 
 
 def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
@@ -158,7 +223,9 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, name="verifair-parent", daemon=True).start()
 
 
-def _counted(spent: float, seconds: float, function: Callable[..., T], *args: Any, **kwargs: Any) -> tuple[T, float]:
-    """Call a function in another process, on a clock that shows `spent`; return also what it counts."""
+def _counted(
+    number: int, spent: float, seconds: float, function: Callable[..., T], *args: Any, **kwargs: Any
+) -> tuple[int, T, float]:
+    """Call a function in another process, on a clock that shows `spent`; return also its number, and what it counts."""
     with clock.counted(time.monotonic() + seconds, spent) as counting:
-        return function(*args, **kwargs), counting.spent - spent
+        return number, function(*args, **kwargs), counting.spent - spent

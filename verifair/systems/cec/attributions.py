@@ -10,6 +10,8 @@ taken from one person instead of another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from encoders.gradients import points_of
 from encoders.network import Array, Integers, Model, Network, layered
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.shapley import shapley_values
+from verifair.engine.parallel import Shared, in_order
 from verifair.errors import QueryError
 from verifair.systems.cec.explanations import explanations, positive_margin
 from verifair.systems.cec.matching import Reference
@@ -60,13 +63,20 @@ def attributed(
     found, done = np.empty_like(x), 0
     for label, group in np.unique(cells, axis=0).tolist():
         mine = np.flatnonzero((cells == (label, group)).all(axis=1))
-        background = reference.background(label, group)
-        for rows in _parts(mine, model, settings, threads):
-            found[rows] = _checked(explain(x[rows], background), (len(rows), x.shape[1]))
+        of_cell = partial(_explained, explain, reference.background(label, group))
+        parts = list(_parts(mine, model, settings, threads))
+        some = ((x[rows],) for rows in parts)
+        given = starmap(of_cell, some) if attribution else in_order(Shared(value=of_cell), some, 1)  # what is passed stays here
+        for rows, values in zip(parts, given, strict=True):
+            found[rows] = _checked(values, (len(rows), x.shape[1]))
             done += len(rows)
             if progress is not None:
                 progress(done, len(x))
     return found
+
+
+def _explained(explain: Attribution, background: Array, x: Array) -> Any:
+    return explain(x, background)
 
 
 def _parts(rows: Integers, model: Model, settings: CecSettings, threads: int) -> Iterator[Integers]:

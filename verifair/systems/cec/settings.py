@@ -29,7 +29,7 @@ def _steps(value: Any, info: ValidationInfo) -> int | str:
 class CecSettings(Grouped):
     """Explanations of everybody beside those of comparable people of other groups."""
 
-    belongs: ClassVar = {"certificate": ("certify", None), "cluster": ("certify", None)}
+    belongs: ClassVar = {"certificate": ("certify", None)}
     reference: Path | None = None
     """Table of the counterparts and baselines, such as the training rows."""
     tau: Positive | None = None
@@ -71,7 +71,6 @@ With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --prote
         "protected": "Column that makes groups, input or not; several combine.",
         "audit": "Whose explanations are compared: all, test (with --demo), or column=value.",
         "jobs": "Threads for the attributions; with --certify processes for the pairs.",
-        "cluster": "With --certify: use the workers of a dask cluster for the pairs (tcp://host:port).",
     },
     about=About(
         title="Like people, like reasons",

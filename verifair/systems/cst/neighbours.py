@@ -19,7 +19,6 @@ Sound? Complete? exact for the distance, up to that rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, get_args
@@ -29,6 +28,7 @@ import numpy.typing as npt
 from scipy.spatial import cKDTree
 
 from encoders.network import Array, Booleans, Integers
+from verifair.engine.parallel import Shared, in_order
 from verifair.errors import QueryError
 from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.settings import Ties
@@ -40,8 +40,10 @@ CELLS = 4_000_000
 """Distances held at once."""
 MANY = 16
 """Coordinates beyond which trees are slower than scans."""
-Search = Callable[[Array, int, int], tuple[Array, Integers]]
-"""(centers (B, D), width, threads) -> distances and points, (B, width) each, the nearest first."""
+PIECE = 64
+"""Centers of one task."""
+Search = Callable[[Array, int], tuple[Array, Integers]]
+"""(centers (B, D), width) -> distances and points, (B, width) each, the nearest first."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,8 +79,14 @@ class NeighbourPool:
         return len(self.rows)
 
     @cached_property
-    def search(self) -> Search:
-        return search_of(self.points, self.metric)
+    def search(self) -> Shared[Search]:
+        return Shared(value=search_of(self.points, self.metric))
+
+    def nearest(self, centers: Array, width: int, threads: int) -> tuple[Array, Integers]:
+        """Search by threads of this process, or a cluster's workers."""
+        parts = ((centers[start : start + PIECE], width) for start in range(0, len(centers), PIECE))
+        distance, point = zip(*in_order(self.search, parts, threads), strict=True)
+        return np.concatenate(distance), np.concatenate(point)
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the search, which is built again where it is needed: a k-d tree's closure cannot be sent to another process."""
@@ -207,7 +215,7 @@ def _step(
     short = np.zeros(len(which), dtype=bool)
     size = max(1, CELLS // max(width, len(k)))
     for begin in range(0, len(places), size):
-        distance, point = pool.search(places[begin : begin + size], width, threads)
+        distance, point = pool.nearest(places[begin : begin + size], width, threads)
         members = np.flatnonzero((at >= begin) & (at < begin + size))
         winners: dict[tuple[int, int], Integers] = {}
         for start in range(0, len(members), size):
@@ -336,7 +344,7 @@ def nearest(
     asked = k + (heap and own is not None)
     width = min(len(pool.points), asked + 2)
     while True:
-        near = _near(pool, *pool.search(center[None], width, 1), mine)
+        near = _near(pool, *pool.search.value(center[None], width), mine)
         edge = _edge(near, np.array([asked]), pool.rounding, whole=width == len(pool.points))
         if not edge.short[0, 0]:
             break
@@ -363,8 +371,8 @@ def search_of(points: Array, metric: Metric) -> Search:
 def _tree(points: Array, p: int) -> Search:
     tree = cKDTree(points)
 
-    def search(centers: Array, width: int, threads: int) -> tuple[Array, Integers]:
-        distance, point = tree.query(centers, k=np.arange(1, width + 1), p=p, workers=threads)
+    def search(centers: Array, width: int) -> tuple[Array, Integers]:
+        distance, point = tree.query(centers, k=np.arange(1, width + 1), p=p)
         return distance, point
 
     return search
@@ -391,16 +399,11 @@ def _scan(points: Array, metric: Metric) -> Search:
         chosen = chosen[np.argsort(power[chosen], kind="stable")]
         return power[chosen], which[chosen]
 
-    def search(centers: Array, width: int, threads: int) -> tuple[Array, Integers]:
+    def search(centers: Array, width: int) -> tuple[Array, Integers]:
         around, code = metric.parts(centers)
         power, point = np.empty((len(centers), width)), np.empty((len(centers), width), dtype=np.int64)
-
-        def part(start: int) -> None:
-            for b in range(start, len(centers), threads):
-                power[b], point[b] = nearest(around[b], code[b], width)
-
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(part, range(threads)))
+        for b in range(len(centers)):
+            power[b], point[b] = nearest(around[b], code[b], width)
         return power if metric.p == 1 else np.sqrt(power), point
 
     return search

@@ -147,7 +147,7 @@ A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv 
 """,
     settings=CstSettings,
     inputs=CstInputs,
-    run=("certificate", "nodes", "top", "out", "jobs", "timeout", "seed", "json_file"),
+    run=("certificate", "nodes", "top", "out", "jobs", "cluster", "timeout", "seed", "json_file"),
     defaults={"jobs": 2},
     helps={
         "demo": "Shipped table and causal model: loan, german, adult (law_school: with --data).",

@@ -133,7 +133,7 @@ Advice that keeps working: verifair fgce --demo german --protected sex --k 20 --
 With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --protected sex --k 15 --measures --out runs/adult
 """,
     settings=FgceSettings,
-    run=("certificate", "out", "plot", "jobs", "timeout", "seed", "json_file"),
+    run=("certificate", "out", "plot", "jobs", "cluster", "timeout", "seed", "json_file"),
     defaults={"jobs": 2, "timeout": 600.0},
     helps={
         "audit": "Whose decisions are explained: all, test (with --demo), or column=value.",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import joblib
@@ -83,6 +84,53 @@ def test_where_work_is_counted_arguments_are_those_of_the_task() -> None:
         parallel.MACHINES.reset(token)
     assert all({Shared, Deadline} <= kinds for kinds in seen)
     assert workers(1) == 1
+
+
+def _steps(deadline: Deadline, most: int) -> int:
+    """A search of so many steps, if its deadline allows them: it makes half as many at once as there is time for."""
+    done = 0
+    while done < most and deadline.left() > 0:
+        step = min(most - done, max(1, int(0.5 * deadline.left() / 0.01)))
+        clock.spend(step * 0.01 / clock.A_MULTIPLICATION)
+        done += step
+    return done
+
+
+class LateAndBackwards:
+    """Machines that are given four tasks before they return any, the last one first."""
+
+    def workers(self) -> int:
+        return 4
+
+    def as_done(self, tasks: Iterator[parallel.Task]) -> Iterator[Any]:
+        while part := list(islice(tasks, 4)):
+            for function, args, named in reversed(part):
+                yield function(*args, **named)
+
+
+@pytest.mark.parametrize("effort", [0.3, 1.0, 1.7, 2.9, 10.0])
+def test_an_effort_does_the_same_whoever_works(effort: float) -> None:
+    found = []
+    for machines in (None, LateAndBackwards()):
+        token = parallel.MACHINES.set(machines)
+        with clock.counted(time.monotonic() + 60) as counting:
+            deadline = Deadline.after(effort)
+            done = list(as_done((joblib.delayed(_steps)(deadline, 5 + 3 * (k % 7)) for k in range(22)), 1))
+        parallel.MACHINES.reset(token)
+        found.append((done, counting.spent))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-9)
+    assert (min(found[0][0]) < 5) == (effort < 3)
+
+
+def test_who_receives_results_of_counted_work_has_the_clock() -> None:
+    token = parallel.MACHINES.set(LateAndBackwards())
+    try:
+        with clock.counted(time.monotonic() + 60) as counting:
+            tasks = (joblib.delayed(_known)(Shared(value=k), Deadline.after(5)) for k in range(6))
+            assert [clock.counting() for _ in as_done(tasks, 1)] == [counting] * 6
+    finally:
+        parallel.MACHINES.reset(token)
 
 
 def test_a_process_whose_parent_died_before_it_began_ends_at_once() -> None:

@@ -59,7 +59,7 @@ class Around:
     @classmethod
     def of(cls, pool: NeighbourPool, centers: Array, k: int) -> Around:
         width = min(len(pool.points), max(POINTS * k, k + 100))
-        distance, point = pool.search(centers, width, 1)
+        distance, point = pool.search.value(centers, width)
         return cls(
             distance=distance, counted=np.cumsum(pool.count[point], axis=1), bad=np.cumsum(pool.bad[point], axis=1),
             whole=width == len(pool.points),

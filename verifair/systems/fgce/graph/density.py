@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import get_args
 
 import numpy as np
-from joblib import delayed
 from scipy.spatial import cKDTree
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KernelDensity
 
 from encoders.network import Array
+from verifair.engine.parallel import Shared, in_order
 from verifair.errors import QueryError
-from verifair.systems.fgce.graph.feasibility_graph import LEAF, FeasibilityGraph, results, tree_leaves
+from verifair.systems.fgce.graph.feasibility_graph import LEAF, FeasibilityGraph, tree_leaves
 from verifair.systems.fgce.settings import Bandwidth, Weighting
 
 TINY = 1e-8
@@ -66,8 +66,7 @@ def log_densities(
         top = power.max(axis=1)
         return rows, top + np.log(np.exp(power - top[:, None]).sum(axis=1)) + constant
 
-    jobs = (delayed(of_leaf)(rows) for rows in leaves)
-    for done, (rows, value) in enumerate(results(jobs, threads), 1):
+    for done, (rows, value) in enumerate(in_order(Shared(value=of_leaf), zip(leaves), threads), 1):
         out[rows] = value
         if progress is not None:
             progress(done, len(leaves))

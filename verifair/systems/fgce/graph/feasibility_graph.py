@@ -9,18 +9,17 @@ Reference: FGCE, section II (after FACE); default eps: the smallest that leaves 
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import Parallel, delayed
 from scipy.spatial import cKDTree
 
 from encoders.network import Array, Booleans, Integers
+from verifair.engine.parallel import Shared, in_order
 from verifair.errors import DataError, QueryError
 from verifair.systems.fgce.space import FeatureSpace, Moves, distance
 
@@ -68,8 +67,8 @@ class FeasibilityGraph:
         counts, targets = np.zeros(len(raw), dtype=np.int64), {}
         leaves = list(_leaves(points, moves))
         limit = float(eps)
-        jobs = (delayed(_edges_of)(leaf, points, raw, moves, limit) for leaf in leaves)
-        for done, (rows, count, found) in enumerate(results(jobs, threads), 1):
+        edges_of: Shared[Callable[..., Any]] = Shared(value=partial(_edges_of, points=points, raw=raw, moves=moves, eps=limit))
+        for done, (rows, count, found) in enumerate(in_order(edges_of, zip(leaves), threads), 1):
             counts[rows] = count
             for row, part in zip(rows, np.split(found, np.cumsum(count)[:-1]), strict=True):
                 targets[int(row)] = part
@@ -121,18 +120,6 @@ class FeasibilityGraph:
             extra = {} if weights is None else {"weight": float(weights[e])}
             graph.add_edge(i, j, distance=length, **extra)
         return graph
-
-
-def results(jobs: Iterable[Any], threads: int) -> Iterator[Any]:
-    """Yield what `delayed` jobs return, in their order. Who ends before the last is not warned: results without use are no loss."""
-    found = Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(jobs)
-    try:
-        for one in found:  # noqa: UP028 - `yield from` would close it, and warn, before `finally`
-            yield one
-    finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found.close()
 
 
 def chunks(total: int, size: int = 1 << 22) -> Iterator[slice]:
@@ -224,8 +211,8 @@ def nearest_moves(points: Array, raw: Array, moves: Moves, threads: int = 2, pro
     """Return (N,) length of the shortest allowed move from or to each row; infinite where there is none."""
     out = np.full(len(points), np.inf)
     leaves = list(_leaves(points, moves))
-    jobs = (delayed(_nearest_of)(leaf, points, raw, moves) for leaf in leaves)
-    for done, (rows, found) in enumerate(results(jobs, threads), 1):
+    nearest_of: Shared[Callable[..., Any]] = Shared(value=partial(_nearest_of, points=points, raw=raw, moves=moves))
+    for done, (rows, found) in enumerate(in_order(nearest_of, zip(leaves), threads), 1):
         out[rows] = found
         if progress is not None:
             progress(done, len(leaves))

@@ -1,0 +1,63 @@
+"""Systems whose batches machines elsewhere compute give the answers that this one gives."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from tests.command_line import Run
+from verifair.engine import cluster, parallel
+
+
+class Elsewhere:
+    """Machines to which tasks travel, three at a time, and whose results come back in another order."""
+
+    def __init__(self) -> None:
+        self.tasks = 0
+
+    def workers(self) -> int:
+        return 3
+
+    def as_done(self, tasks: Iterator[parallel.Task]) -> Iterator[Any]:
+        while part := list(islice(tasks, 3)):
+            self.tasks += len(part)
+            for task in reversed(part):
+                function, args, named = cloudpickle.loads(cloudpickle.dumps(task))
+                yield function(*args, **named)
+
+
+def untimed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: untimed(one) for key, one in value.items() if "seconds" not in key}
+    return [untimed(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("words", [
+    ("fgce", "--demo", "german", "--protected", "sex", "--k", "2", "--coverage", "0.3"),
+    ("cst", "--demo", "loan", "--k", "5"),
+    ("cec", "--demo", "german", "--protected", "sex", "--rows", "40"),
+], ids=lambda words: words[0])
+def test_answers_are_those_of_one_machine(
+    words: tuple[str, ...], inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed", reason="--cluster needs dask: pip install 'verifair[distributed]'")
+    there = Elsewhere()
+
+    @contextmanager
+    def machines(address: str | None) -> Iterator[None]:
+        token = parallel.MACHINES.set(there if address else None)
+        yield
+        parallel.MACHINES.reset(token)
+
+    monkeypatch.setattr(cluster, "cluster", machines)
+    assert inside(*words, "--json", tmp_path / "here.json")[::2] == (0, "")
+    assert there.tasks == 0
+    assert inside(*words, "--json", tmp_path / "there.json", "--cluster", "tcp://127.0.0.1:1")[::2] == (0, "")
+    assert there.tasks
+    found = [untimed(json.loads((tmp_path / f"{name}.json").read_text())) for name in ("here", "there")]
+    assert found[0] == found[1]
