@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from verifair.errors import require
@@ -38,11 +38,16 @@ def progress_bar(label: str) -> Iterator[Callable[..., None]]:
         SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
         TaskProgressColumn(show_speed=True), TimeElapsedColumn(), TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task(label, total=None)
+    bar = Progress(*columns, console=err, transient=True)
+    task = bar.add_task(label, total=None)
 
-        def tell(*counts: Any) -> None:
-            *words, done, total = counts
-            bar.update(task, description=": ".join([label, *words]), completed=done, total=total)
+    def tell(*counts: Any) -> None:
+        *words, done, total = counts
+        bar.update(task, description=": ".join([label, *words]), completed=done, total=total)
 
+    bar.start()
+    try:
         yield tell
+    finally:
+        with bar.live.ipy_widget or nullcontext():  # in a notebook rich ends with an empty block of text, which goes with the bar
+            bar.stop()
