@@ -257,9 +257,13 @@ class Tightening:
         if any(not rule.conditions for rule in rules) and not len(self.rows):
             raise QueryError("no row of the table lies in the box, and --target spares rows; widen --box, or pass another table")
         if any(not rule.conditions for rule in rules):
+            within, half = float((self.gaps <= target).mean()), float(np.median(self.gaps))
+            undecided = sum(leaf.why == "time" for leaf in self.whole.leaves())
             raise QueryError(
                 f"no part of the domain was proved to have no gap above {target:g}: a guardrail for this target would refuse "
-                "everybody; set a larger --target, or give a longer --timeout"
+                f"everybody. Of {len(self.rows):,} rows {100 * within:.0f} % are within the target themselves (half have a gap of "
+                f"at most {half:.3g}), and {undecided:,} boxes were not decided in time. Narrow the question with --box, ask about "
+                "fewer attributes (--protected), set a larger --target, or give a longer --timeout"
             )
         kept = (*self.given, *snapped(rules, self.query.schema))
         leaves = list(self.whole.leaves())

@@ -244,6 +244,13 @@ def test_a_guardrail_with_nobody_to_spare_or_to_refuse_is_none(gap_query: KDiscr
         tighten(gap_query, rows[:0], 0.3, seconds=10)
 
 
+def test_where_nothing_is_proved_the_error_says_what_lacks(gap_query: KDiscrimination, rows: np.ndarray) -> None:
+    asked = Tightening(query=gap_query, given=(), rows=rows, seed=0)
+    within = f"{100 * (asked.gaps <= 0.3).mean():.0f} % are within the target"
+    with pytest.raises(QueryError, match=f"would refuse everybody.*{within}.*1 boxes were not decided.*--protected"):
+        asked.towards(0.3, 0.0)
+
+
 def test_a_target_that_is_no_gap_is_refused(gap_query: KDiscrimination, rows: np.ndarray) -> None:
     for target in (0.0, 1.0, -0.1):
         with pytest.raises(QueryError, match="target"):
