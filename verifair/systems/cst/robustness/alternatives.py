@@ -51,10 +51,11 @@ class Alternatives:
             parents = list(model.by_name[name].parents)
             moved = np.logical_or.reduce([changed[parent] for parent in parents if parent in changed])
             mechanism = model.fitted[name]
-            if not isinstance(mechanism, CategoricalMechanism):
+            if not moved.any():
                 changed[name] = moved
-                if moved.any():
-                    after[name], changed[name] = model.predicted(name, before, after, moved, seed=0)
+                continue
+            if not isinstance(mechanism, CategoricalMechanism):
+                after[name], changed[name] = model.predicted(name, before, after, moved, seed=0)
                 continue
             at = np.flatnonzero(moved)
             one = before.iloc[at]
