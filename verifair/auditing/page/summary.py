@@ -261,7 +261,7 @@ def not_examined(result: AuditResult) -> Iterator[str]:
             yield f"Not decided for {rest}: whether another {name_words(one.name)} changes the decision."
         open_ = 0.0 if one.alike is None else 1.0 - sum(one.alike)
         if open_ > 0:
-            share = f"{percent(open_)} of " if open_ < 1 else ""
-            yield f"Not decided for {share}{one.whom}: whether another {name_words(one.name)} changes the decision."
+            most = f" for {percent(open_)} of {one.whom}: whether" if open_ < 1 else f": for how many of {one.whom}"
+            yield f"Not decided{most} another {name_words(one.name)} changes the decision."
     others = f"The effect of features other than {listed(result.protected)}; whether" if result.protected else "Whether"
     yield f"{others} the labels are right, and whether the table represents those who are decided on."
