@@ -97,7 +97,9 @@ REFUSALS: dict[str, Callable[[], Any]] = {
         network(), SCHEMA, SimpleNamespace(people=SimpleNamespace(x=X, labels=ONE, groups=ONE)), None,
         SimpleNamespace(x=X, labels=ONE, groups=ONE), 1.0,
     ),
-    "counterfactual decisions": lambda: NetworkRows.of(None, network(), SCHEMA, None, None, {}, None),
+    "counterfactual decisions": lambda: NetworkRows.of(
+        None, network(), SCHEMA, None, None, {}, None, level=0.95, simultaneous=False, alternatives=1
+    ),
     "retraining": lambda: weights_of(network()),
     "product network": lambda: product_network(network(), own=np.array([0])),
 }
