@@ -179,9 +179,11 @@ def surely(result: AuditResult) -> str:
         parts.append("rates and ratios have 95 % intervals")
     checked = evidence_counts(result)
     if checked:
-        other = ", ".join(f"{checked[what]} {what}" for what in ("accepted in part", "rejected", "not re-checked") if checked[what])
-        said = f"a separate checker accepted {checked['accepted']:,} of {checked.total():,} files of proofs in this run"
-        parts.append(said + (f" ({other})" if other else ""))
+        fine, part = checked["accepted"] + checked["accepted in part"], checked["accepted in part"]
+        other = [f"{checked[what]} {what}" for what in ("rejected", "not re-checked") if checked[what]]
+        other = [*([f"{part} of them as far as they are decided"] if part else []), *other]
+        said = f"a separate checker accepted {fine:,} of {checked.total():,} files of proofs in this run"
+        parts.append(said + (f" ({', '.join(other)})" if other else ""))
     return "; ".join(parts)
 
 

@@ -78,7 +78,8 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
 def _groups(result: FgceResult) -> Iterator[Statement]:
     favourable, fitted = result.fitted.schema.outcomes[1], result.fitted
     for one in result.groups:
-        way = f"{one.name}: {of(one.factuals, one.negatives)} people refused can reach somebody with {favourable} by allowed steps"
+        way = f"{one.name}: of the refused people asked about, {of(one.factuals, one.negatives)} can get {favourable} by allowed "
+        way += "changes"
         if one.hopeless:
             way += f"; for {one.hopeless:,} the rows used show no such way"
         yield Statement(text=way + ".", standing=Standing.MEASURED, tone=Tone.WATCH if one.hopeless else Tone.PLAIN)
@@ -94,8 +95,8 @@ def _groups(result: FgceResult) -> Iterator[Statement]:
             at = Standing.UNKNOWN
         yield Statement(text=text, standing=at, tone=Tone.PLAIN)
     for name, people in fitted.stranded_.items():
-        text = f"{name}: none of {people:,} people refused can reach somebody with {favourable} by allowed steps between "
-        text += "the rows used, so there is nothing to compare."
+        text = f"{name}: none of the {people:,} refused people asked about can get {favourable} by allowed changes between the "
+        text += "rows used, so there is nothing to compare."
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH, headline=True)
     for name, why in fitted.skipped_.items():
         if name not in fitted.stranded_:

@@ -149,6 +149,7 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
         at = one.standing if biased else Standing.UNKNOWN if line["unknown"] else Standing.REFUTED
         around = " (and for everybody almost like them)" if near else ""
         brief = f"{exchange.name}: being {pair} {up} {what} for {raises:,} of {people:,} {who}{around}, {down} it for {lowers:,}"
+        brief += f", neither for {int(line['neither']):,}" if line["neither"] else ""
         brief += f"; {int(line['unknown']):,} not decided." if line["unknown"] else "."
         brief += f" Asked of {rows}."
         yield Statement(text=text, standing=at, tone=tone, headline=place == top, brief=brief if place == top else "")
