@@ -130,7 +130,7 @@ def answer(result: AuditResult) -> tuple[str, str]:
     changes: list[str] = []
     text: list[str] = []
     for name in sorted(yes, key=lambda one: one not in flips):
-        only = f"{'if' if changes else 'If'} only {name_words(name)} changes"
+        only = f"{'with' if changes else 'With'} another {name_words(name)} alone"
         do = "do" if changes else "get another decision"
         if name in flips:
             one = flips[name]

@@ -52,7 +52,7 @@ def exchanged(flips: int) -> dict[str, Any]:
 
 
 def test_decisions_that_change_are_the_answer_with_their_number() -> None:
-    same = "Yes. If only sex changes,"
+    same = "Yes. With another sex alone,"
     assert answer(certified(exchanged(5))) == ("bad", f"{same} 5 of the table's 100 people (5.0%) get another decision.")
     assert "5.0% of the table (5 people)" in screen(certified(exchanged(5)))
     ways = exchanged(5)
