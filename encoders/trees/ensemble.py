@@ -99,7 +99,9 @@ class TreeEnsemble(Model):
         return depth
 
     def leaves(self, x: Array) -> Integers:
-        """The leaves (B, T) that rows x (B, n) of float64 numbers end in."""
+        """The leaves (B, T) that rows x (B, n) of float64 numbers end in. Raises ValueError for another number of columns."""
+        if x.shape[1] != self.columns:
+            raise ValueError(f"x has {x.shape[1]} columns; expected {self.columns}, those of the trees")
         found = np.empty((len(x), len(self.root)), dtype=np.int64)
         step, column = max(1, ROWS // len(self.root)), np.maximum(self.column, 0)
         branch = np.stack([self.right, self.left], axis=1).ravel()

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import joblib
@@ -80,6 +80,7 @@ class Machines(Protocol):
 
 REPLACED = "A worker stopped while some jobs were given to the executor"
 """What joblib warns of where it replaces a process that has come to hold much memory. Nothing is lost by it."""
+warnings.filterwarnings("ignore", message=REPLACED, module="joblib")  # once: filters within a generator would be its caller's
 MACHINES: ContextVar[Machines | None] = ContextVar("MACHINES", default=None)
 """Who does the tasks of this context, None where this machine does."""
 
@@ -113,8 +114,12 @@ def _in_turn(tasks: Iterator[Task], jobs: int, counting: CountedTime) -> Iterato
     done: dict[int, tuple[Any, float]] = {}
 
     def numbered() -> Iterator[Task]:
-        for number, (function, args, named) in enumerate(tasks):
-            given[number] = function, args, named
+        for number in count():
+            with clock.counted(counting.ceiling, counting.spent):  # joblib asks in threads of its own, which have none
+                task = next(tasks, None)
+            if task is None:
+                return
+            given[number] = function, args, named = task
             yield joblib.delayed(_counted)(number, counting.spent, counting.left, function, *args, **named)
 
     results, turn = as_done(numbered(), jobs), 0
@@ -197,16 +202,14 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
             failed.append(error)
 
     given = safe()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=REPLACED)
-        try:
-            parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", **children)
-        except ValueError:
-            parallel = joblib.Parallel(n_jobs=jobs, **children)
-            while part := list(islice(given, 2 * joblib.effective_n_jobs(jobs))):
-                yield from parallel(part)
-        else:
-            yield from parallel(given)
+    try:
+        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", **children)
+    except ValueError:
+        parallel = joblib.Parallel(n_jobs=jobs, **children)
+        while part := list(islice(given, 2 * joblib.effective_n_jobs(jobs))):
+            yield from parallel(part)
+    else:
+        yield from parallel(given)
     if failed:
         raise failed[0]
 

@@ -105,6 +105,8 @@ def certify_partition(
             if first not in finished
         )
         for chunk in as_done(work, jobs):
+            if chunk is None:
+                continue
             kept.add(chunk)
             done += len(chunk)
             if progress is not None:
@@ -154,8 +156,10 @@ def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> 
     }
 
 
-def _decide_chunk(common: Shared[PartitionRun], first: int, count: int, deadline: Deadline) -> Chunk:
-    """Decide parts first ... first + count - 1."""
+def _decide_chunk(common: Shared[PartitionRun], first: int, count: int, deadline: Deadline) -> Chunk | None:
+    """Decide parts first ... first + count - 1. None where it begins after the deadline: they are not reached."""
+    if deadline.left() < 0:
+        return None
     started = clock.now()
     task = common.value
     query = task.query

@@ -123,6 +123,19 @@ def test_an_effort_does_the_same_whoever_works(effort: float) -> None:
     assert (min(found[0][0]) < 5) == (effort < 3)
 
 
+def test_who_hands_out_counted_work_has_the_clock() -> None:
+    """Tasks are asked for by others' threads, and many a generator of them looks how much time is left."""
+    token = parallel.MACHINES.set(LateAndBackwards())
+    try:
+        with clock.counted(time.monotonic() + 60):
+            deadline = Deadline.after(5)
+            left = (deadline.left() for _ in range(6))
+            tasks = (joblib.delayed(_known)(Shared(value=k), deadline) for k, more in enumerate(left) if more > 0)
+            assert list(as_done(tasks, 1)) == [1, 2, 3, 4, 5, 6]
+    finally:
+        parallel.MACHINES.reset(token)
+
+
 def test_who_receives_results_of_counted_work_has_the_clock() -> None:
     token = parallel.MACHINES.set(LateAndBackwards())
     try:
