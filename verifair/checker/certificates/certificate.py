@@ -119,8 +119,8 @@ FILE = TypeAdapter(CertificateFile)
 class Certificate(Envelope):
     """Proofs about one network and one schema.
 
-    depends: rows asked about whose counterfactual is decided in more than one way within the coefficients' intervals; the file does
-    not show these, and other kinds have none.
+    depends: counterfactuals asked about that are decided in more than one way within the coefficients' intervals; the file does not
+    show these, and other kinds have none.
     """
 
     FORMAT = "verifair-certificate/3"
@@ -136,12 +136,18 @@ class Certificate(Envelope):
     @property
     def unit(self) -> str:
         """What the extent counts."""
-        return "rows" if isinstance(self.query, CounterfactualQuery) else "statements"
+        if not isinstance(self.query, CounterfactualQuery):
+            return "statements"
+        return "counterfactuals" if self.query.categories else "rows"  # a row has one, or one for each choice of categories
 
     def _answered(self) -> dict[str, int]:
         if isinstance(self.query, CounterfactualQuery):
-            rows = {(s.row, s.also) for s in (one.statement for one in self.proofs) if isinstance(s, CounterfactualStatement)}
-            return {"proved": len(rows), "refuted": self.depends}
+            stated = (one.statement for one in self.proofs)
+            decided = {
+                (s.row, s.also, s.categories)
+                for s in stated if isinstance(s, CounterfactualStatement) and s.goal == "counterfactual"
+            }
+            return {"proved": len(decided), "refuted": self.depends}
         count = Counter(type(proof.evidence) for proof in self.proofs)
         return {"proved": count[Tree], "claimed": count[Claim], "refuted": count[Counterexample]}
 

@@ -18,7 +18,7 @@ from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import Intervention, several
 from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.robustness.cells import Dependence
-from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, STAYS, TOLD, CertifiedCounterfactuals
+from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, LEFT_OUT, STAYS, TOLD, CertifiedCounterfactuals
 from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
 from verifair.systems.cst.robustness.what_if import Verdict
 from verifair.systems.cst.settings import Direction
@@ -280,7 +280,9 @@ class CertifiedDecisions(Shape):
     @property
     def given(self) -> str:
         """What the proofs take as given."""
-        return "equations, intervals and the categories of counterfactuals" if self.categories else "the equations and intervals"
+        if not self.categories:
+            return "the equations and intervals"
+        return "equations, intervals, and the categories of counterfactuals with their probabilities"
 
     def line_of(self, place: int) -> str | None:
         """Return what is said in a case file. place: position in the table."""
@@ -290,13 +292,16 @@ class CertifiedDecisions(Shape):
         status = str(self.found.status[at[0]])
         if status in (FLIPS, STAYS):
             said = "otherwise than the person" if status == FLIPS else "as the person is"
-            return f"Proved: the counterfactual is decided {said}, whatever the coefficients are in their intervals ({self.box})."
+            but = f", but for {LEFT_OUT}; taken as given are {self.given}" if self.categories else ""
+            within = f"whatever the coefficients are in their intervals ({self.box})"
+            return f"Proved: the counterfactual is decided {said}, {within}{but}."
         if status == DEPENDS:
             low, high = self.found.otherwise[at[0]]
             if self.categories:
                 return (
                     "The decision on the counterfactual depends on its categories, or on the coefficients within their intervals "
-                    f"({self.box}): by the causal model it is decided otherwise with a probability of {low:.3f} .. {high:.3f}."
+                    f"({self.box}): by the causal model's probabilities, taken as given, it is decided otherwise with a "
+                    f"probability of {low:.3f} .. {high:.3f}."
                 )
             within = f"within their intervals ({self.box})"
             return f"The decision on the counterfactual depends on the coefficients {within}: both are met."

@@ -15,7 +15,7 @@ from verifair.systems.cst.deciders import Decider, Recorded
 from verifair.systems.cst.findings import Intervention, several
 from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.result import CertifiedDecisions, ClaimRobustness, CstResult
-from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, STAYS, TOLD, UNKNOWN
+from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, LEFT_OUT, STAYS, TOLD, UNKNOWN
 from verifair.systems.cst.robustness.sensitivity import LEVELS
 from verifair.systems.results.files import save_table, save_text
 
@@ -353,7 +353,8 @@ def certified_lines(one: CertifiedDecisions) -> Iterator[str]:
         yield (
             f"Counterfactuals may have several categories ({', '.join(one.categories)}). The most probable were looked at; they "
             f"have {100 * (1 - one.found.left.mean()):.1f} % of the probability. By the causal model's probabilities, "
-            f"{low:,.1f} .. {high:,.1f} of {one.rows:,} complainants are expected to be decided otherwise."
+            f"{low:,.1f} .. {high:,.1f} of {one.rows:,} complainants are expected to be decided otherwise. The decisions above "
+            f"leave out {LEFT_OUT}."
         )
     if one.unknown:
         yield f"Unknown: {', '.join(f'{count:,} ({TOLD[reason]})' for reason, count in one.unknown.items())}."

@@ -72,21 +72,26 @@ class LogLinearMechanism(Mechanism):
     coefficients: Coefficients
 
     def noise(self, parents: pd.DataFrame, child: pd.Series, draws: Draws) -> Array:
-        values = numbers(child, "a log-linear mechanism")
-        bad = np.flatnonzero(values <= 0)
-        if len(bad):
-            raise DataError(
-                f"node {child.name!r}: {len(bad)} of {len(values)} rows hold 0 or less, such as row {shown(child.index[bad[0]])} "
-                f"with {shown(child.iloc[bad[0]])}; the noise of a log-linear mechanism, log x - predictor, needs x > 0: leave "
-                'such rows out, or take mechanism = "linear"'
-            )
-        return np.asarray(np.log(values) - self.coefficients.predictor(parents))
+        return np.asarray(np.log(above_zero(child)) - self.coefficients.predictor(parents))
 
     def value(self, parents: pd.DataFrame, noise: Array) -> Array:
         return np.asarray(np.exp(self.coefficients.predictor(parents) + noise))
 
     def equation(self, node: str) -> str:
         return f"{node} = exp({self.coefficients.written()} + U)"
+
+
+def above_zero(child: pd.Series) -> Array:
+    """(N,) values of a log-linear node. Raises DataError for 0 or less."""
+    values = numbers(child, "a log-linear mechanism")
+    bad = np.flatnonzero(values <= 0)
+    if len(bad):
+        raise DataError(
+            f"node {child.name!r}: {len(bad)} of {len(values)} rows hold 0 or less, such as row {shown(child.index[bad[0]])} "
+            f"with {shown(child.iloc[bad[0]])}; the noise of a log-linear mechanism, log x - predictor, needs x > 0: leave "
+            'such rows out, or take mechanism = "linear"'
+        )
+    return values
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -70,6 +70,8 @@ TOLD = {
 """Why a row is unknown."""
 NEGLIGIBLE = 1e-6
 """Probability of categories that are not looked at, without which nothing is said of the row."""
+LEFT_OUT = f"categories with together at most {NEGLIGIBLE:g} of the probability"
+"""What flips and stays say nothing of, where categories are on the way."""
 ALTERNATIVES = 16
 """Counterfactuals of a row that are looked at, the most probable ones, where categories are on the way."""
 BOXES = 200
@@ -199,8 +201,10 @@ def _by_row(people: NetworkRows, search: _Search) -> tuple[npt.NDArray[np.str_],
     open_ = ~both & (why != "")
     decided = [FLIPS if FLIPS in own else STAYS for own in of]
     status = np.where(both, DEPENDS, np.where(open_, UNKNOWN, np.array(decided, dtype="<U7"))).astype("<U7")
-    bounds = [(min(own.get(FLIPS, 0.0), 1.0), max(1 - own.get(STAYS, 0.0), 0.0)) for own in of]
-    return status, np.where(open_, why, "").astype("<U24"), np.array(bounds, dtype=np.float64).reshape(len(of), 2)
+    least = np.array([min(own.get(FLIPS, 0.0), 1.0) for own in of], dtype=np.float64)
+    most = np.array([1 - own.get(STAYS, 0.0) for own in of], dtype=np.float64)
+    otherwise = np.column_stack([least, np.maximum(least, most)])  # probabilities add up to 1 but for rounding
+    return status, np.where(open_, why, "").astype("<U24"), otherwise
 
 
 def _positions(rows: Sequence[int], count: int) -> Integers:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import compress, product
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from verifair.errors import QueryError
 from verifair.schema.feature import text
 from verifair.systems.cst.causal.categorical import CategoricalMechanism
 from verifair.systems.cst.causal.design import Design
-from verifair.systems.cst.causal.mechanisms import LinearMechanism, LogLinearMechanism
+from verifair.systems.cst.causal.mechanisms import LinearMechanism, LogLinearMechanism, above_zero
 from verifair.systems.cst.causal.model import CausalModel
 
 Errors = Mapping[str, Mapping[str, float] | float]
@@ -142,7 +142,10 @@ class Effects:
         return signs
 
     def values(self, frame: pd.DataFrame) -> Array:
-        """(N, m) the nodes' own values."""
+        """(N, m) the nodes' own values. Raises DataError for log-linear nodes that hold 0 or less, whether or not they change: with
+        other coefficients they may."""
+        for name in compress(self.nodes, self.logarithmic):
+            above_zero(frame[name])
         return frame[list(self.nodes)].to_numpy(dtype=float) if self.nodes else np.zeros((len(frame), 0))
 
     def changes(self, frame: pd.DataFrame, counterfactual: pd.DataFrame) -> Array:

@@ -110,7 +110,7 @@ class NetworkRows:
         for name in set_:
             if name in feature:
                 to[:, feature[name]] = after[name]
-        values, change = effects.values(taken), effects.changes(taken, found.frame)
+        values, change = effects.values(people)[found.row], effects.changes(taken, found.frame)
         t = quantile(level, int((effects.errors > 0).sum()), simultaneous=simultaneous)
         effects.check_categories(values, change, t)
         return cls(

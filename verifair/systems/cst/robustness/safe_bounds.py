@@ -164,18 +164,21 @@ class Bounds:
         weights = np.array([rule.weights.get(name, 0.0) for name in effects.nodes])
         score = self.score
         size = np.abs(score) + np.abs(self.nodes) @ np.abs(weights)
-        down = np.where(weights > 0, least - self.nodes, most - self.nodes) @ weights - PAD * size
-        up = np.where(weights > 0, most - self.nodes, least - self.nodes) @ weights + PAD * size
+        with np.errstate(invalid="ignore"):  # an infinite end with a weight of 0 is no number, and never sure
+            down = np.where(weights > 0, least - self.nodes, most - self.nodes) @ weights - PAD * size
+            up = np.where(weights > 0, most - self.nodes, least - self.nodes) @ weights + PAD * size
         refused = self.tilde > 0
-        sure = np.where(refused, ~accepts(rule, score + up), accepts(rule, score + down))
+
+        def on_its_side(low: Array, high: Array) -> Booleans:
+            end = np.where(refused, high, low)
+            return np.asarray((accepts(rule, end) != refused) & np.isfinite(end))
+
+        sure = on_its_side(score + down, score + up)
         if t is not None and (effects.errors > 0).sum() <= CORNERED and not any(effects.logarithmic):
             room = _rounding_room(effects, t) @ np.abs(weights) + PAD * size
             smallest, largest = self._corners(rule, t)
             unmoved = rule.score(what.rows(self.who, what.values[self.who]))
-            by_corners = np.where(
-                refused, ~accepts(rule, unmoved + largest + room), accepts(rule, unmoved + smallest - room)
-            )
-            sure |= by_corners & self._unclipped(t)
+            sure |= on_its_side(unmoved + smallest - room, unmoved + largest + room) & self._unclipped(t)
         return np.asarray(sure)
 
     def _corners(self, rule: LinearRule, t: Array) -> tuple[Array, Array]:

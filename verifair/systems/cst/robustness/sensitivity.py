@@ -125,6 +125,7 @@ def sensitivity(
     With preset "paper" the scale of counterfactuals is held as it is at the estimates.
     Raises QueryError for mechanisms without coefficients, coefficients without errors, categories that these move, "ST" (which asks
     no causal model), verdicts of recorded decisions that compare with a counterfactual, or corrected for multiple testing.
+    Raises DataError for log-linear nodes that hold 0 or less.
     """
     check_is_fitted(tester)
     do = _intervention(tester, do)
@@ -191,7 +192,7 @@ def _what_if(
     if words:
         raise QueryError(f"attribute {words[0]!r}: counts as a category, but its equation moves a number; drop it from categorical")
     base = tester.causal_model_.counterfactual(frame, do, seed=tester.seed)
-    values, change = effects.values(frame)[index], effects.changes(frame, base)[index]
+    values, change = effects.values(frame.iloc[index]), effects.changes(frame, base)[index]
     effects.check_categories(values, change, most)
     metric = found.metric
     if tester.preset == "paper":

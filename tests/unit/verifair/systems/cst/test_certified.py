@@ -1,6 +1,7 @@
 """Certified counterfactual decisions: the shipped networks end to end, every tampering rejected, refusals with their remedy."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -31,14 +32,18 @@ from verifair.checker.certificates.statement import (
 from verifair.checker.certificates.tree import Tree
 from verifair.checker.kinds.counterfactuals import covers
 from verifair.cli.main import app
-from verifair.errors import QueryError
+from verifair.errors import DataError, QueryError
 from verifair.systems.cst.causal.categorical import Categorical
 from verifair.systems.cst.causal.mechanisms import Additive, Linear, LogLinear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.cst.deciders import LinearRule
+from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.result import CertifiedDecisions
 from verifair.systems.cst.robustness.certified import CertifiedCounterfactuals, certify_counterfactuals
 from verifair.systems.cst.robustness.effects import Effects
+from verifair.systems.cst.robustness.sensitivity import sensitivity
+from verifair.systems.cst.tables import certified_lines
 from verifair.systems.results.files import json_text
 
 SCHEMA = schema_of(
@@ -315,7 +320,7 @@ def test_categories_are_enumerated_and_each_is_proved(mechanism: Any) -> None:
     assert found.counts["unknown"] == 0
     assert {"stays", "depends"} <= set(found.status)
     low, high = found.otherwise.T
-    assert (low <= high + 1e-12).all()
+    assert (low <= high).all()
     assert ((low > 0.01) & (high < 0.99)).any()  # by category, each of them proved
     given = found.certificate
     assert given is not None
@@ -323,6 +328,27 @@ def test_categories_are_enumerated_and_each_is_proved(mechanism: Any) -> None:
     assert report.accepted, report.rejections
     assert "with given categories of job" in report.statement
     assert "nothing about other rows and categories" in report.statement
+    asked = Counter(one.statement.goal for one in given.proofs if isinstance(one.statement, CounterfactualStatement))
+    decided = given.extent.proved + given.extent.refuted
+    assert given.extent.proved <= asked["counterfactual"]
+    assert decided > len(found.rows) > asked["factual"]  # each row has several counterfactuals, one for each choice of a job
+    open_ = vf.check(replace(given, undecided=3), network=JOB_NETWORK, schema=JOBS)
+    assert open_.missing == f"{decided:,} of {decided + 3:,} counterfactuals are decided; 3 undecided"
+
+
+def test_what_is_said_of_categories_names_what_is_left_out_and_taken_as_given() -> None:
+    found = jobs()
+    told = CertifiedDecisions.of(found)
+    left_out = "categories with together at most 1e-06 of the probability"
+    given = "equations, intervals, and the categories of counterfactuals with their probabilities"
+    lines = " ".join(certified_lines(told))
+    assert f"Taken as given are {given}: " in lines
+    assert f"The decisions above leave out {left_out}." in lines
+    said = {status: told.line_of(int(row)) or "" for row, status in zip(found.rows, found.status, strict=True)}
+    assert said["stays"].endswith(f", but for {left_out}; taken as given are {given}.")
+    assert "probabilities, taken as given, it is decided otherwise with a probability of 0." in said["depends"]
+    alone = CertifiedDecisions.of(certify())
+    assert "categories" not in f"{alone.line_of(0)} {alone.line_of(2)} {alone.given}"
 
 
 def test_of_few_alternatives_nothing_is_said_of_the_row() -> None:
@@ -387,6 +413,26 @@ def test_models_that_are_not_linear_are_refused_with_the_remedy() -> None:
 
 UNRELATED = schema_of(real("x", 0, 2))
 ALONE = replace(NETWORK, layers=(Layer(weight=np.ones((1, 1)), bias=np.zeros(1), slope=np.ones(1)),))
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_logarithms_of_rows_asked_about_need_numbers_above_0(value: float) -> None:
+    """years stays at the estimates, where income rounds to what it is, so that no noise is asked for; in the box it moves."""
+    causal = CausalModel(nodes=(
+        Node(name="sex"),
+        Node(name="income", parents=("sex",), mechanism=Linear(coefficients={"sex": {"m": 0.1}}), decimals=0),
+        Node(name="years", parents=("income",), mechanism=LogLinear(coefficients={"income": 0.3})),
+    ))
+    frame = FRAME.assign(income=[2.0, 5.0, 6.0, 9.0, 4.0], years=[1.0, value, 5.0, 8.0, value])
+    schema = schema_of(real("income", 0, 10), integer("years", -1, 9), categorical("sex", "f", "m", protected=True))
+    errors = {"income": {"sex = m": 0.5}, "years": {"income": 0.05}}
+    asked = {"causal_model": causal, "frame": frame, "schema": schema, "errors": errors}
+    with pytest.raises(DataError, match=rf"node 'years': 1 of 4 rows hold 0 or less, such as row 1 with {value}; .* needs x > 0"):
+        certify(**asked)
+    assert len(certify(**asked, rows=[0, 2, 3]).rows) == 3
+    test = SituationTesting(causal, LinearRule(weights={"years": 1.0}, above=4.0), do={"sex": "m"}, k=(1,)).fit(frame)
+    with pytest.raises(DataError, match=rf"such as row 1 with {value}"):
+        sensitivity(test, method="CF", claims_only=False, errors=errors)
 
 
 def test_no_time_is_a_reason_and_no_proof() -> None:

@@ -24,8 +24,8 @@ from verifair.systems.cst.neighbours import NeighbourPool, negatives
 from verifair.systems.cst.result import RobustClaims
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.robustness.exact_flips import polynomials, smallest_flips
-from verifair.systems.cst.robustness.safe_bounds import Around
-from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
+from verifair.systems.cst.robustness.safe_bounds import Around, Bounds, safe
+from verifair.systems.cst.robustness.sensitivity import Sensitivity, _what_if, sensitivity
 from verifair.systems.results.files import json_text
 
 RULE = LinearRule(weights={"income": 1.0, "years": 2.0}, above=14.0)
@@ -258,6 +258,25 @@ def test_one_edge_by_hand() -> None:
     assert found.flip[1] == pytest.approx(8.0)  # 0 + 2 needs 4 more
     assert found.robust(1.96) == (1.0, 0.0)
     assert found.robust(2.1) == (0.0, 1.0)
+
+
+def test_what_is_no_number_is_not_sure() -> None:
+    """At 2 standard errors the income passes 6; exp overflows before, but infinity times a weight of 0 bounds nothing."""
+    frame = pd.DataFrame({"sex": ["f", "f", "m"], "income": [4.0, 0.0, 7.0], "years": [1.0, 1.0, 1.0]})
+    causal = CausalModel(nodes=(
+        Node(name="sex"), Node(name="income", parents=("sex",), mechanism=Linear(coefficients={"sex": {"m": 1.0}})),
+        Node(name="years", parents=("sex",), mechanism=LogLinear(coefficients={"sex": {"m": 0.1}})),
+    ))
+    rule = LinearRule(weights={"income": 1.0, "years": 0.0}, above=6.0)
+    test = SituationTesting(causal, rule, do={"sex": "m"}, k=(1,))
+    found = test.fit(frame).test_one({"sex": "m"})
+    errors = {"income": {"sex = m": 0.5}, "years": {"sex = m": 400.0}}
+    what = _what_if(test, {"sex": "m"}, found, errors, np.array([0]), found.claims("CF", 1), "positive", 5.0)
+    assert safe(what, 5.0)[0] == pytest.approx(2.0)
+    bounds = Bounds(what, np.array([0]), what.effects.estimates[None])
+    known, endless = bounds.nodes, bounds.nodes * [[1.0, np.inf]]
+    assert bounds._decided(rule, None, known, known).tolist() == [True]
+    assert bounds._decided(rule, None, endless, endless).tolist() == [False]
 
 
 def test_edges_of_effects_errors_and_thresholds() -> None:
