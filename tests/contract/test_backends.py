@@ -367,7 +367,7 @@ def test_ctrl_c_gives_back_an_outcome(name: str) -> None:
     started = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, str(HERE), name], capture_output=True, text=True, timeout=100,
                           check=False, cwd=HERE.parents[1])
-    assert done.stdout.strip().endswith("LIMIT INTERRUPTED"), done
+    assert "LIMIT INTERRUPTED" in done.stdout.splitlines(), done  # Gurobi may say later that it was interrupted
     assert time.perf_counter() - started < 40
 
 

@@ -41,7 +41,6 @@ from verifair.checker.kernel.leaves import Forest, replay
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import Task, Tasks
 from verifair.checker.kind import Kind
-from verifair.checker.kinds.counterfactuals import counterfactual_task, counterfactuals_statement, decisions_missing, query_flaw
 from verifair.checker.kinds.statements import judged, pairs_missing, task_of
 from verifair.checker.report import Batches, CheckReport, Rejection
 from verifair.checker.words import counted, decided, exactly, moving, near, where
@@ -82,6 +81,8 @@ def _misfits(certificate: Certificate, network: Model, schema: InputSpace) -> It
         if missing is not None:
             yield missing
     elif isinstance(certificate.query, CounterfactualQuery):
+        from verifair.checker.kinds.counterfactuals import decisions_missing, query_flaw  # loaded for its own files alone
+
         flaw = query_flaw(certificate.query, network, schema)
         yield from decisions_missing(certificate.query, certificate.proofs) if flaw is None else [flaw]
 
@@ -162,6 +163,8 @@ def _wrong_counterexamples(certificate: Certificate, network: Model, schema: Inp
 def _task(statement: Statement, query: Query, network: Model, schema: InputSpace) -> Task | str:
     """Return what a statement asks for, or why it may not be asked."""
     if isinstance(query, CounterfactualQuery) and isinstance(statement, CounterfactualStatement):
+        from verifair.checker.kinds.counterfactuals import counterfactual_task
+
         return counterfactual_task(statement, query, network, schema)
     if isinstance(query, CounterfactualQuery) or isinstance(statement, CounterfactualStatement):
         return f"a {statement.goal} statement does not belong into a {query.kind} certificate"
@@ -172,6 +175,8 @@ def _statement(given: Certificate, schema: InputSpace, network: Model) -> str:
     """What the file states, in words."""
     query = given.query
     if isinstance(query, CounterfactualQuery):
+        from verifair.checker.kinds.counterfactuals import counterfactuals_statement
+
         return counterfactuals_statement(given, query, schema)
     who = " and ".join(query.protected)
     if not isinstance(query, BoxQuery):

@@ -15,12 +15,12 @@ from verifair import datasets
 FORBIDDEN = ("verifair.engine", "encoders.bounds", "encoders.programs", "encoders.evaluate", "solvers")
 READER = ("encoders.onnx", "encoders.exact.affine")
 """The ONNX reader, which is not counted."""
-ALL_KINDS = 10_163
+ALL_KINDS = 10_265
 """Lines of the checker with every kind of file, and of all that it imports. This may fall, and rise with a new kind
 alone; the aim is 4,000."""
-CODE = 6_945
+CODE = 7_024
 """Those of them that are neither blank, nor comments, nor docstrings."""
-ONE_RUN = 8_932
+ONE_RUN = 8_860
 """Lines that one run loads, the command line included: it loads the kind of its file alone."""
 MODEL, SCHEMA = datasets.network_path("german"), Path(datasets.__file__).parent / "data" / "german.toml"
 LOADED = """
@@ -65,14 +65,15 @@ def test_check_loads_no_engine_no_bounds_no_programs_and_no_solver(kind: str, fi
     assert "ACCEPTED" in screen
     assert not [name for name in lines if name.startswith(FORBIDDEN)]
     assert {"verifair.checker.check", "verifair.checker.kind"} <= set(lines)
-    assert sum(name.startswith("verifair.checker.kinds.") for name in lines) == (3 if kind == "box" else 1)
+    assert sum(name.startswith("verifair.checker.kinds.") for name in lines) == (2 if kind == "box" else 1)
     assert sum(lines.values()) <= ONE_RUN, sorted(lines.items())
 
 
 def test_the_checker_and_all_that_it_imports_do_not_grow() -> None:
     every = (
         "from verifair.checker import check, kind\nimport encoders.curves.shapes\n"
-        "import verifair.checker.kernel.compared\n[kind.kind(name) for name in kind.KINDS]\n"
+        "import verifair.checker.kernel.compared\nimport verifair.checker.kinds.counterfactuals\n"
+        "[kind.kind(name) for name in kind.KINDS]\n"
         "assert 'pandas' not in sys.modules"
     )
     lines, _ = loaded(every)
