@@ -111,7 +111,6 @@ def _in_turn(tasks: Iterator[Task], jobs: int, counting: CountedTime) -> Iterato
     processes.
     """
     given: dict[int, Task] = {}
-    done: dict[int, tuple[Any, float]] = {}
 
     def numbered() -> Iterator[Task]:
         for number in count():
@@ -122,24 +121,34 @@ def _in_turn(tasks: Iterator[Task], jobs: int, counting: CountedTime) -> Iterato
             given[number] = function, args, named = task
             yield joblib.delayed(_counted)(number, counting.spent, counting.left, function, *args, **named)
 
-    results, turn = as_done(numbered(), jobs), 0
-    while True:
-        with clock.uncounted():  # joblib's own threads get no clock; who receives the results has one
-            one = next(results, None)
-        if one is None:
-            return
-        number, found, spent = one
-        done[number] = found, spent
+    def unordered() -> Iterator[tuple[int, tuple[Any, float]]]:
+        results = as_done(numbered(), jobs)
+        while True:
+            with clock.uncounted():  # joblib's own threads get no clock; who receives the results has one
+                one = next(results, None)
+            if one is None:
+                return
+            yield one
+
+    for number, (found, spent) in enumerate(_sorted(unordered())):
+        function, args, named = given.pop(number)
+        deadlines = [value for value in (*args, *named.values()) if isinstance(value, Deadline)]
+        if any(spent > NEAR * (one.counted - counting.spent) for one in deadlines if one.counted is not None):
+            found = function(*args, **named)
+        else:
+            counting.spent += spent
+        yield found
+
+
+def _sorted(results: Iterator[tuple[int, T]]) -> Iterator[T]:
+    """Yield results that come with their numbers, 0, 1, ..., in the order of these, each as soon as those before it are there."""
+    done: dict[int, T] = {}
+    turn = 0
+    for number, found in results:
+        done[number] = found
         while turn in done:
-            found, spent = done.pop(turn)
-            function, args, named = given.pop(turn)
-            deadlines = [value for value in (*args, *named.values()) if isinstance(value, Deadline)]
-            if any(spent > NEAR * (one.counted - counting.spent) for one in deadlines if one.counted is not None):
-                found = function(*args, **named)
-            else:
-                counting.spent += spent
+            yield done.pop(turn)
             turn += 1
-            yield found
 
 
 def in_order(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, ...]], threads: int) -> Iterator[T]:
@@ -149,13 +158,8 @@ def in_order(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, 
     """
     machines = MACHINES.get()
     if machines is not None:
-        done: dict[int, T] = {}
-        turn = 0
-        for number, found in machines.as_done(joblib.delayed(_numbered)(n, function, *one) for n, one in enumerate(arguments)):
-            done[number] = found
-            while turn in done:
-                yield done.pop(turn)
-                turn += 1
+        tasks = (joblib.delayed(_numbered)(number, function, *one) for number, one in enumerate(arguments))
+        yield from _sorted(machines.as_done(tasks))
         return
     results = joblib.Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(
         joblib.delayed(_applied)(function, *one) for one in arguments
@@ -228,7 +232,7 @@ def _end_with(parent: int) -> None:
 
 def _counted(
     number: int, spent: float, seconds: float, function: Callable[..., T], *args: Any, **kwargs: Any
-) -> tuple[int, T, float]:
+) -> tuple[int, tuple[T, float]]:
     """Call a function in another process, on a clock that shows `spent`; return also its number, and what it counts."""
     with clock.counted(time.monotonic() + seconds, spent) as counting:
-        return number, function(*args, **kwargs), counting.spent - spent
+        return number, (function(*args, **kwargs), counting.spent - spent)
