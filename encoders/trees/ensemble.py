@@ -98,13 +98,17 @@ class TreeEnsemble(Model):
                 raise ValueError("a branch leads back to itself")
         return depth
 
+    @cached_property
+    def _looked_up(self) -> tuple[Integers, Integers]:
+        """(K,) the column that a node asks, 0 for leaves; (2 K,) where a row goes on from each node, right and then left."""
+        return np.maximum(self.column, 0), np.stack([self.right, self.left], axis=1).ravel()
+
     def leaves(self, x: Array) -> Integers:
         """The leaves (B, T) that rows x (B, n) of float64 numbers end in. Raises ValueError for another number of columns."""
         if x.shape[1] != self.columns:
             raise ValueError(f"x has {x.shape[1]} columns; expected {self.columns}, those of the trees")
         found = np.empty((len(x), len(self.root)), dtype=np.int64)
-        step, column = max(1, ROWS // len(self.root)), np.maximum(self.column, 0)
-        branch = np.stack([self.right, self.left], axis=1).ravel()
+        step, (column, branch) = max(1, ROWS // len(self.root)), self._looked_up
         for start in range(0, len(x), step):
             part = x[start : start + step]
             flat, row = part.ravel(), self.columns * np.arange(len(part))[:, None]
