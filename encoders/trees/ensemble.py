@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +48,7 @@ class TreeEnsemble(Model):
     terms: int | None = None
 
     def __post_init__(self) -> None:
-        k, leaf = len(self.column), self.column < 0
-        own = np.arange(k)
+        k, leaf, own = len(self.column), self.column < 0, np.arange(len(self.column))
         if not (len(self.threshold) == len(self.left) == len(self.right) == len(self.missing_left) == len(self.value) == k):
             raise ValueError("the arrays of the nodes do not fit together")
         if ((self.left < 0) | (self.left >= k) | (self.right < 0) | (self.right >= k) | (self.column >= self.columns)).any():
@@ -91,8 +90,7 @@ class TreeEnsemble(Model):
     def depth(self) -> int:
         """Questions on the longest way to a leaf. Raises ValueError where a way has no end."""
         reached, depth = np.unique(self.root), 0
-        while (self.column[reached] >= 0).any():
-            inner = reached[self.column[reached] >= 0]
+        while len(inner := reached[self.column[reached] >= 0]):
             reached, depth = np.unique(np.concatenate([self.left[inner], self.right[inner]])), depth + 1
             if depth > len(self.column):
                 raise ValueError("a branch leads back to itself")
@@ -127,14 +125,12 @@ class TreeEnsemble(Model):
 
         The rows have to be float32 numbers where the logits are to be exact: nothing else is ever fed to the model.
         """
-        found: Numbers = self._forward(x)
-        return found
+        return cast(Numbers, self._forward(x))
 
     def _forward(self, x: Any) -> Any:
         if isinstance(x, Dyadic):
-            leaves = self.leaves(x.to_float())
             exact_value, exact_base = self._exact
-            return total(exact_value[leaves], axis=1) + exact_base
+            return total(exact_value[self.leaves(x.to_float())], axis=1) + exact_base
         numbers: npt.NDArray[Any] = np.asarray(x)
         leaves = self.leaves(numbers.astype(np.float64))
         if numbers.dtype == object:
