@@ -326,7 +326,9 @@ def _statement(feature: str, groups: Sequence[GroupDecisions], favourable: str) 
         text, tone = f"{feature}: rates of groups are not compared, for {why}.", Tone.PLAIN
     else:
         low, high = min(ranked, key=lambda one: (one.rate.mean, -one.people)), max(ranked, key=lambda one: one.rate.mean)
-        said = " and ".join(f"{one.group} {percent(one.rate.mean)} (n = {one.people:,})" for one in (low, high))
+        said = " and ".join(
+            f"{one.group} {percent(one.rate.mean)} ({counted(one.people, 'person', 'people')})" for one in (low, high)
+        )
         end = "which fails the four-fifths rule" if fails(low) else "which passes the four-fifths rule"
         end += "" if clear(low) else f" ({'fails' if not fails(low) else 'passes'} at one end of the 95 % interval)"
         text = f"{feature}: the model gives {favourable} to {said}; ratio {_ratio(low)}, {end}."

@@ -174,9 +174,9 @@ def surely(result: AuditResult) -> str:
     """Return how sure the numbers of the first screen are, in a sentence."""
     parts = []
     if any(one.flips is not None for one in features(result)):
-        parts.append("changed decisions are counted exactly, person by person")
+        parts.append("changed decisions compare each person with themselves and are counted exactly")
     if result.decisions is not None:
-        parts.append("rates and ratios have 95 % intervals")
+        parts.append("ratios compare whole groups, in which other features differ too, and have 95 % intervals")
     checked = evidence_counts(result)
     if checked:
         fine, part = checked["accepted"] + checked["accepted in part"], checked["accepted in part"]

@@ -11,6 +11,7 @@ import pandas as pd
 
 from solvers import clock
 from verifair.checker.certificates.envelope import semantics
+from verifair.checker.words import counted
 from verifair.systems.fgce.plots import UNITS, plot
 from verifair.systems.fgce.result import FgceResult
 from verifair.systems.fgce.settings import SYSTEM, Cost, FgceSettings
@@ -113,7 +114,8 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
         own = {group.removeprefix(f"{name} = "): value for group, value in one.values.items()}
         people = {group.removeprefix(f"{name} = "): count for group, count in one.people.items()}
         said = {
-            group: f"{group} {percent(value) if share else f'{value:.3g}'} (n = {people[group]:,})" for group, value in own.items()
+            group: f"{group} {percent(value) if share else f'{value:.3g}'} ({counted(people[group], 'person', 'people')})"
+            for group, value in own.items()
         }
         text = f"{_measure(one.measure, result)}, by {name}{without}: {', '.join(said.values())}."
         brief = ""

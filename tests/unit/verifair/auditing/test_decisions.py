@@ -32,8 +32,8 @@ def test_a_failure_of_the_four_fifths_rule_is_a_headline_with_numbers_and_interv
     (said,) = found.statements
     assert said.headline
     assert said.tone is Tone.BAD
-    assert "junior 31.6% (n = 190)" in said.text
-    assert "senior 80.1% (n = 810)" in said.text
+    assert "junior 31.6% (190 people)" in said.text
+    assert "senior 80.1% (810 people)" in said.text
     assert "fails the four-fifths rule" in said.text
     (junior,) = (one for one in found.groups if one.group == "junior")
     assert junior.ratio == pytest.approx(60 / 190 / (649 / 810))
@@ -63,7 +63,7 @@ def test_groups_of_few_people_are_shown_and_never_ranked() -> None:
     (said,) = found.statements
     assert "some" in said.text
     assert said.text.endswith("Groups of fewer than 30 people (2) are not compared.")
-    assert "n = 1)" not in said.text
+    assert "(1 person)" not in said.text
     table = found.table.frame.set_index("group")
     assert table.loc["one", "people"] == 1
     assert table.loc["one", "four-fifths"] == table.loc["few", "four-fifths"] == "not compared"
@@ -81,7 +81,7 @@ def test_a_group_that_nobody_of_is_favoured_fails() -> None:
     found = decided(none=(100, 0), half=(100, 50))
     (said,) = found.statements
     assert said.tone is Tone.BAD
-    assert "none 0.0% (n = 100)" in said.text
+    assert "none 0.0% (100 people)" in said.text
 
 
 def test_rates_are_of_the_whole_table_and_accuracy_of_its_labels() -> None:

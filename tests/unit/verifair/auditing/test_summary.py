@@ -156,9 +156,10 @@ def test_a_gap_is_ruled_out_by_an_accepted_proof_alone(checked: str) -> None:
 
 def test_how_surely_says_what_is_exact_and_what_the_checker_accepted() -> None:
     text = screen(certified(exchanged(5), checked="accepted in part"))
-    assert "How sure is this? Changed decisions are counted exactly, person by person" in text
+    assert "How sure is this? Changed decisions compare each person with themselves and are counted exactly" in text
     assert "accepted 1 of 1 files of proofs in this run (1 of them as far as they are decided)." in text
-    assert "Rates and ratios have 95 % intervals" in screen(rated({"Black": (58, 100), "White": (80, 100)}))
+    compared = screen(rated({"Black": (58, 100), "White": (80, 100)}))
+    assert "Ratios compare whole groups, in which other features differ too, and have 95 % intervals" in compared
     assert "How sure" not in screen(replace(audit(witnesses=0), sections=(), decisions=None))
 
 

@@ -247,8 +247,8 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     rule = decided("deployed", network.whole.outputs, schema) if query.rule == "strict" else ""
     otherwise = f"would be decided otherwise with another {name}, all else equal{rule}"
     gain = len(gaining)
-    ways = f'{gain:,} would get "{schema.outcomes[1]}"{_groups_of(schema, raw[sorted(gaining), v], name)}, '
-    ways += f'{people - gain:,} would get "{schema.outcomes[0]}"{_groups_of(schema, raw[sorted(flipped - gaining), v], name)}'
+    ways = f'{gain:,} would get "{schema.outcomes[1]}"{_groups_of(schema, raw[:, v], sorted(gaining), name)}, '
+    ways += f'{people - gain:,} would get "{schema.outcomes[0]}"{_groups_of(schema, raw[:, v], sorted(flipped - gaining), name)}'
     found.statements.append(Statement(
         text=f"Of the table's people, {of(people, len(raw))} {otherwise}{f': {ways}' if people else ''}.{near}{cap}"
         if people or near else f"Nobody of the table ({counted(len(raw), 'row', 'rows')}) {otherwise}.",
@@ -270,13 +270,14 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
         )
 
 
-def _groups_of(schema: Schema, values: Array, name: str) -> str:
-    """Return how many of the people with these sensitive values (N,) have each category, the most frequent first, in brackets."""
-    if schema[name].numeric or not len(values):
+def _groups_of(schema: Schema, values: Array, rows: list[int], name: str) -> str:
+    """Return how many people of each group are in these rows, the most frequent first, in brackets.   values: (N,) of everybody."""
+    if schema[name].numeric or not rows:
         return ""
-    found = Counter(schema.format(name, value) for value in values.tolist()).most_common()
+    every, own = (Counter(schema.format(name, value) for value in part.tolist()) for part in (values, values[rows]))
+    found = own.most_common()
     more = [counted(len(found) - GROUPS, "more group", "more groups")] if len(found) > GROUPS else []
-    return f" (now {', '.join([f'{group}: {people:,}' for group, people in found[:GROUPS]] + more)})"
+    return f" (now {', '.join([f'{group}: {people:,} of {every[group]:,}' for group, people in found[:GROUPS]] + more)})"
 
 
 def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, float]]) -> list[WitnessRow]:
