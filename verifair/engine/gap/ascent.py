@@ -1,0 +1,161 @@
+"""Local search for the largest gap of a tree ensemble: a lower bound of it, and the row that shows it.
+
+Points are cells, one of each variable. One variable after the other moves to the cell with the largest gap, of all its cells, until
+none helps; then points among the best ones are changed in a few variables, and climb again.
+Sound? it only proposes points.   Complete? no: it ends in local maxima.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from encoders.network import Array, Integers
+from encoders.problem import TwinProblem
+from encoders.trees.compiled import COMPILED, compiled, held, real
+from encoders.trees.twin import TreeTwin
+from solvers import clock
+from verifair.engine.search.boxes import legal_pairs
+
+STARTS, KEPT, CHANGED = 64 if COMPILED else 4, 32, 3
+"""Points that climb at a time, best points that are kept, and variables of one, about, that are changed."""
+PATIENCE = 8
+"""Rounds without a better point after which it ends, at least; else as many as the best one took."""
+COPIES = np.eye(2)
+
+
+class Ascent:
+    """The best points so far: questions (K,), cells (K, V), and gaps (K,), the largest first."""
+
+    def __init__(self, problem: TwinProblem, logit: bool, rng: np.random.Generator) -> None:
+        self.twin, self.logit, self.rng = TreeTwin.of(problem), logit, rng
+        batch = problem.batch
+        every = np.arange(len(batch))
+        self.first, self.last = self.twin.boxes(every, batch.lower[:, self.twin.variables], batch.upper[:, self.twin.variables])
+        self.question, self.gap = every[:0], np.empty(0)
+        self.cells = self.first[:0]
+
+    @property
+    def best(self) -> float:
+        """The largest gap so far, as float64 numbers show it."""
+        return float(self.gap[0]) if len(self.gap) else -np.inf
+
+    def run(self, ended: Callable[[], bool]) -> None:
+        """Climb from random points, then from changed ones, until nothing better turns up for long, or it `ended`."""
+        rounds = last = 0
+        while rounds < 2 * last + PATIENCE and (rounds == 0 or not ended()):
+            before, rounds = self.best, rounds + 1
+            question = self.rng.integers(len(self.first), size=STARTS)
+            cells = self._anywhere(question)
+            if len(self.gap):
+                old = self.rng.integers(len(self.gap), size=STARTS)
+                stays = self.rng.random(cells.shape) * cells.shape[1] >= CHANGED
+                question, cells = self.question[old], np.where(stays, self.cells[old], self._anywhere(self.question[old]))
+            self.climb(question, cells, ended)
+            last = rounds if self.best > before else last
+
+    def from_rows(self, question: Integers, raw: Array) -> None:
+        """Climb from raw points (N, V) of questions."""
+        cells = self.twin.cells.of_boxes(raw, raw)[0]
+        self.climb(question, np.clip(cells, self.first[question], self.last[question]), lambda: False)
+
+    def climb(self, question: Integers, cells: Integers, ended: Callable[[], bool]) -> None:
+        """Move every point (N, V) to the best cell of one variable after the other while that helps, and keep the best points."""
+        gap, moves = np.full(len(question), -np.inf), (self.first < self.last).any(axis=0)
+        moving = np.flatnonzero(moves | ~moves.any())
+        while True:
+            before = gap.copy()
+            for v in self.rng.permutation(moving).tolist():
+                cell, gaps = self._along(question, cells, v)
+                best = np.arange(len(cells)), gaps.argmax(axis=1)
+                better = gaps[best] > gap
+                cells[better, v], gap[better] = cell[best][better], gaps[best][better]
+            if not (gap > before).any() or ended():
+                break
+        question, cells, gap = (np.concatenate(pair) for pair in ((self.question, question), (self.cells, cells), (self.gap, gap)))
+        _, once = np.unique(np.column_stack([question, cells]), axis=0, return_index=True)
+        once = once[gap[once] > -np.inf]
+        order = once[np.argsort(-gap[once], kind="stable")[:KEPT]]
+        self.question, self.cells, self.gap = question[order], cells[order], gap[order]
+
+    def found(self) -> tuple[int, int, Array]:
+        """The question of the best point, its direction (0: a fall from x to x'), and the point, raw (V,); some point where none is
+        legal."""
+        if not len(self.gap):
+            return 0, 0, self.twin.problem.batch.lower[0]
+        question, cells = self.question[:1], self.cells[:1]
+        raw = self._raw(question, cells)
+        g, g_prime = self.twin.evaluate(question, self.twin.local.encode(raw[:, self.twin.variables]))[0]
+        return int(question[0]), int(g < g_prime), raw[0]
+
+    def _anywhere(self, question: Integers) -> Integers:
+        return np.asarray(self.rng.integers(self.first[question], self.last[question] + 1))
+
+    def _raw(self, question: Integers, cells: Integers) -> Array:
+        batch = self.twin.problem.batch
+        return self.twin.cells.within(cells, batch.lower[question], batch.upper[question])
+
+    def _along(self, question: Integers, cells: Integers, v: int) -> tuple[Integers, Array]:
+        """The cells (N, C) of a variable, and the gaps of points with each of them instead; -inf where there is no such row."""
+        first, last = self.first[question, v], self.last[question, v]
+        width = int((last - first).max()) + 1
+        margins = np.empty((len(cells), width, 2))
+        for pair in np.unique(self.twin.which[question]).tolist():
+            mine = np.flatnonzero(self.twin.which[question] == pair)
+            lines = self.twin.worth(pair).lines(COPIES)
+            trees = lines.trees
+            found = profiles(trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, lines.adds, lines.base,
+                             held(cells[mine]), v, held(first[mine]), held(last[mine]), width)
+            margins[mine] = np.reshape(found, (len(mine), width, 2))
+            clock.spend(4 * len(mine) * self.twin.ensemble.work)
+        values = margins if self.logit else expit(margins)
+        gaps = np.abs(values[:, :, 0] - values[:, :, 1])
+        cell = first[:, None] + np.arange(width)
+        gaps[cell > last[:, None]] = -np.inf
+        if self.twin.problem.domain.forbidden is not None:
+            point = np.repeat(cells, width, axis=0)
+            point[:, v] = np.minimum(cell, last[:, None]).reshape(-1)
+            each = np.repeat(question, width)
+            legal = legal_pairs(self.twin, each, self._raw(each, point)[:, self.twin.variables])
+            gaps[~legal.reshape(gaps.shape)] = -np.inf
+        return cell, gaps
+
+
+@compiled
+def profiles(
+    variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, adds: Any, base: Any, points: Any, v: Any, first: Any,
+    last: Any, width: Any,
+) -> Any:
+    """Both lines of N points (N, V) with the cells first ... last (N,) of variable v, flat (N, width, 2): every tree is followed
+    once for all cells up to the next one at which the way may change."""
+    found, variables = real(2 * len(first) * width), len(hot)
+    for k in range(len(first)):
+        at, place, some = k * variables, 2 * k * width, last[k] - first[k] + 1
+        for x in range(some):
+            found[place + 2 * x], found[place + 2 * x + 1] = base[0], base[1]
+        for t in range(len(root)):
+            x = 0
+            while x < some:
+                j, end = root[t], some
+                u = variable[j]
+                while u >= 0:
+                    c, cell = cut[j], first[k] + x if u == v else points[at + u]
+                    if hot[u] == 1:
+                        to_left = counts[c + cell + 1] > counts[c + cell]
+                        if u == v:
+                            end = x + 1
+                    else:
+                        to_left = cell <= c
+                        if u == v and to_left:
+                            end = min(end, c + 1 - first[k])
+                    j = j + 1 if to_left else right[j]
+                    u = variable[j]
+                leaf = 2 * cut[j]
+                for y in range(x, end):
+                    found[place + 2 * y] += adds[leaf]
+                    found[place + 2 * y + 1] += adds[leaf + 1]
+                x = end
+    return found
