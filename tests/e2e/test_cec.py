@@ -15,7 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from encoders.onnx.reader import read_onnx
 from tests.command_line import Run, answered, flat, is_drawn, verifair
 from verifair import ExplanationConsistency, Schema, datasets
-from verifair.systems.cec import attributions, certified
+from verifair.datasets import table
+from verifair.systems.cec import attributions, certified, people
 
 DEMO = ("cec", "--demo", "german", "--protected", "sex")
 FIGURES = ("scores.png", "thresholds.png", "features.png", "distances.png", "pfr-cec.png")
@@ -74,6 +75,23 @@ def test_json_is_consistent_with_itself(run: tuple[str, dict[str, Any], Path]) -
     assert f"{answer['cec']['mean']:.3f}" in screen
     named = next(line for line in answer["thresholds"] if line["threshold"] == 0.5)
     assert {letter: named[letter] for letter in "ABCD"} == pytest.approx(answer["regimes"])
+
+
+def test_an_audit_is_the_same_however_the_table_is_cut(
+    run: tuple[str, dict[str, Any], Path], inside: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for place, name, rows in ((table, "CHUNK", 90), (people, "ROWS", 64), (attributions, "AT_ONCE", 50)):
+        monkeypatch.setattr(place, name, rows)
+    code, _, _ = inside(*DEMO, "--tau", 2, "--json", "cut.json")
+    assert code == 0
+    whole, cut = (pd.json_normalize(one).drop(columns="seconds").T[0] for one in (run[1], json.loads(Path("cut.json").read_text())))
+    assert list(whole.index) == list(cut.index)
+    for name, value in whole.items():
+        lines = isinstance(value, list) and value and isinstance(value[0], dict)
+        if lines:
+            pd.testing.assert_frame_equal(pd.json_normalize(value), pd.json_normalize(cut[name]), rtol=1e-9)
+        else:
+            assert cut[name] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value)
 
 
 def test_people_to_review_are_those_decided_alike_for_the_most_different_reasons(run: tuple[str, dict[str, Any], Path]) -> None:
@@ -231,6 +249,16 @@ def test_mistakes_are_named_with_their_remedy(case: str, tmp_path: Path, refused
     words, options = BAD[case]
     (tmp_path / "file.txt").write_text("")
     assert words in refused(*DEMO, *options)
+
+
+def test_numbers_that_are_few_in_each_chunk_and_many_in_all_make_no_groups(
+    tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    german = datasets.load("german")
+    files = _german(tmp_path, german.frame.sort_values("duration"), german.schema.dumps())[:-1]
+    monkeypatch.setattr(table, "CHUNK", 50)
+    assert "each would be a group; split it, e.g. --split duration=" in refused("cec", *files, "duration")
+    assert "--audit sex=Nobody: no row has this value; found Female, Male" in refused("cec", *files, "sex", "--audit", "sex=Nobody")
 
 
 def _german(folder: Path, frame: pd.DataFrame, schema: str) -> tuple[object, ...]:

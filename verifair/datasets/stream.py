@@ -38,6 +38,11 @@ class Stream:
         file = TableFile(path=Path(rows))
         return cls(chunks=file.chunks, whole=file.whole)
 
+    @classmethod
+    def held(cls, frame: pd.DataFrame) -> Stream:
+        """Return the rows of a table in memory as one chunk."""
+        return cls(chunks=lambda: iter([frame]), whole=lambda: frame)
+
     @cached_property
     def frame(self) -> pd.DataFrame:
         """Return all rows, for those who need them at once. They are held from now on."""

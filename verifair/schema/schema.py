@@ -246,6 +246,6 @@ class Schema(Shown, InputSpace):
         """Whether the label is a number that a threshold compares."""
         return self.positive_label is None and self.outcome.of == "value"
 
-    def favoured(self, frame: pd.DataFrame) -> Booleans:
-        """Return (N,) whose true class is favourable. Raises as `labels` does."""
-        return self.outcome.favourable(self.labels(frame))
+    def favoured(self, frame: pd.DataFrame, *, names: Collection[str] | None = None) -> Booleans:
+        """Return (N,) whose true class is favourable. Takes names and raises as `labels` does."""
+        return self.outcome.favourable(self.labels(frame, names=names))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from encoders.network import Booleans
+from encoders.network import Booleans, Integers
 from verifair.datasets.groups import group_of
+from verifair.datasets.stream import Stream
 from verifair.errors import DataError, QueryError
 from verifair.schema.feature import text
 from verifair.systems.settings import Grouped
 from verifair.systems.subject import Subject
 
+T = TypeVar("T")
 SMALL = 30
 """Groups of fewer people are shown, and never ranked."""
 
@@ -38,12 +43,19 @@ class Rows:
 
 
 def rows_of(settings: Grouped, subject: Subject, verb: str) -> Rows:
-    """Return all rows of the subject's table with their groups.
+    """Return all rows of the subject's table with their groups, in memory.
 
     Raises QueryError, DataError or SchemaError for settings that do not fit the table.
     """
-    schema, frame, names = subject.schema, subject.frame, list(dict.fromkeys(settings.protected))
-    if frame is None:
+    frame = subject.frame
+    (found,) = read_rows(settings, subject, verb, lambda rows: rows, None if frame is None else Stream.held(frame))
+    return found
+
+
+def read_rows(settings: Grouped, subject: Subject, verb: str, read: Callable[[Rows], T], rows: Stream | None) -> list[T]:
+    """Return what is read of each chunk of some rows of the subject's table, with their groups. Raises as `rows_of` does."""
+    schema, names = subject.schema, list(dict.fromkeys(settings.protected))
+    if rows is None:
         raise QueryError(f"{verb} needs rows: pass --data TABLE, or try a shipped example with --demo german")
     if not names:
         known = ", ".join(schema.protected_names) or "none is declared protected"
@@ -51,31 +63,90 @@ def rows_of(settings: Grouped, subject: Subject, verb: str) -> Rows:
     other = next((name for name in settings.split if name not in names), None)
     if other is not None:
         raise QueryError(f"--split {other}: {other!r} is not in --protected ({', '.join(names)}); add it there, or drop --split")
-    chosen, audited = _audited(settings.audit, subject, frame)
-    rows = len(frame)
-    if settings.outside == "drop":
-        inside = schema.fitting(frame)
-        frame, chosen = frame[inside], chosen[inside]
-    if not len(frame):
+    audited = _Audited.of(settings.audit, subject)
+    examples: list[pd.DataFrame] = []
+
+    def chunk(frame: pd.DataFrame) -> T | None:
+        chosen, count = audited.among(frame), len(frame)
+        if settings.outside == "drop":
+            inside = schema.fitting(frame)
+            frame, chosen = frame[inside], chosen[inside]
+        if not len(frame):
+            return None
+        groups = pd.DataFrame({name: group_of(schema, frame, name, settings.split.get(name)) for name in names})
+        examples.append(frame[~groups.duplicated().to_numpy()])
+        return read(Rows(frame=frame, groups=groups, audit=chosen, audited=audited.words, dropped=count - len(frame)))
+
+    found = [one for one in rows.each(chunk) if one is not None]
+    audited.check()
+    if not found:
         raise DataError("the table has no rows left to ask about")
-    groups = pd.DataFrame({name: group_of(schema, frame, name, settings.split.get(name)) for name in names})
-    return Rows(frame=frame, groups=groups, audit=chosen, audited=audited, dropped=rows - len(frame))
+    if len(examples) > 1:  # numbers of few values in each chunk may be of many in all
+        together = pd.concat(examples)
+        for name in names:
+            group_of(schema, together, name, settings.split.get(name))
+    return found
 
 
-def _audited(audit: str, subject: Subject, frame: pd.DataFrame) -> tuple[Booleans, str]:
-    """(N,) which rows are asked about, and which these are in words."""
-    if audit == "all":
-        return np.ones(len(frame), dtype=bool), "all rows"
-    if audit == "test":
-        if subject.dataset is None:
-            raise QueryError("--audit test: only shipped examples say which rows are test rows; pass --audit COLUMN=VALUE, or all")
-        return np.isin(np.arange(len(frame)), subject.dataset.split[1]), "the test rows"
-    name, equals, value = (part.strip() for part in audit.partition("="))
-    if not equals:
-        raise QueryError(f"--audit {audit}: expected all, test, or column=value")
-    if name not in frame.columns:
-        raise DataError(f"--audit {audit}: the table has no column {name!r}; it has {', '.join(map(str, frame.columns))}")
-    words = frame[name].map(text)
-    if not (words == value).any():
-        raise DataError(f"--audit {audit}: no row has this value; found {', '.join(sorted(set(words))[:8])}")
-    return (words == value).to_numpy(), f"rows with {name} = {value}"
+@dataclass(kw_only=True)
+class _Audited:
+    """Which rows are asked about, chunk by chunk.   words: the same in words.   test: positions of the test rows, where these are.
+    name, value: of the column that says it.   others: values that it was found to have.
+    """
+
+    words: str
+    test: Integers | None = None
+    name: str | None = None
+    value: str = ""
+    others: set[str] = field(default_factory=set)
+    start: int = 0
+    some: bool = False
+
+    @classmethod
+    def of(cls, audit: str, subject: Subject) -> _Audited:
+        if audit == "all":
+            return cls(words="all rows")
+        if audit == "test":
+            if subject.dataset is None:
+                raise QueryError(
+                    "--audit test: only shipped examples say which rows are test rows; pass --audit COLUMN=VALUE, or all"
+                )
+            return cls(words="the test rows", test=subject.dataset.split[1])
+        name, equals, value = (part.strip() for part in audit.partition("="))
+        if not equals:
+            raise QueryError(f"--audit {audit}: expected all, test, or column=value")
+        return cls(words=f"rows with {name} = {value}", name=name, value=value)
+
+    def among(self, frame: pd.DataFrame) -> Booleans:
+        """Return (B,) which rows of the next chunk are asked about."""
+        start, self.start = self.start, self.start + len(frame)
+        if self.test is not None:
+            return np.isin(np.arange(start, self.start), self.test)
+        if self.name is None:
+            return np.ones(len(frame), dtype=bool)
+        if self.name not in frame.columns:
+            known = ", ".join(map(str, frame.columns))
+            raise DataError(f"--audit {self.name}={self.value}: the table has no column {self.name!r}; it has {known}")
+        words = frame[self.name].map(text)
+        found = (words == self.value).to_numpy()
+        self.some |= bool(found.any())
+        self.others = set() if self.some else self.others | set(words)
+        return np.asarray(found)
+
+    def check(self) -> None:
+        if self.name is not None and not self.some:
+            found = ", ".join(sorted(self.others)[:8])
+            raise DataError(f"--audit {self.name}={self.value}: no row has this value; found {found}")
+
+
+def identities(values: npt.NDArray[np.floating]) -> Integers:
+    """Return (N,) a number 0 ... D - 1 for each row (N, V): equal rows have the same one.
+
+    Column by column: sorting whole rows would copy them several times.
+    """
+    found = np.zeros(len(values), dtype=np.int64)
+    for column in values.T:
+        place = np.unique(column, return_inverse=True)[1]
+        if place.any():
+            found = np.unique(found * (place.max() + 1) + place, return_inverse=True)[1]
+    return found

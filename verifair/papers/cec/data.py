@@ -16,7 +16,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from encoders.network import Integers
 from verifair import datasets
 from verifair.datasets import Dataset
-from verifair.systems.cec.explanations import regimes
+from verifair.systems.cec.explanations import explanations, regimes
 from verifair.systems.cec.matching import Reference, match_within
 from verifair.systems.cec.measures import triviality
 from verifair.systems.cec.people import People, people_of
@@ -68,7 +68,7 @@ class Case:
             x = schema.raw(self.data.frame)
             columns = ColumnRoles(merit=np.array(merit), numbers=np.array(numbers), sensitive=np.array(sensitive))
         scaler = StandardScaler() if kind.endswith("standardised") else MinMaxScaler()
-        return replace(self, people=replace(self.people, x=scaler.fit_transform(x)), columns=columns)
+        return replace(self, people=self.people.fed(scaler.fit_transform(x)), columns=columns)
 
     def folds(self) -> Iterator[tuple[People, People]]:
         """The same as (training people, test people)."""
@@ -86,6 +86,9 @@ def measured(decider: TrainedDecider, columns: ColumnRoles, train: People, test:
     reference = Reference.of(train, columns.merit)
     audit = audit_decider(decider, reference, test)
     inner = audit_decider(decider, reference, test, matches=match_within(reference, test))
+    seen = decider.seen(test)
+    baseline = Reference.of(decider.seen(train), columns.merit).baseline(seen)
+    g = np.abs(explanations(decider.network, seen.x, baseline))[audit.individual]
     fair = {"y_true": test.labels, "y_pred": decision, "sensitive_features": test.groups}
     return {
         "F1": f1_score(test.labels, decision), "AUC": roc_auc_score(test.labels, score),
@@ -95,7 +98,7 @@ def measured(decider: TrainedDecider, columns: ColumnRoles, train: People, test:
         "PFR within": (~inner.same_decision).mean(), "B within": (inner.regime == "B").mean(),
         **{regime: (audit.regime == regime).mean() for regime in "ABCD"},
         **{f"B at {t:g}": (regimes(audit.score, audit.same_decision, t) == "B").mean() for t in LOWER},
-        "on merit": np.abs(audit.g[:, columns.merit]).sum() / np.abs(audit.g).sum(),
+        "on merit": g[:, columns.merit].sum() / g.sum(),
         "silent": triviality(audit).silent, "distance": np.median(audit.matches.distance),
         "ties": np.median(audit.matches.ties), "notes": "; ".join(decider.notes),
     }

@@ -10,6 +10,7 @@ taken from one person instead of another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import starmap
 from typing import Any
@@ -25,14 +26,15 @@ from verifair.engine.parallel import Shared, in_order
 from verifair.errors import QueryError
 from verifair.systems.cec.explanations import explanations, positive_margin
 from verifair.systems.cec.matching import Reference
+from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import CecSettings
 from verifair.systems.work import Progress
 
 Attribution = Callable[[Array, Array], Any]
 """attribution(x, background) -> (B, n_0): what each column adds to f at model inputs x (B, n_0), against rows (R, n_0) of people
 who have the same label and group."""
-AT_ONCE = 4096
-"""Rows between two signs of progress, at most."""
+AT_ONCE = 2048
+"""Pairs between two signs of progress, at most."""
 
 
 def words_of(model: Model, settings: CecSettings, attribution: Attribution | None) -> str:
@@ -51,61 +53,85 @@ def words_of(model: Model, settings: CecSettings, attribution: Attribution | Non
 
 
 def attributed(
-    model: Model, reference: Reference, x: Array, cells: Integers, settings: CecSettings, attribution: Attribution | None, *,
-    threads: int = 1, progress: Progress | None = None,
-) -> Array:
-    """Return attributions (B, n_0) of model inputs x (B, n_0); those of a one-hot block may stand in its first column alone.
+    model: Model, reference: Reference, people: People, who: Integers, row: Integers, settings: CecSettings,
+    attribution: Attribution | None, *, threads: int = 1, progress: Progress | None = None,
+) -> Iterator[tuple[Integers, Pairs]]:
+    """Yield the places of some pairs, and these pairs explained, until each was.
 
-    cells: (B, 2) label and group in whose reference people each row is explained.   progress(done, total) counts rows.
+    who: (M,) the person of each pair.   row: (M,) the counterpart's row in the reference. Each is explained among the reference
+    people of the person's label and group.   progress(done, total) counts pairs.
     Raises QueryError for an attribution that gives something else than a finite number for each column of each row.
     """
-    explain = attribution or _own(model, reference, settings, threads)
-    found, done = np.empty_like(x), 0
-    for label, group in np.unique(cells, axis=0).tolist():
-        mine = np.flatnonzero((cells == (label, group)).all(axis=1))
-        of_cell = partial(_explained, explain, reference.background(label, group))
-        parts = list(_parts(mine, model, settings, threads))
-        some = ((x[rows],) for rows in parts)
+    explain, done = _explainer(model, reference, settings, attribution, threads), 0
+    cell = people.labels[who] * len(people.names) + people.groups[who]
+    for number in np.unique(cell):
+        label, group = divmod(int(number), len(people.names))
+        of_cell = explain(label, group)
+        parts = list(_parts(np.flatnonzero(cell == number), model, settings, threads))
+        some = ((_inputs(reference, people, who[pairs], row[pairs]).x,) for pairs in parts)
         given = starmap(of_cell, some) if attribution else in_order(Shared(value=of_cell), some, 1)  # what is passed stays here
-        for rows, values in zip(parts, given, strict=True):
-            found[rows] = _checked(values, (len(rows), x.shape[1]))
-            done += len(rows)
+        for pairs, values in zip(parts, given, strict=True):
+            found = _inputs(reference, people, who[pairs], row[pairs])
+            yield pairs, replace(found, g=_checked(values, found.x.shape))
+            done += len(pairs)
             if progress is not None:
-                progress(done, len(x))
-    return found
+                progress(done, len(who))
 
 
-def _explained(explain: Attribution, background: Array, x: Array) -> Any:
-    return explain(x, background)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pairs:
+    """Pairs of persons and counterparts with their explanations; who is of several pairs is there once.
+
+    x: (B, n_0) model inputs.   g: (B, n_0) attributions; those of a one-hot block may stand in its first column alone.
+    own, other: (K,) rows of each pair's person and counterpart in x.
+    """
+
+    x: Array
+    own: Integers
+    other: Integers
+    g: Array = field(default_factory=lambda: np.empty(0))
 
 
-def _parts(rows: Integers, model: Model, settings: CecSettings, threads: int) -> Iterator[Integers]:
-    """Some rows at a time, of large networks few; all at once where most of the work is about the background."""
-    step = max(len(rows), 1)
+def _inputs(reference: Reference, people: People, who: Integers, row: Integers) -> Pairs:
+    (persons, own), (counterparts, other) = (np.unique(rows, return_inverse=True) for rows in (who, row))
+    x = np.concatenate([people.inputs(persons), reference.people.inputs(counterparts)])
+    return Pairs(x=x, own=own, other=len(persons) + other)
+
+
+def _parts(pairs: Integers, model: Model, settings: CecSettings, threads: int) -> Iterator[Integers]:
+    """Some pairs at a time, of large networks few; all at once where most of the work is about the background."""
+    step = max(len(pairs), 1)
     if isinstance(model, Network):
         paths = WORK // (points_of(model, None if settings.steps == "exact" else settings.steps) * model.work)
-        step = min(max(paths, 1) * threads, AT_ONCE)
-    return (rows[start : start + step] for start in range(0, len(rows), step))
+        step = min(max(paths // 2, 1) * threads, AT_ONCE)
+    return (pairs[start : start + step] for start in range(0, len(pairs), step))
 
 
-def _own(model: Model, reference: Reference, settings: CecSettings, threads: int) -> Attribution:
-    """What explains a model where nobody says otherwise."""
+def _explainer(
+    model: Model, reference: Reference, settings: CecSettings, attribution: Attribution | None, threads: int
+) -> Callable[[int, int], Callable[[Array], Any]]:
+    """Return what gives for a label and a group what explains model inputs there: the model's own attributions, or those passed."""
     margin, features = positive_margin(model), reference.people.features
-    if isinstance(model, TreeEnsemble):
-        _, first, owner = np.unique(features, return_index=True, return_inverse=True)
+    if attribution is None and not isinstance(model, TreeEnsemble):
+        network, steps = layered(model, "integrated gradients"), None if settings.steps == "exact" else settings.steps
+        return lambda label, group: partial(_from_mean, network, reference.baselines[label, group], steps, threads)
+    _, first, owner = np.unique(features, return_index=True, return_inverse=True)
 
-        def shapley(x: Array, background: Array) -> Array:
-            found = np.zeros_like(x)
-            found[:, first] = shapley_values(model, margin, owner.reshape(-1), x, background)
-            return found
+    def shapley(x: Array, background: Array) -> Array:
+        assert isinstance(model, TreeEnsemble)
+        found = np.zeros_like(x)
+        found[:, first] = shapley_values(model, margin, owner.reshape(-1), x, background)
+        return found
 
-        return shapley
-    network, steps = layered(model, "integrated gradients"), None if settings.steps == "exact" else settings.steps
+    return lambda label, group: partial(_from_all, attribution or shapley, reference.background(label, group))
 
-    def from_mean(x: Array, background: Array) -> Array:
-        return explanations(network, x, np.tile(background.mean(axis=0), (len(x), 1)), steps, threads=threads)
 
-    return from_mean
+def _from_all(attribution: Attribution, background: Array, x: Array) -> Any:
+    return attribution(x, background)
+
+
+def _from_mean(network: Network, mean: Array, steps: int | None, threads: int, x: Array) -> Array:
+    return explanations(network, x, np.tile(mean, (len(x), 1)), steps, threads=threads)
 
 
 def _checked(found: Any, shape: tuple[int, int]) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,20 +14,28 @@ from encoders.shares import probabilities
 from verifair.engine.questions import decisions
 from verifair.engine.verdict import Finding
 from verifair.systems.cec.attributions import Attribution, attributed, words_of
-from verifair.systems.cec.explanations import blocks, cec_score, positive_margin, regimes
+from verifair.systems.cec.explanations import cec_score, contributions, positive_margin, regimes
+from verifair.systems.cec.explanations import length as norm
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import DEFAULTS, THRESHOLD, CecSettings
 from verifair.systems.work import Progress
+
+SILENT = 1e-6
+"""Attributions of at most this say nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ComparedPairs(Finding):
     """What was measured: a Finding with value = the population's CEC (mean score), never a proof.
 
-    matches: all pairs.   pair: (M,) those with a counterpart; everything below is about them.   g, g_tilde: (M, n_0) attributions
-    of the person and of the counterpart, both from the person's baseline.   score: (M,).   decision, decision_tilde: (M,) classes.
-    probability, probability_tilde: (M,) of class 1.   regime: (M,) A to D at `threshold`.
+    matches: all pairs.   pair: (M,) those with a counterpart; everything below is about them.   g, g_tilde: (M, V) attributions
+    of the person and of the counterpart, both from the person's baseline, summed over the columns of each feature; none in a
+    control.   length, length_tilde: (M,) of these attributions column by column, plus 1e-8.   parts: (V,) mean over the pairs of
+    each feature's part of the squared score.   most: (M, 2) the features with the largest parts.   silent: (M,) whether the person
+    has no attribution above 1e-6.
+    score: (M,).   decision, decision_tilde: (M,) classes.   probability, probability_tilde: (M,) of class 1.
+    regime: (M,) A to D at `threshold`.
     """
 
     people: People
@@ -34,6 +43,11 @@ class ComparedPairs(Finding):
     pair: Integers
     g: Array
     g_tilde: Array
+    length: Array
+    length_tilde: Array
+    parts: Array
+    most: Integers
+    silent: Booleans
     score: Array
     decision: Integers
     decision_tilde: Integers
@@ -62,14 +76,18 @@ class ComparedPairs(Finding):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Explanations:
-    """What is known of one side of the M matched pairs.
+    """What is known of one side of some matched pairs.
 
-    g: (M, n_0) attributions.   decision: (M,) classes.   probability: (M,) of class 1.
+    g: (K, n_0) attributions.   decision: (K,) classes.   probability: (K,) of class 1.
     """
 
     g: Array
     decision: Integers
     probability: Array
+
+
+Chunk = tuple[Integers | slice, Explanations, Explanations]
+"""Places of some pairs, in the order of `matches.matched`, and what is known of the persons and of the counterparts."""
 
 
 def audit(
@@ -80,12 +98,12 @@ def audit(
 
     settings: tau and ties of the matching, steps of the explanations, threshold of the regimes.   attribution: what explains
     the model instead of its own (see `attributions`).   seed: of random ties.
-    progress(done, total) counts attributions.   Raises QueryError and DataError as `match` and `attributed` do.
+    progress(done, total) counts pairs.   Raises QueryError and DataError as `match` and `attributed` do.
     Reference: CEC, algorithm 1 and definition 3.
     """
     positive_margin(network)  # too many classes are said before the work
     matches = match(reference, people, tau=settings.tau, ties=settings.ties, seed=seed)
-    return _measured(network, reference, people, matches, settings, attribution, threads, progress)
+    return _measured(network, reference, people, matches, settings, attribution, threads, progress, keep=True)
 
 
 def control(
@@ -103,44 +121,61 @@ def control(
     settings = settings.model_copy(update={"tau": found.matches.tau, "threshold": found.threshold})
     matches = match_within(reference, found.people.take(audited), tau=settings.tau, ties=settings.ties, seed=seed)
     inner = replace(matches, individual=audited)
-    return _measured(network, reference, found.people, inner, settings, attribution, threads, progress)
+    return _measured(network, reference, found.people, inner, settings, attribution, threads, progress, keep=False)
 
 
 def _measured(
     network: Model, reference: Reference, people: People, matches: Matches, settings: CecSettings,
-    attribution: Attribution | None, threads: int, progress: Progress | None,
+    attribution: Attribution | None, threads: int, progress: Progress | None, *, keep: bool,
 ) -> ComparedPairs:
-    """Return the audit of some pairs; those of one person share the explanation, and both of a pair the person's baseline."""
+    """Return the audit of some pairs, both of a pair explained from the person's baseline."""
     method = words_of(network, settings, attribution)
-    who, place = np.unique(matches.individual[matches.matched], return_inverse=True)
-    x = np.concatenate([people.x[who], reference.people.x[matches.row[matches.matched]]])
-    whose = np.concatenate([who, who[place]])
-    cells = np.column_stack([people.labels[whose], people.groups[whose]])
-    g = attributed(network, reference, x, cells, settings, attribution, threads=threads, progress=progress)
-    decision, probable = (np.concatenate([of(network, x[part]) for part in blocks(len(x))]) for of in (decisions, probability))
+    matched = matches.matched
+    who, row = matches.individual[matched], matches.row[matched]
 
-    def side(rows: Integers | slice) -> Explanations:
-        return Explanations(g=g[rows], decision=decision[rows], probability=probable[rows])
+    def chunks() -> Iterator[Chunk]:
+        pairs = attributed(network, reference, people, who, row, settings, attribution, threads=threads, progress=progress)
+        for places, found in pairs:
+            decision, probable = decisions(network, found.x), probability(network, found.x)
+            own, other = (
+                Explanations(g=found.g[side], decision=decision[side], probability=probable[side])
+                for side in (found.own, found.other)
+            )
+            yield places, own, other
 
-    own = side(place if len(place) > len(who) else slice(len(who)))  # a slice copies nothing
-    other = side(slice(len(who), None))
-    return scored(people, matches, own, other, threshold=settings.threshold, method=method, seed=matches.seed)
+    return scored(people, matches, chunks(), threshold=settings.threshold, method=method, seed=matches.seed, keep=keep)
 
 
 def scored(
-    people: People, matches: Matches, own: Explanations, other: Explanations, *, threshold: float = THRESHOLD, method: str,
-    seed: int | None = None,
+    people: People, matches: Matches, chunks: Iterable[Chunk], *, threshold: float = THRESHOLD, method: str,
+    seed: int | None = None, keep: bool = True,
 ) -> ComparedPairs:
-    """Return the audit of explanations that somebody else computed, for deciders that are no single network.
-
-    own, other: of the person and of the counterpart, for the matched pairs in the order of `matches.matched`.
+    """Return the audit of explanations, which come in chunks; somebody else may have computed them, for deciders that are no
+    single network.   keep: the attributions by feature.
     """
-    score = cec_score(own.g, other.g)
+    pair, variables = matches.matched, people.values.shape[1]
+    first = np.unique(people.features, return_index=True)[1]
+    score, length, length_tilde, probable, its = np.empty((5, len(pair)))
+    decision, its_decision = np.empty((2, len(pair)), dtype=np.int64)
+    silent, most = np.empty(len(pair), dtype=bool), np.empty((len(pair), min(variables, 2)), dtype=np.int64)
+    g, g_tilde = np.empty((2, len(pair) * keep, variables))
+    parts = np.zeros(variables)
+    for some, own, other in chunks:
+        score[some], length[some], length_tilde[some] = cec_score(own.g, other.g), norm(own.g), norm(other.g)
+        part = np.add.reduceat(contributions(own.g, other.g), first, axis=1)
+        parts += part.sum(axis=0)
+        most[some] = np.argsort(-part, axis=1, kind="stable")[:, :2]
+        silent[some] = np.abs(own.g).max(axis=1) < SILENT
+        decision[some], its_decision[some] = own.decision, other.decision
+        probable[some], its[some] = own.probability, other.probability
+        if keep:
+            g[some], g_tilde[some] = (np.add.reduceat(side.g, first, axis=1) for side in (own, other))
     return ComparedPairs(
         kind="explanation consistency", value=float(score.mean()) if len(score) else float("nan"), method=method, seed=seed,
         details={"pairs": len(matches.row), "matched": len(score), "threshold": threshold, "tau": matches.tau},
-        people=people, matches=matches, pair=matches.matched, g=own.g, g_tilde=other.g, score=score, decision=own.decision,
-        decision_tilde=other.decision, probability=own.probability, probability_tilde=other.probability, threshold=threshold,
+        people=people, matches=matches, pair=pair, g=g, g_tilde=g_tilde, length=length, length_tilde=length_tilde,
+        parts=parts / max(len(pair), 1), most=most, silent=silent, score=score, decision=decision, decision_tilde=its_decision,
+        probability=probable, probability_tilde=its, threshold=threshold,
     )
 
 

@@ -150,7 +150,7 @@ def certify_consistency(
     """
     if not 0 <= delta < np.inf:
         raise QueryError(f"delta = {delta}: expected a number of units from 0 (the pair as it is), such as 1")
-    if not all(np.array_equal(getattr(people, name), getattr(audit.people, name)) for name in ("x", "labels", "groups")):
+    if not all(np.array_equal(getattr(people, name), getattr(audit.people, name)) for name in ("values", "labels", "groups")):
         raise QueryError("people: found others than those of the audit, whose pairs are to be certified; pass the people audited")
     found, schema = schema.settled(read_network(network, "cec --certify"))
     network = layered(schema.judges(found), "cec --certify")

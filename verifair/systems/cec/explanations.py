@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -16,8 +15,6 @@ from verifair.systems.cec.settings import MOST_STEPS, THRESHOLD
 
 EPSILON = 1e-8
 """The paper's, in the norms: explanations much smaller than this shrink towards 0 instead of being scaled up."""
-ROWS = 1 << 14
-"""Rows of which something is computed at once: what lies between takes several times their memory."""
 Regime = Literal["A", "B", "C", "D"]
 REGIMES: dict[Regime, str] = {
     "A": "same decision, same reasons",
@@ -49,23 +46,21 @@ def explanations(network: Network, x: Array, baseline: Array, steps: int | None 
     return integrated_gradients(network, positive_margin(network), x, baseline, steps, threads=threads)
 
 
+def length(g: Array) -> Array:
+    """Return |g|_2 + 1e-8 (B,) of attributions g (B, n_0)."""
+    largest = np.maximum(np.abs(g).max(axis=1, initial=0.0), np.finfo(float).tiny)
+    norm = np.linalg.norm(g / largest[:, None], axis=1) * largest  # squares neither overflow nor vanish
+    return np.asarray(norm + EPSILON)
+
+
 def normalised(g: Array) -> Array:
     """Return g / (|g|_2 + 1e-8) for attributions g (B, n_0)."""
-    largest = np.maximum(np.abs(g).max(axis=1, keepdims=True, initial=0.0), np.finfo(float).tiny)
-    norm = np.linalg.norm(g / largest, axis=1, keepdims=True) * largest  # squares neither overflow nor vanish
-    return np.asarray(g / (norm + EPSILON))
-
-
-def blocks(rows: int) -> Iterator[slice]:
-    """Yield where each block of rows is; of none, one that is empty."""
-    yield from (slice(start, start + ROWS) for start in range(0, max(rows, 1), ROWS))
+    return np.asarray(g / length(g)[:, None])
 
 
 def cec_score(g: Array, g_tilde: Array) -> Array:
     """(B,) half the distance of the normalised attributions, in [0, 1]: sin(angle / 2), 0 parallel, 1 opposed."""
-    return np.concatenate([
-        np.linalg.norm(normalised(g[part]) - normalised(g_tilde[part]), axis=1) / 2 for part in blocks(len(g))
-    ])
+    return np.asarray(np.linalg.norm(normalised(g) - normalised(g_tilde), axis=1) / 2)
 
 
 def contributions(g: Array, g_tilde: Array) -> Array:

@@ -15,8 +15,9 @@ from scipy.spatial import KDTree
 
 from encoders.network import Array, Integers
 from verifair.errors import DataError, QueryError
-from verifair.systems.cec.people import People
+from verifair.systems.cec.people import People, blocks
 from verifair.systems.cec.settings import Ties
+from verifair.systems.groups import identities
 
 SAME = 1e-9
 """Distances that differ by less, relatively or in standard deviations, count as equal."""
@@ -58,20 +59,25 @@ class Reference:
                 f"group {people.names[group]!r} has no row with the true label {label} ({count[1 - label, group]} with label "
                 f"{1 - label}), so nobody with that label has a counterpart there; add rows, or join groups"
             )
-        baselines = np.full((2, len(people.names), people.x.shape[1]), np.nan)
+        baselines = np.full((2, len(people.names), len(people.features)), np.nan)
         for label, group in np.argwhere(count > 0):
-            baselines[label, group] = people.x[(people.labels == label) & (people.groups == group)].mean(axis=0)
-        merit = people.x[:, columns]
-        std = merit.std(axis=0)
-        return cls(people=people, columns=columns, mean=merit.mean(axis=0), std=np.where(std > 0, std, 1.0), baselines=baselines)
+            rows = np.flatnonzero((people.labels == label) & (people.groups == group))
+            baselines[label, group] = sum(people.inputs(rows[part]).sum(axis=0) for part in blocks(len(rows))) / len(rows)
+        merit, place = people.distinct(columns)
+        count = np.bincount(place)
+        mean = np.average(merit, axis=0, weights=count)
+        std = np.where(np.ptp(merit, axis=0) > 0, np.sqrt(np.average((merit - mean) ** 2, axis=0, weights=count)), 1.0)
+        return cls(people=people, columns=columns, mean=mean, std=std, baselines=baselines)
 
     def background(self, label: int, group: int) -> Array:
         """(R, n_0) the model inputs of everybody with a label in a group."""
-        return np.asarray(self.people.x[(self.people.labels == label) & (self.people.groups == group)])
+        return self.people.inputs(np.flatnonzero((self.people.labels == label) & (self.people.groups == group)))
 
-    def standardised(self, people: People) -> Array:
-        """Merit (N, F) in standard deviations from this reference's mean."""
-        return np.asarray((people.x[:, self.columns] - self.mean) / self.std)
+    def merit(self, people: People) -> tuple[Array, Integers]:
+        """Return the distinct points (D, F) of their merit, in standard deviations from this reference's mean, and (N,) where
+        everybody is."""
+        points, place = people.distinct(self.columns)
+        return np.asarray((points - self.mean) / self.std), place
 
     def baseline(self, people: People) -> Array:
         """(N, n_0) each person's own label-group mean (the paper's principle 1: both of a pair are explained from it)."""
@@ -115,7 +121,7 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
     if tau is not None and not 0 < tau < np.inf:
         raise QueryError(f"tau = {tau}: expected a positive distance, in standard deviations of merit, or none at all")
     check_groups(reference, people)
-    pool, merit = reference.standardised(reference.people), reference.standardised(people)
+    pool, (merit, place) = _merits(reference, people)
     generator = np.random.default_rng(seed)
     row = np.full((len(people), len(people.names)), -1)
     distance = np.full(row.shape, np.inf)
@@ -125,7 +131,8 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
             asked = np.flatnonzero((people.labels == label) & (people.groups != group))
             cell = np.flatnonzero((reference.people.labels == label) & (reference.people.groups == group))
             if len(asked):
-                near, distance[asked, group], equal[asked, group] = _nearest(pool[cell], merit[asked], ties, generator)
+                points = _Points.of(pool[0], pool[1][cell])
+                near, distance[asked, group], equal[asked, group] = _nearest(points, merit, place[asked], ties, generator)
                 row[asked, group] = cell[near]
     other = np.tile(np.arange(len(people.names)), (len(people), 1))
     wanted = (other != people.groups[:, None]) & np.isin(other, reference.people.groups)
@@ -152,19 +159,19 @@ def match_within(
     The rest as in `match`, but people without such a neighbour are unmatched, not an error.   Reference: ours, not in the paper.
     """
     check_groups(reference, people)
-    pool, merit = reference.standardised(reference.people), reference.standardised(people)
-    same = _identities(reference.people.x, people.x)
-    theirs, own = same[: len(pool)], same[len(pool) :]
+    pool, (merit, place) = _merits(reference, people)
+    same = identities(np.concatenate([reference.people.values, people.values]))
+    theirs, own = same[: len(reference.people)], same[len(reference.people) :]
     generator = np.random.default_rng(seed)
     row, distance, equal = np.full(len(people), -1), np.full(len(people), np.inf), np.zeros(len(people), dtype=np.int64)
     for label, group in np.unique(np.stack([people.labels, people.groups], axis=1), axis=0):
         left = np.flatnonzero((people.labels == label) & (people.groups == group))
         cell = np.flatnonzero((reference.people.labels == label) & (reference.people.groups == group))
-        points = _Points.of(pool[cell])
+        points = _Points.of(pool[0], pool[1][cell])
         identity = theirs[cell]
-        twins = np.bincount(identity, minlength=len(pool) + len(merit))  # as near as can be, and so always among the nearest
+        twins = np.bincount(identity, minlength=len(same))  # as near as can be, and so always among the nearest
         for which in (1, 2):  # where all the nearest are the person, the next point has others
-            near, who, how_far = points.near(merit[left], which)
+            near, who, how_far = points.near(merit, place[left], which)
             distance[left] = how_far[who]
             equal[left] = np.array([len(rows) for rows in near])[who] - twins[own[left]]
             for i, q in zip(left, who, strict=True):
@@ -181,17 +188,10 @@ def match_within(
     )
 
 
-def _identities(x: Array, other: Array) -> Integers:
-    """Return (N + M,) a number for each row of x (N, n_0), then of other (M, n_0): equal rows have the same one.
-
-    Column by column: sorting whole rows would copy them several times.
-    """
-    found = np.zeros(len(x) + len(other), dtype=np.int64)
-    for column, its in zip(x.T, other.T, strict=True):
-        place = np.unique(np.concatenate([column, its]), return_inverse=True)[1]
-        if place.any():
-            found = np.unique(found * (place.max() + 1) + place, return_inverse=True)[1]
-    return found
+def _merits(reference: Reference, people: People) -> tuple[tuple[Array, Integers], tuple[Array, Integers]]:
+    """Return the merit of the reference and that of the people."""
+    pool = reference.merit(reference.people)
+    return pool, pool if people is reference.people else reference.merit(people)
 
 
 def _other(rows: Integers, identity: Integers, own: int, draw: int) -> int:
@@ -215,9 +215,11 @@ def check_groups(reference: Reference, people: People) -> None:
         )
 
 
-def _nearest(pool: Array, merit: Array, ties: Ties, generator: np.random.Generator) -> tuple[Integers, Array, Integers]:
-    """For merit (Q, F): the row in the pool (C, F), its distance, and how many rows of the pool are equally near."""
-    near, who, distance = _Points.of(pool).near(merit)
+def _nearest(
+    points: _Points, merit: Array, place: Integers, ties: Ties, generator: np.random.Generator
+) -> tuple[Integers, Array, Integers]:
+    """For people (Q,) at places in merit (D, F): the row in the pool, its distance, and how many rows are equally near."""
+    near, who, distance = points.near(merit, place)
     equal = np.array([len(rows) for rows in near])[who]
     draws = generator.integers(equal) if ties == "random" else np.zeros(len(who), dtype=np.int64)
     chosen = np.array([near[q][draw] for q, draw in zip(who, draws, strict=True)])
@@ -226,7 +228,7 @@ def _nearest(pool: Array, merit: Array, ties: Ties, generator: np.random.Generat
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Points:
-    """The distinct points of a pool (C, F), and the rows that lie on each: rows[start[p] : start[p] + count[p]]."""
+    """The distinct points of a pool, and the rows that lie on each: rows[start[p] : start[p] + count[p]]."""
 
     tree: KDTree
     rows: Integers
@@ -234,19 +236,20 @@ class _Points:
     count: Integers
 
     @classmethod
-    def of(cls, pool: Array) -> _Points:
-        points, place = np.unique(pool, axis=0, return_inverse=True)
-        count = np.bincount(place)
-        return cls(tree=KDTree(points), rows=np.argsort(place, kind="stable"), start=np.cumsum(count) - count, count=count)
+    def of(cls, merit: Array, place: Integers) -> _Points:
+        """place: (C,) of the pool's rows in merit (D, F)."""
+        points, at = np.unique(place, return_inverse=True)
+        count = np.bincount(at)
+        return cls(tree=KDTree(merit[points]), rows=np.argsort(at, kind="stable"), start=np.cumsum(count) - count, count=count)
 
-    def near(self, merit: Array, which: int = 1) -> tuple[list[Integers], Integers, Array]:
+    def near(self, merit: Array, place: Integers, which: int = 1) -> tuple[list[Integers], Integers, Array]:
         """Rows of the pool as near as the `which`-th nearest point, or nearer, in increasing order.
 
-        They are given once for each distinct point of merit (Q, F), with its distance, and (Q,) which of these everybody has.
+        They are given once for each distinct place (Q,) in merit (D, F), with its distance, and (Q,) which of these everybody has.
         """
-        asked, who = np.unique(merit, axis=0, return_inverse=True)
-        distance = self.tree.query(asked, k=[which])[0][:, 0]
-        within = self.tree.query_ball_point(asked, np.where(np.isfinite(distance), distance * (1 + SAME) + SAME, 0.0))
+        asked, who = np.unique(place, return_inverse=True)
+        distance = self.tree.query(merit[asked], k=[which])[0][:, 0]
+        within = self.tree.query_ball_point(merit[asked], np.where(np.isfinite(distance), distance * (1 + SAME) + SAME, 0.0))
         return [self._on(near) for near in within], who, distance
 
     def _on(self, points: list[int]) -> Integers:

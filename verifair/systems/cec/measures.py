@@ -12,10 +12,10 @@ from pydantic import computed_field
 from scipy.stats import bootstrap
 from sklearn.metrics import roc_auc_score
 
-from encoders.network import Array
+from encoders.network import Array, Integers
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import ComparedPairs
-from verifair.systems.cec.explanations import REGIMES, blocks, contributions, regimes
+from verifair.systems.cec.explanations import REGIMES, regimes
 from verifair.systems.results.result import Interval, Measured, Shape, Share
 
 FLAT = 0.01
@@ -96,29 +96,31 @@ def feature_parts(audit: ComparedPairs, schema: Schema) -> pd.DataFrame:
 
     part: mean over pairs of (g_j/|g| - g~_j/|g~|)^2 / 4, summed over the feature's columns; parts sum to the mean squared score.
     """
-    sums = [by_feature(schema, contributions(audit.g[part], audit.g_tilde[part])).sum(axis=0) for part in blocks(len(audit.g))]
-    parts = np.sum(sums, axis=0) / len(audit.g)
-    table = pd.DataFrame({"feature": [feature.name for feature in schema.features], "part": parts})
-    total = parts.sum()
-    table["share"] = parts / total if total > 0 else 0.0
+    table = pd.DataFrame({"feature": [feature.name for feature in schema.features], "part": audit.parts})
+    total = audit.parts.sum()
+    table["share"] = audit.parts / total if total > 0 else 0.0
     return table.sort_values("part", ascending=False, kind="stable").reset_index(drop=True)
 
 
-def by_feature(schema: Schema, columns: Array) -> Array:
-    """Sums (B, V) over each feature's network columns, of values (B, n_0)."""
-    return np.asarray(np.add.reduceat(columns, schema.domain.start, axis=1))
+def reasons(audit: ComparedPairs, pairs: Integers | slice = slice(None)) -> tuple[Array, Array]:
+    """Return (B, V) the normalised attributions of some pairs by feature: of the persons, and of the counterparts."""
+    own, other = ((g[pairs], length[pairs]) for g, length in ((audit.g, audit.length), (audit.g_tilde, audit.length_tilde)))
+    return own[0] / own[1][:, None], other[0] / other[1][:, None]
+
+
+def review_order(audit: ComparedPairs) -> Integers:
+    """Return (M,) the pairs in the order in which to look at them: the same decision before the others, then by score."""
+    return np.lexsort((audit.individual, -audit.score, ~audit.same_decision))
 
 
 def to_review(audit: ComparedPairs, schema: Schema, top: int = 20) -> pd.DataFrame:
-    """The pairs to look at first: those with the same decision before the others, then by score.
+    """The pairs to look at first, in the order of `review_order`.
 
     Columns: row (of the audited table), group, counterpart (row of the reference), other, score, regime, decision and
     counterpart's decision, probabilities, distance, ties, and the two features whose attributions differ most.
     """
     names = np.array(audit.people.names)
-    order = np.lexsort((audit.individual, -audit.score, ~audit.same_decision))[:top]
-    part = by_feature(schema, contributions(audit.g[order], audit.g_tilde[order]))
-    ranked = np.argsort(-part, axis=1, kind="stable")[:, :2]
+    order = review_order(audit)[:top]
     features = np.array([feature.name for feature in schema.features])
     who, matches = audit.individual[order], audit.matches
     return pd.DataFrame({
@@ -127,7 +129,7 @@ def to_review(audit: ComparedPairs, schema: Schema, top: int = 20) -> pd.DataFra
         "decision": audit.decision[order], "its decision": audit.decision_tilde[order],
         "probability": audit.probability[order], "its probability": audit.probability_tilde[order],
         "distance": matches.distance[audit.pair[order]], "ties": matches.ties[audit.pair[order]],
-        "most different": [", ".join(features[line]) for line in ranked],
+        "most different": [", ".join(features[line]) for line in audit.most[order]],
     })
 
 
@@ -169,5 +171,5 @@ def triviality(audit: ComparedPairs, good: int = 1, *, valued: bool = False) -> 
         variance=float("nan") if valued else float(probability.var()),
         positive=float((audit.decision[first] == good).mean()),
         auc=float(roc_auc_score(labels, probability)) if len(np.unique(labels)) == 2 and not valued else float("nan"),
-        silent=float((np.abs(audit.g[first]).max(axis=1) < 1e-6).mean()),
+        silent=float(audit.silent[first].mean()),
     )

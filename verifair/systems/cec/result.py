@@ -15,15 +15,16 @@ from encoders.network import Array, Booleans, Integers
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import ComparedPairs
 from verifair.systems.cec.certified import ELSEWHERE, CertifiedConsistency
-from verifair.systems.cec.explanations import REGIMES, Regime, contributions, normalised
+from verifair.systems.cec.explanations import REGIMES, Regime
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.measures import (
     Triviality,
-    by_feature,
     by_group,
     excess,
     feature_parts,
     interval,
+    reasons,
+    review_order,
     sensitivity,
     to_review,
     triviality,
@@ -374,11 +375,10 @@ class CecResult(Result):
     def attributions(self) -> pd.DataFrame:
         """Return every matched pair's normalised attributions by feature (they differ where reasons do), the person's own first."""
         names = [feature.name for feature in self.described.features]
-        own, other = (by_feature(self.described, normalised(g)) for g in (self.measured.g, self.measured.g_tilde))
         key = self.pairs.loc[self.measured.pair, ["row", "counterpart", "score"]].reset_index(drop=True)
         key.columns = pd.Index(["pair's row", "pair's counterpart", "pair's score"])
         columns = [*names, *(f"its {name}" for name in names)]
-        return key.join(pd.DataFrame(np.hstack([own, other]), columns=pd.Index(columns)))
+        return key.join(pd.DataFrame(np.hstack(reasons(self.measured)), columns=pd.Index(columns)))
 
 
 def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:
@@ -443,22 +443,19 @@ def _beyond(own: ComparedPairs, inner: ComparedPairs | None, seed: int) -> tuple
 
 def replace_pairs(audit: ComparedPairs, kept: Integers) -> ComparedPairs:
     """The audit of some of its matched pairs only, without attributions. kept: (K,) positions among the matched."""
-    fields = ("pair", "score", "decision", "decision_tilde", "probability", "probability_tilde")
+    about = ("score", "decision", "decision_tilde", "probability", "probability_tilde")
+    fields = ("pair", "length", "length_tilde", "most", "silent", *about)
     return replace(audit, g=audit.g[:0], g_tilde=audit.g[:0], **{field: getattr(audit, field)[kept] for field in fields})
 
 
 def _review(audit: ComparedPairs, asked: Audited, top: int) -> pd.DataFrame:
     """`to_review` with rows called as in their tables, decisions in words, and reasons of the two features that differ most."""
     schema, table = asked.schema, to_review(audit, asked.schema, top)
-    names = list(audit.people.names)
-    pairs = zip(audit.individual.tolist(), audit.matches.other[audit.pair].tolist(), strict=True)
-    place = {pair: n for n, pair in enumerate(pairs)}
-    at = [place[row, names.index(other)] for row, other in zip(table["row"], table["other"], strict=True)]
-    own, other = (by_feature(schema, normalised(g[at])) for g in (audit.g, audit.g_tilde))
-    part = by_feature(schema, contributions(audit.g[at], audit.g_tilde[at]))
-    two = np.argsort(-part, axis=1, kind="stable")[:, :2]
+    at = review_order(audit)[:top]
+    own, other = reasons(audit, at)
     table["reasons"] = [
-        "; ".join(f"{schema.features[v].name} {own[n, v]:+.2f} / {other[n, v]:+.2f}" for v in most) for n, most in enumerate(two)
+        "; ".join(f"{schema.features[v].name} {own[n, v]:+.2f} / {other[n, v]:+.2f}" for v in most)
+        for n, most in enumerate(audit.most[at])
     ]
     table["row"] = asked.rows[table["row"]]
     table["counterpart"] = asked.reference_rows[table["counterpart"]]
@@ -475,7 +472,7 @@ def _rank_correlation(score: Array, distance: Array) -> float:
 
 def _called(row: Integers, names: pd.Index) -> pd.Series:
     """(P,) names of rows, None for -1; objects, so that 308 stays 308 beside a None."""
-    return pd.Series([names[r] if r >= 0 else None for r in row], dtype=object)
+    return pd.Series(names.take(np.maximum(row, 0)), dtype=object).where(row >= 0, None)
 
 
 ANSWERS = {"cec": CecResult}

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from encoders.errors import ModelError
-from encoders.network import Integers, layered
+from encoders.network import Booleans, Integers, layered
 from encoders.trees.ensemble import TreeEnsemble
-from verifair.datasets import Dataset, read_table
 from verifair.datasets.stream import Stream
 from verifair.errors import DataError
 from verifair.systems.cec.attributions import words_of
 from verifair.systems.cec.audit import audit, control
 from verifair.systems.cec.certified import CertifiedConsistency, certify_consistency
 from verifair.systems.cec.matching import Reference
-from verifair.systems.cec.people import merit_columns, people_of
+from verifair.systems.cec.people import People, merit_columns, people_of
 from verifair.systems.cec.result import Audited, CecResult, CertifiedPairs
 from verifair.systems.cec.settings import CecSettings
-from verifair.systems.groups import Rows, rows_of
+from verifair.systems.groups import Rows, read_rows
 from verifair.systems.subject import Subject
 from verifair.systems.work import Interrupted, Work
 
@@ -76,36 +76,63 @@ def _saved(found: CertifiedConsistency, work: Work) -> dict[str, Any]:
     return {"file": file, "note": note}
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Read:
+    """A table of people, without the table.   rows: what it calls them.   audit: (N,) which are asked about; audited: in words."""
+
+    people: People
+    rows: pd.Index
+    audit: Booleans
+    audited: str
+    dropped: int
+
+
+def _read(settings: CecSettings, subject: Subject, names: tuple[str, ...] | None = None) -> _Read:
+    """Read the people chunk by chunk.   names: as in `people_of`. Raises QueryError, DataError, SchemaError."""
+    schema, rows = subject.schema, subject.data
+    labels = None if rows is None else schema.label_names(rows.chunks())
+
+    def read(chunk: Rows) -> _Read:
+        people = people_of(schema, chunk.frame, chunk.groups, schema.favoured(chunk.frame, names=labels))
+        return _Read(
+            people=people, rows=chunk.frame.index, audit=chunk.audit, audited=chunk.audited, dropped=chunk.dropped,
+        )
+
+    parts = read_rows(settings, subject, "cec", read, rows)
+    return _Read(
+        people=People.join([part.people for part in parts], names), rows=parts[0].rows.append([part.rows for part in parts[1:]]),
+        audit=np.concatenate([part.audit for part in parts]), audited=parts[0].audited, dropped=sum(part.dropped for part in parts),
+    )
+
+
 def _asked(settings: CecSettings, subject: Subject, seed: int) -> Audited:
     """Return the people and their reference. Raises QueryError, DataError, SchemaError for settings that do not fit the tables."""
     schema = subject.schema
-    table = own = rows_of(settings, subject, "cec")
     columns = merit_columns(schema)
     try:
+        own = table = None if settings.reference else _read(settings, subject)
         if settings.reference is not None:
-            frame, words = read_table(settings.reference), str(settings.reference)
-            other = replace(subject, data=Stream.of(frame), dataset=Dataset(name=words, frame=frame, schema=schema))
-            table = rows_of(settings.model_copy(update={"audit": "all"}), other, "cec")
-        pool = people_of(schema, table.frame, table.groups)
-        reference = Reference.of(pool, columns)
+            other = replace(subject, data=Stream.of(settings.reference), dataset=None)
+            table = _read(settings.model_copy(update={"audit": "all"}), other)
+        assert table is not None
+        reference = Reference.of(table.people, columns)
     except DataError as error:  # which of the two tables
         if settings.reference is None or str(error).startswith(f"{settings.reference}:"):
             raise
         raise DataError(f"--reference {settings.reference}: {error}") from None
+    own = own or _read(settings, subject, table.people.names)
     chosen, words = _chosen(own, settings.rows, seed)
-    people = pool if table is own else people_of(schema, own.frame, own.groups, names=pool.names)
     return Audited(
-        schema=schema, people=people.take(chosen), reference=reference, rows=own.frame.index[chosen],
-        reference_rows=table.frame.index, words=words, apart=settings.reference,
-        dropped=own.dropped + (0 if table is own else table.dropped),
-        protected=tuple(own.groups.columns), merit=tuple(feature.name for feature in schema.features if feature.merit),
+        schema=schema, people=own.people.take(chosen), reference=reference, rows=own.rows[chosen], reference_rows=table.rows,
+        words=words, apart=settings.reference, dropped=own.dropped + (0 if table is own else table.dropped),
+        protected=tuple(dict.fromkeys(settings.protected)), merit=tuple(one.name for one in schema.features if one.merit),
     )
 
 
-def _chosen(rows: Rows, sample: int | None, seed: int) -> tuple[Integers, str]:
+def _chosen(own: _Read, sample: int | None, seed: int) -> tuple[Integers, str]:
     """Positions of the audited rows, and which these are in words."""
-    asked = np.flatnonzero(rows.audit)
+    asked = np.flatnonzero(own.audit)
     if sample is None or sample >= len(asked):
-        return asked, rows.audited
+        return asked, own.audited
     drawn = np.random.default_rng(seed).choice(asked, size=sample, replace=False)
-    return np.sort(drawn), f"{sample:,} of {len(asked):,} ({rows.audited}), drawn with seed {seed}"
+    return np.sort(drawn), f"{sample:,} of {len(asked):,} ({own.audited}), drawn with seed {seed}"

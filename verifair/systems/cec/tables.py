@@ -93,7 +93,8 @@ def _about(found: CecResult) -> str:
 def _notes(found: CecResult) -> list[str]:
     """Return what the reader should know of the question itself."""
     asked = found.asked
-    merit = asked.reference.people.x[:, asked.reference.columns]
+    pool = asked.reference.people
+    merit = pool.values[:, np.unique(pool.features[asked.reference.columns])]
     alike = "note: everybody has the same merit, so anybody of another group with the same label is as near as any other"
     return ([] if np.ptp(merit, axis=0).any() else [alike]) + [
         f"note: {name!r} makes the groups and is merit as well: counterparts differ in it by construction; drop merit there"

@@ -83,7 +83,7 @@ def _merit_only(order: Order) -> TrainedDecider:
     """Train with every other column at 0, whose weights are then set to 0: it takes all columns and looks at those of merit."""
     people = order.people
     seen = np.isin(np.arange(people.x.shape[1]), order.columns.merit)
-    network = _plain(replace(people, x=people.x * seen), order.loop)
+    network = _plain(people.fed(people.x * seen), order.loop)
     first, *above = network.layers
     return TrainedDecider(
         method="merit-only", network=replace(network, layers=(replace(first, weight=first.weight * seen), *above), rounding=None)

@@ -72,7 +72,7 @@ def audit_decider(
         )
         for inputs, side, rows, seed in ((seen, people, who, 0), (pool, reference.people, whom, 1))
     )
-    return scored(people, matches, own, other, method=decider.method, seed=None if decider.rule is None else 0)
+    return scored(people, matches, [(slice(None), own, other)], method=decider.method, seed=None if decider.rule is None else 0)
 
 
 def mixture(networks: Sequence[Network], weights: Array) -> Network:

@@ -48,7 +48,7 @@ class Repair:
             for k, column in enumerate(self.columns):
                 old = x[rows, column]
                 x[rows, column] = (1 - self.level) * old + self.level * self._median(k, _ranks(known[:, k], old))
-        return People(x=x, labels=people.labels, groups=people.groups, names=people.names, features=people.features)
+        return people.fed(x)
 
     def _median(self, k: int, quantile: Array) -> Array:
         """Return median_g F_g^-1(q) of column k, for quantiles (B,)."""

@@ -29,7 +29,7 @@ def biased(n: int = 1200, seed: int = 0) -> People:
     merit, proxy = draw.normal(size=n), draw.normal(loc=1.5 * groups, scale=1.0 + groups)
     labels = (merit + 1.6 * (groups - 0.5) + draw.normal(size=n) > 0).astype(np.int64)
     x = np.column_stack([merit, proxy, groups])
-    return People(x=x, labels=labels, groups=groups, names=("old", "young"), features=np.arange(3))
+    return People(values=x, labels=labels, groups=groups, names=("old", "young"))
 
 
 def eo_gap(decision: np.ndarray, people: People) -> float:
@@ -85,7 +85,7 @@ def test_repair_of_levels_and_of_one_group() -> None:
     """A value that everybody shares stays, and with equal groups nothing changes, not even coarse values."""
     levels = np.repeat([1.0, 2.0, 3.0, 4.0], [5, 30, 10, 5])
     x = np.column_stack([np.tile(levels, 2), np.ones(100)])
-    alike = People(x=x, labels=np.tile([0, 1], 50), groups=np.repeat([0, 1], 50), names=("a", "b"), features=np.arange(x.shape[1]))
+    alike = People(values=x, labels=np.tile([0, 1], 50), groups=np.repeat([0, 1], 50), names=("a", "b"))
     none = np.zeros(0, dtype=np.int64)
     assert np.array_equal(Repair.of(alike, np.array([0, 1]), none).apply(alike).x, alike.x)
 
@@ -191,7 +191,7 @@ def test_merit_only_explains_with_merit_alone(trained: dict[str, TrainedDecider]
 
 def test_dir_sees_repaired_people(trained: dict[str, TrainedDecider]) -> None:
     decider = trained["dir"]
-    moved = People(x=OTHERS.x.copy(), labels=OTHERS.labels, groups=OTHERS.groups, names=OTHERS.names, features=OTHERS.features)
+    moved = OTHERS.fed(OTHERS.x.copy())
     moved.x[:, 2] = 1 - moved.x[:, 2]  # the group's own column does not reach the network
     assert np.array_equal(decider.score(moved), decider.score(OTHERS))
     assert np.array_equal(decider.score(OTHERS), probability(decider.network, decider.seen(OTHERS).x))
@@ -244,10 +244,7 @@ def test_columns_of_a_schema() -> None:
 
 def test_merit_only_looks_at_nothing_else(trained: dict[str, TrainedDecider]) -> None:
     decider = trained["merit-only"]
-    other = People(
-        x=np.column_stack([OTHERS.x[:, 0], OTHERS.x[::-1, 1:]]), labels=OTHERS.labels, groups=OTHERS.groups, names=OTHERS.names,
-        features=OTHERS.features,
-    )
+    other = OTHERS.fed(np.column_stack([OTHERS.x[:, 0], OTHERS.x[::-1, 1:]]))
     np.testing.assert_array_equal(decider.score(other), decider.score(OTHERS))
     assert decider.score(OTHERS).std() > 0.1  # it does look at merit
     found = audit_decider(decider, Reference.of(PEOPLE, COLUMNS.merit), OTHERS)

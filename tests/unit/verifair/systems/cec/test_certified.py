@@ -159,7 +159,7 @@ def test_without_units_only_the_pairs_themselves_can_be_certified() -> None:
 @pytest.mark.parametrize("by", [1e-4, 10.0])  # between two whole numbers, and beyond the range
 def test_people_who_are_no_rows_of_the_schema_are_refused(by: float) -> None:
     who, reference = people()
-    other = replace(who, x=who.x + np.where(np.arange(8) == 0, by, 0.0))
+    other = who.fed(who.x + np.where(np.arange(8) == 0, by, 0.0))
     measured = audit(NETWORK, reference, other, threads=1)
     with pytest.raises(DataError, match="no row of the schema"):
         certify_consistency(NETWORK, SCHEMA, measured, reference, other, 1.0)

@@ -28,13 +28,14 @@ SCHEMA = schema_of(
 NAMES = ("sex = f", "sex = m")
 
 
-def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability: Array | None = None) -> ComparedPairs:
-    """An audit of random explanations: everybody's counterpart is the next person; the first `unmatched` are too far."""
+def drawn(
+    people: int = 40, *, unmatched: int = 0, seed: int = 0, probability: Array | None = None
+) -> tuple[People, Matches, Explanations, Explanations]:
+    """Random explanations: everybody's counterpart is the next person; the first `unmatched` are too far."""
     rng = np.random.default_rng(seed)
     place = np.arange(people)
-    everybody = People(
-        x=rng.random((people, 6)), labels=place // 2 % 2, groups=place % 2, names=NAMES, features=np.arange(6)
-    )
+    values = np.column_stack([rng.random(people), rng.integers(0, 3, people), place % 2])
+    everybody = People(values=values, labels=place // 2 % 2, groups=place % 2, names=NAMES, domain=SCHEMA.domain)
     row = (np.arange(people) ^ 1).astype(np.int64)
     row[:unmatched] = -1
     matches = Matches(
@@ -47,7 +48,12 @@ def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability
         Explanations(g=rng.standard_normal((measured, 6)), decision=decision, probability=each)
         for decision, each in (((chance > 0.5).astype(np.int64), chance), (rng.integers(0, 2, measured), rng.random(measured)))
     )
-    return scored(everybody, matches, own, other, method="exact")
+    return everybody, matches, own, other
+
+
+def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability: Array | None = None) -> ComparedPairs:
+    everybody, matches, own, other = drawn(people, unmatched=unmatched, seed=seed, probability=probability)
+    return scored(everybody, matches, [(slice(None), own, other)], method="exact")
 
 
 def told(audit: ComparedPairs, *, inner: ComparedPairs | None = None, ties: Ties = "first") -> CecResult:
@@ -169,11 +175,12 @@ def test_attributions_by_feature_explain_the_score() -> None:
     parts = told(audit).features.set_index("feature")["part"]
     assert ((table["income"] - table["its income"]) ** 2 / 4).mean() == pytest.approx(parts["income"])
     assert parts.sum() == pytest.approx((audit.score**2).mean())
-    own = normalised(audit.g)
+    *_, one, its = drawn()
+    own, other = normalised(one.g), normalised(its.g)
     assert table["income"].to_numpy() == pytest.approx(own[:, 0])
     assert table["job, if any"].to_numpy() == pytest.approx(own[:, 1:4].sum(axis=1))
-    assert table["its sex"].to_numpy() == pytest.approx(normalised(audit.g_tilde)[:, 4:].sum(axis=1))
-    assert table["pair's score"].to_numpy() == pytest.approx(cec_score(audit.g, audit.g_tilde))
+    assert table["its sex"].to_numpy() == pytest.approx(other[:, 4:].sum(axis=1))
+    assert table["pair's score"].to_numpy() == pytest.approx(cec_score(one.g, its.g))
 
 
 def test_people_to_review_come_in_the_schemas_words() -> None:
@@ -184,7 +191,7 @@ def test_people_to_review_come_in_the_schemas_words() -> None:
     assert table["row"].tolist() == [f"p{n}" for n in worst]
     assert table["counterpart"].tolist() == [f"q{n ^ 1}" for n in worst]
     assert set(table["decision"]) <= {"refused", "granted"}
-    own, other = normalised(audit.g), normalised(audit.g_tilde)
+    own, other = (normalised(side.g) for side in drawn()[2:])
     places = {"income": slice(0, 1), "job, if any": slice(1, 4), "sex": slice(4, 6)}
     for n, reasons in zip(worst, table["reasons"], strict=True):
         part = {name: ((own[n, place] - other[n, place]) ** 2).sum() for name, place in places.items()}
@@ -207,8 +214,9 @@ def test_a_model_that_hardly_decides_is_called_so(probability: Array, words: str
 
 
 def test_a_model_without_attributions_is_called_so(tmp_path: Path) -> None:
-    audit = audit_of()
-    silent = replace(audit, g=0 * audit.g, g_tilde=0 * audit.g_tilde, score=0 * audit.score)
+    everybody, matches, *sides = drawn()
+    own, other = (replace(side, g=0 * side.g) for side in sides)
+    silent = scored(everybody, matches, [(slice(None), own, other)], method="exact")
     found = told(silent)
     assert "no attribution above 1e-6" in str(found.model_decides.hardly_decides)
     assert found.features["share"].tolist() == [0, 0, 0]

@@ -182,7 +182,7 @@ def test_who_has_no_counterpart_takes_no_part(reference: Reference, hidden: tupl
 def test_of_several_groups_each_epoch_draws_one() -> None:
     generator = np.random.default_rng(0)
     x, groups = generator.random((60, 2)), np.arange(60) % 3
-    people = People(x=x, labels=np.arange(60) // 30, groups=groups, names=("a", "b", "c"), features=np.arange(x.shape[1]))
+    people = People(values=x, labels=np.arange(60) // 30, groups=groups, names=("a", "b", "c"))
     objective = cec(Reference.of(people, np.array([0])))
     draws = torch.Generator().manual_seed(0)
     seen = []
