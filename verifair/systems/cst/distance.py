@@ -1,6 +1,7 @@
-"""How far apart two rows are: distances over numbers and categories, as embeddings in which they are L1 or L2 distances.
+"""How far apart two rows are: distances over numbers and categories, as coordinates in which they are L1 or L2 distances.
 
-An embedding lets a k-d tree find neighbours exactly, and turns a difference of tables into one of arrays.
+Coordinates let a k-d tree find neighbours exactly. Those of a category are an indicator for each of its values: tables are held as
+numbers and codes, an *embedding*, and only few rows at once as coordinates.
 
 mixed          mean over the attributes of |x - x'| / range (numbers) or [x != x'] (categories)       CST, equation 6; the default
 standardised   the same with the standard deviation (population) in place of the range                the authors' code
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import get_args
 
 import numpy as np
@@ -30,13 +30,13 @@ from verifair.systems.cst.settings import Distance
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
 LARGEST = 1e150
 """Of numbers that are squared."""
-MOST_CELLS = 400_000_000
-"""Coordinates of a table's words, all rows: 3.2 GB."""
+MOST_WORDS = 1 << 14
+"""Of one attribute."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Metric:
-    """A distance fitted to a table: `embed` gives coordinates whose Minkowski distance of order p it is.
+    """A distance fitted to a table: `coordinates` gives those whose Minkowski distance of order p it is.
 
     numbers (m,), words (c,): the attributes' names.   centre (m,), linear (m, m): numbers become (x - centre) @ linear.
     deviation: (m,) population standard deviations, 1 where they are 0.
@@ -88,27 +88,42 @@ class Metric:
         )
 
     def embed(self, frame: pd.DataFrame) -> Array:
-        """(N, D) coordinates of rows. Raises DataError for values that are missing, not finite, or of no known category."""
-        parts = [(_numbers(frame, self.numbers) - self.centre) @ self.linear]
-        for attribute, levels in zip(self.words, self.levels, strict=True):
-            place, found = _factor(frame[attribute])
+        """(N, m + c) rows: their numbers as coordinates, and the codes of their categories.
+
+        Raises DataError for values that are missing, not finite, or of no known category.
+        """
+        found = np.empty((len(frame), len(self.numbers) + len(self.words)))
+        found[:, : len(self.numbers)] = (_numbers(frame, self.numbers) - self.centre) @ self.linear
+        for at, (attribute, levels) in enumerate(zip(self.words, self.levels, strict=True), start=len(self.numbers)):
+            place, words = _factor(frame[attribute])
             known = {word: code for code, word in enumerate(levels)}
-            strange = [word for word in found if word not in known]
+            strange = [word for word in words if word not in known]
             if strange:
                 raise DataError(
                     f"attribute {attribute!r}: the category {strange[0]!r} is not among the table's, {', '.join(levels[:12])}; "
                     "correct the equation that predicts it"
                 )
-            code = np.array([known[word] for word in found], dtype=np.int64)[place]
-            block = np.zeros((len(frame), len(levels)))
-            block[np.arange(len(frame)), code] = self.height
-            parts.append(block)
-        return np.ascontiguousarray(np.hstack(parts))
+            found[:, at] = np.array([known[word] for word in words])[place]
+        return found
+
+    @property
+    def dimensions(self) -> int:
+        """D: coordinates of a row."""
+        return len(self.numbers) + sum(map(len, self.levels))
+
+    def coordinates(self, embedded: Array) -> Array:
+        """(B, D) coordinates of embedded rows (B, m + c)."""
+        numbers, codes = self.parts(embedded)
+        found = np.zeros((len(embedded), self.dimensions))
+        found[:, : numbers.shape[1]] = numbers
+        ends = np.cumsum([numbers.shape[1], *map(len, self.levels)])
+        np.put_along_axis(found, ends[:-1] + codes.astype(np.int64), self.height, axis=1)
+        return found
 
     def literal(self, frame: pd.DataFrame, embedded: Array) -> Array | None:
         """(N, m + c) standardised numbers and the categories' codes, as the authors' code has them; None for other distances.
 
-        embedded: (N, D) of the same rows. Which of two sums of these numbers is smaller may be up to the last bit.
+        embedded: (N, m + c) of the same rows. Which of two sums of these numbers is smaller may be up to the last bit.
         """
         if self.name != "standardised":
             return None
@@ -128,10 +143,8 @@ class Metric:
         return 2 * self.height**self.p
 
     def parts(self, embedded: Array) -> tuple[Array, npt.NDArray[np.int16]]:
-        """Coordinates (N, D) taken apart: numbers (N, m), and codes (N, c) of the categories."""
-        ends = len(self.numbers) + np.cumsum([0, *map(len, self.levels)])
-        codes = [embedded[:, low:high].argmax(axis=1) for low, high in pairwise(ends)]
-        return embedded[:, : ends[0]], np.array(codes, dtype=np.int16).reshape(len(codes), len(embedded)).T
+        """Embedded rows (N, m + c) taken apart: numbers (N, m), and codes (N, c) of the categories."""
+        return embedded[:, : len(self.numbers)], embedded[:, len(self.numbers) :].astype(np.int16)
 
 
 def _linear(name: Distance, x: Array, attributes: int) -> Array:
@@ -156,14 +169,13 @@ def _whitening(x: Array) -> Array:
 
 
 def _check_size(words: Sequence[str], levels: Sequence[Sequence[str]], rows: int) -> None:
-    """Raises DataError for words whose indicators would fill the memory: mostly those that name a row, such as an identifier."""
-    cells = rows * sum(map(len, levels))
-    if cells > MOST_CELLS:
-        worst = max(range(len(words)), key=lambda n: len(levels[n]))
-        raise DataError(
-            f"attribute {words[worst]!r}: holds {len(levels[worst]):,} different words in {rows:,} rows, {8 * cells / 1e9:.0f} GB "
-            "as coordinates; leave it out, or merge rare words"
-        )
+    """Raises DataError for words that hardly two rows have in common, such as an identifier's."""
+    for attribute, known in zip(words, levels, strict=True):
+        if len(known) > MOST_WORDS:
+            raise DataError(
+                f"attribute {attribute!r}: holds {len(known):,} different words in {rows:,} rows, at most {MOST_WORDS:,} make "
+                "people similar or not; leave it out, or merge rare words"
+            )
 
 
 def _check_scale(numbers: Sequence[str], x: Array) -> None:

@@ -32,6 +32,7 @@ from verifair.engine.parallel import Shared, in_order
 from verifair.errors import QueryError
 from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.settings import Ties
+from verifair.systems.groups import identities
 
 TIES: tuple[Ties, ...] = get_args(Ties)
 CENTERS = 4096
@@ -43,15 +44,15 @@ MANY = 16
 PIECE = 64
 """Centers of one task."""
 Search = Callable[[Array, int], tuple[Array, Integers]]
-"""(centers (B, D), width) -> distances and points, (B, width) each, the nearest first."""
+"""(centers (B, E), width) -> distances and points, (B, width) each, the nearest first."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeighbourPool:
-    """Rows to search: M rows at m distinct points of dimension D.
+    """Rows to search: M rows at m distinct points.
 
     rows: (M,) positions in the table, grouped by point and ascending within each.   start: (m + 1,) where each point's rows begin.
-    points: (m, D) of the metric's embedding.   negative: (M,) decisions, in the order of `rows`.
+    points: (m, E) of the metric's embedding.   negative: (M,) decisions, in the order of `rows`.
     literal: (m, d) the points as ties "heap" measures them, None where these are not asked for.
     """
 
@@ -66,8 +67,9 @@ class NeighbourPool:
     def of(
         cls, rows: Integers, embedded: Array, negative: Booleans, metric: Metric, literal: Array | None = None
     ) -> NeighbourPool:
-        """rows: (M,) positions in the table.   embedded (N, D) by the metric, negative (N,), literal (N, d): of the whole table."""
-        points, place = np.unique(embedded[rows], axis=0, return_inverse=True)
+        """rows: (M,) positions in the table.   embedded (N, E) by the metric, negative (N,), literal (N, d): of the whole table."""
+        place = identities(embedded[rows])
+        points = embedded[rows[np.unique(place, return_index=True)[1]]]
         order = np.lexsort((rows, place))
         start = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=len(points)))])
         return cls(
@@ -108,7 +110,7 @@ class NeighbourPool:
 
         For distances above 1, as those from counterfactuals far outside the table, it is a share of the distance.
         """
-        return 1e-12 * max(1.0, float(np.abs(self.points).max(initial=0.0)))
+        return 1e-12 * max(1.0, float(np.abs(self.metric.parts(self.points)[0]).max(initial=0.0)))
 
     def own(self, rows: Integers) -> Own:
         """Where these rows of the table (C,), all of them in the pool, lie in it."""
@@ -147,7 +149,7 @@ def negatives(
     pool: NeighbourPool, centers: Array, k: Sequence[int], *, own: Integers | None = None, ties: Ties = "share", threads: int = 2,
     literal: Array | None = None, progress: Callable[[int], None] | None = None,
 ) -> Array:
-    """(K, C) how many of the k nearest rows of the pool around each center (C, D) were decided negatively, for each k.
+    """(K, C) how many of the k nearest rows of the pool around each center (C, E) were decided negatively, for each k.
 
     own: (C,) rows of the table, one for each center, that are no neighbours of it: the complainants themselves; not with ties
     "heap", whose control groups `control` gives.
@@ -334,7 +336,7 @@ def _tied_rows(
 def nearest(
     pool: NeighbourPool, center: Array, k: int, *, own: int | None = None, ties: Ties = "share", literal: Array | None = None
 ) -> tuple[Integers, Array, Array]:
-    """The k nearest rows around one center (D,): positions in the table, distances, and weights, the nearest first, each (R,).
+    """The k nearest rows around one center (E,): positions in the table, distances, and weights, the nearest first, each (R,).
 
     With shared ties R may exceed k and weights at the edge are below 1; they sum to k. With ties "heap" and `own` there are k + 1
     where the center is not among them. The same rows that `negatives` and `control` count.
@@ -364,15 +366,15 @@ def nearest(
 
 
 def search_of(points: Array, metric: Metric) -> Search:
-    """A search among points (m, D) of the metric's embedding."""
-    return _scan(points, metric) if metric.words and points.shape[1] > MANY else _tree(points, metric.p)
+    """A search among points (m, E) of the metric's embedding."""
+    return _scan(points, metric) if metric.words and metric.dimensions > MANY else _tree(points, metric)
 
 
-def _tree(points: Array, p: int) -> Search:
-    tree = cKDTree(points)
+def _tree(points: Array, metric: Metric) -> Search:
+    tree = cKDTree(metric.coordinates(points))
 
     def search(centers: Array, width: int) -> tuple[Array, Integers]:
-        distance, point = tree.query(centers, k=np.arange(1, width + 1), p=p)
+        distance, point = tree.query(metric.coordinates(centers), k=np.arange(1, width + 1), p=metric.p)
         return distance, point
 
     return search

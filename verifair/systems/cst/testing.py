@@ -240,7 +240,7 @@ class Situations(Finding):
     CST's test group.   sizes: (K, C) of the control groups: k, or k + 1 with ties "heap".   refused: (C,) whether the complainant
     was;   refused_tilde: (C,) the same of c~, None where nobody decides.
     groups: (C,) position in `names` of the complainant's protected values.
-    pools, metric, centers, centers_tilde (C, D), literal, literal_tilde (C, d): for `case`.
+    pools, metric, centers, centers_tilde (C, E), literal, literal_tilde (C, d): for `case`.
     """
 
     do: Mapping[str, Any]

@@ -409,11 +409,11 @@ def test_ties_of_rows_around_a_counterfactual_far_outside_the_table(far: float) 
         assert found.counterfactual[row] == pytest.approx(np.full(100, expected), abs=1e-9)
 
 
-def test_words_that_name_every_row_are_refused_before_they_fill_the_memory() -> None:
+def test_words_that_name_every_row_are_refused() -> None:
     rows = 25_000
     frame = pd.DataFrame({"sex": np.where(np.arange(rows) % 2, "F", "M"), "id": [f"p{n}" for n in range(rows)]})
     tilde = frame[frame["sex"] == "F"].assign(sex="M")
-    with pytest.raises(DataError, match="'id': holds 25,000 different words in 25,000 rows, 5 GB"):
+    with pytest.raises(DataError, match="'id': holds 25,000 different words in 25,000 rows, at most 16,384"):
         situation_test(frame, tilde, do={"sex": "M"}, attributes=["id"], decisions=np.ones(rows, dtype=bool), k=[1])
 
 

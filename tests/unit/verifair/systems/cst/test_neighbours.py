@@ -46,7 +46,7 @@ def by_definition(name: str, frame: pd.DataFrame, one: int, other: int) -> float
 def test_embeddings_are_the_distances_of_the_definitions(name: str) -> None:
     frame = table(1, 30, whole=False)
     metric = Metric.of(name, frame, list(frame.columns))  # type: ignore[arg-type]
-    x = metric.embed(frame)
+    x = metric.coordinates(metric.embed(frame))
     for one, other in ((0, 1), (2, 3), (4, 17), (9, 9)):
         gap = np.abs(x[one] - x[other])
         found = gap.sum() if metric.p == 1 else np.sqrt(np.square(gap).sum())
@@ -80,6 +80,7 @@ def test_negatives_are_those_of_brute_force(
         return
     metric = Metric.of(name, frame, list(frame.columns))  # type: ignore[arg-type]
     x = metric.embed(frame)
+    at = metric.coordinates(x)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbours, "MANY", many)  # 0: the scan wherever there are words
         pool = NeighbourPool.of(members, x, negative, metric)
@@ -88,7 +89,7 @@ def test_negatives_are_those_of_brute_force(
         all_ = negatives(pool, x, k, ties=ties, threads=2)  # type: ignore[arg-type]
         for c in range(0, rows, 7):
             found = [nearest(pool, x[c], one, ties=ties) for one in k]  # type: ignore[arg-type]
-            gap = np.abs(x[members] - x[c])
+            gap = np.abs(at[members] - at[c])
             distance = gap.sum(axis=1) if metric.p == 1 else np.sqrt(np.square(gap).sum(axis=1))
             for n, one in enumerate(k):
                 assert all_[n, c] == pytest.approx(brute(distance, members, negative, one, ties), abs=1e-9)
@@ -97,7 +98,7 @@ def test_negatives_are_those_of_brute_force(
                 assert (weight * negative[who]).sum() == pytest.approx(all_[n, c], abs=1e-9)
                 assert (np.diff(how_far) >= -1e-12).all()
         for m in range(0, len(members), 5):
-            gap = np.abs(x[members] - x[members[m]])
+            gap = np.abs(at[members] - at[members[m]])
             distance = gap.sum(axis=1) if metric.p == 1 else np.sqrt(np.square(gap).sum(axis=1))
             others = np.arange(len(members)) != m
             for n, one in enumerate(k):
