@@ -94,8 +94,8 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "integrated gradients": lambda: integrated_gradients(network(), ONE, X, X + 1),
     "integrated gradients in steps": lambda: integrated_gradients(network(), ONE, X, X + 1, 16),
     "certified consistency": lambda: certify_consistency(
-        network(), SCHEMA, SimpleNamespace(people=SimpleNamespace(x=X, labels=ONE, groups=ONE)), None,
-        SimpleNamespace(x=X, labels=ONE, groups=ONE), 1.0,
+        network(), SCHEMA, SimpleNamespace(people=SimpleNamespace(values=X, labels=ONE, groups=ONE)), None,
+        SimpleNamespace(values=X, labels=ONE, groups=ONE), 1.0,
     ),
     "counterfactual decisions": lambda: NetworkRows.of(
         None, network(), SCHEMA, None, None, {}, None, level=0.95, simultaneous=False, alternatives=1

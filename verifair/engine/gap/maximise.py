@@ -23,7 +23,6 @@ from verifair.checker.certificates.certificate import Certificate
 from verifair.checker.certificates.envelope import semantics
 from verifair.engine.gap.bisection import Bracket, bracket
 from verifair.engine.gap.search import Extreme, largest_gap
-from verifair.engine.gap.trees import largest_gap_of_trees
 from verifair.engine.queries import ProbabilityGap
 from verifair.engine.questions import NO_FALL, questions_of, twin_problem
 from verifair.engine.search.standard import DEEP
@@ -106,6 +105,8 @@ def _searched(
     problem = twin_problem(query, batch, (NO_FALL,))
     logit = query.scale == "logit"
     if isinstance(query.network, TreeEnsemble):
+        from verifair.engine.gap.trees import largest_gap_of_trees  # numba is loaded for trees alone
+
         found = largest_gap_of_trees(problem, logit=logit, tolerance=(1 - SPARE) * tolerance, budget=budget, progress=progress)
     else:
         found = largest_gap(
