@@ -40,8 +40,9 @@ def page(result: AuditResult) -> str:
     rows, left_out = contents.witnesses(result)
     measured = result.decisions
     html = environment.get_template("page.html").render(
-        result=result, answer=summary.answer(result), surely=summary.surely(result), features=summary.features(result),
-        lines=summary.lines(result), people=summary.people(result), questions=summary.questions(result),
+        result=result, answer=summary.answer(result), surely=summary.surely(result), hit=summary.hit(result),
+        features=summary.features(result), lines=summary.lines(result),
+        people=summary.people(result), questions=summary.questions(result),
         gaps=list(summary.not_examined(result)), words=contents.WORDS,
         labelled=measured is not None and any(one.accuracy is not None for one in measured.groups),
         cuts={} if measured is None else measured.cuts, checked=contents.evidence_counts(result),

@@ -45,6 +45,7 @@ class Feature:
 
     flips: people of the table who would be decided otherwise, for how many it is decided, and how many there are; None: not asked.
     gain: how many of those who would be decided otherwise would be decided favourably; None: not asked.
+    hit: the group with the largest share of people who would gain, how many would, and its size; None: nobody, or not asked.
     alike: shares of possible people (0 to 1) who are proved to be decided alike, and proved to be not; None: not asked.
     gap: the largest change of a probability is between these; None: not asked.   boxed: both are about a part of all people alone.
     """
@@ -53,6 +54,7 @@ class Feature:
     groups: tuple[GroupDecisions, ...]
     flips: tuple[int, int, int] | None
     gain: int | None
+    hit: tuple[str, int, int] | None
     alike: tuple[float, float] | None
     gap: tuple[float, float] | None
     boxed: bool
@@ -100,11 +102,17 @@ def features(result: AuditResult) -> tuple[Feature, ...]:
     return tuple(
         Feature(
             name=name, groups=() if result.decisions is None else result.decisions.of(name), flips=flips.get(name),
-            gain=exchanged.get(name, {}).get("to_favourable"), alike=alike.get(name, parts.get(name)), gap=gap.get(name),
-            boxed=boxed,
+            gain=exchanged.get(name, {}).get("to_favourable"), hit=_hit(exchanged.get(name, {}).get("groups", {})),
+            alike=alike.get(name, parts.get(name)), gap=gap.get(name), boxed=boxed,
         )
         for name in result.protected
     )  # fmt: skip
+
+
+def _hit(groups: Mapping[str, Mapping[str, int]]) -> tuple[str, int, int] | None:
+    found = [(name, one["to_favourable"], one["people"]) for name, one in groups.items() if one["people"] >= SMALL]
+    most = max(found, key=lambda one: one[1] / one[2], default=None)
+    return most if most is not None and most[1] else None
 
 
 def _parts(result: AuditResult) -> dict[str, tuple[float, float]]:
@@ -130,8 +138,8 @@ def answer(result: AuditResult) -> tuple[str, str]:
     changes: list[str] = []
     text: list[str] = []
     for name in sorted(yes, key=lambda one: one not in flips):
-        only = f"{'with' if changes else 'With'} another {name_words(name)} alone"
-        do = "do" if changes else "get another decision"
+        only = f"{'if' if changes else 'If'} only {name_words(name)} changed"
+        do = "would" if changes else "would get another decision"
         if name in flips:
             one = flips[name]
             assert one.flips is not None
@@ -140,7 +148,7 @@ def answer(result: AuditResult) -> tuple[str, str]:
             share = percent(changed / people) + ("" if asked == people else " at least")
             changes.append(f"{only}, {whom} ({share}) {do}{_ways(one, result)}")
         else:
-            here = ", nobody in the table does" if name in nobody else ""
+            here = ", nobody in the table would" if name in nobody else ""
             changes.append(f"{only}, possible people {do}{here}")
     if changes:
         text.append(f"Yes. {listed(changes)}.")
@@ -160,7 +168,7 @@ def _ways(one: Feature, result: AuditResult) -> str:
     """Return in which direction decisions change, where that is known."""
     if one.flips is None or one.gain is None:
         return ""
-    return f' ({one.gain:,} "{result.favourable}" instead, {one.flips[0] - one.gain:,} "{result.unfavourable}")'
+    return f' ({one.gain:,} the favourable "{result.favourable}", {one.flips[0] - one.gain:,} "{result.unfavourable}")'
 
 
 def _failing(feature: Feature, one: GroupDecisions, favourable: str) -> str:
@@ -182,9 +190,18 @@ def surely(result: AuditResult) -> str:
         fine, part = checked["accepted"] + checked["accepted in part"], checked["accepted in part"]
         other = [f"{checked[what]} {what}" for what in ("rejected", "not re-checked") if checked[what]]
         other = [*([f"{part} of them as far as they are decided"] if part else []), *other]
-        said = f"a separate checker accepted {fine:,} of {checked.total():,} files of proofs in this run"
+        said = f"a separate program checked what is proved and accepted {fine:,} of {checked.total():,} files of proofs"
         parts.append(said + (f" ({', '.join(other)})" if other else ""))
     return "; ".join(parts)
+
+
+def hit(result: AuditResult) -> str:
+    """Return for each feature which group's people would most often gain the favourable outcome with another value; or nothing."""
+    said = [(one.name, *one.hit) for one in features(result) if one.hit is not None]
+    return " ".join(
+        f'Most often {group}: {gain:,} of {people:,} ({percent(gain / people)}) would get "{result.favourable}" '
+        f"if only {name_words(name)} changed." for name, group, gain, people in said
+    )
 
 
 def _depends(result: AuditResult, name: str) -> str:

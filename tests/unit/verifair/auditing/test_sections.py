@@ -72,7 +72,8 @@ def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[st
     query = IndividualFairness(network=network, schema=schema, protected=["group"], box=box)
     certify._exchange(SimpleNamespace(schema=schema, network=network, judged=network, raw=lambda: schema.raw(frame)), query, found)
     counts = {"people": 1, "asked": 1, "decided_otherwise": 1, "to_favourable": 1}
-    assert found.answer[0]["exchanged"] == counts, "people, not their two exchanges"
+    groups = {"a": {"people": 1, "decided_otherwise": 1, "to_favourable": 1}}
+    assert found.answer[0]["exchanged"] == counts | {"groups": groups}, "people, not their two exchanges"
     said = '1 would get "positive" (now a: 1 of 1), 0 would get "negative".'
     assert found.statements[0].text.endswith(said)
     assert (found.broken is not None) is known

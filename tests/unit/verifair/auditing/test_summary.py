@@ -10,7 +10,7 @@ import pytest
 from tests.audit_sample import audit, replace, witness
 from verifair.auditing.decisions import GroupCounts, count, described, rates
 from verifair.auditing.page import page
-from verifair.auditing.page.summary import answer, features, lines, not_examined, people
+from verifair.auditing.page.summary import answer, features, hit, lines, not_examined, people
 from verifair.auditing.result import AuditResult
 from verifair.systems.results.findings import Standing, Statement, Tone
 
@@ -52,18 +52,30 @@ def exchanged(flips: int) -> dict[str, Any]:
 
 
 def test_decisions_that_change_are_the_answer_with_their_number() -> None:
-    same = "Yes. With another sex alone,"
-    assert answer(certified(exchanged(5))) == ("bad", f"{same} 5 of the table's 100 people (5.0%) get another decision.")
+    same = "Yes. If only sex changed,"
+    assert answer(certified(exchanged(5))) == ("bad", f"{same} 5 of the table's 100 people (5.0%) would get another decision.")
     assert "5.0% of the table (5 people)" in screen(certified(exchanged(5)))
     ways = exchanged(5)
     ways["exchanged"]["to_favourable"] = 4
-    assert 'get another decision (4 "good credit" instead, 1 "bad credit").' in answer(certified(ways))[1]
+    assert 'get another decision (4 the favourable "good credit", 1 "bad credit").' in answer(certified(ways))[1]
     assert "(5 people): 4 to good credit, 1 to bad credit" in screen(certified(ways))
     _, text = answer(certified({**exchanged(0), "verdict": {"status": "violated"}}))
-    assert text == f"{same} possible people get another decision, nobody in the table does."
+    assert text == f"{same} possible people would get another decision, nobody in the table would."
     for rest in ({}, {"exchanged": {"people": 100, "asked": 60, "decided_otherwise": 0}}):
         _, text = answer(certified({**rest, "verdict": {"status": "violated"}}))
-        assert text == f"{same} possible people get another decision."
+        assert text == f"{same} possible people would get another decision."
+
+
+def test_the_group_that_would_gain_most_often_is_named_where_it_is_large_enough() -> None:
+    found = exchanged(5)
+    found["exchanged"]["groups"] = {
+        group: {"people": people, "decided_otherwise": gain + 1, "to_favourable": gain}
+        for group, people, gain in (("Male", 60, 3), ("Female", 31, 2), ("Other", 9, 9))
+    }
+    assert hit(certified(found)) == 'Most often Female: 2 of 31 (6.5%) would get "good credit" if only sex changed.'
+    for one in found["exchanged"]["groups"].values():
+        one["to_favourable"] = 0
+    assert not hit(certified(found))
 
 
 def test_people_who_are_not_decided_are_drawn_and_told_so() -> None:
@@ -150,14 +162,14 @@ def test_what_was_not_decided_is_drawn_as_not_decided(
 def test_a_gap_is_ruled_out_by_an_accepted_proof_alone(checked: str) -> None:
     gap = {"largest_gap": {"lower": 0.30001, "upper": 0.39999, "scale": "probability"}}
     text = screen(certified(gap, checked=checked, file="gap-sex.json.gz"))
-    limit = "at most 0.400 proved" if checked == "accepted" else "no limit proved"
-    assert f"0.300 found, {limit}" in text
+    limit = "never above 0.400: proved" if checked == "accepted" else "no limit proved"
+    assert f"0.300 for one possible person; {limit}" in text
 
 
 def test_how_surely_says_what_is_exact_and_what_the_checker_accepted() -> None:
     text = screen(certified(exchanged(5), checked="accepted in part"))
     assert "How sure is this? Changed decisions compare each person with themselves and are counted exactly" in text
-    assert "accepted 1 of 1 files of proofs in this run (1 of them as far as they are decided)." in text
+    assert "accepted 1 of 1 files of proofs (1 of them as far as they are decided)." in text
     compared = screen(rated({"Black": (58, 100), "White": (80, 100)}))
     assert "Ratios compare whole groups, in which other features differ too, and have 95 % intervals" in compared
     assert "How sure" not in screen(replace(audit(witnesses=0), sections=(), decisions=None))

@@ -22,7 +22,6 @@ from verifair.engine.questions import box_of, decisions, margin
 from verifair.engine.verdict import Status
 from verifair.engine.witness import witness_at
 from verifair.errors import QueryError
-from verifair.schema.schema import Schema
 from verifair.systems.hyfair.certify.plots import bracket_plot, partition_plot
 from verifair.systems.hyfair.certify.result import (
     EnumerationResult,
@@ -246,18 +245,25 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     # Where the other statements are about the strict rule, this one says that it is not.
     rule = decided("deployed", network.whole.outputs, schema) if query.rule == "strict" else ""
     otherwise = f"would be decided otherwise with another {name}, all else equal{rule}"
+    group_of = [] if schema[name].numeric else [schema.format(name, value) for value in raw[:, v].tolist()]
+    gained, lost = (Counter(group_of[row] for row in rows if group_of) for rows in (gaining, flipped - gaining))
+    every = Counter(group_of)
     gain = len(gaining)
-    ways = f'{gain:,} would get "{schema.outcomes[1]}"{_groups_of(schema, raw[:, v], sorted(gaining), name)}, '
-    ways += f'{people - gain:,} would get "{schema.outcomes[0]}"{_groups_of(schema, raw[:, v], sorted(flipped - gaining), name)}'
+    ways = f'{gain:,} would get "{schema.outcomes[1]}"{_now(gained, every)}, '
+    ways += f'{people - gain:,} would get "{schema.outcomes[0]}"{_now(lost, every)}'
     found.statements.append(Statement(
         text=f"Of the table's people, {of(people, len(raw))} {otherwise}{f': {ways}' if people else ''}.{near}{cap}"
         if people or near else f"Nobody of the table ({counted(len(raw), 'row', 'rows')}) {otherwise}.",
         standing=Standing.MEASURED, tone=Tone.BAD if people else Tone.WATCH if near else Tone.GOOD, headline=True,
-        brief=f"With another {name} alone, {of(people, len(raw))} people would be decided otherwise"
+        brief=f"If only {name} changed, {of(people, len(raw))} people would be decided otherwise"
         f"{f': {ways}' if people else ''}.",
     ))
     found.answer[-1]["exchanged"] = {
         "people": len(raw), "asked": len(raw) - open_, "decided_otherwise": people, "to_favourable": gain,
+        "groups": {
+            group: {"people": many, "decided_otherwise": gained[group] + lost[group], "to_favourable": gained[group]}
+            for group, many in every.items()
+        },
     }
     shown = _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:SHOWN]])
     found.witnesses += shown
@@ -270,14 +276,12 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
         )
 
 
-def _groups_of(schema: Schema, values: Array, rows: list[int], name: str) -> str:
-    """Return how many people of each group are in these rows, the most frequent first, in brackets.   values: (N,) of everybody."""
-    if schema[name].numeric or not rows:
+def _now(found: Counter[str], every: Counter[str]) -> str:
+    """Return in brackets how many of each group were found, the most frequent first."""
+    if not found:
         return ""
-    every, own = (Counter(schema.format(name, value) for value in part.tolist()) for part in (values, values[rows]))
-    found = own.most_common()
     more = [counted(len(found) - GROUPS, "more group", "more groups")] if len(found) > GROUPS else []
-    return f" (now {', '.join([f'{group}: {people:,} of {every[group]:,}' for group, people in found[:GROUPS]] + more)})"
+    return f" (now {', '.join([f'{group}: {people:,} of {every[group]:,}' for group, people in found.most_common(GROUPS)] + more)})"
 
 
 def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, float]]) -> list[WitnessRow]:
