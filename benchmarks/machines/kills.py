@@ -1,12 +1,12 @@
 """Kills at random moments of random verbs, then the same command again: are the answers those of an undisturbed run?
 
-pba, certify --partition, certify --share, audit, bench and check; with one process, with two, and on a cluster of three workers,
-where the command or a worker is killed (kill -9; the worker is replaced and the command goes on). The command gets kill -9,
-SIGTERM or SIGINT. The kills of a command are spread over its progress, each at a random point of its own part of it: what is kept,
-or for `check`, `audit` and `certify --share`, which keep little on the way, its CPU time, in twentieths of all. Every fifth comes
-while the command starts. After each: no process is left whose environment carries the run's mark, no traceback is there, and the
-exit code is the one in the docs (130, -9 for kill -9, 0 where the command had finished). Only times are left out of what is
-compared; of `certify --share`, whose tree depends on where it was stopped, the proofs have to be accepted by `verifair check`.
+pba, certify --partition, certify --share, audit, bench, check, cec, cst and fgce; with one process, with two, and on a cluster of
+three workers, where the command or a worker is killed (kill -9; the worker is replaced and the command goes on). The command gets
+kill -9, SIGTERM or SIGINT. The kills of a command are spread over its progress, each at a random point of its own part of it: what
+is kept, or for those that keep little or nothing on the way their CPU time, in twentieths of all. Every fifth comes while the
+command starts. After each: no process is left whose environment carries the run's mark, no traceback is there, and the exit code is
+the one in the docs (130, -9 for kill -9, 0 where the command had finished). Only times are left out of what is compared;
+of `certify --share`, whose tree depends on where it was stopped, the proofs have to be accepted by `verifair check`.
 
     python -m benchmarks.run kills --kills 100 --seed 0
 """
@@ -185,6 +185,10 @@ CASES = (
         name="check", command=("check", "parts.sqlite", "--demo", "german", "--json", "answer.json"), begun="",
         kept=None, answer=_check,
         prepare=lambda folder, undisturbed: shutil.copy(undisturbed / "partition" / "parts.sqlite", folder),
+    ),
+    *(
+        Case(name=command[0], command=(*command, "--json", "answer.json"), begun="", kept=None, answer=_check)
+        for command in (("cec", *GERMAN), ("cst", "--demo", "german", "--do", "sex=Male"), ("fgce", *GERMAN, "--k", "20"))
     ),
 )
 

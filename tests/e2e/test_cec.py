@@ -16,7 +16,8 @@ from encoders.onnx.reader import read_onnx
 from tests.command_line import Run, answered, flat, is_drawn, verifair
 from verifair import ExplanationConsistency, Schema, datasets
 from verifair.datasets import table
-from verifair.systems.cec import attributions, certified, people
+from verifair.systems import groups
+from verifair.systems.cec import attributions, certified
 
 DEMO = ("cec", "--demo", "german", "--protected", "sex")
 FIGURES = ("scores.png", "thresholds.png", "features.png", "distances.png", "pfr-cec.png")
@@ -80,7 +81,7 @@ def test_json_is_consistent_with_itself(run: tuple[str, dict[str, Any], Path]) -
 def test_an_audit_is_the_same_however_the_table_is_cut(
     run: tuple[str, dict[str, Any], Path], inside: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for place, name, rows in ((table, "CHUNK", 90), (people, "ROWS", 64), (attributions, "AT_ONCE", 50)):
+    for place, name, rows in ((table, "CHUNK", 90), (groups, "ROWS", 64), (attributions, "AT_ONCE", 50)):
         monkeypatch.setattr(place, name, rows)
     code, _, _ = inside(*DEMO, "--tau", 2, "--json", "cut.json")
     assert code == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -19,6 +19,8 @@ from verifair.systems.settings import Grouped
 from verifair.systems.subject import Subject
 
 T = TypeVar("T")
+ROWS = 1 << 14
+"""Rows of which something is computed at once: what lies between takes several times their memory."""
 SMALL = 30
 """Groups of fewer people are shown, and never ranked."""
 
@@ -137,6 +139,11 @@ class _Audited:
         if self.name is not None and not self.some:
             found = ", ".join(sorted(self.others)[:8])
             raise DataError(f"--audit {self.name}={self.value}: no row has this value; found {found}")
+
+
+def blocks(rows: int) -> Iterator[slice]:
+    """Yield where each block of rows is; of none, one that is empty."""
+    yield from (slice(start, start + ROWS) for start in range(0, max(rows, 1), ROWS))
 
 
 def identities(values: npt.NDArray[np.floating]) -> Integers:

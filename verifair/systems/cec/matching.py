@@ -15,9 +15,9 @@ from scipy.spatial import KDTree
 
 from encoders.network import Array, Integers
 from verifair.errors import DataError, QueryError
-from verifair.systems.cec.people import People, blocks
+from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import Ties
-from verifair.systems.groups import identities
+from verifair.systems.groups import blocks, identities
 
 SAME = 1e-9
 """Distances that differ by less, relatively or in standard deviations, count as equal."""

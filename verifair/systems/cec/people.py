@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,15 +16,7 @@ from encoders.network import Array, Integers
 from verifair.errors import DataError, SchemaError
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_order, check_table, groups_of, positives
-from verifair.systems.groups import identities
-
-ROWS = 1 << 14
-"""Rows of which something is computed at once: what lies between takes several times their memory."""
-
-
-def blocks(rows: int) -> Iterator[slice]:
-    """Yield where each block of rows is; of none, one that is empty."""
-    yield from (slice(start, start + ROWS) for start in range(0, max(rows, 1), ROWS))
+from verifair.systems.groups import blocks, identities
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -17,6 +17,7 @@ from verifair.schema.feature import text
 from verifair.schema.rows import numeric
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import booleans, check_number
+from verifair.systems.groups import blocks
 from verifair.systems.results.words import model_words
 
 
@@ -128,7 +129,11 @@ class NetworkDecider:
 
     def decide(self, frame: pd.DataFrame) -> Booleans:
         """Raises DataError for rows that do not fit the schema."""
-        return np.asarray(decisions(self.network, self.schema.encode(self.schema.raw(frame))) == self.good)
+        raw = self.schema.raw(frame)
+        found = np.empty(len(raw), dtype=bool)
+        for part in blocks(len(raw)):
+            found[part] = decisions(self.network, self.schema.encode(raw[part])) == self.good
+        return found
 
     def legal(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Booleans]:
         """The rows with numbers rounded (half to even) where the schema has integers, and clipped to its ranges; and which (N,)

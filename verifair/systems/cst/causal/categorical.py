@@ -113,9 +113,8 @@ class Categorical:
 
     def fit(self, parents: pd.DataFrame, child: pd.Series, *, seed: int) -> CategoricalMechanism:
         """Raises SchemaError for a classifier without probabilities, DataError for a column of one category or of very many."""
-        classifier = (
-            make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)) if self.classifier is None else self.classifier
-        )
+        own = make_pipeline(StandardScaler(copy=False), LogisticRegression(max_iter=1000))  # a design is made for each use
+        classifier = own if self.classifier is None else self.classifier
         if not is_estimator(classifier) or not hasattr(classifier, "predict_proba"):
             raise SchemaError(
                 f"node {child.name!r}: classifier is {classifier!r}; pass a scikit-learn classifier with predict_proba"
