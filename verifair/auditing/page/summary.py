@@ -13,7 +13,7 @@ from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import known_analyses
 from verifair.systems.groups import SMALL
 from verifair.systems.results.findings import Section, Statement, WitnessRow
-from verifair.systems.results.words import listed, name_words, percent, rounded
+from verifair.systems.results.words import DRAWN, listed, name_words, percent, rounded
 from verifair.systems.system import system
 from verifair.systems.work import called
 
@@ -190,7 +190,7 @@ def surely(result: AuditResult) -> str:
         fine, part = checked["accepted"] + checked["accepted in part"], checked["accepted in part"]
         other = [f"{checked[what]} {what}" for what in ("rejected", "not re-checked") if checked[what]]
         other = [*([f"{part} of them as far as they are decided"] if part else []), *other]
-        said = f"a separate program checked what is proved and accepted {fine:,} of {checked.total():,} files of proofs"
+        said = f"a separate program re-computed what is proved and accepted {fine:,} of {checked.total():,} proof files"
         parts.append(said + (f" ({', '.join(other)})" if other else ""))
     return "; ".join(parts)
 
@@ -199,8 +199,8 @@ def hit(result: AuditResult) -> str:
     """Return for each feature which group's people would most often gain the favourable outcome with another value; or nothing."""
     said = [(one.name, *one.hit) for one in features(result) if one.hit is not None]
     return " ".join(
-        f'Most often {group}: {gain:,} of {people:,} ({percent(gain / people)}) would get "{result.favourable}" '
-        f"if only {name_words(name)} changed." for name, group, gain, people in said
+        f'By {name_words(name)}, most often {group}: {gain:,} of {people:,} ({percent(gain / people)}) would get '
+        f'"{result.favourable}" with another value.' for name, group, gain, people in said
     )
 
 
@@ -268,6 +268,9 @@ def not_examined(result: AuditResult) -> Iterator[str]:
         how = ended(section)
         if how != "finished":
             yield f"{section.title}: {how}."
+    drawn = [f"{section.title} ({words})" for section in result.sections if DRAWN in (words := str(section.settings.get("rows")))]
+    if drawn:
+        yield f"People who were not drawn: {listed(drawn)}."
     if result.decisions is None:
         yield "Rates of groups: there is no table of people."
     else:

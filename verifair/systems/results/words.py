@@ -16,6 +16,9 @@ from verifair.schema.schema import Schema
 from verifair.systems.results.findings import Standing, WitnessRow
 from verifair.systems.results.verdicts import WitnessShape
 
+DRAWN = "drawn at random"
+"""Said of rows that an analysis asked of, in place of all."""
+
 
 def value_words(schema: Schema, name: str, value: Any) -> str:
     """A value with its unit: "34 years", "3,500 DM"; a category by its name."""

@@ -182,7 +182,7 @@ def test_rows_outside_the_schema_are_an_error_or_left_out_and_said(tmp_path: Pat
     assert "1 row outside the schema's ranges left out" in subject.some(None, 0)[1]
     drawn, words = subject.some(5, 0)
     assert drawn.count == 5
-    assert "5 of the table's 19 rows, drawn with seed 0" in words
+    assert "5 of the table's 19 rows, drawn at random (seed 0)" in words
 
 
 @pytest.mark.parametrize(
