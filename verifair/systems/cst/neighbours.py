@@ -116,19 +116,23 @@ class NeighbourPool:
         """Where these rows of the table (C,), all of them in the pool, lie in it."""
         sorter = np.argsort(self.rows, kind="stable")
         at = sorter[np.searchsorted(self.rows, rows, sorter=sorter)]
-        return Own(row=rows, point=np.searchsorted(self.start, at, side="right") - 1, negative=self.negative[at])
+        return Own(at=at, point=np.searchsorted(self.start, at, side="right") - 1, negative=self.negative[at])
+
+    def width(self, rows: int) -> int:
+        """How many points hold so many rows where the points are no more crowded than elsewhere: a first guess."""
+        return min(len(self.points), 1 + -(-rows * len(self.points) // len(self)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Own:
-    """Rows that are no neighbours of themselves, all (C,): position in the table, point in the pool, whether decided negatively."""
+    """Rows that are no neighbours of themselves, all (C,): position and point in the pool, whether decided negatively."""
 
-    row: Integers
+    at: Integers
     point: Integers
     negative: Booleans
 
     def take(self, which: Integers) -> Own:
-        return Own(row=self.row[which], point=self.point[which], negative=self.negative[which])
+        return Own(at=self.at[which], point=self.point[which], negative=self.negative[which])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -149,7 +153,7 @@ def negatives(
     pool: NeighbourPool, centers: Array, k: Sequence[int], *, own: Integers | None = None, ties: Ties = "share", threads: int = 2,
     literal: Array | None = None, progress: Callable[[int], None] | None = None,
 ) -> Array:
-    """(K, C) how many of the k nearest rows of the pool around each center (C, E) were decided negatively, for each k.
+    """(K, C) how many of the k nearest rows of the pool around each center (C, E) were decided negatively, for each k (ascending).
 
     own: (C,) rows of the table, one for each center, that are no neighbours of it: the complainants themselves; not with ties
     "heap", whose control groups `control` gives.
@@ -199,7 +203,7 @@ def _counted(
     mine = None if own is None else pool.own(own)
     for begin in range(0, len(centers), CENTERS):
         left = np.arange(begin, min(begin + CENTERS, len(centers)))
-        width = min(len(pool.points), max(k) + 2)
+        width = pool.width(max(k) + 1)
         while len(left):
             left = left[_step(pool, centers, left, sizes, mine, ties, width, threads, literal, found, inside)]
             width = min(len(pool.points), 2 * width)
@@ -213,25 +217,32 @@ def _step(
     literal: Array | None, found: Array, inside: Booleans,
 ) -> Booleans:
     """Fill `found` for these centers from their `width` nearest points; tells for which (B,) ties may go on beyond them."""
-    places, at = np.unique(centers[which], axis=0, return_inverse=True)
-    short = np.zeros(len(which), dtype=bool)
+    mine = None if own is None else own.take(which)
+    alike = centers[which] if mine is None else np.column_stack([centers[which], mine.point, mine.negative])
+    _, one, at = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+    short = np.zeros(len(one), dtype=bool)
     size = max(1, CELLS // max(width, len(k)))
-    for begin in range(0, len(places), size):
-        distance, point = pool.nearest(places[begin : begin + size], width, threads)
+    for begin in range(0, len(one), size):
+        some = one[begin : begin + size]
+        distance, point = pool.nearest(centers[which[some]], width, threads)
+        near = _near(pool, distance, point, None if mine is None or ties == "heap" else mine.take(some))
+        edge = _edge(near, k, pool.rounding, whole=width == len(pool.points))
+        short[begin : begin + size] = edge.short
         members = np.flatnonzero((at >= begin) & (at < begin + size))
-        winners: dict[tuple[int, int], Integers] = {}
-        for start in range(0, len(members), size):
-            some = members[start : start + size]
-            place, part = at[some] - begin, which[some]
-            mine = None if own is None else own.take(part)
-            near = _near(pool, distance[place], point[place], None if ties == "heap" else mine)
-            edge = _edge(near, k, pool.rounding, whole=width == len(pool.points))
-            short[some] = edge.short.any(axis=1)
-            found[:, part] = _shared(k, edge).T
-            if ties != "share":
-                torn = (edge.inside + edge.tied > k) & ~short[some, None]
-                _by_row(pool, near, k, edge, torn, part, place, mine, ties, literal, winners, found, inside)
-    return short
+        place, part = at[members] - begin, which[members]
+        found[:, part] = _shared(k, edge).T[:, place]
+        if ties == "share":
+            continue
+        if mine is not None and ties == "heap":
+            first = np.where(point == mine.point[some, None], np.arange(width), width).min(axis=1)
+            inside[:, part] = (first[:, None] < edge.high).T[:, place]
+        for b in np.flatnonzero((edge.inside + edge.tied > k).any(axis=1) & ~edge.short).tolist():
+            there = np.flatnonzero(place == b)
+            center = None if literal is None else literal[part[there[0]]]
+            order, _ = _in_order(pool, near, edge, b, ties, most=int(k[-1]) + 1, center=center)
+            of = None if mine is None else mine.take(members[there])
+            found[:, part[there]], inside[:, part[there]] = _by_row(pool, order, k, of, left_out=ties != "heap")
+    return short[at]
 
 
 def _near(pool: NeighbourPool, distance: Array, point: Integers, own: Own | None) -> Near:
@@ -244,13 +255,14 @@ def _near(pool: NeighbourPool, distance: Array, point: Integers, own: Own | None
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Edge:
-    """Where groups of K sizes end, around B centers, each (B, K).
+    """Where groups of K sizes end, around B centers, each (B, K) but for short (B,) and first (B, q).
 
-    low, high: points before `low` are nearer than the k-th row, those before `high` tie with it.   short: the ties may go on beyond
-    the points at hand.   inside, bad: rows and negative ones before `low`;   tied, tied_bad: those from `low` to `high`.
+    first: of each of the q points, the first that ties with it.   high: points before it are nearer than the k-th row, or tie
+    with it.   short: the ties may go on beyond the points at hand.   inside, bad: rows that are nearer, and negative ones of them;
+    tied, tied_bad: those that tie with the k-th row.
     """
 
-    low: Integers
+    first: Integers
     high: Integers
     short: Booleans
     inside: Integers
@@ -260,22 +272,23 @@ class Edge:
 
 
 def _edge(near: Near, k: Integers, rounding: float, *, whole: bool) -> Edge:
-    """Find the edges of all sizes k (K,) at once. Distances tie with the next one where it is within rounding."""
+    """Find the edges of all sizes k (K,), ascending, at once. Distances tie with the next one where it is within rounding."""
     rows, width = near.distance.shape
     apart = np.diff(near.distance, axis=1) > rounding * np.maximum(1.0, near.distance[:, 1:])
     index, always = np.arange(width), np.ones((rows, 1), dtype=bool)
     first = np.maximum.accumulate(np.where(np.hstack([always, apart]), index, 0), axis=1)
     after = np.minimum.accumulate(np.where(np.hstack([apart, always]), index + 1, width)[:, ::-1], axis=1)[:, ::-1]
-    step = int(near.counted[:, -1].max(initial=0)) + int(k.max()) + 1  # so that one row's counts lie below the next one's
-    offset = step * np.arange(rows)[:, None]
-    at = np.searchsorted((near.counted + offset).ravel(), (k[None] + offset).ravel()).reshape(rows, len(k))
-    at = np.minimum(at - width * np.arange(rows)[:, None], width - 1)
-    low, high = np.take_along_axis(first, at, axis=1), np.take_along_axis(after, at, axis=1)
+    filled = np.searchsorted(k, near.counted, side="right") + (len(k) + 1) * np.arange(rows)[:, None]
+    at = np.bincount(filled.ravel(), minlength=rows * (len(k) + 1)).reshape(rows, -1)[:, :-1].cumsum(axis=1)
+    at = np.minimum(at, width - 1) + width * np.arange(rows)[:, None]
     total, bad = (np.hstack([np.zeros((rows, 1), dtype=np.int64), np.cumsum(part, axis=1)]) for part in (near.count, near.bad))
-    inside, inside_bad = np.take_along_axis(total, low, axis=1), np.take_along_axis(bad, low, axis=1)
+    inside, inside_bad = np.take_along_axis(total, first, axis=1), np.take_along_axis(bad, first, axis=1)
+    tied = np.take_along_axis(total, after, axis=1) - inside
+    tied_bad = np.take_along_axis(bad, after, axis=1) - inside_bad
+    high = after.take(at)
     return Edge(
-        low=low, high=high, short=(high == width) & (not whole), inside=inside, bad=inside_bad,
-        tied=np.take_along_axis(total, high, axis=1) - inside, tied_bad=np.take_along_axis(bad, high, axis=1) - inside_bad,
+        first=first, high=high, short=(high[:, -1] == width) & (not whole), inside=inside.take(at), bad=inside_bad.take(at),
+        tied=tied.take(at), tied_bad=tied_bad.take(at),
     )
 
 
@@ -284,53 +297,45 @@ def _shared(k: Integers, edge: Edge) -> Array:
     return np.asarray(edge.bad + (k - edge.inside) * edge.tied_bad / np.maximum(edge.tied, 1))
 
 
-def _by_row(
-    pool: NeighbourPool, near: Near, k: Integers, edge: Edge, torn: Booleans, part: Integers, place: Integers, own: Own | None,
-    ties: Ties, literal: Array | None, winners: dict[tuple[int, int], Integers], found: Array, inside: Booleans,
-) -> None:
-    """Fill `found`, and `inside` for ties "heap", where ties are torn (B, K), of the centers at positions `part` (B,).
+def _in_order(
+    pool: NeighbourPool, near: Near, edge: Edge, b: int, ties: Ties, *, most: int | None = None, center: Array | None = None
+) -> tuple[Integers, Integers]:
+    """Rows around the b-th center, as far as any tie with the last of the largest group: positions in the pool, columns of `near`.
 
-    place: (B,) centers at one place are alike.   winners: (place, low) -> tied rows in their order, kept between the calls.
+    Those that win come first: the nearest, and of ties the first in the table, for "last" the last, for "heap" the nearest as
+    floats from `center` (d,) and of these the last. most: no more than so many rows of each point, those that win.
     """
-    if ties == "heap" and own is not None:
-        width = near.point.shape[1]
-        mine = np.where(near.point == own.point[:, None], np.arange(width), width).min(axis=1)
-        inside[:, part] = (mine[:, None] < edge.high).T
-    for b in np.flatnonzero(torn.any(axis=1)):
-        for low in np.unique(edge.low[b, torn[b]]):
-            sizes = np.flatnonzero(torn[b] & (edge.low[b] == low))
-            left, high = k[sizes] - edge.inside[b, sizes], edge.high[b, sizes[0]]
-            key = (int(place[b]), int(low))
-            if key not in winners:
-                center = None if literal is None else literal[part[b]]
-                winners[key] = _tied_rows(pool, near.point[b, low:high], ties, most=int(k.max()) + 1, center=center)
-            chosen = winners[key]
-            if own is not None and ties != "heap":
-                chosen = chosen[pool.rows[chosen] != own.row[b]]
-            found[sizes, part[b]] = edge.bad[b, sizes] + np.cumsum(pool.negative[chosen])[left - 1]
-            if ties == "heap" and own is not None and low <= mine[b] < high:
-                at = np.flatnonzero(pool.rows[chosen] == own.row[b])
-                inside[sizes, part[b]] = (at[0] if len(at) else len(chosen)) < left
-
-
-def _tied_rows(
-    pool: NeighbourPool, points: Integers, ties: Ties, *, most: int | None = None, center: Array | None = None
-) -> Integers:
-    """Positions in the pool of the rows at these points, those that win first: the table's order, for "last" its reverse, for
-    "heap" the nearest as floats and of these the last. most: no more than so many winners of each point.
-    """
-    starts, ends = pool.start[points], pool.start[points + 1]
-    if most is not None and ties in ("last", "heap"):
+    points = near.point[b, : edge.high[b, -1]]
+    starts, ends, late = pool.start[points], pool.start[points + 1], ties in ("last", "heap")
+    if most is not None and late:
         starts = np.maximum(starts, ends - most)
     elif most is not None:
         ends = np.minimum(ends, starts + most)
     at = np.concatenate([np.arange(low, high) for low, high in zip(starts, ends, strict=True)])
-    keys = [-pool.rows[at] if ties in ("last", "heap") else pool.rows[at]]
+    column = np.repeat(np.arange(len(points)), ends - starts)
+    keys = [-pool.rows[at] if late else pool.rows[at], edge.first[b, column]]
     if ties == "heap":
         assert pool.literal is not None
         assert center is not None
-        keys.append(np.repeat(pool.metric.literal_distance(center, pool.literal[points]), ends - starts))
-    return np.asarray(at[np.lexsort(keys)])
+        keys.insert(1, pool.metric.literal_distance(center, pool.literal[points])[column])
+    order = np.lexsort(keys)
+    return at[order], column[order]
+
+
+def _by_row(
+    pool: NeighbourPool, order: Integers, k: Integers, own: Own | None, *, left_out: bool
+) -> tuple[Array, Booleans]:
+    """(K, B) negative decisions of the first k rows in order, around B complainants at one place, and who of them is among these.
+
+    left_out: complainants are not counted themselves, and the next row is in their place.
+    """
+    bad = np.concatenate([[0], np.cumsum(pool.negative[order])])
+    if own is None:
+        return bad[k, None], np.zeros((len(k), 1), dtype=bool)
+    where = np.full(len(pool), len(order))
+    where[order] = np.arange(len(order))
+    inside = where[own.at] < k[:, None]
+    return (bad[k[:, None] + inside] - (inside & own.negative) if left_out else bad[k, None]), inside
 
 
 def nearest(
@@ -344,25 +349,22 @@ def nearest(
     heap = ties == "heap"
     mine = None if own is None or heap else pool.own(np.array([own]))
     asked = k + (heap and own is not None)
-    width = min(len(pool.points), asked + 2)
+    width = pool.width(asked + 1)
     while True:
         near = _near(pool, *pool.search.value(center[None], width), mine)
         edge = _edge(near, np.array([asked]), pool.rounding, whole=width == len(pool.points))
-        if not edge.short[0, 0]:
+        if not edge.short[0]:
             break
         width = min(len(pool.points), 2 * width)
-    low, high = int(edge.low[0, 0]), int(edge.high[0, 0])
-    blocks = [near.point[0, j : j + 1] for j in range(low)] + [near.point[0, low:high]]
-    at = [_tied_rows(pool, points, ties, center=literal) for points in blocks]
-    at = at if heap or own is None else [rows[pool.rows[rows] != own] for rows in at]
-    distance = np.repeat(near.distance[0, : len(blocks)], [len(rows) for rows in at])
-    rows = pool.rows[np.concatenate(at)]
+    at, column = _in_order(pool, near, edge, 0, ties, center=literal)
+    rows, distance = pool.rows[at], near.distance[0, edge.first[0, column]]
+    if not heap:
+        rows, distance = rows[rows != own], distance[rows != own]
     if ties != "share":
         rows, distance = rows[:asked], distance[:asked]
-        kept = rows != own if heap and own is not None else np.ones(asked, dtype=bool)
-        return rows[kept], distance[kept], np.ones(int(kept.sum()))
-    inside = len(rows) - len(at[-1])
-    return rows, distance, np.concatenate([np.ones(inside), np.full(len(at[-1]), (k - inside) / len(at[-1]))])
+        return rows[rows != own], distance[rows != own], np.ones(int((rows != own).sum()))
+    inside, tied = int(edge.inside[0, 0]), int(edge.tied[0, 0])
+    return rows, distance, np.concatenate([np.ones(inside), np.full(tied, (k - inside) / tied)])
 
 
 def search_of(points: Array, metric: Metric) -> Search:

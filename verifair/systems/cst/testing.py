@@ -167,8 +167,7 @@ class Terms:
 class Claims:
     """What one method says with groups of k, all (C,).   n: size of the test group, n_control (C,) that of the control group.
 
-    low, high: the interval of delta.   positive: which are cases, in the direction of `terms`.
-    significant: positive and the interval above tau, or below -tau; with a correction, the corrected p-value at most 1 - level.
+    positive: which are cases, in the direction of `terms`.
     """
 
     method: Method
@@ -178,13 +177,28 @@ class Claims:
     terms: Terms
     p_control: Array
     p_test: Array
-    low: Array
-    high: Array
     positive: Booleans
 
     @property
     def delta(self) -> Array:
         return self.p_control - self.p_test
+
+    @property
+    def low(self) -> Array:
+        """The interval's lower end."""
+        return self._interval[0]
+
+    @property
+    def high(self) -> Array:
+        return self._interval[1]
+
+    @cached_property
+    def _interval(self) -> tuple[Array, Array]:
+        return self._interval_of(slice(None))
+
+    def _interval_of(self, which: Booleans | slice) -> tuple[Array, Array]:
+        terms, sizes = self.terms, self.n_control[which]
+        return interval(terms.interval, self.p_control[which], sizes, self.p_test[which], self.n, terms.critical)
 
     @cached_property
     def p_value(self) -> Array:
@@ -198,10 +212,14 @@ class Claims:
 
     @cached_property
     def significant(self) -> Booleans:
+        """Cases whose interval is above tau, or below -tau; with a correction, whose corrected p-value is at most 1 - level."""
         terms = self.terms
         if terms.correction is not None:
             return np.asarray(self.positive & (self.p_value <= terms.alpha))
-        return np.asarray(self.positive & terms.exceeded(self.low if terms.direction == "negative" else -self.high))
+        low, high = self._interval_of(self.positive)  # of the cases alone: intervals take most of the time when there are many k
+        found = self.positive.copy()
+        found[self.positive] = terms.exceeded(low if terms.direction == "negative" else -high)
+        return found
 
 
 def claims_of(
@@ -218,16 +236,13 @@ def claims_of(
         assert refused_tilde is not None
         n, n_c = k + 1, np.full(len(control), k + 1.0)
         p_c, p_t = (control + np.where(sizes == k, refused, 0)) / n_c, (test + refused_tilde) / n
-    low, high = interval(terms.interval, p_c, n_c, p_t, n, terms.critical)
     worse = terms.direction == "negative"
     if method == "CF":
         assert refused_tilde is not None
         positive = np.asarray(refused & (refused_tilde == 0) if worse else ~refused & (refused_tilde == 1))
     else:
         positive = terms.exceeded(p_c - p_t if worse else p_t - p_c)
-    return Claims(
-        method=method, k=k, n=n, n_control=n_c, terms=terms, p_control=p_c, p_test=p_t, low=low, high=high, positive=positive
-    )
+    return Claims(method=method, k=k, n=n, n_control=n_c, terms=terms, p_control=p_c, p_test=p_t, positive=positive)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
