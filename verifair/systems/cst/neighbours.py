@@ -37,8 +37,8 @@ from verifair.systems.groups import identities
 TIES: tuple[Ties, ...] = get_args(Ties)
 CENTERS = 4096
 """Between two signs of progress."""
-CELLS = 4_000_000
-"""Distances held at once."""
+CELLS = 200_000
+"""Distances held at once: few, so that what is counted from them stays in the cache."""
 MANY = 16
 """Coordinates beyond which trees are slower than scans."""
 PIECE = 64
@@ -119,8 +119,8 @@ class NeighbourPool:
         return Own(at=at, point=np.searchsorted(self.start, at, side="right") - 1, negative=self.negative[at])
 
     def width(self, rows: int) -> int:
-        """How many points hold so many rows where the points are no more crowded than elsewhere: a first guess."""
-        return min(len(self.points), 1 + -(-rows * len(self.points) // len(self)))
+        """How many points to search for so many rows: a first guess, of twice as many as hold them on average."""
+        return min(len(self.points), rows + 1, 2 * -(-rows * len(self.points) // len(self)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
