@@ -50,7 +50,7 @@ def test_decisions_and_proofs_are_those_of_the_favourable_class(seed: int, outpu
     assert np.array_equal(told["float32"].astype(bool), expected)  # onnxruntime decides ties so too
     table = Table.of(network, described, frame)
     assert np.array_equal(table.labels, table.predicted)
-    rates = group_rates(Rates.of(network, Exchange.of(described, "sex")).add(table)).set_index(["metric", "group"])["value"]
+    rates = group_rates(Rates.of(Exchange.of(described, "sex")).add(table)).set_index(["metric", "group"])["value"]
     for name in ("F", "M"):
         assert rates["SP", name] == pytest.approx(expected[(frame["sex"] == name).to_numpy()].mean())
     # Every row within one unit, the protected feature held still.

@@ -17,7 +17,7 @@ from verifair.errors import QueryError
 from verifair.systems.pba.evidence import certificate_of
 from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.scores import group_gaps, group_rates
-from verifair.systems.pba.stream import Rates, Table
+from verifair.systems.pba.stream import Rates, Table, judge
 
 FEATURES = (
     integer("age", 0, 3, unit=1.0), categorical("sex", "F", "M", protected=True), one_hot("race", "a", "b", "c", protected=True),
@@ -97,9 +97,9 @@ def test_rates_and_gaps_of_intersections_are_counts() -> None:
     logit = logits(network, schema)
     raw = ROWS[rng.choice(len(ROWS), size=400, p=np.where(ROWS[:, 2] == 2, 0.1, 1.0) / np.where(ROWS[:, 2] == 2, 0.1, 1.0).sum())]
     good = np.array([logit[tuple(row)] > 0 for row in raw.tolist()])
-    table = Table(raw=raw, labels=rng.integers(0, 2, 400), predicted=good.astype(np.int64))
+    table = Table(raw=raw, labels=rng.integers(0, 2, 400), judge=judge(network, schema))
     exchange = Exchange.of(schema, ["sex", "race"])
-    rates = group_rates(Rates.of(network, exchange).add(table))
+    rates = group_rates(Rates.of(exchange).add(table))
     for s, r in ((s, r) for s in range(2) for r in range(3)):
         mine = (raw[:, 1] == s) & (raw[:, 2] == r)
         line = rates[(rates["group"] == f"{'FM'[s]}, {'abc'[r]}")].set_index("metric")

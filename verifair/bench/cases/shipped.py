@@ -29,7 +29,7 @@ from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, bias_problem, classes, decisions, goals_of, margin, robustness_problem, twin_problem
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
-from verifair.systems.pba.stream import Table
+from verifair.systems.pba.stream import Table, judge
 
 SENSITIVE = "sex"
 NAMES = ("german", "adult")
@@ -105,9 +105,8 @@ def own(model: Path, schema_file: Path, data: Path) -> AskedRows:
     if schema.label is not None and schema.label in frame:
         table = Table.of(network, schema, frame)
     else:
-        raw = schema.raw(frame)
-        predicted = decisions(network, schema.encode(raw))
-        table = Table(raw=raw, labels=predicted, predicted=predicted)
+        raw, decide = schema.raw(frame), judge(network, schema)
+        table = Table(raw=raw, labels=decide(raw), judge=decide)
     if not len(table.raw):
         raise QueryError(f"{data}: has no rows to ask about")
     return AskedRows.of("own", network, schema, schema.protected_names[0], table)

@@ -64,7 +64,7 @@ def _trained(dataset: Dataset, sensitive: str, seed: int, hidden: tuple[int, ...
 def _network(dataset: Dataset, sensitive: str, seed: int, hidden: tuple[int, ...], method: str) -> pd.DataFrame:
     """Return one line a group, metric, setting and delta: its share, and of how many rows."""
     people, shares = _decided(dataset, sensitive, seed, hidden, method, (PersistentBias, Robustness), DELTAS)
-    rates = group_rates(people.rates[0])
+    rates = group_rates(people.counts.rates[0])
     rates = rates[rates["metric"].isin(["SP", "TPR", "CFA"])].rename(columns={"value": "share"})
     counts = _counted(shares, "delta")
     own = ["group", "metric", "setting", "delta", "share", "rows"]

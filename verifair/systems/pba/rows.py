@@ -94,7 +94,7 @@ def verify_rows(
     As `decide_rows`, of a table in memory, whose verdicts fit there too.
     """
     if isinstance(frame, Table):
-        people = TableStream.passed(query.network, lambda: [frame], [query])
+        people = TableStream.passed(lambda: [frame], [query])
     else:
         people = TableStream.of(query.network, query.schema, Stream.of(frame), [query])
     return decide_rows(
@@ -116,25 +116,19 @@ def decide_rows(
 ) -> Verdicts:
     """Decide a query for every eligible row of a table, chunk by chunk; returns the verdicts, which stay in their store.
 
-    people: the rows; its first pass counted the query. Eligible for PersistentBias: rows whose label is predicted right both as
-    they are and as the counterfactual (PBA eq. 3); for Robustness: rows predicted right (*robust*), counterfactuals predicted
-    right (*robust-flipped*).
+    people: the rows; the query is one of those that it counts. Eligible for PersistentBias: rows whose label is predicted right
+    both as they are and as the counterfactual (PBA eq. 3); for Robustness: rows predicted right (*robust*), counterfactuals
+    predicted right (*robust-flipped*).
     budget.seconds bounds the whole run, budget.nodes each question. Verdicts go to `store` (SQLite; None: a file that goes with the
     verdicts) batch by batch; `resume` continues a run of the same network, schema, data, query and method. Interrupted (Ctrl-C), it
-    raises KeyboardInterrupt after storing every finished batch. progress(done, total) counts verdicts.
+    raises KeyboardInterrupt after storing every finished batch. progress(done, total) counts verdicts; the total is an estimate
+    until all rows of a large table are counted, which is after the first query.
     Raises DataError when no row is eligible, or the table changes meanwhile.
     Sound? yes. Complete? method "auto" is, within the budget; "lp" is not. Reference: PBA, section 2 and 3.3-3.5.
     """
     if method not in METHODS:
         raise QueryError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     budget = budget or Budget()
-    total = people.questions(query, classes(query.network))
-    if not total:
-        raise DataError(
-            f"none of the {people.rows} rows is eligible: the network predicts no label right"
-            + (" for a row and its counterfactual alike" if kinds(query) == ("bias",) else "")
-            + "; check that model, schema and label column belong together"
-        )
     run = run_key(query, people, method, solver)
     found = Verdicts(
         path=Path(store or Path(mkdtemp(prefix="verifair-verdicts-")) / "verdicts.sqlite"), run=run, sensitive=sensitive_of(query),
@@ -142,9 +136,9 @@ def decide_rows(
     )  # fmt: skip
     with Store(found.path) as kept:
         kept.begin(run, describe(query, people, method, solver), resume=resume)
-        finished = kept.count_decided(run, budget.nodes)
+        finished, expected = kept.count_decided(run, budget.nodes), people.expected(query, classes(query.network))
         if progress is not None:
-            progress(finished, total)
+            progress(finished, max(expected, finished))
         deadline = Deadline.after(budget.seconds)
         common = Shared(value=_Run(query=query, method=method, solver=solver, budget=budget, replay=Replay.of(query.network)))
         batches = plan(query, people)
@@ -152,9 +146,18 @@ def decide_rows(
         work = (joblib.delayed(_solve_batch)(common, batch, deadline) for batch in batches)
         for records in as_done(work, jobs):
             kept.add(run, records)
-            finished = min(finished + len(records), total)
+            finished += len(records)
             if progress is not None:
-                progress(finished, total)
+                progress(finished, max(expected, finished))
+        total = people.counts.verdicts(query, classes(query.network))
+        if not total:
+            raise DataError(
+                f"none of the {people.rows} rows is eligible: the network predicts no label right"
+                + (" for a row and its counterfactual alike" if kinds(query) == ("bias",) else "")
+                + "; check that model, schema and label column belong together"
+            )
+        if progress is not None:
+            progress(total, total)
         if len(found) != total:
             raise DataError(
                 f"{kept.path}: holds {len(found)} verdicts of this run, expected {total}: another run of the same question "

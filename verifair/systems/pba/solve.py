@@ -7,6 +7,7 @@ from itertools import combinations
 
 import pandas as pd
 
+from encoders.network import Integers
 from verifair.datasets.stream import Stream
 from verifair.engine.exchange import Exchange
 from verifair.engine.queries import PersistentBias, Robustness
@@ -20,7 +21,7 @@ from verifair.systems.pba.result import LISTED, Asked, PbaResult, StatusCounts, 
 from verifair.systems.pba.rows import decide_rows
 from verifair.systems.pba.scores import group_gaps, group_rates, proved_shares
 from verifair.systems.pba.settings import PbaSettings
-from verifair.systems.pba.stream import Rates, TableStream, sensitive_of
+from verifair.systems.pba.stream import TableStream, sensitive_of
 from verifair.systems.results.words import moves
 from verifair.systems.settings import Inputs
 from verifair.systems.subject import Subject
@@ -67,14 +68,15 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     people = TableStream.of(network, schema, rows, queries, exchanges)
     if not people.rows:
         raise DataError(NOBODY)
-    if people.doubt is not None:
-        work.warn(people.doubt)
-    for rates in people.rates[: len(names)]:
-        _check_groups(rates)
-    queries = [query for query in queries if isinstance(query.sensitive, str) or people.questions(query, 2)]
+    for exchange, counted in zip(exchanges[: len(names)], people.groups, strict=False):
+        _check_groups(exchange, counted)
+    if people.held:  # others are counted after the first query, so that verdicts are kept from the first seconds
+        _warn(people, work)
     method = "auto" if settings.method == "exact" else settings.method
     asked = []
     for number, query in enumerate(queries):
+        if not isinstance(query.sensitive, str) and not people.counts.verdicts(query, 2):
+            continue  # of several features nobody may be left to ask about
         share = max(1 - SHOWN * people.rows / work.left, 0.5)
         label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {sensitive_of(query)}"
         try:
@@ -87,10 +89,12 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
             again = f"finished batches are in {store}; run the same command with --resume"
             raise Interrupted(f"interrupted during {label}: {again if store else 'pass --out to keep work'}") from None
         asked.append(Asked(query=query, verdicts=found))
+    if not people.held:
+        _warn(people, work)
     if not all(one.verdicts.complementary for one in asked):
         raise Disagreement("PBA: a row was proved in both directions; please report it with the command or the audit file")
     shares, classes = proved_shares([one.verdicts for one in asked], exchanges), classes_of(queries[0])
-    measured, total = pd.concat(map(group_rates, people.rates), ignore_index=True), sum(len(one.verdicts) for one in asked)
+    measured, total = pd.concat(map(group_rates, people.counts.rates), ignore_index=True), sum(len(one.verdicts) for one in asked)
     listed = None if total > LISTED else pd.concat([in_words(one.query, one.verdicts.frame()) for one in asked], ignore_index=True)
     stored = None if listed is not None or store is None else StoredVerdicts(
         file=str(store), runs=[one.verdicts.run for one in asked], verdicts=total
@@ -107,6 +111,11 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     )  # fmt: skip
 
 
+def _warn(people: TableStream, work: Work) -> None:
+    if people.counts.doubt is not None:
+        work.warn(people.counts.doubt)
+
+
 NOBODY = "the table has no rows left to ask about"
 
 
@@ -120,9 +129,8 @@ def _chosen(settings: PbaSettings, subject: Subject, seed: int) -> tuple[Stream,
     return rows, words
 
 
-def _check_groups(rates: Rates) -> None:
-    """Raise DataError unless the rows are of two groups at least."""
-    exchange, people = rates.exchange, rates.rows[0]
+def _check_groups(exchange: Exchange, people: Integers) -> None:
+    """Raise DataError unless the rows are of two groups at least.   people: (K,) how many are of each."""
     if (people > 0).sum() < 2:
         found, *_ = [exchange.format(number) for number, count in zip(exchange.numbers, people, strict=True) if count]
         missing = ", ".join(exchange.format(number) for number, count in zip(exchange.numbers, people, strict=True) if not count)

@@ -52,7 +52,7 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
     """Return what the page says of PBA."""
     result = solve(settings, subject, work)
     proved = [_kept(one, result, work) for one in result.asked]
-    statements, doubt = [], result.people.doubt
+    statements, doubt = [], result.people.counts.doubt
     if doubt is not None:
         statements.append(Statement(text=doubt, standing=Standing.MEASURED, tone=Tone.BAD, headline=True))
     unit = moves(subject.schema, settings.protected)

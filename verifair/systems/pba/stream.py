@@ -1,7 +1,7 @@
 """The rows of a run, chunk by chunk: raw values, true classes, and what the network decides, also of counterfactuals.
 
-A first pass reads and checks every row, counts who is asked about what and how often groups are decided favourably, and notes what
-each chunk holds. Later passes read the chunks again: a run holds one of them at a time, and a small table all the time.
+A first pass reads and checks every row, and notes what each chunk holds; the network decides nothing in it, which would take six
+times as long. Later passes read the chunks again: a run holds one of them at a time, and a small table all the time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from functools import cached_property
+from itertools import islice, zip_longest
 
 import numpy as np
 import pandas as pd
@@ -29,24 +30,28 @@ HELD = 1 << 16
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table:
-    """Rows as the engine takes them: raw (N, V), labels (N,) true classes, predicted (N,) the network's decisions.
+    """Rows as the engine takes them: raw (N, V), labels (N,) true classes.
 
-    start: of a chunk, the position of its first row in the table.
+    judge: raw rows (B, V) -> the network's decisions (B,).   start: of a chunk, the position of its first row in the table.
     """
 
     raw: Array
     labels: Integers
-    predicted: Integers
+    judge: Callable[[Array], Integers]
     start: int = 0
     _flipped: dict[tuple[str, float], Integers] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, network: Model, schema: Schema, frame: pd.DataFrame, *, names: Collection[str] | None = None) -> Table:
         """Raises DataError for rows that do not fit the schema, and for rows outside its ranges.   names: as in `Schema.labels`."""
-        raw = schema.raw(frame)
-        return cls(raw=raw, labels=schema.labels(frame, names=names), predicted=decisions(network, schema.encode(raw)))
+        return cls(raw=schema.raw(frame), labels=schema.labels(frame, names=names), judge=judge(network, schema))
 
-    def flipped(self, network: Model, exchange: Exchange, number: float) -> Integers:
+    @cached_property
+    def predicted(self) -> Integers:
+        """(N,) the network's decisions."""
+        return self.judge(self.raw)
+
+    def flipped(self, exchange: Exchange, number: float) -> Integers:
         """Return the network's decisions (N,) with these values in place of those of each row that differs in all; decided once.
 
         The other rows have their own decision.
@@ -54,8 +59,7 @@ class Table:
         if (exchange.name, number) not in self._flipped:
             found = self.predicted.copy()
             others = np.flatnonzero(exchange.apart(self.raw, number))
-            raw = exchange.put(self.raw[others], np.full(len(others), number))
-            found[others] = decisions(network, exchange.schema.encode(raw))
+            found[others] = self.judge(exchange.put(self.raw[others], np.full(len(others), number)))
             self._flipped[exchange.name, number] = found
         return self._flipped[exchange.name, number]
 
@@ -70,7 +74,7 @@ class Table:
         for value in exchange.numbers:
             rows = np.flatnonzero(exchange.apart(self.raw, value))
             flipped = exchange.put(self.raw[rows], np.full(len(rows), value))
-            still_right = self.flipped(query.network, exchange, value)[rows] == self.labels[rows]
+            still_right = self.flipped(exchange, value)[rows] == self.labels[rows]
             still_right &= query.schema.inside(flipped)  # a counterfactual that the schema's constraints forbid is no person
             rows = rows[still_right & right[rows]] if kind == "bias" else rows[still_right]
             found_rows.append(rows)
@@ -81,8 +85,7 @@ class Table:
 
     def take(self, low: int, high: int) -> Table:
         """Return the rows at places low .. high - 1, as a chunk."""
-        part = slice(low, high)
-        return Table(raw=self.raw[part], labels=self.labels[part], predicted=self.predicted[part], start=self.start + low)
+        return replace(self, raw=self.raw[low:high], labels=self.labels[low:high], start=self.start + low, _flipped={})
 
     @property
     def content(self) -> bytes:
@@ -92,6 +95,11 @@ class Table:
     @property
     def digest(self) -> bytes:
         return hashlib.sha256(self.content).digest()
+
+
+def judge(network: Model, schema: Schema) -> Callable[[Array], Integers]:
+    """Return what decides on raw rows."""
+    return lambda raw: decisions(network, schema.encode(raw))
 
 
 KINDS = {"bias": ("observed", "flipped"), "robust": ("robust",), "robust-flipped": ("robust-flipped",)}
@@ -117,7 +125,6 @@ class Rates:
     hits, rows: (4, K) for each rate and group, how many rows count, and how many there are.
     """
 
-    network: Model
     exchange: Exchange
     hits: Integers
     rows: Integers
@@ -125,9 +132,9 @@ class Rates:
     NAMES = ("SP", "TPR", "FPR", "CFA")
 
     @classmethod
-    def of(cls, network: Model, exchange: Exchange) -> Rates:
+    def of(cls, exchange: Exchange) -> Rates:
         shape = (len(cls.NAMES), len(exchange.numbers))
-        return cls(network=network, exchange=exchange, hits=np.zeros(shape, np.int64), rows=np.zeros(shape, np.int64))
+        return cls(exchange=exchange, hits=np.zeros(shape, np.int64), rows=np.zeros(shape, np.int64))
 
     def add(self, table: Table) -> Rates:
         """Count the rows of a table, too; returns these counts."""
@@ -140,7 +147,7 @@ class Rates:
                 continue
             first = table.raw[mine][:1]  # all of the group have the same partners
             others = [other for other in exchange.numbers if exchange.apart(first, other)[0]]
-            alike = [table.flipped(self.network, exchange, other)[mine] == table.predicted[mine] for other in others]
+            alike = [table.flipped(exchange, other)[mine] == table.predicted[mine] for other in others]
             found = (positive[mine], positive[mine & truly], positive[mine & ~truly], np.concatenate([np.empty(0, bool), *alike]))
             self.hits[:, place] += [int(held.sum()) for held in found]
             self.rows[:, place] += [len(held) for held in found]
@@ -148,30 +155,77 @@ class Rates:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Counts:
+    """What the network decides on the rows of a run.
+
+    rows: how many.   right: how many of them it predicts as labelled.   highest: the highest class among labels and predictions.
+    eligible: (kind, sensitive) -> rows to ask about, each with every counterfactual.
+    rates: of the groups of each exchange that was asked for.
+    """
+
+    rows: int
+    right: int
+    highest: int
+    eligible: Counter[tuple[str, str]]
+    rates: tuple[Rates, ...]
+
+    @classmethod
+    def of(
+        cls, tables: Iterable[Table], queries: Sequence[PersistentBias | Robustness], exchanges: Sequence[Exchange] = ()
+    ) -> Counts:
+        rows = right = highest = 0
+        eligible, rates = Counter[tuple[str, str]](), tuple(map(Rates.of, exchanges))
+        asked = {(kind, sensitive_of(query)): query for query in queries for kind in kinds(query)}
+        for table in tables:
+            rows += len(table.raw)
+            right += int((table.labels == table.predicted).sum())
+            highest = max(highest, int(table.labels.max(initial=0)), int(table.predicted.max(initial=0)))
+            for (kind, name), query in asked.items():
+                eligible[kind, name] += len(table.eligible(query, kind)[0])
+            for one in rates:
+                one.add(table)
+        return cls(rows=rows, right=right, highest=highest, eligible=eligible, rates=rates)
+
+    def verdicts(self, query: PersistentBias | Robustness, classes: int) -> int:
+        """Return how many a query has that was counted."""
+        goals = sum(self.eligible[kind, sensitive_of(query)] * len(KINDS[kind]) for kind in kinds(query))
+        return goals * (classes - 1) * len(query.delta)
+
+    @property
+    def doubt(self) -> str | None:
+        """What to say of a network that predicts the labels worse than a coin: two classes were probably taken for each other."""
+        share = self.right / self.rows if self.rows else 1.0
+        if share >= 0.5 or self.highest > 1:
+            return None
+        return (
+            f"The network predicts the true outcome of only {share:.1%} of these people: is its positive class really the outcome "
+            "that the schema calls positive (positive_label)? If not, all that follows is about the opposite outcome."
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TableStream:
     """All rows of a run, and what the first pass over them found.
 
-    chunks(): yields the rows.   rows: how many.   right: how many of them the network predicts as labelled.   highest: the highest
-    class among labels and predictions.   sha256: of all raw values and labels, however they are cut into chunks.
-    digests: of the chunks.   eligible: (kind, sensitive) -> rows to ask about, each with every counterfactual.
-    rates: of the groups of each exchange that was asked for.
+    chunks(): yields the rows.   rows: how many.   sha256: of all raw values and labels, however they are cut into chunks.
+    digests: of the chunks.   queries, exchanges: whose questions and groups are counted.
+    groups: exchange by exchange, (K,) how many rows are of each group.
     """
 
     chunks: Callable[[], Iterable[Table]]
     rows: int
-    right: int
-    highest: int
     sha256: str
     digests: tuple[bytes, ...]
-    eligible: Counter[tuple[str, str]]
-    rates: tuple[Rates, ...]
+    queries: Sequence[PersistentBias | Robustness]
+    exchanges: Sequence[Exchange]
+    groups: tuple[Integers, ...]
 
     @classmethod
     def of(
         cls, network: Model, schema: Schema, source: Stream, queries: Sequence[PersistentBias | Robustness] = (),
         exchanges: Sequence[Exchange] = (),
     ) -> TableStream:  # fmt: skip
-        """Read the rows once.   queries, exchanges: whose questions and groups are counted.
+        """Read the rows once.
 
         Raises DataError for rows that do not fit the schema, and for rows outside its ranges.
         """
@@ -183,34 +237,47 @@ class TableStream:
                 yield replace(table, start=start)
                 start += len(table.raw)
 
-        return cls.passed(network, chunks, queries, exchanges)
+        return cls.passed(chunks, queries, exchanges)
 
     @classmethod
     def passed(
-        cls, network: Model, chunks: Callable[[], Iterable[Table]], queries: Sequence[PersistentBias | Robustness] = (),
+        cls, chunks: Callable[[], Iterable[Table]], queries: Sequence[PersistentBias | Robustness] = (),
         exchanges: Sequence[Exchange] = (),
     ) -> TableStream:  # fmt: skip
         """Return the same of rows that are read already, or that `chunks` reads."""
         held: list[Table] = []
-        rows = right = highest = 0
-        whole, digests, eligible = hashlib.sha256(), [], Counter[tuple[str, str]]()
-        rates = tuple(Rates.of(network, exchange) for exchange in exchanges)
-        asked = {(kind, sensitive_of(query)): query for query in queries for kind in kinds(query)}
+        rows, whole, digests = 0, hashlib.sha256(), []
+        groups = tuple(np.zeros(len(exchange.numbers), np.int64) for exchange in exchanges)
         for table in chunks():
             rows += len(table.raw)
             held = [*held, table] if rows <= HELD else []
-            right += int((table.labels == table.predicted).sum())
-            highest = max(highest, int(table.labels.max(initial=0)), int(table.predicted.max(initial=0)))
             whole.update(table.content)
             digests.append(table.digest)
-            for (kind, name), query in asked.items():
-                eligible[kind, name] += len(table.eligible(query, kind)[0])
-            for one in rates:
-                one.add(table)
+            for exchange, people in zip(exchanges, groups, strict=True):
+                people += (exchange.of_rows(table.raw)[:, None] == np.array(exchange.numbers)).sum(axis=0)
         return cls(
-            chunks=(lambda: held) if rows <= HELD else chunks, rows=rows, right=right, highest=highest, sha256=whole.hexdigest(),
-            digests=tuple(digests), eligible=eligible, rates=rates,
+            chunks=(lambda: held) if rows <= HELD else chunks, rows=rows, sha256=whole.hexdigest(), digests=tuple(digests),
+            queries=queries, exchanges=exchanges, groups=groups,
         )
+
+    @property
+    def held(self) -> bool:
+        return self.rows <= HELD
+
+    @cached_property
+    def counts(self) -> Counts:
+        """What the network decides on all rows, from a pass of its own."""
+        return Counts.of(self, self.queries, self.exchanges)
+
+    def expected(self, query: PersistentBias | Robustness, classes: int) -> int:
+        """Return about how many verdicts a query has, by those of the first chunk until all rows are counted.
+
+        A table that is held is counted: what the network decides is kept with it.
+        """
+        if self.held or "counts" in vars(self):
+            return self.counts.verdicts(query, classes)
+        first = Counts.of(islice(self, 1), [query])
+        return first.verdicts(query, classes) * self.rows // max(first.rows, 1)
 
     def __iter__(self) -> Iterator[Table]:
         """Yield the chunks. Raises DataError where they are no longer what they were in the first pass."""
@@ -233,23 +300,7 @@ class TableStream:
         if held:
             yield _joined(held)
 
-    def questions(self, query: PersistentBias | Robustness, classes: int) -> int:
-        """Return how many verdicts a query has that was counted."""
-        goals = sum(self.eligible[kind, sensitive_of(query)] * len(KINDS[kind]) for kind in kinds(query))
-        return goals * (classes - 1) * len(query.delta)
-
-    @property
-    def doubt(self) -> str | None:
-        """What to say of a network that predicts the labels worse than a coin: two classes were probably taken for each other."""
-        share = self.right / self.rows if self.rows else 1.0
-        if share >= 0.5 or self.highest > 1:
-            return None
-        return (
-            f"The network predicts the true outcome of only {share:.1%} of these people: is its positive class really the outcome "
-            "that the schema calls positive (positive_label)? If not, all that follows is about the opposite outcome."
-        )
-
 
 def _joined(tables: Sequence[Table]) -> Table:
-    raw, labels, predicted = (np.concatenate([getattr(one, name) for one in tables]) for name in ("raw", "labels", "predicted"))
-    return Table(raw=raw, labels=labels, predicted=predicted, start=tables[0].start)
+    raw, labels = (np.concatenate([getattr(one, name) for one in tables]) for name in ("raw", "labels"))
+    return replace(tables[0], raw=raw, labels=labels, _flipped={})

@@ -11,7 +11,7 @@ from verifair.engine.exchange import Exchange
 from verifair.engine.questions import decisions
 from verifair.systems.pba import stream
 from verifair.systems.pba.scores import group_rates
-from verifair.systems.pba.stream import Rates, Table
+from verifair.systems.pba.stream import Rates, Table, judge
 
 SCHEMA = schema_of(integer("group", 0, 2), integer("x", -3, 3), integer("y", -3, 3))
 NETWORK = random_network(np.random.default_rng(3), (3, 8, 1))
@@ -28,16 +28,16 @@ def test_every_counterfactual_is_decided_once(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(stream, "decisions", counted)
     own = decisions(NETWORK, SCHEMA.encode(raw))
-    table = Table(raw=raw, labels=rng.integers(0, 2, 60), predicted=own)
+    table = Table(raw=raw, labels=rng.integers(0, 2, 60), judge=judge(NETWORK, SCHEMA))
     for _ in range(2):
         for value in (0.0, 1.0, 2.0):
             other = raw.copy()
             other[:, 0] = value
             np.testing.assert_array_equal(
-                table.flipped(NETWORK, Exchange.of(SCHEMA, "group"), value), decisions(NETWORK, SCHEMA.encode(other))
+                table.flipped(Exchange.of(SCHEMA, "group"), value), decisions(NETWORK, SCHEMA.encode(other))
             )
-    rates = group_rates(Rates.of(NETWORK, Exchange.of(SCHEMA, "group")).add(table))
-    assert sum(asked) == 2 * len(raw)  # each row with the two other values
+    rates = group_rates(Rates.of(Exchange.of(SCHEMA, "group")).add(table))
+    assert sum(asked) == 3 * len(raw)  # each row as it is, and with the two other values
     for place, value in enumerate((0.0, 1.0, 2.0)):
         same = []
         for to in {0.0, 1.0, 2.0} - {value}:

@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from encoders.network import Network
+from encoders.network import Array, Integers, Network
 from tests.builders import categorical, integer, random_network, schema_of
 from verifair.datasets import table
 from verifair.datasets.stream import Stream
 from verifair.engine.exchange import Exchange
 from verifair.engine.queries import PersistentBias, Robustness
+from verifair.engine.questions import decisions
 from verifair.engine.store import GOALS, Store, VerdictRecord, Verdicts
 from verifair.errors import DataError
 from verifair.schema.schema import Schema
@@ -69,12 +70,13 @@ def test_chunks_do_not_change_an_answer(outputs: int, cut: int, tmp_path: Path, 
         files = [(file.name, file.read_bytes()) for one in found for file, _ in evidence.certificates(one, people, folder, "c")]
         answers.append((people, found, files))
     (one, its, files), (other, others, other_files) = answers
-    assert (one.rows, one.right, one.sha256, one.eligible) == (other.rows, other.right, other.sha256, other.eligible)
+    assert (one.rows, one.sha256, one.counts.right) == (other.rows, other.sha256, other.counts.right)
+    assert one.counts.eligible == other.counts.eligible
     assert len(other.digests) > len(one.digests)
     for mine, theirs in zip(its, others, strict=True):
         pd.testing.assert_frame_equal(mine.verdicts.frame(), theirs.verdicts.frame())
         assert mine.verdicts.run == theirs.verdicts.run
-    pd.testing.assert_frame_equal(group_rates(one.rates[0]), group_rates(other.rates[0]))
+    pd.testing.assert_frame_equal(group_rates(one.counts.rates[0]), group_rates(other.counts.rates[0]))
     shares = [proved_shares([each.verdicts for each in found], [exchange]) for found in (its, others)]
     pd.testing.assert_frame_equal(*shares)
     assert len(files) > 2
@@ -118,6 +120,29 @@ def test_a_table_that_changes_meanwhile_is_an_error(tmp_path: Path, monkeypatch:
         with pytest.raises(DataError, match="was changed while it was read"):
             decide_rows(query, people, jobs=1)
         frame.to_csv(path, index=False)
+
+
+def test_verdicts_are_kept_before_the_table_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, schema, frame = asked(1)
+    monkeypatch.setattr(table, "CHUNK", 25)
+    monkeypatch.setattr(stream, "HELD", 25)
+    monkeypatch.setattr(rows, "BATCH", 8)
+    decided: list[int] = []
+
+    def counted(network: Network, x: Array) -> Integers:
+        decided.append(len(x))
+        return decisions(network, x)
+
+    monkeypatch.setattr(stream, "decisions", counted)
+    query = PersistentBias(network=network, schema=schema, sensitive="group", delta=[1])
+    people = TableStream.of(network, schema, Stream.of(frame), [query])
+    assert not decided
+    told: list[tuple[int, int, int]] = []
+    found = decide_rows(query, people, progress=lambda done, total: told.append((done, total, sum(decided))))
+    first = next(people for done, _, people in told if done)
+    assert first <= 2 * 3 * 25 < sum(decided), "the first chunk is decided for the estimate and again for its questions"
+    assert told[-1][:2] == (len(found), len(found))
+    assert all(done <= total for done, total, _ in told)
 
 
 def test_labels_are_read_by_all_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
