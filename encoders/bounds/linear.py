@@ -151,7 +151,7 @@ def tightened_by(
 ) -> LayerBounds:
     """Return the bounds of a layer with those `wanted` (B, n) tightened by forms of a, a' and perhaps a - a' over boxes (b,), of
     neurons (m,)."""
-    found, at = {name: getattr(bounds, name).copy() for name in bounds.__dataclass_fields__}, np.ix_(box, neuron)
+    found, at = bounds.ends(), np.ix_(box, neuron)
     mine = wanted[at]
     for (low, high), (form, error) in zip(ENDS.values(), forms, strict=False):
         least, most = form.range()

@@ -26,9 +26,11 @@ References: CROWN (Zhang et al., NeurIPS 2018); ReluDiff (Paulsen et al., ICSE 2
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
@@ -47,6 +49,10 @@ BLOCK, FORMS = 1 << 16, 1 << 19
 """Coefficients of rows, and of forms in the inputs, handled at once: larger arrays fall out of the cache."""
 SMALLEST = 1e-200
 """Weights of rows below it could vanish in a product, and count as 0."""
+
+
+Frame: TypeAlias = "tuple[RegionBounds, Integers, Integers]"
+"""Bounds over larger boxes, regions (N,) that lie in some of these, and (N,) in which."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,6 +82,14 @@ class Substitution:
     mine: Booleans
     least: dict[str, tuple[Array, Array, Array]]
 
+    def tighten(self, ends: dict[str, Array]) -> None:
+        """Tighten the ends (B, n) of the layer's bounds in all boxes by what was found."""
+        at = self.box[:, None], self.neuron
+        for quantity, (least, _, _) in self.least.items():
+            lowest, highest = np.split(least, 2, axis=1)
+            for name, tighter, value in zip(ENDS[quantity], (np.maximum, np.minimum), (lowest, -highest), strict=True):
+                ends[name][at] = np.where(self.mine, tighter(ends[name][at], value), ends[name][at])
+
 
 class RegionBounds:
     """Regions of a twin's questions (B,), or of its only one. Signs and multipliers are for piecewise-linear layers.
@@ -84,14 +98,14 @@ class RegionBounds:
     layers: the bounds of every layer, clipped by the signs.   low, high: (B, d) of the moving columns.
     point: (B,) boxes that are one network input.   differences: whether those of the hidden layers are substituted backwards too,
     not the copies alone: it costs several times as much.   work: multiplications so far.
-    frame: bounds over larger boxes, and (B,) which of them holds each region: from the third hidden layer on no bound is looser
-    than there, and the lines found there are taken to the region's box, which costs next to nothing. For piecewise-linear layers.
+    frames: those that hold the regions: from the third hidden layer on no bound is looser than there, and the lines found there
+    are taken to the region's box, which costs next to nothing. For piecewise-linear layers.
     anew: whether neurons that then still bend are substituted for, too.
     """
 
     def __init__(
         self, twin: Twin, regions: Regions, question: Integers | None = None, intervals: list[LayerBounds] | None = None, *,
-        differences: bool = True, frame: tuple[RegionBounds, Integers] | None = None, anew: bool = True,
+        differences: bool = True, frames: Sequence[Frame] = (), anew: bool = True,
     ) -> None:
         self.twin, self.differences, self.work = twin, differences, 0
         self._substitutions: dict[int, Substitution] = {}
@@ -117,9 +131,9 @@ class RegionBounds:
                 bounds = first_layer(twin, self.question, self.low, self.high)
             if k < twin.depth:
                 bounds = self._clipped(bounds, k)
-                if k > 1 and frame is not None:
-                    bounds = self._framed(bounds, *frame, k)
-                if k and (k == 1 or frame is None or anew):
+                if k > 1 and frames:
+                    bounds = self._framed(bounds, frames, k)
+                if k and (k == 1 or anew or not frames):
                     bounds = self._closer(bounds, k)
                 bounds = self._clipped(bounds, k)
             self.layers.append(bounds)
@@ -152,18 +166,10 @@ class RegionBounds:
         if k == 1 and not isinstance(self.twin.hidden[0], SmoothLayer):
             return self._by_forms(bounds, bending)
         found = self._substitutions[k] = self._substituted(bending, k)
-        return self._tightened(bounds, found, k)
-
-    def _tightened(self, bounds: LayerBounds, found: Substitution, k: int) -> LayerBounds:
-        """Return the bounds of hidden layer k tightened by what substitution has found."""
         if not len(found.box):
             return bounds
-        ends = {name: getattr(bounds, name).copy() for name in bounds.__dataclass_fields__}
-        at = found.box[:, None], found.neuron
-        for quantity, (least, _, _) in found.least.items():
-            lowest, highest = np.split(least, 2, axis=1)
-            for name, tighter, value in zip(ENDS[quantity], (np.maximum, np.minimum), (lowest, -highest), strict=True):
-                ends[name][at] = np.where(found.mine, tighter(ends[name][at], value), ends[name][at])
+        ends = bounds.ends()
+        found.tighten(ends)
         return crossed(LayerBounds(**ends), self.twin.error[k][self.question])
 
     def _substituted(self, bending: Booleans, k: int) -> Substitution:
@@ -193,29 +199,28 @@ class RegionBounds:
             least[quantity] = lowest, slope, error
         return Substitution(box=box, neuron=neuron, mine=bending[box[:, None], neuron], least=least)
 
-    def _framed(self, bounds: LayerBounds, frame: RegionBounds, at: Integers, k: int) -> LayerBounds:
-        """Return the bounds of hidden layer k tightened by those over the boxes `at` of a frame, and by the lines found there.
+    def _framed(self, bounds: LayerBounds, frames: Sequence[Frame], k: int) -> LayerBounds:
+        """Return the bounds of hidden layer k tightened by those over the boxes of frames, and by the lines found there.
 
         A line that lies below on the whole box does so on a part of it. Its value is off by as much as at the first time again.
         """
-        around = frame.layers[k].take(at)
-        bounds = LayerBounds(**{
-            name: (np.minimum if "upper" in name else np.maximum)(getattr(bounds, name), getattr(around, name))
-            for name in bounds.__dataclass_fields__
-        })
-        known = frame._substitutions[k]
-        position = np.full(len(frame.question), -1)
-        position[known.box] = np.arange(len(known.box))
-        box = np.flatnonzero(position[at] >= 0)
-        of = position[at[box]]
-        shift, narrower = self.middle[box] - frame.middle[at[box]], frame.radius[at[box]] - self.radius[box]
-        least = {}
-        for quantity, (lowest, slope, error) in known.least.items():
-            part, lost = slope[of], error[of]
-            value = lowest[of] + _sums(part, shift) + _sums(np.abs(part), narrower) - lost
-            least[quantity] = np.where(np.isfinite(value), value, -np.inf), part, lost
-        found = Substitution(box=box, neuron=known.neuron[of], mine=known.mine[of], least=least)
-        return self._tightened(bounds, found, k)
+        ends = bounds.ends()
+        for frame, mine, at in frames:
+            for name, end in ends.items():
+                end[mine] = (np.minimum if "upper" in name else np.maximum)(end[mine], getattr(frame.layers[k], name)[at])
+            known = frame._substitutions[k]
+            position = np.full(len(frame.question), -1)
+            position[known.box] = np.arange(len(known.box))
+            some = np.flatnonzero(position[at] >= 0)
+            of, box, at = position[at[some]], mine[some], at[some]
+            shift, narrower = self.middle[box] - frame.middle[at], frame.radius[at] - self.radius[box]
+            least = {}
+            for quantity, (lowest, slope, error) in known.least.items():
+                part, lost = slope[of], error[of]
+                value = lowest[of] + _sums(part, shift) + _sums(np.abs(part), narrower) - lost
+                least[quantity] = np.where(np.isfinite(value), value, -np.inf), part, lost
+            Substitution(box=box, neuron=known.neuron[of], mine=known.mine[of], least=least).tighten(ends)
+        return crossed(LayerBounds(**ends), self.twin.error[k][self.question])
 
     def _by_forms(self, bounds: LayerBounds, bending: Booleans) -> LayerBounds:
         """Return the same of the second layer: the lines around neurons of the first one are lines in the inputs, so two products

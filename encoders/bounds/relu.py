@@ -43,6 +43,10 @@ class LayerBounds(Batched):
         """The bounds (B, k) of some neurons."""
         return LayerBounds(**{name: getattr(self, name)[..., index] for name in self.__dataclass_fields__})
 
+    def ends(self) -> dict[str, Array]:
+        """Return copies of all ends by their names, to be tightened in place."""
+        return {name: getattr(self, name).copy() for name in self.__dataclass_fields__}
+
     def take_at(self, at: tuple[Integers, ...]) -> LayerBounds:
         """The bounds of single neurons, (N,) each, at positions (box, neuron)."""
         return LayerBounds(**{name: getattr(self, name)[at] for name in self.__dataclass_fields__})

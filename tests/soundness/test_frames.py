@@ -177,8 +177,9 @@ def test_both_bounds_hold_on_parts_of_a_frame_and_agree(seed: int, anew: bool) -
     small_lower, small_upper = lower.copy(), upper.copy()
     small_lower[:, 1:], small_upper[:, 1:] = inner
     at = np.arange(size)
-    mine = RegionBounds(twin, regions(lower, upper, neurons))
-    part = RegionBounds(twin, regions(small_lower, small_upper, neurons), frame=(mine, at), anew=anew)
+    mine, some = RegionBounds(twin, regions(lower, upper, neurons)), RegionBounds(twin, regions(lower[3:], upper[3:], neurons))
+    frames = [(mine, at[:3], at[:3]), (some, at[3:], at[:-3])]
+    part = RegionBounds(twin, regions(small_lower, small_upper, neurons), frames=frames, anew=anew)
     tasks = Tasks.of([claim_of(given)])
     around = TwinBounds(given.network, *network_boxes(given, tasks, lower, upper), close=True)
     small = network_boxes(given, tasks, small_lower, small_upper)

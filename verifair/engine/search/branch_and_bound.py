@@ -18,7 +18,7 @@ import numpy as np
 from encoders.bounds.difference import GoalBounds, goals_by_forms, interval_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.linear import first_forms, hidden_forms
-from encoders.bounds.regions import RegionBounds
+from encoders.bounds.regions import Frame, RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.evaluate import settled_goals
@@ -284,16 +284,15 @@ class LayeredSearch(BoxSearch):
         """
         ways, step = self.progress.way[asked.nodes.question], self.progress.at_once
         known = self.trees.known["frame"][asked.nodes.ids], self.trees.known["below"][asked.nodes.ids]
-        pieces: list[tuple[int, RegionBounds | None, bool, Integers, Integers]] = []
+        pieces: list[tuple[Integers, int, bool, list[Frame]]] = []
         for way in np.unique(ways).tolist():
             mine = np.flatnonzero(ways == way)
-            for frame, anew, some, of in self.frames.of(known[0][mine], known[1][mine]):
-                size = step if anew else max(step, LINEAR)
-                pieces += [(way, frame, anew, mine[some[i : i + size]], of[i : i + size]) for i in range(0, len(some), size)]
-        for done, (way, frame, anew, at, of) in enumerate(pieces):
+            parts = self.frames.of(known[0][mine], known[1][mine], (max(step, LINEAR), step))
+            pieces += [(mine[some], way, anew, frames) for some, anew, frames in parts]
+        for done, (at, way, anew, frames) in enumerate(pieces):
             costly = way != standard.FORWARD and anew
             if (costly or done) and self._too_late(len(at) * costly):
-                self.open.add(asked.nodes.take(np.concatenate([piece[3] for piece in pieces[done:]])))
+                self.open.add(asked.nodes.take(np.concatenate([piece[0] for piece in pieces[done:]])))
                 return
             part = asked.take(at)
             match way:
@@ -302,7 +301,7 @@ class LayeredSearch(BoxSearch):
                 case standard.UNKNOWN:
                     self._find_out(part)
                 case _:
-                    self._close_backwards(part, way, None if frame is None else (frame, of), anew)
+                    self._close_backwards(part, way, frames, anew)
 
     def _too_late(self, boxes: int) -> bool:
         """Tell whether backward substitution over so many boxes would end after the deadline; then the search ends here."""
@@ -317,7 +316,7 @@ class LayeredSearch(BoxSearch):
         count = len(asked.nodes)
         lacks, work, left = np.zeros((count, 3)), np.array([float(self.progress.forward), 0.0, 0.0]), np.arange(count)
         for way in (standard.COPIES, standard.PAIRS):
-            best, _, bounds = self._backwards(asked, way, None)
+            best, _, bounds = self._backwards(asked, way)
             lacks[left, way], work[way] = _lack(asked.nodes, best.lower), bounds.work / len(left)
             self._name_frames(asked.nodes, best, way)
             nodes, kept = self.close_by(asked.nodes, best, asked.intervals)
@@ -333,8 +332,8 @@ class LayeredSearch(BoxSearch):
         self.progress.choose(asked.nodes.question, lacks[left], work)
         self._close_linearly(asked, linear)
 
-    def _close_backwards(self, asked: _Asked, way: int, frame: tuple[RegionBounds, Integers] | None, anew: bool) -> None:
-        best, slope, bounds = self._backwards(asked, way, frame, anew)
+    def _close_backwards(self, asked: _Asked, way: int, frames: Sequence[Frame], anew: bool) -> None:
+        best, slope, bounds = self._backwards(asked, way, frames, anew)
         self._name_frames(asked.nodes, best, way)
         remaining, kept = self.close_by(asked.nodes, best, bounds.layers)
         reach = np.stack([np.abs(slope).sum(axis=1), np.broadcast_to(self.twin.absolute[0].sum(axis=0), bounds.radius.shape)])
@@ -356,15 +355,15 @@ class LayeredSearch(BoxSearch):
         self.trees.name_frames(ids, goal, self.trees.known["frame"][ids], way == standard.PAIRS)
 
     def _backwards(
-        self, asked: _Asked, way: int, frame: tuple[RegionBounds, Integers] | None, anew: bool = True
+        self, asked: _Asked, way: int, frames: Sequence[Frame] = (), anew: bool = True
     ) -> tuple[BestRows, Array, RegionBounds]:
         """Return each goal's best row by backward substitution in all layers, and the slopes (N, S, d) of the rows that hold in the
-        middle, 0 of others; of whole questions, of all rows. frame: bounds whose lines are taken, and which of their boxes hold
-        these; None: each box is a frame of its own."""
+        middle, 0 of others; of whole questions, of all rows. frames: those whose lines are taken; none: each box is a frame of
+        its own."""
         nodes, index, started = asked.nodes, asked.chosen.index, clock.now()
-        bounds = self.standard.regions(nodes, differences=way == standard.PAIRS, frame=frame, anew=anew)
+        bounds = self.standard.regions(nodes, differences=way == standard.PAIRS, frames=frames, anew=anew)
         if anew:
-            if frame is not None:
+            if frames:
                 self.trees.within |= dict(zip(nodes.ids.tolist(), self.trees.known["frame"][nodes.ids].tolist(), strict=True))
             self.trees.known["frame"][nodes.ids], self.trees.known["below"][nodes.ids] = nodes.ids, 0
         lower, slope = np.full(index.shape, -np.inf), np.zeros((*index.shape, bounds.low.shape[1]))

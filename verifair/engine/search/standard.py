@@ -6,11 +6,13 @@ first those of interval arithmetic, and where these do not suffice those of back
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from encoders.bounds.regions import RegionBounds
+from encoders.bounds.regions import Frame, RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
@@ -53,13 +55,13 @@ class StandardRelaxation:
 
     def regions(
         self, nodes: Nodes, intervals: list[LayerBounds] | None = None, *, differences: bool = True,
-        frame: tuple[RegionBounds, Integers] | None = None, anew: bool = True,
+        frames: Sequence[Frame] = (), anew: bool = True,
     ) -> RegionBounds:
         """Return the bounds of some boxes, no sign fixed."""
         lower, upper = (rows_at(self.twin, nodes.question, end) for end in (nodes.lower, nodes.upper))
         free = np.zeros((len(nodes), self.neurons), dtype=bool)
         whole = Regions(lower=lower, upper=upper, active=free, inactive=free)
-        return RegionBounds(self.twin, whole, nodes.question, intervals, differences=differences, frame=frame, anew=anew)
+        return RegionBounds(self.twin, whole, nodes.question, intervals, differences=differences, frames=frames, anew=anew)
 
 
 FORWARD, COPIES, PAIRS, UNKNOWN = 0, 1, 2, -1
@@ -140,13 +142,23 @@ class FrameBounds:
             self._size -= oldest.coefficients
             self._held = {node: one for node, one in self._held.items() if one[0] is not oldest}
 
-    def of(self, frames: Integers, below: Integers) -> list[tuple[RegionBounds | None, bool, Integers, Integers]]:
-        """Return parts of N nodes that have frames (N,) and lie so many cuts (N,) below them: the bounds over frames, None where
-        none are kept; whether the nodes are to become frames themselves; the nodes (M,), and which of the frames holds each."""
-        parts: dict[tuple[int, bool], tuple[RegionBounds | None, list[int], list[int]]] = {}
-        for k, (frame, cuts) in enumerate(zip(frames.tolist(), below.tolist(), strict=True)):
-            bounds, at = self._held.get(frame, (None, 0))
-            part = parts.setdefault((id(bounds), bounds is None or cuts > LEVELS), (bounds, [], []))
-            part[1].append(k)
-            part[2].append(at)
-        return [(bounds, anew, np.array(nodes), np.array(at)) for (_, anew), (bounds, nodes, at) in parts.items()]
+    def of(self, frames: Integers, below: Integers, sizes: tuple[int, int]) -> list[tuple[Integers, bool, list[Frame]]]:
+        """Return parts of N nodes that have frames (N,) and lie so many cuts (N,) below them: the nodes (M,); whether they are to
+        become frames themselves, and then at most sizes[1] at once, else sizes[0]; and the frames that hold them, none where none
+        are kept."""
+        kinds: dict[tuple[bool, bool], list[tuple[int, RegionBounds | None, int]]] = {}
+        for k in np.argsort(frames, kind="stable").tolist():
+            bounds, at = self._held.get(int(frames[k]), (None, 0))
+            kinds.setdefault((bounds is not None, bounds is None or bool(below[k] > LEVELS)), []).append((k, bounds, at))
+        parts = []
+        for (framed, anew), some in kinds.items():
+            for start in range(0, len(some), sizes[anew]):
+                part = some[start : start + sizes[anew]]
+                within: dict[int, tuple[Any, list[int], list[int]]] = {}
+                for mine, (_, bounds, at) in enumerate(part if framed else []):
+                    frame = within.setdefault(id(bounds), (bounds, [], []))
+                    frame[1].append(mine)
+                    frame[2].append(at)
+                nodes = np.array([k for k, _, _ in part])
+                parts.append((nodes, anew, [(bounds, np.array(mine), np.array(at)) for bounds, mine, at in within.values()]))
+        return parts
