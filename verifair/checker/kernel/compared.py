@@ -40,7 +40,8 @@ class ComparedBounds(TreeBounds):
         self.odds = network.decision.odds
 
     def least(
-        self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, box: Integers, p: Array, q: Array
+        self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, box: Integers, p: Array, q: Array,
+        even: Array | None = None,
     ) -> Array:
         """Return lower bounds (N,) of  p g(x) + q g(x')  for p, q (N, 1) of which one is 0 and the other 1 or -1, or that are 1 and
         -1; -inf for others, or where there are several margins."""
@@ -48,12 +49,6 @@ class ComparedBounds(TreeBounds):
         weights = [np.concatenate([side * pair for pair in pairs]) for side in (p, q)]
         found = super().least(first, second, apart, np.tile(box, len(pairs)), *weights).reshape(len(pairs), len(box))
         return self._margins(found, p[:, 0], q[:, 0])
-
-    def alone(self, low: Array, high: Array, weight: Array) -> Array:
-        """Return lower bounds (B,) of  weight g(x),  weight (1,) 1 or -1, over boxes low, high (B, n)."""
-        found = np.array([super(ComparedBounds, self).alone(low, high, weight * pair) for pair in self._differences])
-        every = np.full(len(low), float(weight[0]))
-        return self._margins(found, every, np.zeros(len(low)))
 
     def gaps(self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, gap: GapGoal) -> Booleans:
         """Return (B,) over which boxes of x and x' no gap between probabilities is larger than that of a goal."""

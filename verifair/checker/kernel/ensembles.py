@@ -1,18 +1,24 @@
-"""Which bounds the margins of a tree ensemble have."""
+"""Which bounds the margins of a tree ensemble have. They are loaded when asked: of networks nobody has to trust them."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from encoders.domain import Domain
 from encoders.network import Model, Network
 from encoders.trees.ensemble import TreeEnsemble
-from verifair.checker.kernel.trees import TreeBounds
+
+if TYPE_CHECKING:
+    from verifair.checker.kernel.trees import TreeBounds
 
 
 def tree_bounds(network: Model, domain: Domain) -> TreeBounds | None:
-    """Return the bounds of a tree ensemble's margins; None for networks. Those of several classes are loaded when asked."""
+    """Return the bounds of a tree ensemble's margins; None for networks."""
     if isinstance(network, Network):
         return None
     if isinstance(network, TreeEnsemble):
+        from verifair.checker.kernel.trees import TreeBounds
+
         return TreeBounds(network, domain)
     from encoders.trees.compared import ComparedTrees
     from verifair.checker.kernel.compared import ComparedBounds

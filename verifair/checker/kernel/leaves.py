@@ -35,10 +35,10 @@ from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
 from verifair.checker.kernel.multipliers import LeafRows, lagrange
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import Tasks
-from verifair.checker.kernel.trees import TreeBounds
 
 if TYPE_CHECKING:
     from verifair.checker.kernel.compared import ComparedBounds
+    from verifair.checker.kernel.trees import TreeBounds
 
 BOUNDED, LEAVES_HELD = 128, 2048
 """Leaves bounded, and leaves whose boxes are laid out, at once."""
@@ -48,7 +48,8 @@ MAX_WIDE = 10
 """Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
 FEW = 3
 """Goals of up to so many rows have all of them bounded; of more, a leaf names its own."""
-UNIT = 2.0**-50
+UNIT, CHARGE = 2.0**-50, 2.0**-48
+"""What adding may lose, and combining rows of trees, relative to the sizes of what is added."""
 SMALLEST = 1e-200
 """Weights of rows below it could vanish in a product, and count as 0."""
 
@@ -323,11 +324,14 @@ class LeafRule:
                 target = self.target[tree[part.leaf]]
                 proved[at] |= compared.decided(*ends, apart, place[part.leaf], part.p, part.q, part.strict, target)
                 continue
-            least = bounds.least(*ends, apart, place[part.leaf], part.p, part.q)
-            bound = least + part.constant - UNIT * (np.abs(part.constant) + np.abs(least)) * (part.constant != 0)
-            bound = bound - np.where(part.mixed, bounds.charge(margin, part.size, part.size_of_constant), 0.0)
-            met = np.where(part.strict, bound > 0, bound >= 0) & (bound >= self.target[tree[part.leaf]] * part.weight)
-            met &= ~self.forest.float32[tree[part.leaf]] | (bound > part.size * bounds.float32_errors(margin))
+            charge = np.where(part.mixed, CHARGE * (part.size * (np.abs(margin) @ bounds.sizes) + part.size_of_constant), 0.0)
+            target = self.target[tree[part.leaf]] * part.weight
+            error = np.where(self.forest.float32[tree[part.leaf]], part.size * bounds.float32_errors(margin), -1.0)
+            needed = np.maximum(target, error) + charge - part.constant
+            even = np.where(part.mixed, needed + 8 * UNIT * (np.abs(needed) + np.abs(part.constant)), -np.inf)
+            least = bounds.least(*ends, apart, place[part.leaf], part.p, part.q, even)
+            bound = least + part.constant - UNIT * (np.abs(part.constant) + np.abs(least)) * (part.constant != 0) - charge
+            met = np.where(part.strict, bound > 0, bound >= 0) & (bound >= target) & (bound > error)
             proved[part.leaf[met]] = True
         return proved
 

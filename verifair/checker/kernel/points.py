@@ -12,10 +12,9 @@ from encoders.exact.balls import PRECISIONS, Balls, ball, precision, sigmoid
 from encoders.exact.dyadic import Dyadic, exact
 from encoders.network import Array, Booleans, Integers, Model, layered
 from encoders.probability import exceeds
-from encoders.trees.ensemble import TreeEnsemble
+from verifair.checker.kernel.ensembles import tree_bounds
 from verifair.checker.kernel.float32 import margin_errors
 from verifair.checker.kernel.tasks import Tasks
-from verifair.checker.kernel.trees import TreeBounds
 
 
 class Points:
@@ -84,8 +83,9 @@ class Points:
         """Return (N,) whether some row of each goal exceeds the rounding of float32 at raw points (N, V)."""
         copies = [self.domain.encode(one) for one in (raw, self.tasks.second(task, raw))]
         margin = self.tasks.margin[task]
-        if isinstance(self.network, TreeEnsemble):
-            error = TreeBounds(self.network, self.domain).float32_errors(margin)
+        trees = tree_bounds(self.network, self.domain)
+        if trees is not None:
+            error = trees.float32_errors(margin)
         else:
             network = layered(self.network, "float32")
             error = np.maximum(*(margin_errors(network, margin, x, x) for x in copies))

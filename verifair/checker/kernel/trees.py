@@ -4,31 +4,34 @@ A leaf of a tree is a box of columns, and a set of categories for each one-hot b
 is compatible where x meets the first one, x' the second, and in every column that both copies share some value lies in both leaves
 and in the box: intervals that meet two by two have a value in common; sets of categories are intersected. Where no pair of some
 tree is compatible, no row is in the box at all.
-What a pair adds to  p g(x) + q g(x')  is rounded down to a multiple of a power of 2, so small that sums of integers are exact; what
-needs no rounding stays what it is, so ties are exactly 0. Shares no code with `encoders.trees.joint`, which the search uses.
+What a pair adds to  p g(x) + q g(x')  is rounded down to a multiple of a power of 2, so small that sums of integers are exact, and
+ties exactly 0. Rows that a leaf names are evened out where that does not suffice (`_evened`). Shares no code with the search.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from encoders.domain import Domain
+from encoders.domain import Batched, Domain
 from encoders.network import Array, Booleans, Integers
 from encoders.trees.ensemble import TreeEnsemble
+from verifair.checker.kernel.bounds import ranges
 
 PAIRS = 1 << 22
 """Pairs of leaves of one tree that are compared at once."""
-TOGETHER = 64
+TOGETHER = 128
 """Boxes bounded at a time."""
-CHARGE = 2.0**-48
-"""What combining rows may lose, relative to the margins' size."""
+FAR, COARSE, SAME = np.int64(1) << 62, 12, 1 << 11
+"""More than all pairs of leaves add (2^60); bits that evened bounds leave out, so that sums of 2^13 trees fit; and what cells of a
+tree that does not ask may differ by."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Paths:
+class Paths(Batched):
     """The leaves (L) of all trees, tree by tree: values low < x <= high of every column (L, n), and bits (L, blocks, words) of the
     categories of every one-hot block."""
 
@@ -68,16 +71,15 @@ class Paths:
             others = np.asarray(zero.sum(axis=1, keepdims=True) - zero == domain.width[v] - 1)
             categories[:, b, : domain.width[v]] = one & others
             low[:, block], high[:, block] = -np.inf, np.inf
-        kept: Booleans = np.all(np.any(categories, axis=2), axis=1)
-        order = np.argsort(tree[kept], kind="stable")
-        return cls(tree=tree[kept][order], node=node[kept][order], low=low[kept][order], high=high[kept][order],
-                   categories=categories[kept][order])
+        every = cls(tree=tree, node=node, low=low, high=high, categories=categories)
+        order = np.argsort(tree, kind="stable")
+        return every.take(order[np.all(np.any(categories, axis=2), axis=1)[order]])
 
-    def meet(self, low: Array, high: Array, categories: Booleans) -> Booleans:
-        """(B, L) which leaves boxes low, high (B, n) with categories (B, blocks, words) meet."""
+    def meet(self, low: Array, high: Array, categories: Booleans, columns: Integers) -> Booleans:
+        """(B, L) which leaves boxes low, high (B, n) with categories (B, blocks, words) meet, in these columns."""
         found, every = np.ones((len(low), len(self.tree)), dtype=bool), np.ones(len(self.tree), dtype=bool)
         alike = (low == low[:1]).all(axis=0) & (high == high[:1]).all(axis=0)
-        for column in np.flatnonzero(np.isfinite(self.low).any(axis=0) | np.isfinite(self.high).any(axis=0)).tolist():
+        for column in columns.tolist():
             if alike[column]:   # once for all boxes
                 every &= (low[0, column] <= self.high[:, column]) & (high[0, column] > self.low[:, column])
             else:
@@ -88,10 +90,6 @@ class Paths:
             found &= categories[:, b].astype(np.float32) @ self.categories[:, b].astype(np.float32).T > 0
         return found
 
-    def take(self, index: Integers | Booleans) -> Paths:
-        return Paths(tree=self.tree[index], node=self.node[index], low=self.low[index], high=self.high[index],
-                     categories=self.categories[index])
-
 
 class TreeBounds:
     """The bounds of one ensemble. compares: what it decides among several classes (`kernel.compared`)."""
@@ -99,7 +97,7 @@ class TreeBounds:
     compares = False
 
     def __init__(self, ensemble: TreeEnsemble, domain: Domain) -> None:
-        self.ensemble, self.domain = ensemble, domain
+        self.ensemble, self.domain, self.blocks = ensemble, domain, np.flatnonzero(domain.one_hot)
 
     @cached_property
     def paths(self) -> Paths:
@@ -124,97 +122,122 @@ class TreeBounds:
         two = np.where((weight > 0).sum(axis=1) > 1, 2.0**-23, 0.0)
         return np.asarray((weight @ error + two * (weight @ (self.sizes + error))) * (1 + 2.0**-30))
 
-    def charge(self, margin: Array, size: Array, constant: Array) -> Array:
-        """Return (N,) what combining rows of |p| + |q| = size and |c| = constant may lose, margins (N, m)."""
-        return np.asarray(CHARGE * (size * (np.abs(margin) @ self.sizes) + constant))
-
     def least(
-        self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, box: Integers, p: Array, q: Array
+        self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, box: Integers, p: Array, q: Array,
+        even: Array | None = None,
     ) -> Array:
         """Return lower bounds (N,) of  p . f(x) + q . f(x'), weights p, q (N, m) of the scores, over the boxes `box` (N,) of x and
-        x', ends (B, n) each. apart: (n,) columns in which the copies may differ; the others are the same in both."""
+        x', ends (B, n) each. apart: (n,) columns in which the copies may differ.   even: (N,) what is not above is evened out."""
         found = np.full(len(box), -np.inf)
-        blocks = np.flatnonzero(self.domain.one_hot)
-        columns = [slice(int(self.domain.start[v]), int(self.domain.start[v] + self.domain.width[v])) for v in blocks]
-        possible = [self._possible(ends[1]) for ends in (first, second)]
-        widest = [(one[0].min(axis=0)[None], one[1].max(axis=0)[None], np.any(some, axis=0)[None])
-                  for one, some in zip((first, second), possible, strict=True)]
-        shared = [b for b, block in enumerate(columns) if not apart[block].any()]
-        parts = [self.paths.take(self.paths.meet(low, high, some)[0]) for low, high, some in widest]
-        one, two, tree = _pairs(parts[0], parts[1], ~apart, shared)
+        ends = [(*one, self._possible(one[1])) for one in (first, second)]
+        widest = [(low.min(axis=0)[None], high.max(axis=0)[None], np.any(some, axis=0)[None]) for low, high, some in ends]
+        own = apart[self.domain.start[self.blocks]][:, None]
+        columns = np.flatnonzero(np.isfinite(np.concatenate([self.paths.low, self.paths.high])).any(axis=0))
+        pair, other = (self.paths.take(self.paths.meet(*around, columns)[0]) for around in widest)
+        one, two, tree = _pairs(pair, other, ~apart, np.flatnonzero(~own).tolist())
+        pair, other = pair.take(one), other.take(two)
+        joint = replace(pair, low=np.where(apart, pair.low, np.maximum(pair.low, other.low)),   # x, and x' where both are one
+                        high=np.where(apart, pair.high, np.minimum(pair.high, other.high)),
+                        categories=pair.categories & (other.categories | own))
+        other, moved = replace(other, categories=other.categories | ~own), columns[apart[columns]]
         weights, which = np.unique(np.concatenate([p, q], axis=1), axis=0, return_inverse=True)
         which = which.reshape(-1)
-        adds = [self._whole(parts, (one, two), tree, weight) for weight in weights]
+        adds = [self._whole(joint.node, other.node, weight) for weight in weights]
         for start in range(0, len(first[0]), TOGETHER):
             part = slice(start, start + TOGETHER)
             asked = np.flatnonzero((box >= start) & (box < start + TOGETHER))
-            around = [(low[part], high[part], some[part]) for (low, high), some in zip((first, second), possible, strict=True)]
-            # Boxes that stand together lie together: most pairs are met by none of them.
-            near = [paths.meet(low.min(axis=0)[None], high.max(axis=0)[None], np.any(some, axis=0)[None])[0]
-                    for paths, (low, high, some) in zip(parts, around, strict=True)]
-            kept = np.flatnonzero(near[0][one] & near[1][two])
+            around = [(low[part], high[part], some[part]) for low, high, some in ends]
+            near = [pairs.meet(low.min(axis=0)[None], high.max(axis=0)[None], np.any(some, axis=0)[None], of)[0]
+                    for pairs, (low, high, some), of in zip((joint, other), around, (columns, moved), strict=True)]
+            kept = np.flatnonzero(near[0] & near[1])    # boxes that stand together lie together: few pairs
             begin = np.flatnonzero(np.diff(tree[kept], prepend=-1) != 0)
             if len(begin) < len(self.ensemble.root):    # some tree has no pair: no row is in any of the boxes
                 found[asked] = np.inf
                 continue
-            both = np.ones((len(around[0][0]), len(kept)), dtype=bool)
-            for paths, at, (low, high, some) in zip(parts, (one[kept], two[kept]), around, strict=True):
-                leaves, place = np.unique(at, return_inverse=True)
-                both &= paths.take(leaves).meet(low, high, some)[:, place]
-            for b in shared:
-                among = parts[0].categories[one[kept], b] & parts[1].categories[two[kept], b]
-                both &= around[0][2][:, b].astype(np.float32) @ among.astype(np.float32).T > 0
+            both = joint.take(kept).meet(*around[0], columns) & other.take(kept).meet(*around[1], moved)
             nowhere = ~np.all(np.logical_or.reduceat(both, begin, axis=1), axis=1)
-            for weight in np.unique(which[asked]).tolist():
+            for weight in np.flatnonzero(np.bincount(which[asked])).tolist():
                 whole, base, unit = adds[weight]
                 rows = asked[which[asked] == weight]
                 at = box[rows] - start
-                least = np.minimum.reduceat(np.where(both[at], whole[kept], np.int64(1) << 62), begin, axis=1)
-                total = np.array([float(base + sum(row)) * unit for row in least.tolist()])
-                found[rows] = np.where(nowhere[at], np.inf, total)
+                least = np.minimum.reduceat(np.where(both[at], whole[kept], FAR), begin, axis=1)
+                found[rows] = np.where(nowhere[at], np.inf, (least.sum(axis=1) + base) * unit)      # at most 2^61 units
+                for n in rows[found[rows] <= even[rows]].tolist() if even is not None else []:
+                    some_pairs = kept[both[box[n] - start]]
+                    cells = self._cells(joint, some_pairs, apart, first[1][box[n]])
+                    found[n] = max(found[n], (base + _evened(whole[some_pairs], tree[some_pairs], cells)) * unit)
         return found
 
-    def alone(self, low: Array, high: Array, weight: Array) -> Array:
-        """Return lower bounds (B,) of  weight . f(x),  weight (m,), over boxes low, high (B, n)."""
-        every = np.arange(len(self.paths.tree))
-        both = np.concatenate([weight, np.zeros_like(weight)])
-        whole, base, unit = self._whole([self.paths, self.paths], (every, every), self.paths.tree, both)
-        some = self._possible(high)
-        found = np.full(len(low), np.inf)
-        for start in range(0, len(low), TOGETHER):
-            part = slice(start, start + TOGETHER)
-            ends = low[part], high[part], some[part]
-            around = ends[0].min(axis=0)[None], ends[1].max(axis=0)[None], np.any(ends[2], axis=0)[None]
-            kept = np.flatnonzero(self.paths.meet(*around)[0])
-            begin = np.flatnonzero(np.diff(self.paths.tree[kept], prepend=-1) != 0)
-            if len(begin) == len(self.ensemble.root):   # else no row is in any of the boxes
-                met = self.paths.take(kept).meet(*ends)
-                least = np.minimum.reduceat(np.where(met, whole[kept], np.int64(1) << 62), begin, axis=1)
-                total = np.array([float(base + sum(row)) * unit for row in least.tolist()])
-                found[part] = np.where(np.all(np.logical_or.reduceat(met, begin, axis=1), axis=1), total, np.inf)
-        return found
+    def _cells(self, pairs: Paths, at: Integers, apart: Booleans, high: Array) -> Iterator[tuple[Integers, Integers, Integers]]:
+        """Yield, for each variable that both copies share, which of its cells, up to `high` (n,), the pairs `at` (K,) hold: pairs
+        with the first and the last one of a range."""
+        for v in np.flatnonzero(~apart[self.domain.start]).tolist():
+            b, column = np.flatnonzero(self.blocks == v), int(self.domain.start[v])
+            if len(b):
+                pair, cell = np.nonzero(pairs.categories[at, b[0]] & self._possible(high[None])[0, b[0]])
+                yield pair, cell, cell
+            else:
+                ends, last = np.unique(np.minimum(pairs.high[at, column], high[column]), return_inverse=True)
+                yield np.arange(len(last)), np.searchsorted(ends, pairs.low[at, column], side="right"), last.reshape(-1)
 
     def _possible(self, high: Array) -> Booleans:
         """Return (B, blocks, words) which categories boxes with upper ends (B, n) leave."""
-        blocks = np.flatnonzero(self.domain.one_hot)
-        some = np.zeros((len(high), len(blocks), self.paths.categories.shape[2]), dtype=bool)
-        for b, v in enumerate(blocks.tolist()):
-            width = int(self.domain.width[v])
-            some[:, b, :width] = high[:, int(self.domain.start[v]) : int(self.domain.start[v]) + width] >= 1
+        some = np.zeros((len(high), *self.paths.categories.shape[1:]), dtype=bool)
+        for b, (start, width) in enumerate(zip(self.domain.start[self.blocks], self.domain.width[self.blocks], strict=True)):
+            some[:, b, :width] = high[:, start : start + width] >= 1
         return some
 
-    def _whole(
-        self, parts: list[Paths], pair: tuple[Integers, Integers], tree: Integers, weight: Array
-    ) -> tuple[Integers, int, float]:
-        """What pairs of leaves add, and the base, as whole numbers of a unit, rounded down."""
+    def _whole(self, leaf: Integers, other: Integers, weight: Array) -> tuple[Integers, int, float]:
+        """What pairs of leaves, by their nodes (K,), add, and the base, as whole numbers of a unit, rounded down."""
         m = self.ensemble.outputs
         size = float(np.abs(weight) @ np.tile(self.sizes, 2))
         unit = 2.0 ** (np.ceil(np.log2(max(size, 1e-250))) - 60)
-        values = [self.ensemble.value[paths.node[at]] for paths, at in zip(parts, pair, strict=True)]
+        values = self.ensemble.value[leaf], self.ensemble.value[other]
         bases = np.tile(self.ensemble.base, 2)
         terms = [(float(weight[k]), values[k // m][:, k % m]) for k in range(2 * m)]
         base = _at_most([(float(weight[k]), bases[k : k + 1]) for k in range(2 * m)])
         return (np.floor(_at_most(terms) / unit).astype(np.int64), int(np.floor(base[0] / unit)), unit)
+
+
+def _evened(whole: Integers, tree: Integers, cells: Iterator[tuple[Integers, Integers, Integers]]) -> int:
+    """Return a lower bound of the sum, over trees, of what the pair that a row meets adds: whole (K,), in the order of `tree` (K,).
+
+    Trees that ask about a variable get, in each of its cells, the mean of what they add there at least less their own, rounded
+    down: nothing or less in all. So the sum of what each tree then adds at least is a bound of the sum itself. Of cells that some
+    tree has no pair for is no row, nor of pairs that hold no other: they add `far`, which nothing else reaches.
+    Cells that no pair of a tree tells apart are one stretch.
+    """
+    value, far, begin = whole >> COARSE, FAR >> COARSE, np.flatnonzero(np.diff(tree, prepend=-1) != 0)
+    number = np.repeat(np.arange(len(begin)), np.diff(begin, append=len(tree)))
+    for pair, first, last in cells if len(begin) < 1 << 13 else ():
+        starts = np.zeros((len(begin), last.max() + 1), dtype=bool)
+        starts[number[pair], first] = True
+        asks: Booleans = np.any(starts[:, 1:], axis=1)
+        mine = asks[number[pair]]
+        if asks.sum() < 2:
+            continue
+        pair, first, last, starts = pair[mine], first[mine], last[mine], starts[asks]
+        row, starts[:, 0] = (np.cumsum(asks) - 1)[number[pair]], True
+        place = np.cumsum(starts).reshape(starts.shape) - 1
+        begins, ends = place[row, first], place[row, last] + 1
+        least = np.full(place[-1, -1] + 1, far)
+        np.minimum.at(least, ranges(begins, ends), np.repeat(value[pair], ends - begins))
+        least = least[place]
+        some = (least < far).all(axis=0)
+        apart = least[:, some].max(axis=1, initial=-far) - least[:, some].min(axis=1, initial=far) > SAME
+        if apart.sum() < 2:
+            continue
+        least = np.where(apart[:, None], least - least[apart].sum(axis=0) // apart.sum(), 0)
+        least[:, ~some] = -4 * far      # what is evened out is less than twice `far`
+        stretches = np.append(np.minimum.reduceat(-least.reshape(-1), np.flatnonzero(starts)), 4 * far)
+        moved = np.zeros_like(value)
+        moved[pair] = 4 * far
+        np.minimum.at(moved, pair, np.minimum.reduceat(stretches, np.column_stack([begins, ends]).reshape(-1))[::2])
+        met = (moved < 4 * far) & (value < far)
+        if np.abs((value + moved)[met]).max(initial=0) >= far:
+            break
+        value = np.where(met, value + moved, far)
+    return int(sum(np.minimum.reduceat(value, begin).tolist())) << COARSE
 
 
 def _on_whole_numbers(ensemble: TreeEnsemble, domain: Domain) -> Array:

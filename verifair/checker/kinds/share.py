@@ -107,8 +107,10 @@ def _bounds_of(network: Model, question: ShareQuestion) -> Callable[[Array, Arra
 
     def extremes(lower: Array, upper: Array) -> tuple[tuple[Array, Array], ...]:
         low, high = question.boxes(question.begun(lower, upper), upper)
-        flat = np.zeros_like(low)
-        return (flat, trees.alone(low, high, margin)), (flat, -trees.alone(low, high, -margin))
+        flat, count, p = np.zeros_like(low), len(low), np.repeat([margin, -margin], len(low), axis=0)
+        none, every = np.zeros(low.shape[1], dtype=bool), np.tile(np.arange(count), 2)
+        least = trees.least((low, high), (low, high), none, every, p, np.zeros_like(p))
+        return (flat, least[:count]), (flat, -least[count:])
 
     return extremes
 

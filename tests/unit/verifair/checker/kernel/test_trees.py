@@ -1,0 +1,101 @@
+"""Bounds of trees against every row: no bound exceeds what some row adds, however large the numbers, and evening out gains."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoders.exact.dyadic import exact
+from encoders.onnx.reader import read_model
+from encoders.trees.ensemble import TreeEnsemble
+from tests.soundness.trees.test_random_trees import KINDS, drawn, people, rows_of
+from tests.tree_models import save
+from verifair.checker.kernel.ensembles import tree_bounds
+from verifair.checker.kernel.trees import _evened
+
+Box = tuple[tuple[int, int], ...]
+
+
+def leaves(rng: np.random.Generator, box: Box, depth: int) -> Iterator[Box]:
+    """The first and the last cells of a random tree's leaves in every variable."""
+    wide = [v for v, (first, last) in enumerate(box) if first < last]
+    if not depth or not wide:
+        yield box
+        return
+    v = int(rng.choice(wide))
+    cut = int(rng.integers(*box[v]))
+    for part in ((box[v][0], cut), (cut + 1, box[v][1])):
+        yield from leaves(rng, (*box[:v], part, *box[v + 1 :]), depth - 1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_evened_bounds_are_at_most_what_every_row_adds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    closer = 0
+    for _ in range(8):
+        cells, count = rng.integers(1, 5, size=int(rng.integers(1, 4))), int(rng.integers(1, 6))
+        trees = [list(leaves(rng, tuple((0, int(c) - 1) for c in cells), 4)) for _ in range(count)]
+        if seed % 3 == 0:   # some rows are nobody's
+            trees = [[leaf for leaf in tree if rng.random() < 0.9] or tree for tree in trees]
+        boxes, tree = np.array(list(itertools.chain(*trees))), np.repeat(np.arange(count), [len(one) for one in trees])
+        most = (1 << 60) // count if seed % 2 else 1 << int(rng.integers(16, 58))
+        whole = rng.integers(-most, most, size=len(boxes), endpoint=True) // rng.choice([1, 1 << 14, 1 << 30], size=len(boxes))
+        bound = _evened(whole, tree, ((np.arange(len(boxes)), boxes[:, v, 0], boxes[:, v, 1]) for v in range(len(cells))))
+        plain = sum(int(whole[tree == t].min()) for t in range(count))
+        closer += bound > plain
+        for row in itertools.product(*(range(c) for c in cells.tolist())):
+            holds = ((boxes[:, :, 0] <= row) & (row <= boxes[:, :, 1])).all(axis=1)
+            if len(np.unique(tree[holds])) == count:
+                assert bound <= sum(whole[holds].tolist())
+    assert closer
+
+
+@pytest.mark.parametrize("seed", range(len(KINDS)))
+def test_bounds_are_at_most_what_every_row_of_a_box_has(seed: int, tmp_path: Path) -> None:
+    rng, kind = np.random.default_rng(seed), KINDS[seed]
+    three = kind == "three classes"
+    of = people(seed, three)
+    domain, v = of.domain, of.index("p")
+    more = {"classes": 3, "transform": "SOFTMAX"} if three else {"base": [float(np.float32(rng.normal()))]}
+    trees = drawn(kind, rng, domain.columns) + drawn(kind, rng, domain.columns)
+    model = read_model(save(tmp_path / "m.onnx", trees, domain.columns, missing=kind == "missing", **more))
+    assert isinstance(model, TreeEnsemble)
+    every = rows_of(of)
+    bounds = tree_bounds(model, domain)
+    assert bounds is not None
+    apart = np.zeros(domain.columns, dtype=bool)
+    apart[domain.columns_of(np.array([v]))] = True
+    lower, upper = np.sort(every[rng.integers(len(every), size=(2, 20))], axis=0)
+    lower[:, v] = upper[:, v] = 0.0
+    prime = np.where(np.arange(domain.variables) == v, 1.0, lower), np.where(np.arange(domain.variables) == v, 1.0, upper)
+    row = np.array([-1.0, 1.0, 0.0]) if three else np.ones(1)
+    p, q = (np.repeat(np.array(side)[:, None] * row, 20, axis=0) for side in ([1.0, -1.0, 0.5, 0.0], [-1.0, 1.0, -0.5, -1.0]))
+    ends = domain.box(lower, upper), domain.box(*prime), apart, np.tile(np.arange(20), 4)
+    plain, even = bounds.least(*ends, p, q), bounds.least(*ends, p, q, np.full(80, np.inf))
+    assert (even >= plain).all()
+    for k in range(80):
+        inside = every[((lower[k % 20] <= every) & (every <= upper[k % 20])).all(axis=1)]
+        x = domain.encode(inside), domain.encode(np.where(np.arange(domain.variables) == v, 1.0, inside))
+        first, second = (model.forward(exact(one)).to_fractions() for one in x)
+        found = [sum(int(4 * a) * f + int(4 * b) * g for a, b, f, g in zip(p[k], q[k], one, two, strict=True)) / 4
+                 for one, two in zip(first, second, strict=True)]
+        assert even[k] <= min(found)
+
+
+def test_what_is_smaller_than_the_unit_of_sums_is_rounded_down(tmp_path: Path) -> None:
+    of = people(1, three=False)
+    domain, tiny = of.domain, 2.0**-70
+    model = read_model(save(tmp_path / "m.onnx", [(0, "BRANCH_LEQ", 0.0, [-tiny], (0, "BRANCH_LEQ", 1.0, [tiny], [1.0]))],
+                            domain.columns))
+    bounds, v = tree_bounds(model, domain), of.index("a")
+    assert bounds is not None
+    ends = domain.box(*(np.where(np.arange(domain.variables) == v, [[-1.0], [1.0], [2.0]], domain.lower),) * 2)
+    nobody, box = np.zeros(domain.columns, dtype=bool), np.repeat(np.arange(3), 3)
+    p, q = np.tile([[1.0], [-1.0], [1.0]], (3, 1)), np.tile([[0.0], [0.0], [-1.0]], (3, 1))
+    found = bounds.least(ends, ends, nobody, box, p, q, np.full(9, np.inf))
+    exactly = np.array([-tiny, tiny, 0.0, tiny, -tiny, 0.0, 1.0, -1.0, 0.0])
+    assert (found <= exactly).all()
+    assert (found[2::3] == 0).all()     # ties are exact
+    assert np.abs(found - exactly).max() < 2.0**-46
