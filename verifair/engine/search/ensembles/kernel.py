@@ -16,7 +16,11 @@ from typing import Any
 
 from encoders.trees.compiled import compiled, real, room, whole
 from encoders.trees.extremes import INFINITE, pruned
+from verifair.engine.search.ensembles.evened import evened, room_to_even
 
+EFFORT, HOPED, RECENT = 8, 1.5, 0.02
+"""What evening out takes for a node; it is tried where a bound lacks at most so many times what that gains mostly; and what the
+last gain counts of it."""
 TRIES, SWEEPS, VALUES, WAY = 12, 2, 5, 6
 """Random points of a box that are tried, times that every variable of the best one is changed, and values that are tried of it;
 nodes on the way of a point to a leaf, about."""
@@ -191,7 +195,7 @@ def _tried(
 def explore(
     variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
     rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any,
-    enough: Any, gap: Any,
+    enough: Any, gap: Any, losses: Any,
     boxes: Any, first: Any, last: Any, wanted: Any, extra: Any, limit: Any, owner: Any, owners: Any, stop: Any, budget: Any,
     known: Any, learnt: Any, seed: Any,
 ) -> Any:
@@ -199,7 +203,8 @@ def explore(
 
     variable ... cells: `Preorder`.   adds, lines, base: `LineTrees`.   rows: R, of shares (R, S) of the lines, constants, charges
     and sizes (R,).   strict: (R,) 1 where a row has to be positive.   clause: (R,) the number of its clause, ascending.
-    enough: (R,) what it has to exceed to hold in float32.   gap: see `_best_row`.
+    enough: (R,) what it has to exceed to hold in float32.   gap: see `_best_row`.   losses: (R,) what rounding may cost bounds of
+    `evened`, which closes boxes as row R + r; nothing where it is not asked.
     first, last: (N, V) cells.   limit: (N,) boxes that each may take, `budget`: all.   stop: 1 where any point will do.
     wanted: (N,) 1 where leaves that do not hold in float32 are cut up to `extra` (N,) times more, 2 where they have to hold.
     owner: (N,) of `owners`: when there is a point for one, its other boxes are left.
@@ -232,6 +237,11 @@ def explore(
     half_low, half_high = whole(count), whole(count)
     side_trees, side_end, side_row = whole(3), whole(3), whole(3)
     side_bound, side_value = real(2 * lines), real(2)
+    evens, gain, widest = len(losses) > 0, INFINITE, 1
+    for v in range(count):
+        widest = max(widest, cells[v]) if evens else 1
+    n_low, n_high, n_value, n_begins, n_asks, n_least, n_place, n_table, n_logs, n_trail = room_to_even(
+        trees if evens else 1, count, widest)
     for k in range(boxes):
         waits, number = 0, 0
         give_up = spent >= budget or done[owner[k]] == 1
@@ -259,10 +269,24 @@ def explore(
             whole_bound[k] = found
             looked[k] += 1
             spent += trees + top
+            code = row
+            if not proved and evens and found + HOPED * gain > 0:
+                spent += EFFORT * top
+                n_low, n_high = room(n_low, top * count), room(n_high, top * count)
+                n_value, n_trail = room(n_value, top), room(n_trail, 5 * top)
+                closer = constants[row] - charges[row] - losses[row] + evened(
+                    0, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, shares, row * lines, low, high,
+                    0, losses[row] / 16, n_low, n_high, n_value, n_begins, n_asks, n_least, n_place, n_table, n_logs, n_trail)
+                for s in range(lines):
+                    closer += shares[row * lines + s] * bounds[s]
+                gained = max(closer - found, 0.0)
+                gain = gained if gain == INFINITE else RECENT * gained + (1 - RECENT) * gain
+                if closer > found:
+                    found, code, proved = closer, rows + row, closer > 0
             surely = found > enough[row]
             if proved and (surely or wanted[k] == 0 or (wanted[k] == 1 and (extra[k] <= 0 or found <= 0))):
                 closed, closed_bound = room(closed, 4 * leaves + 4), room(closed_bound, leaves + 1)
-                closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2] = k, 0, row
+                closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2] = k, 0, code
                 closed[4 * leaves + 3], closed_bound[leaves] = 1 if surely else 0, found
                 leaves, waits = leaves + 1, 0
             elif proved and wanted[k] == 1:
@@ -385,12 +409,27 @@ def explore(
                         tree_at[2 * used], tree_at[2 * used + 1] = top, end
                         used, top = used + 1, end
                 row, found, proved = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, gap)
-                side_row[side], side_value[side] = row, found
                 looked[k] += 1
+                code, more = row, top - side_end[side]
+                if not proved and evens and found + HOPED * gain > 0:
+                    spent += EFFORT * more
+                    n_low, n_high = room(n_low, more * count), room(n_high, more * count)
+                    n_value, n_trail = room(n_value, more), room(n_trail, 5 * more)
+                    closer = constants[row] - charges[row] - losses[row] + evened(
+                        side_trees[side], used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, shares,
+                        row * lines, half_low, half_high, 0, losses[row] / 16, n_low, n_high, n_value, n_begins, n_asks, n_least,
+                        n_place, n_table, n_logs, n_trail)
+                    for s in range(lines):
+                        closer += shares[row * lines + s] * side_bound[mine + s]
+                    gained = max(closer - found, 0.0)
+                    gain = gained if gain == INFINITE else RECENT * gained + (1 - RECENT) * gain
+                    if closer > found:
+                        found, code, proved = closer, rows + row, closer > 0
+                side_row[side], side_value[side] = row, found
                 surely = found > enough[row]
                 if proved and (surely or wanted[k] == 0 or (wanted[k] == 1 and (extra[k] <= 0 or found <= 0))):
                     closed, closed_bound = room(closed, 4 * leaves + 4), room(closed_bound, leaves + 1)
-                    closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2] = k, 2 * number + 1 + side, row
+                    closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2] = k, 2 * number + 1 + side, code
                     closed[4 * leaves + 3], closed_bound[leaves] = 1 if surely else 0, found
                     leaves += 1
                     side_row[side] = -1

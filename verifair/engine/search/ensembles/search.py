@@ -44,6 +44,8 @@ question, and so many at once."""
 ROUNDED, ROOM_OF_SUMS = 2.0**-38, 2.0**-8
 """What bounds of gaps under softmax are raised by, and how much of the scores' size adds to that."""
 NO_GAP = held(np.zeros(0))
+LOST = 2.0**-33
+"""What bounds that are evened out may lose, relative to the margins' size: whoever checks them rounds otherwise."""
 ELSEWHERE = 32
 """Random points of a box that are tried where the one that was found is no legal row."""
 
@@ -54,7 +56,7 @@ class Closing:
     lists: for the kernel. A gap between probabilities under softmax has no rows but its lines."""
 
     lines: Array | tuple[ScoreLine, ...]
-    lists: tuple[Any, Any, Any, Any, Any, Any, Any, Any, Any]
+    lists: tuple[Any, Any, Any, Any, Any, Any, Any, Any, Any, Any]
 
 
 def _mixed(goal: Goal) -> bool:
@@ -65,7 +67,8 @@ def _named(goal: Goal) -> list[tuple[Integers, Array]]:
     """For each row and mixture the rows of the goal that a proof names, with weights; nothing where it need not."""
     nothing = np.empty(0, dtype=np.int64), np.empty(0)
     rows = [(np.array([r]), np.ones(1)) if len(goal.rows) > FEW else nothing for r in range(len(goal.rows))]
-    return [*rows, *((np.flatnonzero(one), one[one > 0]) for one in MIXED if _mixed(goal))]
+    mixed = [(np.flatnonzero(one), one[one > 0]) for one in MIXED if _mixed(goal)]
+    return [*rows, *mixed, *((np.array([r]), np.ones(1)) for r in range(len(goal.rows))), *mixed]
 
 
 def _compared(goal: Goal, network: ComparedTrees, margin: Array) -> Closing:
@@ -76,14 +79,14 @@ def _compared(goal: Goal, network: ComparedTrees, margin: Array) -> Closing:
         zeros, whole = held(np.zeros(count)), held(np.zeros(count, dtype=np.int64))
         gap = held(np.array([inside, outside, goal.gap.epsilon, ROUNDED * (1 + largest * ROOM_OF_SUMS)]))
         return Closing(lines=every, lists=(
-            count, held(np.eye(count)), zeros, zeros, held(np.ones(count)), whole, whole, held(np.full(count, np.inf)), gap
+            count, held(np.eye(count)), zeros, zeros, held(np.ones(count)), whole, whole, held(np.full(count, np.inf)), gap, NO_GAP
         ))
     rows = ClauseRows.of(goal, network, margin)
     count = len(rows.line)
     nothing, size = np.zeros(count), np.array([abs(line.p) + abs(line.q) for line in rows.lines])[rows.line]
     shares = np.arange(len(rows.lines)) == rows.line[:, None]
     lists = (count, held(shares.astype(float)), held(nothing), held(nothing), held(size), held(rows.strict.astype(np.int64)),
-             held(rows.clause), held(np.full(count, np.inf)), NO_GAP)
+             held(rows.clause), held(np.full(count, np.inf)), NO_GAP, NO_GAP)
     return Closing(lines=rows.lines, lists=lists)
 
 
@@ -114,8 +117,9 @@ class TreeSearch(BoxSearch):
         bounds = RowBounds.of(rows, constants)
         rule = self.goals.rule
         enough = np.full(len(rows), np.inf) if rule.error is None else ROOM * size * rule.widest
+        lost = held(LOST * self.twin.size * size) if goal.constants.any() else NO_GAP   # of decisions it closes a few boxes more
         lists = (len(rows), held(bounds.shares), held(constants), held(bounds.charges(self.twin.size)), held(size),
-                 held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(enough), NO_GAP)
+                 held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(enough), NO_GAP, lost)
         return Closing(lines=bounds.lines, lists=lists)
 
     def start(self, rng: np.random.Generator) -> None:

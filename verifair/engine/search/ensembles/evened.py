@@ -1,0 +1,182 @@
+"""A closer bound of a sum over trees than the sum of their least leaves, for the search (the checker has its own).
+
+Of one variable after the other, what the trees that ask about it add at least in each of its cells is evened out: each gets the
+mean of all less its own, so that all together get nothing. What each then adds at least is summed up in the end (max-sum diffusion:
+Werner, A Linear Programming Approach to Max-Sum Problem, PAMI 2007).
+Sound? up to rounding, which the caller allows for; what it closes is proved again by the checker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from encoders.trees.compiled import compiled, real, whole
+from encoders.trees.extremes import INFINITE
+
+
+@compiled
+def room_to_even(trees: int, count: int, widest: int) -> Any:
+    """Room for what `evened` notes of so many trees, variables and cells of one variable: leaves' first and last cells; numbers of
+    leaves; where the leaves of a tree begin; which variables it asks about; the least leaf in every stretch of cells; the stretch
+    of each cell; least leaves of 1, 2, 4, ... stretches; log2; and the way down a tree."""
+    logs, levels = whole(widest + 1), 1
+    for width in range(2, widest + 1):
+        logs[width] = logs[width // 2] + 1
+        levels = logs[width] + 1
+    return (whole(count), whole(count), real(1), whole(trees + 1), whole(trees * count), real((trees + 1) * widest),
+            whole(trees * widest), real(levels * widest), logs, whole(5))
+
+
+@compiled
+def _leaves(
+    begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
+    shares: Any, share: Any, first: Any, last: Any, at: Any, low: Any, high: Any, value: Any, begins: Any, asks: Any, trail: Any,
+) -> Any:
+    """Note the cells of all leaves, of categories a set in `low`, variable by variable, and what each adds."""
+    count, stride, leaves = len(hot), trees[2 * end - 1] - trees[2 * begin], 0
+    now = whole(2 * count)
+    for t in range(begin, end):
+        mine, depth, j = (t - begin) * count, 0, trees[2 * t]
+        begins[t - begin] = leaves
+        for v in range(count):
+            asks[mine + v], a, b = 0, first[at + v], last[at + v]
+            now[2 * v], now[2 * v + 1] = (a, b) if hot[v] == 0 else (((1 << (b - a)) * 2 - 1) << a, a - 1)
+        while True:
+            v, c = variable[j], cut[j]
+            if v >= 0:
+                asks[mine + v], k = 1, 5 * depth
+                trail[k], trail[k + 1], trail[k + 2], trail[k + 3], trail[k + 4] = right[j], v, c, now[2 * v], now[2 * v + 1]
+                if hot[v] == 0:
+                    now[2 * v + 1] = min(now[2 * v + 1], c)
+                else:
+                    left = 0
+                    for x in range(cells[v]):
+                        left |= (counts[c + x + 1] - counts[c + x]) << x
+                    now[2 * v] &= left
+                depth, j = depth + 1, j + 1
+                continue
+            value[leaves] = 0.0
+            for s in range(lines):
+                value[leaves] += shares[share + s] * adds[c * lines + s]
+            for v in range(count):
+                low[v * stride + leaves], high[v * stride + leaves] = now[2 * v], now[2 * v + 1]
+            leaves += 1
+            while depth > 0 and trail[5 * depth - 5] < 0:     # both sides are done with
+                depth -= 1
+                v = trail[5 * depth + 1]
+                now[2 * v], now[2 * v + 1] = trail[5 * depth + 3], trail[5 * depth + 4]
+            if depth == 0:
+                break
+            k = 5 * depth - 5
+            v, j, trail[k] = trail[k + 1], trail[k], -1
+            if hot[v] == 0:
+                now[2 * v], now[2 * v + 1] = max(trail[k + 3], trail[k + 2] + 1), trail[k + 4]
+            else:
+                now[2 * v] = trail[k + 3] & ~now[2 * v]
+    begins[end - begin] = leaves
+
+
+@compiled
+def evened(
+    begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
+    shares: Any, share: Any, first: Any, last: Any, at: Any, small: Any,
+    low: Any, high: Any, value: Any, begins: Any, asks: Any, least: Any, place: Any, table: Any, logs: Any, trail: Any,
+) -> Any:
+    """A lower bound of what trees begin ... end - 1 add to the row at `share` in the box at `at`.
+
+    small: what cells of a tree that does not ask may differ by.   low ... trail: `room_to_even`; of low and high a row of nodes
+    for each variable, of value one, of trail five.
+    Cells that no leaf of a tree tells apart are one stretch; a leaf is the union of two stretches of 2^k of them.
+    """
+    if end == begin:
+        return 0.0
+    count, stride, some = len(hot), trees[2 * end - 1] - trees[2 * begin], end - begin
+    _leaves(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, shares, share, first, last, at, low, high,
+            value, begins, asks, trail)
+    for v in range(count):
+        a, width = first[at + v], last[at + v] - first[at + v] + 1
+        if width == 1:
+            continue
+        asking, every, of = 0, some * width, v * stride
+        for x in range(every, every + width):
+            least[x] = 0.0
+        for t in range(some):
+            mine, stretches = t * width, width
+            if asks[t * count + v] == 0:
+                continue
+            if hot[v] == 0:
+                for x in range(mine, mine + width):
+                    place[x] = 0
+                for leaf in range(begins[t], begins[t + 1]):
+                    place[mine + low[of + leaf] - a] = 1
+                place[mine] = 0
+                for x in range(mine + 1, mine + width):
+                    place[x] += place[x - 1]
+                stretches = place[mine + width - 1] + 1
+                levels = logs[stretches]
+                for i in range((levels + 1) * stretches):
+                    table[i] = INFINITE
+                for leaf in range(begins[t], begins[t + 1]):
+                    one, two, much = place[mine + low[of + leaf] - a], place[mine + high[of + leaf] - a], value[leaf]
+                    k = logs[two - one + 1]
+                    one, two = k * stretches + one, k * stretches + two + 1 - (1 << k)
+                    table[one], table[two] = min(table[one], much), min(table[two], much)
+                for k in range(levels, 0, -1):
+                    for i in range(stretches + 1 - (1 << k)):
+                        much, one = table[k * stretches + i], (k - 1) * stretches + i
+                        two = one + (1 << (k - 1))
+                        table[one], table[two] = min(table[one], much), min(table[two], much)
+            else:
+                for x in range(width):
+                    place[mine + x], table[x] = x, INFINITE
+                for leaf in range(begins[t], begins[t + 1]):
+                    for x in range(width):
+                        if (low[of + leaf] >> (a + x)) & 1 == 1 and value[leaf] < table[x]:
+                            table[x] = value[leaf]
+            lowest, highest = INFINITE, -INFINITE
+            for x in range(stretches):
+                least[mine + x] = table[x]
+                lowest, highest = min(lowest, table[x]), max(highest, table[x])
+            if highest - lowest > small:
+                asking += 1
+                for x in range(width):
+                    least[every + x] += least[mine + place[mine + x]]
+            else:
+                asks[t * count + v] = 0
+        if asking < 2:
+            continue
+        for x in range(every, every + width):
+            least[x] /= asking
+        for t in range(some):
+            mine = t * width
+            if asks[t * count + v] == 0:
+                continue
+            stretches = place[mine + width - 1] + 1
+            for x in range(stretches):
+                table[x] = INFINITE
+            for x in range(width):
+                one = place[mine + x]
+                table[one] = min(table[one], least[every + x] - least[mine + one])
+            if hot[v] == 0:
+                for k in range(1, logs[stretches] + 1):
+                    for i in range(stretches + 1 - (1 << k)):
+                        one = (k - 1) * stretches + i
+                        table[k * stretches + i] = min(table[one], table[one + (1 << (k - 1))])
+                for leaf in range(begins[t], begins[t + 1]):
+                    one, two = place[mine + low[of + leaf] - a], place[mine + high[of + leaf] - a]
+                    k = logs[two - one + 1]
+                    value[leaf] += min(table[k * stretches + one], table[k * stretches + two + 1 - (1 << k)])
+            else:
+                for leaf in range(begins[t], begins[t + 1]):
+                    most = INFINITE
+                    for x in range(width):
+                        if (low[of + leaf] >> (a + x)) & 1 == 1 and table[x] < most:
+                            most = table[x]
+                    value[leaf] += most
+    total = 0.0
+    for t in range(some):
+        lowest = INFINITE
+        for leaf in range(begins[t], begins[t + 1]):
+            lowest = min(lowest, value[leaf])
+        total += lowest
+    return total
