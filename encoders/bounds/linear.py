@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoders.bounds.interval import crossed
-from encoders.bounds.relu import LayerBounds, Lines, bends, pair_lines, relu_difference_lines, relu_lines
+from encoders.bounds.relu import LayerBounds, Lines, bends, first_lines, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY
 from encoders.bounds.smooth.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.twin import Twin
@@ -127,8 +127,8 @@ def second_forms(
     absolute, first, found = np.abs(weight), first[alive], []
     shift, rounding = twin.shift[question][:, alive], twin.rate * (twin.magnitude[0][question][:, alive] @ absolute.T) + TINY
     layer = below.columns(alive)
-    pairs = np.array([PAIRS[quantity] for quantity in quantities], dtype=np.float64)
-    for pair, lines in zip(pairs, pair_lines(pairs, twin.hidden[0].slope[alive], shift, layer), strict=True):
+    for quantity in quantities:
+        pair, lines = np.array(PAIRS[quantity]), first_lines(quantity, twin.hidden[0].slope[alive], shift, layer)
         middle = _image(weight, first, (lines.low_slope + lines.up_slope) / 2, (lines.low_constant + lines.up_constant) / 2)
         middle[:, :, -1] += pair.sum() * bias[:, None]
         slope, constant = (lines.up_slope - lines.low_slope) / 2, (lines.up_constant - lines.low_constant) / 2

@@ -36,7 +36,7 @@ import numpy as np
 
 from encoders.bounds.interval import crossed, first_layer, next_layer
 from encoders.bounds.linear import ENDS, PAIRS, first_forms, second_forms, substituted, tightened_by
-from encoders.bounds.relu import TIE, LayerBounds, bends, hinge, pair_lines, relu_difference_lines, relu_lines
+from encoders.bounds.relu import TIE, LayerBounds, bends, first_lines, hinge, relu_difference_lines, relu_lines
 from encoders.bounds.rounding import TINY
 from encoders.bounds.smooth.curves import PairLines, copy_lines, difference_lines
 from encoders.bounds.twin import Twin
@@ -295,8 +295,7 @@ class RegionBounds:
                     lines[:, :2] += layer.slope
             else:
                 shift = self.twin.shift[self.question][:, layer.alive]
-                (around,) = pair_lines(np.array([PAIRS[quantity]], dtype=float), layer.slope, shift, layer.bounds)
-                lines = around.stacked()
+                lines = first_lines(quantity, layer.slope, shift, layer.bounds).stacked()
             size = (1 + difference) * self.twin.rate * self.twin.magnitude[k][self.question][:, layer.alive]
             bias = self.twin.biases[k][layer.alive] if k and not difference else np.zeros(len(layer.alive))
             self._alone[quantity, k] = LinesAlone.of(lines, bias, size)

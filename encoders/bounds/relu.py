@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -133,6 +133,8 @@ class Lines:
 
     def leaky(self, slope: Array) -> Lines:
         """Lines around  s t + (1 - s) value  for slopes s (n,), from those around value."""
+        if not slope.any():
+            return self
         rest = 1 - slope
         return Lines(
             low_slope=slope + rest * self.low_slope, low_constant=rest * self.low_constant,
@@ -192,26 +194,22 @@ def hinge(p: Array, p_prime: Array, shift: Array, layer: LayerBounds) -> tuple[A
     return slope, constant, gap
 
 
-def pair_lines(pairs: Array, slope: Array, shift: Array, layer: LayerBounds) -> list[Lines]:
-    """Lines in a around  p y + p' y'  of a first layer, y = slope a + (1 - slope) relu(a), each (B, n), for each of the pairs
-    (K, 2): those of `hinge`."""
-    p, p_prime = np.concatenate([pairs, -pairs]).T
-    first_on, second_on = layer.lower >= 0, layer.lower_prime >= 0
-    line = np.multiply.outer(p, first_on) + np.multiply.outer(p_prime, second_on)
-    constant = np.multiply.outer(-p_prime, second_on * shift)
+def first_lines(quantity: str, slope: Array, shift: Array, layer: LayerBounds) -> Lines:
+    """Lines in a around y, y' or y - y' (`one`, `two`, `apart`) of a first layer, y = slope a + (1 - slope) relu(a), each (B, n):
+    those of `hinge`, which for one copy are `relu_lines`."""
+    if quantity == "one":
+        return relu_lines(layer.lower, layer.upper).leaky(slope)
+    if quantity == "two":
+        found = relu_lines(layer.lower - shift, layer.upper - shift).leaky(slope)  # in a - shift
+        low_constant, up_constant = found.low_constant - found.low_slope * shift, found.up_constant - found.up_slope * shift
+        return replace(found, low_constant=low_constant, up_constant=up_constant)
+    first_on, second_on, sign = layer.lower >= 0, layer.lower_prime >= 0, np.array([[1.0], [-1.0]])
+    line, constant = (np.multiply.outer(sign[:, 0], one) for one in (1.0 * first_on - second_on, second_on * shift))
     index = np.nonzero(~((first_on | (layer.upper <= 0)) & (second_on | (layer.upper_prime <= 0))))
-    if len(index[0]):
-        s = np.broadcast_to(shift, layer.lower.shape)[index]
-        found = _hull_line(p[:, None], p_prime[:, None], s, layer.lower[index], layer.upper[index])
-        line[:, *index], constant[:, *index] = found[:2]
-    if slope.any():
-        line, constant = (1 - slope) * line, (1 - slope) * constant
-        line += slope * (p + p_prime)[:, None, None]
-        constant -= slope * shift * p_prime[:, None, None]
-    return [
-        Lines(low_slope=line[k], low_constant=constant[k], up_slope=-line[k + len(pairs)], up_constant=-constant[k + len(pairs)])
-        for k in range(len(pairs))
-    ]
+    s = np.broadcast_to(shift, layer.lower.shape)[index]
+    line[:, *index], constant[:, *index], _ = _hull_line(sign, -sign, s, layer.lower[index], layer.upper[index])
+    line, constant = (1 - slope) * line, (1 - slope) * constant + np.multiply.outer(sign[:, 0], slope * shift)
+    return Lines(low_slope=line[0], low_constant=constant[0], up_slope=-line[1], up_constant=-constant[1])
 
 
 def _hull_line(p: Array, p_prime: Array, s: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:

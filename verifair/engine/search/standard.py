@@ -147,9 +147,10 @@ class FrameBounds:
         become frames themselves, and then at most sizes[1] at once, else sizes[0]; and the frames that hold them, none where none
         are kept."""
         kinds: dict[tuple[bool, bool], list[tuple[int, RegionBounds | None, int]]] = {}
-        for k in np.argsort(frames, kind="stable").tolist():
-            bounds, at = self._held.get(int(frames[k]), (None, 0))
-            kinds.setdefault((bounds is not None, bounds is None or bool(below[k] > LEVELS)), []).append((k, bounds, at))
+        order = np.argsort(frames, kind="stable")
+        for k, frame, far in zip(order.tolist(), frames[order].tolist(), (below[order] > LEVELS).tolist(), strict=True):
+            bounds, at = self._held.get(frame, (None, 0))
+            kinds.setdefault((bounds is not None, bounds is None or far), []).append((k, bounds, at))
         parts = []
         for (framed, anew), some in kinds.items():
             for start in range(0, len(some), sizes[anew]):
