@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import numpy as np
 import pytest
 
+from solvers.outcome import Budget
+from tests.builders import categorical, integer, random_network, schema_of
 from tests.command_line import Run
 from verifair.engine import cluster, parallel
+from verifair.engine.buckets import kmax
+from verifair.engine.queries import KDiscrimination
 
 
 class Elsewhere:
@@ -61,3 +66,20 @@ def test_answers_are_those_of_one_machine(
     assert there.tasks
     found = [untimed(json.loads((tmp_path / f"{name}.json").read_text())) for name in ("here", "there")]
     assert found[0] == found[1]
+
+
+def test_boxes_of_kmax_are_bounded_elsewhere_to_the_same_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kmax, "COPIES", 24)  # blocks of 4 boxes
+    schema = schema_of(categorical("group", *"abcdef", protected=True), *(integer(name, 0, 12) for name in "vwxy"))
+    network = random_network(np.random.default_rng(0), (5, 12, 8, 1))
+    query = KDiscrimination(network=network, schema=schema, protected=["group"], buckets=8)
+    there, found = Elsewhere(), []
+    for machines in (None, there):
+        token = parallel.MACHINES.set(machines)
+        found.append(kmax.kmax(query, budget=Budget(seconds=60)))
+        parallel.MACHINES.reset(token)
+    assert there.tasks > 6
+    assert len({(one.lower, one.upper, one.boxes) for one in found}) == 1
+    one, other = (one.certificate.tree for one in found)
+    assert len(one.feature) > 100
+    assert (one.feature.tolist(), one.cut.tolist()) == (other.feature.tolist(), other.cut.tolist())

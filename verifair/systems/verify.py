@@ -59,7 +59,7 @@ def verify(
 
 @overload
 def verify(
-    query: KDiscrimination, *, budget: Budget | None = None, start: Array | None = None,
+    query: KDiscrimination, *, budget: Budget | None = None, start: Array | None = None, jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> KmaxVerdict: ...
 

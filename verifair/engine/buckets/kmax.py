@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 
 from encoders.bounds.cluster import Copies, CopyBounds, Thresholds
@@ -32,6 +34,7 @@ from verifair.checker.certificates.tree import Tree
 from verifair.engine.buckets.bounds import different, most_buckets
 from verifair.engine.buckets.points import Point, PointSearch
 from verifair.engine.buckets.tree_copies import TreeCopies
+from verifair.engine.parallel import Shared, as_done, workers
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import box_of, margin
 from verifair.engine.search.subdivision import Open, subdivide
@@ -43,7 +46,9 @@ from verifair.notebook.shown import Pictured
 
 Progress = Callable[[int, int], None]
 COPIES = 1024
-"""Copies bounded at once: so many divided by K are the boxes of a step."""
+"""Copies bounded at once: so many divided by K are the boxes of a block."""
+BLOCKS = 16
+"""Of a step: processes share them, however many there are."""
 POINTS, STALE = 2048, 8
 """Random points to begin with, and generations without improvement after which the boxes get their turn."""
 SEARCHING = 0.25
@@ -92,18 +97,20 @@ class KmaxVerdict(Pictured):
 
 
 def kmax(
-    query: KDiscrimination, *, budget: Budget | None = None, start: Array | None = None, progress: Progress | None = None
+    query: KDiscrimination, *, budget: Budget | None = None, start: Array | None = None, jobs: int = 1,
+    progress: Progress | None = None,
 ) -> KmaxVerdict:
     """Return the largest k over the query's box, between an exact witness and a certified bound; equal when the budget suffices.
 
     budget: seconds for all of it, nodes for the boxes.   start: (N, V) raw points to begin with, e.g. of a search; those outside
-    the box are left out, protected entries do not matter.   progress: called with (lower, upper) after every step.
+    the box are left out, protected entries do not matter.   jobs: processes that bound the boxes of a step; bounds are the same.
+    progress: called with (lower, upper) after every step.
     Ctrl-C ends the run with what is certified so far. Raises QueryError for a box that names protected features.
     """
     if not isinstance(query.network.whole, TreeEnsemble):
         query.network.whole.require_piecewise_linear("kmax")
     started = clock.now()
-    run = _KmaxSearch(query, budget or Budget(), started)
+    run = _KmaxSearch(query, budget or Budget(), started, jobs)
     try:
         reason = run.go(start, progress)
     except KeyboardInterrupt:
@@ -131,11 +138,56 @@ class _Boxes(Batched):
     upper: Array
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Bounded(Batched):
+    """Of N boxes: most (N,) buckets that they hold, and where to cut them: score (N, v) of each variable that moves, at (N, v)."""
+
+    most: Integers
+    score: Array
+    at: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Bounder:
+    """block: boxes bounded at once; what is computed beside a box can change the last bit of its bound."""
+
+    copies: Copies | TreeCopies
+    thresholds: Thresholds
+    block: int
+
+    def bounded(self, boxes: _Boxes, known: Integers, enough: int) -> _Bounded:
+        """Bound boxes.   known: (N,) bounds that hold already.   enough: as in `most_buckets`."""
+        blocks = [slice(start, start + self.block) for start in range(0, len(boxes), self.block)]
+        return _Bounded.join([self._block(boxes.take(one), known[one], enough) for one in blocks])
+
+    def _block(self, boxes: _Boxes, known: Integers, enough: int) -> _Bounded:
+        def most(bounds: CopyBounds, possible: Booleans) -> Integers:
+            return most_buckets(bounds, self.thresholds, self.copies.reference, possible, enough)
+
+        possible, bound = self.copies.possible(boxes.lower, boxes.upper), known.copy()
+        found, score, at = self.copies.linear(boxes.lower, boxes.upper)
+        likely = most(found, possible)
+        if self.copies.final:
+            bound = np.minimum(bound, likely)
+        else:  # only what the checker's relaxation shows counts; where linear bounds get nowhere, it does not either
+            for closer in (False, True):
+                todo = np.flatnonzero(likely < bound)
+                if len(todo):
+                    found = self.copies.standard(boxes.lower[todo], boxes.upper[todo], closer=closer)
+                    bound[todo] = np.minimum(bound[todo], most(found, possible[todo]))
+        return _Bounded(most=bound, score=score, at=at)
+
+
+def _bounded(k: int, common: Shared[_Bounder], boxes: _Boxes, known: Integers, enough: int) -> tuple[int, _Bounded]:
+    """Bound the k-th part of a step."""
+    return k, common.value.bounded(boxes, known, enough)
+
+
 class _KmaxSearch:
     """The state of one run: the tree, the open boxes by bound, the best point."""
 
-    def __init__(self, query: KDiscrimination, budget: Budget, started: float) -> None:
-        self.query, self.budget, self.started = query, budget, started
+    def __init__(self, query: KDiscrimination, budget: Budget, started: float, jobs: int) -> None:
+        self.query, self.budget, self.started, self.jobs = query, budget, started, jobs
         schema, domain = query.schema, query.schema.domain
         self.lower, self.upper = box_of(schema, query.box)
         both = sorted(set(query.box) & set(query.protected))
@@ -163,7 +215,9 @@ class _KmaxSearch:
         cap = min(len(values), query.buckets)
         self.tree = KmaxTree(cap)
         self.cap = cap
-        self.open = Open[_Boxes](max(1, COPIES // len(self.copies)))
+        block = max(1, COPIES // len(self.copies))
+        self.bounder = Shared(value=_Bounder(copies=self.copies, thresholds=self.thresholds, block=block))
+        self.open = Open[_Boxes](BLOCKS * block)
         self.open.add(_Boxes(node=np.array([0]), lower=self.lower[None], upper=self.upper[None]), cap)
         self.boxes = 0
         self.searched = 0.0
@@ -189,7 +243,7 @@ class _KmaxSearch:
             return reason is not None
 
         self._first_points(start)
-        subdivide(self.open, self._step, ended=ended, deadline=self.started + self.budget.seconds)
+        subdivide(self, self._step, ended=ended, deadline=self.started + self.budget.seconds)
         return reason
 
     def certificate(self, upper: int) -> KmaxCertificate:
@@ -234,12 +288,16 @@ class _KmaxSearch:
         self.searched = self.elapsed
 
     def _mutate_while_cheap(self) -> None:
-        if self.searched < SEARCHING * self.elapsed:
+        while self.searched < SEARCHING * self.elapsed:
             before = clock.now()
             self.search.mutate()
             self.searched += clock.now() - before
 
     # Boxes
+
+    def take(self, most: int) -> _Boxes | None:
+        """Return open boxes with the largest bound, as many as the budget's nodes leave."""
+        return self.open.take(most if self.budget.nodes is None else min(most, max(1, self.budget.nodes - self.boxes)))
 
     def _step(self, boxes: _Boxes) -> None:
         """Bound boxes; those that stay above the best point are split. Then look for better points, while that is cheap."""
@@ -253,24 +311,22 @@ class _KmaxSearch:
         boxes = self._without_points(boxes, centre)
         if not len(boxes):
             return
-        possible = self.copies.possible(boxes.lower, boxes.upper)
-        bound = self.tree.known["bound"][boxes.node]
-        found, score, at = self.copies.linear(boxes.lower, boxes.upper)
-        likely = self._most(found, possible)
-        if self.copies.final:
-            bound = np.minimum(bound, likely)
-        else:  # only what the checker's relaxation shows counts; where linear bounds get nowhere, it does not either
-            for closer in (False, True):
-                todo = np.flatnonzero(likely < bound)
-                if len(todo):
-                    found = self.copies.standard(boxes.lower[todo], boxes.upper[todo], closer=closer)
-                    bound[todo] = np.minimum(bound[todo], self._most(found, possible[todo]))
-        bound = self.tree.tighten(boxes.node, bound)
+        found = self._bounded(boxes)
+        bound = self.tree.tighten(boxes.node, found.most)
         left = bound > self.search.k
-        self._split(boxes.take(left), at[left], bound[left], score[left])
+        self._split(boxes.take(left), found.at[left], bound[left], found.score[left])
 
-    def _most(self, bounds: CopyBounds, possible: Booleans) -> Integers:
-        return most_buckets(bounds, self.thresholds, self.copies.reference, possible, self.search.k)
+    def _bounded(self, boxes: _Boxes) -> _Bounded:
+        """Bound boxes, by all processes."""
+        known, common, enough = self.tree.known["bound"][boxes.node], self.bounder, self.search.k
+        blocks = -(-len(boxes) // common.value.block)
+        jobs = min(workers(self.jobs), blocks)
+        if jobs < 2:
+            return common.value.bounded(boxes, known, enough)
+        ends = [blocks * k // jobs * common.value.block for k in range(jobs + 1)]
+        parts = [slice(low, high) for low, high in pairwise(ends)]
+        tasks = (joblib.delayed(_bounded)(k, common, boxes.take(one), known[one], enough) for k, one in enumerate(parts))
+        return _Bounded.join([found for _, found in sorted(as_done(tasks, self.jobs), key=lambda one: one[0])])
 
     def _without_points(self, boxes: _Boxes, centre: Array) -> _Boxes:
         """Decide exactly the boxes that hold one network input, and return the others."""

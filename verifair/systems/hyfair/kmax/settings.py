@@ -34,7 +34,7 @@ Example: verifair kmax --demo german --protected sex --protected age
 With files: verifair kmax adult.onnx --schema adult.toml --protected race --protected sex --protected age --values age=20:80:10
 """,
     settings=KmaxSettings,
-    run=("json_file", "certificate", "plot", "timeout", "seed"),
+    run=("json_file", "certificate", "plot", "jobs", "cluster", "timeout", "seed"),
     defaults={"timeout": 60.0},
     helps={
         "data": "Table of rows to start from and to walk among.",

@@ -44,7 +44,7 @@ def solve(settings: KmaxSettings, subject: Subject, work: Work) -> KmaxResult:
         interrupted = "this is the best found until then, and nothing is certified"
     elif settings.bound:
         with work.bar("k found of the bound") as progress:
-            verdict = kmax(query, budget=work.budget(), start=found.peers, progress=progress)
+            verdict = kmax(query, budget=work.budget(), start=found.peers, jobs=work.jobs, progress=progress)
         if verdict.reason is Reason.INTERRUPTED:
             interrupted = "this is what was found and certified until then"
     best = found.cluster
