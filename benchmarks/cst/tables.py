@@ -35,7 +35,7 @@ from verifair.systems.cst.testing import Situations
 PAPER: dict[str, Any] = {"preset": "paper"}
 ONE_SCALE: dict[str, Any] = {"distance": "standardised", "interval": "wald", "sides": 1}
 SETTINGS: dict[str, dict[str, Any]] = {"paper": PAPER, "one scale": ONE_SCALE, "default": {}}
-SCORES = ("UGPA", "LSAT")
+SCORES = ("LSAT", "UGPA")
 LAW: dict[str, tuple[Counts, tuple[tuple[str, ...], ...]]] = {
     "nonwhite": (TABLE_4, (SCORES, (*SCORES, "female"))), "female": (TABLE_5, (SCORES, (*SCORES, "nonwhite"))),
 }

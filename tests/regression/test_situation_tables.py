@@ -20,7 +20,7 @@ from verifair.systems.cst.testing import Method, Situations
 pytestmark = pytest.mark.skipif(not os.environ.get("VERIFAIR_DATA"), reason="VERIFAIR_DATA is not set")
 DATA = Path(os.environ.get("VERIFAIR_DATA", ""))
 EVERY = (*K, 250)
-SCORES = ("UGPA", "LSAT")
+SCORES = ("LSAT", "UGPA")
 
 
 @cache

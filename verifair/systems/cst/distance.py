@@ -13,6 +13,7 @@ mahalanobis    Mahalanobis distance of the numbers, with HEOM's [x != x'] for ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -39,7 +40,7 @@ class Metric:
     """A distance fitted to a table: `coordinates` gives those whose Minkowski distance of order p it is.
 
     numbers (m,), words (c,): the attributes' names.   centre (m,), linear (m, m): numbers become (x - centre) @ linear.
-    deviation: (m,) population standard deviations, 1 where they are 0.
+    deviation: (m,) population standard deviations, 1 where they are 0, for `literal`.
     levels: of each attribute in words, its categories.   height: of an indicator, so that unequal categories are as far apart as
     the distance says.
     """
@@ -77,13 +78,13 @@ class Metric:
         numbers = tuple(a for a in attributes if a not in words)
         levels = tuple(tuple(sorted(set(_factor(frame[a])[1]))) for a in words)
         _check_size(words, levels, len(frame))
-        x = np.asfortranarray(_numbers(frame, numbers))  # sums along columns, pairwise: the last bits of `literal` depend on it
+        x = _numbers(frame, numbers)
         _check_scale(numbers, x)
+        centre, deviation = _moments(x) if name == "standardised" else (x.mean(axis=0), np.ones(x.shape[1]))
         manhattan = name in ("mixed", "standardised")
         return cls(
-            name=name, p=1 if manhattan else 2, numbers=numbers, words=words, centre=x.mean(axis=0),
-            linear=_linear(name, x, len(attributes)), deviation=np.where(np.ptp(x, axis=0) > 0, x.std(axis=0), 1.0),
-            levels=levels,
+            name=name, p=1 if manhattan else 2, numbers=numbers, words=words, centre=centre,
+            linear=_linear(name, x, len(attributes)), deviation=deviation, levels=levels,
             height=0.5 / len(attributes) if manhattan else np.sqrt(0.5),  # rows of unequal categories differ in two indicators
         )
 
@@ -145,6 +146,16 @@ class Metric:
     def parts(self, embedded: Array) -> tuple[Array, npt.NDArray[np.int16]]:
         """Embedded rows (N, m + c) taken apart: numbers (N, m), and codes (N, c) of the categories."""
         return embedded[:, : len(self.numbers)], embedded[:, len(self.numbers) :].astype(np.int16)
+
+
+def _moments(x: Array) -> tuple[Array, Array]:
+    """(m,) means and population standard deviations, 1 where they are 0. Their sums are rounded once, in no order of summation:
+
+    which of two rows is nearer by `literal_distance` may depend on the last bit.
+    """
+    centre = np.array([math.fsum(column.tolist()) for column in x.T]) / len(x)
+    power = np.array([math.fsum(column.tolist()) for column in np.square(x - centre).T])
+    return centre, np.where(np.ptp(x, axis=0) > 0, np.sqrt(power / len(x)), 1.0)
 
 
 def _linear(name: Distance, x: Array, attributes: int) -> Array:
