@@ -185,9 +185,21 @@ class Effects:
                 if name in loose and moved:
                     raise QueryError(
                         f"node {category!r}: its categories depend on {name!r}, which uncertain coefficients move in {moved:,} of "
-                        f"{len(values):,} rows; take them as exact (errors = 0 in the equation of {name!r}), or drop {name!r} from "
-                        f"the parents of {category!r}"
+                        f"{len(values):,} counterfactuals; take them as exact (errors = 0 in the equation of {name!r}), or drop "
+                        f"{name!r} from the parents of {category!r}"
                     )
+
+    def check_finite(self, values: Array, change: Array, t: float) -> None:
+        """Raise QueryError where coefficients within t standard errors lead beyond all floats, mostly by an exponential."""
+        least, most = self.enclosure(values, change, *self.box(t))
+        far = ~(np.isfinite(least) & np.isfinite(most))
+        if far.any():
+            n = int(np.argmax(far.any(axis=0)))
+            raise QueryError(
+                f"node {self.nodes[n]!r}: coefficients within {t:g} standard errors of the estimates take it beyond all floats in "
+                f"{int(far[:, n].sum()):,} of {len(values):,} counterfactuals; give smaller errors in its equation and those of "
+                "its parents, or measure it in another unit"
+            )
 
     @cached_property
     def _parent(self) -> tuple[int | None, ...]:

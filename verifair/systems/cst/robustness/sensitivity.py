@@ -155,6 +155,7 @@ def sensitivity(
         flips = _exactly(what, rule)
         below = flips.smallest
     else:
+        what.effects.check_finite(what.values, what.change, most)
         below = safe(what, most)
         flips = search(what, below, most, progress=progress)
         below = refined(what, below, np.minimum(flips.smallest, most), effort=effort, progress=progress)

@@ -41,7 +41,7 @@ SCALES = ((0.8, 1.0), (0.5, 1.0), (0.8, 0.2), (0.5, 0.2))
 SAMPLES = 500
 """Of each scale, and as many from the whole box."""
 BEFORE = 1 / 3
-"""Share of the time for the proof without rules."""
+"""Share of the time for the proof without rules, at most."""
 PARTS = 60
 """A box gets at most so large a part of the time."""
 PATIENCE = 0.25
@@ -291,7 +291,7 @@ def tighten(
 ) -> tuple[MaximumGap, Tightened]:
     """Return the largest gap outside of the given rules, bracketed, and rules outside of which no gap is larger than the target.
 
-    rows: (N, V) raw data, whom the rules should spare.   seconds: for both; a third of them for the bracket.
+    rows: (N, V) raw data, whom the rules should spare.   seconds: for both; at most a third of them for the bracket.
     Raises QueryError for a target that is no gap, or above which none was met, or that leaves nobody to answer, and
     KeyboardInterrupt after Ctrl-C.
     """
@@ -304,7 +304,7 @@ def tighten(
     found = None
     if before.upper > target:
         work = Tightening(query=asked, given=tuple(rules), rows=rows, seed=seed)
-        found = work.towards(target, (1 - BEFORE) * seconds, progress)
+        found = work.towards(target, seconds - before.seconds, progress)
     if found is None or len(found.rules) == len(rules):
         raise QueryError(f"no gap is above {target:g}, which is certified, so there is nothing to refuse; set a smaller --target")
     return before, found

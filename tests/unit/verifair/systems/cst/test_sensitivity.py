@@ -162,11 +162,14 @@ def test_categories_on_the_way_are_held_as_the_test_drew_them(method: Any) -> No
     assert np.isfinite(found.flip).any()
     assert (found.safe > 0).any()
     check(test, found, samples=6)
+    wide = {"sex = m": 200.0} | dict.fromkeys(("job = office", "job = shop", "rank = low"), 0.0)
+    with pytest.raises(QueryError, match=r"node 'income': coefficients within 5 standard errors .* beyond all floats in .* of"):
+        sensitivity(test, method=method, errors={"income": wide})
 
 
 def test_categories_that_uncertain_coefficients_move_are_refused_by_name() -> None:
     frame, causal = with_jobs()
-    with pytest.raises(QueryError, match=r"node 'rank': its categories depend on 'grade'.*errors = 0.*drop 'grade'"):
+    with pytest.raises(QueryError, match=r"'rank': its categories depend on 'grade'.*counterfactuals;.*errors = 0.*drop 'grade'"):
         sensitivity(ready(frame=frame, causal=causal))
 
 
