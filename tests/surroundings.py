@@ -2,6 +2,7 @@
 
     python -m tests.surroundings              all of it          (make surroundings)
     python -m tests.surroundings lowest       the oldest versions alone, with contract tests
+    python -m tests.surroundings imports      the oldest versions of the base, everything imported: what the gate has time for
     python -m tests.surroundings wheel        a wheel, in an empty environment of each Python
     python -m tests.surroundings pins         whether the newest of what is held back works by now
 
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -45,10 +47,14 @@ def run(*command: object, folder: Path, **more: str) -> None:
     subprocess.run([str(one) for one in command], cwd=folder, check=True, env={**os.environ, "OMP_NUM_THREADS": "1", **more})
 
 
+def imported(python: Path, folder: Path) -> None:
+    run(python, "-W", "ignore", "-c", IMPORTS, folder=folder)
+
+
 def tried(python: Path, folder: Path) -> None:
     """Import everything, print the versions, ask the demo's question and prove its answer again."""
     verifair = python.with_name("verifair")
-    run(python, "-W", "ignore", "-c", IMPORTS, folder=folder)
+    imported(python, folder)
     run(verifair, "doctor", folder=folder)
     shutil.rmtree(folder / "demo", ignore_errors=True)
     run(verifair, "pba", "--demo", "german", "--protected", "age", "--delta", "1", "--limit", "20", "--out", "demo", folder=folder)
@@ -61,14 +67,24 @@ def found(version: str) -> str | None:
     return str(own[-1]) if own else shutil.which(f"python{version}")
 
 
-def lowest(uv: Path, folder: Path) -> None:
-    python, versions = folder / "lowest" / "bin" / "python", folder / "lowest.txt"
-    run(uv, "venv", "-q", "--python", sys.executable, folder / "lowest", folder=folder)
-    extras = [word for name in EXTRAS for word in ("--extra", name)]
-    oldest = ("--python", python, "--resolution", "lowest-direct")
-    run(uv, "pip", "compile", "-q", *oldest, ROOT / "pyproject.toml", *extras, "-o", versions, folder=folder)
-    run(uv, "pip", "install", "-q", "--python", python, "-r", versions, *TOOLS, folder=folder)
+def oldest(uv: Path, folder: Path, extras: Sequence[str] = (), tools: Sequence[str] = ()) -> Path:
+    """Make an environment of the oldest versions and return its Python."""
+    python, versions = folder / "oldest" / "bin" / "python", folder / "oldest.txt"
+    run(uv, "venv", "-q", "--clear", "--python", sys.executable, folder / "oldest", folder=folder)
+    words = [word for name in extras for word in ("--extra", name)]
+    how = ("--python", python, "--resolution", "lowest-direct")
+    run(uv, "pip", "compile", "-q", *how, ROOT / "pyproject.toml", *words, "-o", versions, folder=folder)
+    run(uv, "pip", "install", "-q", "--python", python, "-r", versions, *tools, folder=folder)
     run(uv, "pip", "install", "-q", "--python", python, "--no-deps", ROOT, folder=folder)
+    return python
+
+
+def imports(uv: Path, folder: Path) -> None:
+    imported(oldest(uv, folder), folder)
+
+
+def lowest(uv: Path, folder: Path) -> None:
+    python = oldest(uv, folder, EXTRAS, TOOLS)
     tried(python, folder)
     run(python, "-m", "pytest", "-q", "-o", "filterwarnings=ignore", *SMOKE, folder=ROOT, PYTHONPATH=str(ROOT))
 
@@ -102,14 +118,14 @@ def pins(uv: Path, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.surroundings", description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", metavar="lowest, wheel or pins")
+    parser.add_argument("what", nargs="*", metavar="lowest, imports, wheel or pins")
     asked = parser.parse_args().what or ("lowest", "wheel", "pins")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         run(sys.executable, "-m", "venv", folder / "uv", folder=folder)
         run(folder / "uv" / "bin" / "python", "-m", "pip", "install", "-q", "uv", folder=folder)
         for one in asked:
-            {"lowest": lowest, "wheel": wheel, "pins": pins}[one](folder / "uv" / "bin" / "uv", folder)
+            {"lowest": lowest, "imports": imports, "wheel": wheel, "pins": pins}[one](folder / "uv" / "bin" / "uv", folder)
 
 
 if __name__ == "__main__":
