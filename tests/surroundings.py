@@ -2,7 +2,7 @@
 
     python -m tests.surroundings              all of it          (make surroundings)
     python -m tests.surroundings lowest       the oldest versions alone, with contract tests
-    python -m tests.surroundings imports      the oldest versions of the base, everything imported: what the gate has time for
+    python -m tests.surroundings imports      the oldest versions of the base, everything imported: half a minute
     python -m tests.surroundings wheel        a wheel, in an empty environment of each Python
     python -m tests.surroundings pins         whether the newest of what is held back works by now
 
