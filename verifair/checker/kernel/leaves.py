@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from verifair.checker.kernel.compared import ComparedBounds
     from verifair.checker.kernel.trees import TreeBounds
 
-BOUNDED, LEAVES_HELD = 128, 2048
-"""Leaves bounded, and leaves whose boxes are laid out, at once."""
+BOUNDED, LEAVES_HELD, LEAVES_OF_TREES = 128, 2048, 1 << 14
+"""Leaves bounded, and leaves whose boxes are laid out, at once; for trees, whose pairs of leaves are laid out for all of these."""
 SLACK = 1e-6
 """A claimed margin may exceed the proved one by this share of itself: two programs, two roundings."""
 MAX_WIDE = 10
@@ -131,8 +131,9 @@ def replay(network: Model, domain: Domain, tasks: Tasks, forest: Forest) -> dict
         rule = LeafRule(network, domain, tasks, forest)
         found = rule.misfits() | tasks.flaws(domain)
         for leaves, frames in rule.leaves(found):
-            for start in range(0, len(leaves), LEAVES_HELD):
-                part = leaves.take(slice(start, start + LEAVES_HELD))
+            held = LEAVES_HELD if rule.trees is None else LEAVES_OF_TREES
+            for start in range(0, len(leaves), held):
+                part = leaves.take(slice(start, start + held))
                 for k, text in rule.unproved(part, frames):
                     signs = int(part.active[k].sum() + part.inactive[k].sum())
                     fixed = f" with {signs} signs fixed" if signs else ""
@@ -304,7 +305,7 @@ class LeafRule:
         proved, (rows, _), tree = np.zeros(len(leaves), dtype=bool), self.rows_of(leaves), leaves.tree
         compared = cast("ComparedBounds", bounds) if bounds.compares else None
         moved = self.tasks.differs | (self.tasks.offset != 0)
-        for pattern in np.unique(moved[tree], axis=0):
+        for pattern in np.unique(moved[np.unique(tree)], axis=0):
             apart = np.zeros(self.domain.columns, dtype=bool)
             apart[self.domain.columns_of(np.flatnonzero(pattern))] = True
             at = np.flatnonzero((moved[tree] == pattern).all(axis=1))

@@ -23,8 +23,8 @@ from verifair.checker.kernel.bounds import ranges
 
 PAIRS = 1 << 22
 """Pairs of leaves of one tree that are compared at once."""
-TOGETHER = 128
-"""Boxes bounded at a time."""
+TOGETHER = 512
+"""Boxes bounded at a time, at most: fewer where there are many pairs of leaves."""
 FAR, COARSE, SAME = np.int64(1) << 62, 12, 1 << 11
 """More than all pairs of leaves add (2^60); bits that evened bounds leave out, so that sums of 2^13 trees fit; and what cells of a
 tree that does not ask may differ by."""
@@ -77,15 +77,13 @@ class Paths(Batched):
 
     def meet(self, low: Array, high: Array, categories: Booleans, columns: Integers) -> Booleans:
         """(B, L) which leaves boxes low, high (B, n) with categories (B, blocks, words) meet, in these columns."""
-        found, every = np.ones((len(low), len(self.tree)), dtype=bool), np.ones(len(self.tree), dtype=bool)
-        alike = (low == low[:1]).all(axis=0) & (high == high[:1]).all(axis=0)
-        for column in columns.tolist():
-            if alike[column]:   # once for all boxes
-                every &= (low[0, column] <= self.high[:, column]) & (high[0, column] > self.low[:, column])
-            else:
-                found &= low[:, column, None] <= self.high[:, column]
-                found &= high[:, column, None] > self.low[:, column]
-        found &= every
+        bits, ends = np.full((len(low), -(-len(self.tree) // 8)), 255, dtype=np.uint8), np.empty(len(low), dtype=complex)
+        for column in columns.tolist():     # few boxes that lie together have other ends than all before them
+            ends.real, ends.imag = low[:, column], high[:, column]
+            few, which = np.unique(ends, return_inverse=True)
+            fits = (few.real[:, None] <= self.high[:, column]) & (few.imag[:, None] > self.low[:, column])
+            bits &= np.packbits(fits, axis=1)[which]
+        found = np.unpackbits(bits, axis=1, count=len(self.tree)).astype(bool)
         for b in range(categories.shape[1]):
             found &= categories[:, b].astype(np.float32) @ self.categories[:, b].astype(np.float32).T > 0
         return found
@@ -140,12 +138,13 @@ class TreeBounds:
                         high=np.where(apart, pair.high, np.minimum(pair.high, other.high)),
                         categories=pair.categories & (other.categories | own))
         other, moved = replace(other, categories=other.categories | ~own), columns[apart[columns]]
-        weights, which = np.unique(np.concatenate([p, q], axis=1), axis=0, return_inverse=True)
-        which = which.reshape(-1)
-        adds = [self._whole(joint.node, other.node, weight) for weight in weights]
-        for start in range(0, len(first[0]), TOGETHER):
-            part = slice(start, start + TOGETHER)
-            asked = np.flatnonzero((box >= start) & (box < start + TOGETHER))
+        number = dict[bytes, int]()
+        which = np.array([number.setdefault(row.tobytes(), len(number)) for row in np.concatenate([p, q], axis=1)], dtype=np.int64)
+        adds = [self._whole(joint.node, other.node, np.frombuffer(weight)) for weight in number]
+        step = int(np.clip(4 * PAIRS // max(len(tree), 1), 16, TOGETHER))
+        for start in range(0, len(first[0]), step):
+            part = slice(start, start + step)
+            asked = np.flatnonzero((box >= start) & (box < start + step))
             around = [(low[part], high[part], some[part]) for low, high, some in ends]
             near = [pairs.meet(low.min(axis=0)[None], high.max(axis=0)[None], np.any(some, axis=0)[None], of)[0]
                     for pairs, (low, high, some), of in zip((joint, other), around, (columns, moved), strict=True)]
@@ -155,13 +154,12 @@ class TreeBounds:
                 found[asked] = np.inf
                 continue
             both = joint.take(kept).meet(*around[0], columns) & other.take(kept).meet(*around[1], moved)
-            nowhere = ~np.all(np.logical_or.reduceat(both, begin, axis=1), axis=1)
             for weight in np.flatnonzero(np.bincount(which[asked])).tolist():
                 whole, base, unit = adds[weight]
                 rows = asked[which[asked] == weight]
-                at = box[rows] - start
-                least = np.minimum.reduceat(np.where(both[at], whole[kept], FAR), begin, axis=1)
-                found[rows] = np.where(nowhere[at], np.inf, (least.sum(axis=1) + base) * unit)      # at most 2^61 units
+                least = np.minimum.reduceat(np.where(both[box[rows] - start], whole[kept], FAR), begin, axis=1)
+                nowhere = (least == FAR).any(axis=1)
+                found[rows] = np.where(nowhere, np.inf, (least.sum(axis=1) + base) * unit)      # at most 2^61 units
                 for n in rows[found[rows] <= even[rows]].tolist() if even is not None else []:
                     some_pairs = kept[both[box[n] - start]]
                     cells = self._cells(joint, some_pairs, apart, first[1][box[n]])
