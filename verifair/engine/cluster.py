@@ -43,7 +43,7 @@ CODE = ("verifair", "encoders", "solvers")
 SAME = "install the same versions on all machines, and start its workers again"
 AHEAD = 2
 """Tasks a worker is given beside the one that it is at: while one result travels, it has the next."""
-REMEDY = "What was done before is in the store: start the cluster again, then the same command with --resume"
+REMEDY = "Start the cluster again, then the same command; where it has a store, --resume goes on with what is in it"
 
 
 @contextmanager
