@@ -12,8 +12,10 @@ about the guarded schema. Sound? yes.   Complete? no: where time runs out, more 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
@@ -67,6 +69,10 @@ class Tightened:
     boxes: int
     domain: float
     open: int
+
+    def most_buckets(self, buckets: int) -> int:
+        """Return a certified k: probabilities at most the target apart meet no more of the buckets (i / B, (i + 1) / B]."""
+        return min(buckets, math.ceil(Fraction(self.target) * buckets) + 1)
 
 
 @dataclass(kw_only=True, eq=False)
