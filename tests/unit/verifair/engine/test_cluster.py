@@ -182,7 +182,7 @@ def test_a_deployer_of_dask_gives_the_address() -> None:
     distributed = pytest.importorskip("distributed", reason="needs dask: pip install 'verifair[distributed]'")
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=":0"
         ) as workers,
         cluster(workers.scheduler_address),
     ):
