@@ -128,7 +128,7 @@ def second_forms(
     shift, rounding = twin.shift[question][:, alive], twin.rate * (twin.magnitude[0][question][:, alive] @ absolute.T) + TINY
     layer = below.columns(alive)
     for quantity in quantities:
-        pair, lines = np.array(PAIRS[quantity]), first_lines(quantity, twin.hidden[0].slope[alive], shift, layer)
+        pair, lines = np.array(PAIRS[quantity]), first_lines(PAIRS[quantity], twin.hidden[0].slope[alive], shift, layer)
         middle = _image(weight, first, (lines.low_slope + lines.up_slope) / 2, (lines.low_constant + lines.up_constant) / 2)
         middle[:, :, -1] += pair.sum() * bias[:, None]
         slope, constant = (lines.up_slope - lines.low_slope) / 2, (lines.up_constant - lines.low_constant) / 2

@@ -295,7 +295,7 @@ class RegionBounds:
                     lines[:, :2] += layer.slope
             else:
                 shift = self.twin.shift[self.question][:, layer.alive]
-                lines = first_lines(quantity, layer.slope, shift, layer.bounds).stacked()
+                lines = first_lines(PAIRS[quantity], layer.slope, shift, layer.bounds).stacked()
             size = (1 + difference) * self.twin.rate * self.twin.magnitude[k][self.question][:, layer.alive]
             bias = self.twin.biases[k][layer.alive] if k and not difference else np.zeros(len(layer.alive))
             self._alone[quantity, k] = LinesAlone.of(lines, bias, size)

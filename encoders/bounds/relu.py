@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -133,8 +133,6 @@ class Lines:
 
     def leaky(self, slope: Array) -> Lines:
         """Lines around  s t + (1 - s) value  for slopes s (n,), from those around value."""
-        if not slope.any():
-            return self
         rest = 1 - slope
         return Lines(
             low_slope=slope + rest * self.low_slope, low_constant=rest * self.low_constant,
@@ -194,22 +192,37 @@ def hinge(p: Array, p_prime: Array, shift: Array, layer: LayerBounds) -> tuple[A
     return slope, constant, gap
 
 
-def first_lines(quantity: str, slope: Array, shift: Array, layer: LayerBounds) -> Lines:
-    """Lines in a around y, y' or y - y' (`one`, `two`, `apart`) of a first layer, y = slope a + (1 - slope) relu(a), each (B, n):
-    those of `hinge`, which for one copy are `relu_lines`."""
-    if quantity == "one":
-        return relu_lines(layer.lower, layer.upper).leaky(slope)
-    if quantity == "two":
-        found = relu_lines(layer.lower - shift, layer.upper - shift).leaky(slope)  # in a - shift
-        low_constant, up_constant = found.low_constant - found.low_slope * shift, found.up_constant - found.up_slope * shift
-        return replace(found, low_constant=low_constant, up_constant=up_constant)
-    first_on, second_on, sign = layer.lower >= 0, layer.lower_prime >= 0, np.array([[1.0], [-1.0]])
-    line, constant = (np.multiply.outer(sign[:, 0], one) for one in (1.0 * first_on - second_on, second_on * shift))
-    index = np.nonzero(~((first_on | (layer.upper <= 0)) & (second_on | (layer.upper_prime <= 0))))
-    s = np.broadcast_to(shift, layer.lower.shape)[index]
-    line[:, *index], constant[:, *index], _ = _hull_line(sign, -sign, s, layer.lower[index], layer.upper[index])
-    line, constant = (1 - slope) * line, (1 - slope) * constant + np.multiply.outer(sign[:, 0], slope * shift)
-    return Lines(low_slope=line[0], low_constant=constant[0], up_slope=-line[1], up_constant=-constant[1])
+def first_lines(pair: tuple[int, int], slope: Array, shift: Array, layer: LayerBounds) -> Lines:
+    """Lines in a around  p y + p' y'  of a first layer, y = slope a + (1 - slope) relu(a), each (B, n): those of `hinge`.
+
+    For one copy alone they are `relu_lines`, unless a tie is near, which `hinge` decides by the other copy's kink.
+    """
+    (p, q), first_on, second_on = pair, layer.lower >= 0, layer.lower_prime >= 0
+    kinked = ~((first_on | (layer.upper <= 0)) & (second_on | (layer.upper_prime <= 0)))
+    if p and q:
+        line, constant = 1.0 * p * first_on + q * second_on, -q * second_on * shift
+        ends = line, constant, line.copy(), constant.copy()
+    else:
+        (kink, other), middle = (0.0 * shift, shift) if p else (shift, 0.0), (layer.lower + layer.upper) / 2
+        low, high = layer.lower - kink, layer.upper - kink
+        lines = relu_lines(low, high)
+        ends = (
+            lines.low_slope, lines.low_constant - lines.low_slope * kink, lines.up_slope, lines.up_constant - lines.up_slope * kink
+        )
+        tie = np.minimum.reduce([np.abs(one) for one in (middle - kink, middle - other, low, high)])
+        kinked &= ~(tie > 4 * TIE * (layer.upper - layer.lower))
+    index = np.nonzero(kinked)
+    if len(index[0]):
+        signs, s = np.array([[1.0], [-1.0]]), np.broadcast_to(shift, layer.lower.shape)[index]
+        line, constant, _ = _hull_line(p * signs, q * signs, s, layer.lower[index], layer.upper[index])
+        for end, found in zip(ends, (line[0], constant[0], -line[1], -constant[1]), strict=True):
+            end[index] = found
+    low_slope, low_constant, up_slope, up_constant = ends
+    if slope.any():
+        rest, leak, level = 1 - slope, slope * (p + q), -slope * q * shift
+        low_slope, low_constant = rest * low_slope + leak, rest * low_constant + level
+        up_slope, up_constant = rest * up_slope + leak, rest * up_constant + level
+    return Lines(low_slope=low_slope, low_constant=low_constant, up_slope=up_slope, up_constant=up_constant)
 
 
 def _hull_line(p: Array, p_prime: Array, s: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:

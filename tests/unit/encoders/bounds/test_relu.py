@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from encoders.bounds.relu import LayerBounds, hinge
+from encoders.bounds.relu import LayerBounds, first_lines, hinge
 from encoders.network import Array
 
 
@@ -51,3 +51,19 @@ def test_rows_without_an_axis_of_their_own_get_the_same_lines() -> None:
     whole, one = hinge(p, q, s[:, None], bounds.with_rows()), hinge(p[:, 2], q[:, 2], s, bounds)
     for many, few in zip(whole, one, strict=True):
         assert np.array_equal(many[:, 2], few)
+
+
+@pytest.mark.parametrize("leak", [0.0, 0.25])
+@pytest.mark.parametrize("pair", [(1, 0), (0, 1), (1, -1)])
+def test_lines_of_a_first_layer_are_those_of_the_hinge(pair: tuple[int, int], leak: float) -> None:
+    """On whole numbers, so that bends of either copy fall on ends and midpoints, and a little off them."""
+    whole = [one.ravel() for one in np.meshgrid(np.arange(-3.0, 3), np.arange(-2.0, 4), np.arange(-3.0, 4))]
+    low, high, s = np.hstack([whole, whole + 1e-3 * np.random.default_rng(5).standard_normal((3, len(whole[0])))])
+    low, high, s = (one[None, low < high] for one in (low, high, s))
+    bounds = LayerBounds(lower=low, upper=high, lower_prime=low - s, upper_prime=high - s, delta_lower=s, delta_upper=s)
+    found = first_lines(pair, np.full(low.shape[1], leak), s, bounds)
+    for sign, slope, constant in ((1, found.low_slope, found.low_constant), (-1, -found.up_slope, -found.up_constant)):
+        p, q = (np.full(s.shape, (1 - leak) * sign * one) for one in pair)
+        line, level, _ = hinge(p, q, s, bounds)
+        assert np.allclose(slope, line + leak * sign * sum(pair), atol=1e-12)
+        assert np.allclose(constant, level - leak * sign * pair[1] * s, atol=1e-12)
