@@ -146,30 +146,28 @@ def prices(request: Request) -> pd.DataFrame:
     work = Tightening(query=query, given=(), rows=schema.raw(table.train), seed=request.seed)
     line: dict[str, Any] = {"network": request.dataset, "gap met": before.lower, "k met": most.lower}
     accuracy, _ = score(asked.network, schema, (), test, labels)
-    lines = [line | _price("none", before.upper, most.upper, 0, 0.0, 1.0, accuracy)]
+    lines = [line | _price("none", before.upper, most.upper, 0.0, 1.0, accuracy)]
     for part in PARTS_OF_GAP:
         target = part * before.lower
         try:
             found = work.towards(target, request.seconds)
         except QueryError:  # nothing was proved
-            lines.append(line | _price(f"{part:g}", target, 0, 1, 1.0, 0.0, None))
+            lines.append(line | _price(f"{part:g}", target, 0, 1.0, 0.0, None))
             continue
         k = min(most.upper, found.most_buckets(query.buckets))
         if not check(found.certificate, network=asked.network, schema=outside(query, found.rules).schema).accepted:
             raise AssertionError(f"{request.dataset}: the certificate of a gap of {target:g} is rejected")
         accuracy, refused = score(asked.network, schema, found.rules, test, labels)
-        lines.append(line | _price(f"{part:g}", target, k, len(found.rules), refused, found.domain, accuracy))
+        lines.append(line | _price(f"{part:g}", target, k, refused, found.domain, accuracy))
     for n in reversed(range(1, len(lines) - 1)):  # what has a smaller gap and refuses no more serves a larger target as well
         if lines[n + 1]["refused, %"] <= lines[n]["refused, %"]:
             lines[n] = lines[n + 1] | {"part of it": lines[n]["part of it"]}
     return pd.DataFrame(lines)
 
 
-def _price(
-    part: str, gap: float, k: int, rules: int, refused: float, domain: float, accuracy: float | None
-) -> dict[str, Any]:
+def _price(part: str, gap: float, k: int, refused: float, domain: float, accuracy: float | None) -> dict[str, Any]:
     return {
-        "part of it": part, "certified gap": gap, "certified k": k, "rules": rules, "refused, %": 100 * refused,
+        "part of it": part, "certified gap": gap, "certified k": k, "refused, %": 100 * refused,
         "domain answered, %": 100 * domain, "accuracy, %": _percent(accuracy),
     }
 
