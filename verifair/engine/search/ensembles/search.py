@@ -44,8 +44,9 @@ question, and so many at once."""
 ROUNDED, ROOM_OF_SUMS = 2.0**-38, 2.0**-8
 """What bounds of gaps under softmax are raised by, and how much of the scores' size adds to that."""
 NO_GAP = held(np.zeros(0))
-LOST = 2.0**-33
-"""What bounds that are evened out may lose, relative to the margins' size: whoever checks them rounds otherwise."""
+LOST, LOST_A_STEP, MOST_TREES = 2.0**-33, 2.0**-46, 1 << 13
+"""What bounds that are evened out may lose, relative to the margins' size, at least, and for each tree and variable: the checker
+rounds otherwise, down by 2^-48 a step. It takes fewer trees than these."""
 ELSEWHERE = 32
 """Random points of a box that are tried where the one that was found is no legal row."""
 
@@ -117,7 +118,9 @@ class TreeSearch(BoxSearch):
         bounds = RowBounds.of(rows, constants)
         rule = self.goals.rule
         enough = np.full(len(rows), np.inf) if rule.error is None else ROOM * size * rule.widest
-        lost = held(LOST * self.twin.size * size) if goal.constants.any() else NO_GAP   # of decisions it closes a few boxes more
+        trees, steps = len(self.twin.ensemble.root), len(self.twin.ensemble.root) * self.problem.domain.variables
+        evens = goal.constants.any() and trees < MOST_TREES     # of decisions it closes a few boxes more
+        lost = held(max(LOST, LOST_A_STEP * steps) * self.twin.size * size) if evens else NO_GAP
         lists = (len(rows), held(bounds.shares), held(constants), held(bounds.charges(self.twin.size)), held(size),
                  held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(enough), NO_GAP, lost)
         return Closing(lines=bounds.lines, lists=lists)
