@@ -51,10 +51,10 @@ def _show_tightened(result: GuardResult, console: Console) -> None:
         f"The certified gap falls to {tightened.target:g}; without rules a gap of {before.lower:.4f} was met, and the bound was "
         f"{upper}. Proved and answered: {100 * tightened.domain:.2g} % of the domain."
     )
-    query = result.query
-    if query.probable and query.schema.outcome.of != "value":
-        k = min(tightened.most_buckets(query.buckets), len(query.combinations()))
-        console.print(f"So nobody who is answered falls into more than {k} of {query.buckets} outcome buckets (max k).")
+    query, k = result.query, tightened.most_buckets(result.query.buckets)
+    if query.probable and query.schema.outcome.of != "value" and k < len(query.combinations()):
+        who = "nobody in the box who is answered" if query.box else "nobody who is answered"
+        console.print(f"So {who} falls into more than {k} of {query.buckets} outcome buckets (max k).")
     if tightened.open:
         console.print(f"{tightened.open:,} rows lie in boxes that were not decided in time: a longer --timeout may spare some.")
     if result.certificate is not None:
