@@ -40,8 +40,8 @@ def problem(weight: list[float], bias: float, goals: tuple[Goal, ...], *, pairs:
     )
 
 
-def answer(asked: TwinProblem, solver: str, method: str = "milp") -> GoalAnswer:
-    return ask(Twin.of(asked), 0, 0, method, solver, Budget(seconds=30), None)
+def answer(asked: TwinProblem, solver: str, method: str = "milp", seconds: float = 30) -> GoalAnswer:
+    return ask(Twin.of(asked), 0, 0, method, solver, Budget(seconds=seconds), None)
 
 
 @pytest.mark.parametrize("solver", MILP)
@@ -92,7 +92,8 @@ def test_the_first_violation_ends_the_search(solver: str) -> None:
     )
     for goal in (Goal(rows=np.array([[1.0, -1.0]]), strict=True), Goal(rows=np.array([[-1.0, 1.0]]), strict=True)):
         asked = TwinProblem(network=network, domain=domain, batch=batch, margin=np.array([1.0]), goals=(goal,))
-        found, truth = answer(asked, solver), cascade.solve(asked, method="bnb")[0][0]
+        found = answer(asked, solver, seconds=1 if solver == "z3" else 30)  # z3 takes all the time there is
+        truth = cascade.solve(asked, method="bnb")[0][0]
         assert found.status in (truth.status, Status.UNKNOWN)
         assert found.status is not Status.UNKNOWN or solver == "z3"
         last: Outcome = found.outcomes[-1]
