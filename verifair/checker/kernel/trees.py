@@ -159,11 +159,11 @@ class TreeBounds:
                 rows = asked[which[asked] == weight]
                 least = np.minimum.reduceat(np.where(both[box[rows] - start], whole[kept], FAR), begin, axis=1)
                 nowhere = (least == FAR).any(axis=1)
-                found[rows] = np.where(nowhere, np.inf, (least.sum(axis=1) + base) * unit)      # at most 2^61 units
+                found[rows] = np.where(nowhere, np.inf, _down(least.sum(axis=1) + base) * unit)     # at most 2^61 units
                 for n in rows[found[rows] <= even[rows]].tolist() if even is not None else []:
-                    some_pairs = kept[both[box[n] - start]]
-                    cells = self._cells(joint, some_pairs, apart, first[1][box[n]])
-                    found[n] = max(found[n], (base + _evened(whole[some_pairs], tree[some_pairs], cells)) * unit)
+                    few = kept[both[box[n] - start]]
+                    cells = self._cells(joint, few, apart, first[1][box[n]])
+                    found[n] = max(found[n], _down(min(base + _evened(whole[few], tree[few], cells), int(FAR))) * unit)
         return found
 
     def _cells(self, pairs: Paths, at: Integers, apart: Booleans, high: Array) -> Iterator[tuple[Integers, Integers, Integers]]:
@@ -273,6 +273,12 @@ def _pairs(first: Paths, second: Paths, alike: Booleans, shared: list[int]) -> t
     nothing = (np.empty(0, dtype=np.int64),) * 3
     one, two, tree_of = (np.concatenate(parts) for parts in zip(nothing, *found, strict=True))
     return one, two, tree_of
+
+
+def _down(whole: Integers | int) -> Array:
+    """Whole numbers, at most 2^62, as float64 numbers that are not above."""
+    near = np.asarray(whole, dtype=np.float64)
+    return np.where(near.astype(np.int64) > whole, np.nextafter(near, -np.inf), near)
 
 
 def _at_most(terms: list[tuple[float, Array]]) -> Array:

@@ -99,3 +99,16 @@ def test_what_is_smaller_than_the_unit_of_sums_is_rounded_down(tmp_path: Path) -
     assert (found <= exactly).all()
     assert (found[2::3] == 0).all()     # ties are exact
     assert np.abs(found - exactly).max() < 2.0**-46
+
+
+@pytest.mark.parametrize("even", [-np.inf, np.inf])
+def test_sums_that_float64_does_not_hold_are_rounded_down(even: float, tmp_path: Path) -> None:
+    """1 + 2^-53 + 2^-54 lies nearer to the next float64 above than to 1."""
+    domain, small = people(1, three=False).domain, 0.75 * 2.0**-52
+    trees = [(0, "BRANCH_LEQ", 0.0, [value], [value]) for value in (1.0, small)]
+    bounds = tree_bounds(read_model(save(tmp_path / "m.onnx", trees, domain.columns)), domain)
+    assert bounds is not None
+    ends, nobody = domain.box(domain.lower[None], domain.upper[None]), np.zeros(domain.columns, dtype=bool)
+    weights = np.array([[1.0], [-1.0]]), np.zeros((2, 1))
+    found = bounds.least(ends, ends, nobody, np.zeros(2, dtype=np.int64), *weights, np.full(2, even))
+    assert found.tolist() == [1.0, -1.0 - 2.0**-52]
