@@ -158,8 +158,7 @@ def in_order(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, 
     """
     machines = MACHINES.get()
     if machines is not None:
-        tasks = (joblib.delayed(_numbered)(number, function, *one) for number, one in enumerate(arguments))
-        yield from _sorted(machines.as_done(tasks))
+        yield from _sorted(machines.as_done(_numbers(function, arguments)))
         return
     results = joblib.Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(
         joblib.delayed(_applied)(function, *one) for one in arguments
@@ -171,6 +170,11 @@ def in_order(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, 
         with warnings.catch_warnings():  # who ends before the last is not warned: results without use are no loss
             warnings.simplefilter("ignore")
             results.close()
+
+
+def together(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, ...]], jobs: int) -> list[T]:
+    """Return what a function returns for many arguments, in their order, by those whom `workers` counts."""
+    return list(_sorted(as_done(_numbers(function, arguments), jobs)))
 
 
 def spread(jobs: int) -> Spread:
@@ -185,6 +189,11 @@ def spread(jobs: int) -> Spread:
 
 def _applied(function: Shared[Callable[..., T]], *arguments: Any) -> T:
     return function.value(*arguments)
+
+
+def _numbers(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Task]:
+    """Return tasks whose results come with the numbers of their arguments."""
+    return (joblib.delayed(_numbered)(number, function, *one) for number, one in enumerate(arguments))
 
 
 def _numbered(number: int, function: Shared[Callable[..., T]], *arguments: Any) -> tuple[int, T]:

@@ -16,7 +16,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 
 from encoders.bounds.cluster import Copies, CopyBounds, Thresholds
@@ -34,7 +33,7 @@ from verifair.checker.certificates.tree import Tree
 from verifair.engine.buckets.bounds import different, most_buckets
 from verifair.engine.buckets.points import Point, PointSearch
 from verifair.engine.buckets.tree_copies import TreeCopies
-from verifair.engine.parallel import Shared, as_done, workers
+from verifair.engine.parallel import Shared, together, workers
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import box_of, margin
 from verifair.engine.search.subdivision import Open, subdivide
@@ -178,11 +177,6 @@ class _Bounder:
         return _Bounded(most=bound, score=score, at=at)
 
 
-def _bounded(k: int, common: Shared[_Bounder], boxes: _Boxes, known: Integers, enough: int) -> tuple[int, _Bounded]:
-    """Bound the k-th part of a step."""
-    return k, common.value.bounded(boxes, known, enough)
-
-
 class _KmaxSearch:
     """The state of one run: the tree, the open boxes by bound, the best point."""
 
@@ -215,9 +209,9 @@ class _KmaxSearch:
         cap = min(len(values), query.buckets)
         self.tree = KmaxTree(cap)
         self.cap = cap
-        block = max(1, COPIES // len(self.copies))
-        self.bounder = Shared(value=_Bounder(copies=self.copies, thresholds=self.thresholds, block=block))
-        self.open = Open[_Boxes](BLOCKS * block)
+        self.block = max(1, COPIES // len(self.copies))
+        self.bounded = Shared(value=_Bounder(copies=self.copies, thresholds=self.thresholds, block=self.block).bounded)
+        self.open = Open[_Boxes](BLOCKS * self.block)
         self.open.add(_Boxes(node=np.array([0]), lower=self.lower[None], upper=self.upper[None]), cap)
         self.boxes = 0
         self.searched = 0.0
@@ -318,15 +312,13 @@ class _KmaxSearch:
 
     def _bounded(self, boxes: _Boxes) -> _Bounded:
         """Bound boxes, by all processes."""
-        known, common, enough = self.tree.known["bound"][boxes.node], self.bounder, self.search.k
-        blocks = -(-len(boxes) // common.value.block)
+        known, enough = self.tree.known["bound"][boxes.node], self.search.k
+        blocks = -(-len(boxes) // self.block)
         jobs = min(workers(self.jobs), blocks)
         if jobs < 2:
-            return common.value.bounded(boxes, known, enough)
-        ends = [blocks * k // jobs * common.value.block for k in range(jobs + 1)]
-        parts = [slice(low, high) for low, high in pairwise(ends)]
-        tasks = (joblib.delayed(_bounded)(k, common, boxes.take(one), known[one], enough) for k, one in enumerate(parts))
-        return _Bounded.join([found for _, found in sorted(as_done(tasks, self.jobs), key=lambda one: one[0])])
+            return self.bounded.value(boxes, known, enough)
+        parts = [slice(low, high) for low, high in pairwise(blocks * k // jobs * self.block for k in range(jobs + 1))]
+        return _Bounded.join(together(self.bounded, ((boxes.take(one), known[one], enough) for one in parts), self.jobs))
 
     def _without_points(self, boxes: _Boxes, centre: Array) -> _Boxes:
         """Decide exactly the boxes that hold one network input, and return the others."""

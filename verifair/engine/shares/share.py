@@ -16,7 +16,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import numpy.typing as npt
 
@@ -29,7 +28,7 @@ from verifair.checker.certificates.envelope import semantics
 from verifair.checker.certificates.share import ShareCertificate, ShareQuery
 from verifair.checker.certificates.tree import Tree, leaf_regions
 from verifair.checker.shares import SLACK, ShareQuestion
-from verifair.engine.parallel import Shared, as_done, workers
+from verifair.engine.parallel import Shared, together, workers
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of
 from verifair.engine.search.subdivision import subdivide
@@ -188,11 +187,6 @@ class _Taken(Batched):
     node: Integers
 
 
-def _looked(k: int, common: Shared[CellLooks], lower: Array, upper: Array) -> tuple[int, ShareCells]:
-    """Return the cells of the k-th part of a batch."""
-    return k, common.value.cells(lower, upper)
-
-
 class _ShareSearch:
     """The tree under way; of every node is known what `ShareCells` holds, without points where it is cut."""
 
@@ -203,7 +197,7 @@ class _ShareSearch:
         self.query, self.question, self.tolerance, self.budget, self.jobs = query, question, tolerance, budget, jobs
         self.domain = domain = question.domain
         self.looks = CellLooks.of(query.network, question)
-        self.volume, self.common = self.looks.volume, Shared(value=self.looks)
+        self.volume, self.common = self.looks.volume, Shared(value=self.looks.cells)
         self.started = clock.now()
         self.deadline = self.started + (np.inf if budget.seconds is None else budget.seconds)
         self.earlier = before.history[-1][0] if before is not None and before.history else 0.0
@@ -303,10 +297,9 @@ class _ShareSearch:
         clock.spend(len(lower) * len(self.question.values) * (COPY + self.looks.bounds.work))
         jobs = min(workers(self.jobs), len(lower) // EACH)
         if jobs < 2:
-            return self.looks.cells(lower, upper)
+            return self.common.value(lower, upper)
         parts = zip(np.array_split(lower, jobs), np.array_split(upper, jobs), strict=True)
-        tasks = (joblib.delayed(_looked)(k, self.common, *part) for k, part in enumerate(parts))
-        return ShareCells.join([cells for _, cells in sorted(as_done(tasks, self.jobs), key=lambda one: one[0])])
+        return ShareCells.join(together(self.common, parts, self.jobs))
 
     def _shares(self) -> tuple[Fraction, Fraction]:
         """Return what all cells show, and remember when that was."""
