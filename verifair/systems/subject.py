@@ -19,7 +19,7 @@ from verifair.datasets import Dataset
 from verifair.datasets.stream import Stream
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
-from verifair.systems.results.words import DRAWN
+from verifair.systems.results.words import drawn
 from verifair.systems.settings import Inputs
 
 DEMOS = ("german", "adult")
@@ -98,8 +98,8 @@ class Subject:
         data = self.rows()
         if rows is None or rows >= data.count:
             return data, f"all {data.count:,} rows of the table{self.without}"
-        drawn = np.sort(np.random.default_rng(seed).choice(data.count, size=rows, replace=False))
-        return data.take(drawn), f"{rows:,} of the table's {data.count:,} rows, {DRAWN} (seed {seed}){self.without}"
+        chosen = np.sort(np.random.default_rng(seed).choice(data.count, size=rows, replace=False))
+        return data.take(chosen), drawn(rows, f"the table's {data.count:,} rows", seed) + self.without
 
     def names(self, asked: Sequence[str] | None) -> list[str]:
         """Return the protected features of an analysis, each of the schema. Raises SchemaError naming the closest one."""

@@ -21,7 +21,7 @@ from verifair.systems.cec.people import People, merit_columns, people_of
 from verifair.systems.cec.result import Audited, CecResult, CertifiedPairs
 from verifair.systems.cec.settings import CecSettings
 from verifair.systems.groups import Rows, read_rows
-from verifair.systems.results.words import DRAWN
+from verifair.systems.results.words import drawn
 from verifair.systems.subject import Subject
 from verifair.systems.work import Interrupted, Work
 
@@ -135,5 +135,5 @@ def _chosen(own: _Read, sample: int | None, seed: int) -> tuple[Integers, str]:
     asked = np.flatnonzero(own.audit)
     if sample is None or sample >= len(asked):
         return asked, own.audited
-    drawn = np.random.default_rng(seed).choice(asked, size=sample, replace=False)
-    return np.sort(drawn), f"{sample:,} of {len(asked):,} ({own.audited}), {DRAWN} (seed {seed})"
+    chosen = np.random.default_rng(seed).choice(asked, size=sample, replace=False)
+    return np.sort(chosen), drawn(sample, f"{len(asked):,} ({own.audited})", seed)

@@ -15,7 +15,7 @@ from verifair.systems.cec.solve import solve
 from verifair.systems.cec.tables import where
 from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.systems.results.pictures import picture
-from verifair.systems.results.words import DRAWN, firmly, of, percent
+from verifair.systems.results.words import drawn, firmly, of, percent
 from verifair.systems.subject import Subject
 from verifair.systems.work import Work, called, standing
 
@@ -53,7 +53,7 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
     asked = len(found.asked.people)
     who = f"all {everybody:,} people of the table"
     if asked < everybody:
-        who = f"{asked:,} of the table's {everybody:,} people, {DRAWN} (seed {work.seed})"
+        who = drawn(asked, f"the table's {everybody:,} people", work.seed)
     rows = who + subject.without
     return Section(
         **SYSTEM.heading,

@@ -54,6 +54,11 @@ def model_words(model: Model) -> str:
     return f"a network of {'-'.join(map(str, (model.inputs, *model.hidden, model.outputs)))} neurons"
 
 
+def drawn(part: int, whole: str, seed: int) -> str:
+    """Which rows were drawn: "1,000 of the table's 7,214 rows, drawn at random (seed 0)"."""
+    return f"{part:,} of {whole}, {DRAWN} (seed {seed})"
+
+
 def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
