@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from encoders.trees.compiled import compiled, real, whole
+from encoders.trees.compiled import compiled, real, room, whole
 from encoders.trees.extremes import INFINITE
 
 
@@ -25,6 +25,14 @@ def room_to_even(trees: int, count: int, widest: int) -> Any:
         levels = logs[width] + 1
     return (whole(count), whole(count), real(1), whole(trees + 1), whole(trees * count), real((trees + 1) * widest),
             whole(trees * widest), real(levels * widest), logs, whole(5))
+
+
+@compiled
+def grown(notes: Any, nodes: Any, count: Any) -> Any:
+    """The same room for so many nodes of the trees, of `count` variables."""
+    low, high, value, begins, asks, least, place, table, logs, trail = notes
+    return (room(low, nodes * count), room(high, nodes * count), room(value, nodes), begins, asks, least, place, table, logs,
+            room(trail, 5 * nodes))
 
 
 @compiled
@@ -79,17 +87,16 @@ def _leaves(
 @compiled
 def evened(
     begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
-    shares: Any, share: Any, first: Any, last: Any, at: Any, small: Any,
-    low: Any, high: Any, value: Any, begins: Any, asks: Any, least: Any, place: Any, table: Any, logs: Any, trail: Any,
+    shares: Any, share: Any, first: Any, last: Any, at: Any, small: Any, notes: Any,
 ) -> Any:
     """A lower bound of what trees begin ... end - 1 add to the row at `share` in the box at `at`.
 
-    small: what cells of a tree that does not ask may differ by.   low ... trail: `room_to_even`; of low and high a row of nodes
-    for each variable, of value one, of trail five.
+    small: what cells of a tree that does not ask may differ by.   notes: `room_to_even`, `grown` for all nodes of these trees.
     Cells that no leaf of a tree tells apart are one stretch; a leaf is the union of two stretches of 2^k of them.
     """
     if end == begin:
         return 0.0
+    low, high, value, begins, asks, least, place, table, logs, trail = notes
     count, stride, some = len(hot), trees[2 * end - 1] - trees[2 * begin], end - begin
     _leaves(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, shares, share, first, last, at, low, high,
             value, begins, asks, trail)

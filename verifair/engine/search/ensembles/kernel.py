@@ -16,7 +16,7 @@ from typing import Any
 
 from encoders.trees.compiled import compiled, real, room, whole
 from encoders.trees.extremes import INFINITE, pruned
-from verifair.engine.search.ensembles.evened import evened, room_to_even
+from verifair.engine.search.ensembles.evened import evened, grown, room_to_even
 
 EFFORT, HOPED, RECENT = 8, 1.5, 0.02
 """What evening out takes for a node; it is tried where a bound lacks at most so many times what that gains mostly; and what the
@@ -240,8 +240,7 @@ def explore(
     evens, gain, widest = len(losses) > 0, INFINITE, 1
     for v in range(count):
         widest = max(widest, cells[v]) if evens else 1
-    n_low, n_high, n_value, n_begins, n_asks, n_least, n_place, n_table, n_logs, n_trail = room_to_even(
-        trees if evens else 1, count, widest)
+    notes = room_to_even(trees if evens else 1, count, widest)
     for k in range(boxes):
         waits, number = 0, 0
         give_up = spent >= budget or done[owner[k]] == 1
@@ -272,11 +271,10 @@ def explore(
             code = row
             if not proved and evens and found + HOPED * gain > 0:
                 spent += EFFORT * top
-                n_low, n_high = room(n_low, top * count), room(n_high, top * count)
-                n_value, n_trail = room(n_value, top), room(n_trail, 5 * top)
+                notes = grown(notes, top, count)
                 closer = constants[row] - charges[row] - losses[row] + evened(
                     0, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, shares, row * lines, low, high,
-                    0, losses[row] / 16, n_low, n_high, n_value, n_begins, n_asks, n_least, n_place, n_table, n_logs, n_trail)
+                    0, losses[row] / 16, notes)
                 for s in range(lines):
                     closer += shares[row * lines + s] * bounds[s]
                 gained = max(closer - found, 0.0)
@@ -413,12 +411,10 @@ def explore(
                 code, more = row, top - side_end[side]
                 if not proved and evens and found + HOPED * gain > 0:
                     spent += EFFORT * more
-                    n_low, n_high = room(n_low, more * count), room(n_high, more * count)
-                    n_value, n_trail = room(n_value, more), room(n_trail, 5 * more)
+                    notes = grown(notes, more, count)
                     closer = constants[row] - charges[row] - losses[row] + evened(
                         side_trees[side], used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, shares,
-                        row * lines, half_low, half_high, 0, losses[row] / 16, n_low, n_high, n_value, n_begins, n_asks, n_least,
-                        n_place, n_table, n_logs, n_trail)
+                        row * lines, half_low, half_high, 0, losses[row] / 16, notes)
                     for s in range(lines):
                         closer += shares[row * lines + s] * side_bound[mine + s]
                     gained = max(closer - found, 0.0)

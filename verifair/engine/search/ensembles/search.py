@@ -43,7 +43,7 @@ WORTH, GUESSES, GUESSED = 6, 128, 32
 question, and so many at once."""
 ROUNDED, ROOM_OF_SUMS = 2.0**-38, 2.0**-8
 """What bounds of gaps under softmax are raised by, and how much of the scores' size adds to that."""
-NO_GAP = held(np.zeros(0))
+NOTHING = held(np.zeros(0))
 LOST, LOST_A_STEP, MOST_TREES = 2.0**-33, 2.0**-46, 1 << 13
 """What bounds that are evened out may lose, relative to the margins' size, at least, and for each tree and variable: the checker
 rounds otherwise, down by 2^-48 a step. It takes fewer trees than these."""
@@ -80,14 +80,14 @@ def _compared(goal: Goal, network: ComparedTrees, margin: Array) -> Closing:
         zeros, whole = held(np.zeros(count)), held(np.zeros(count, dtype=np.int64))
         gap = held(np.array([inside, outside, goal.gap.epsilon, ROUNDED * (1 + largest * ROOM_OF_SUMS)]))
         return Closing(lines=every, lists=(
-            count, held(np.eye(count)), zeros, zeros, held(np.ones(count)), whole, whole, held(np.full(count, np.inf)), gap, NO_GAP
+            count, held(np.eye(count)), zeros, zeros, held(np.ones(count)), whole, whole, held(np.full(count, np.inf)), gap, NOTHING
         ))
     rows = ClauseRows.of(goal, network, margin)
     count = len(rows.line)
     nothing, size = np.zeros(count), np.array([abs(line.p) + abs(line.q) for line in rows.lines])[rows.line]
     shares = np.arange(len(rows.lines)) == rows.line[:, None]
     lists = (count, held(shares.astype(float)), held(nothing), held(nothing), held(size), held(rows.strict.astype(np.int64)),
-             held(rows.clause), held(np.full(count, np.inf)), NO_GAP, NO_GAP)
+             held(rows.clause), held(np.full(count, np.inf)), NOTHING, NOTHING)
     return Closing(lines=rows.lines, lists=lists)
 
 
@@ -120,9 +120,9 @@ class TreeSearch(BoxSearch):
         enough = np.full(len(rows), np.inf) if rule.error is None else ROOM * size * rule.widest
         trees, steps = len(self.twin.ensemble.root), len(self.twin.ensemble.root) * self.problem.domain.variables
         evens = goal.constants.any() and trees < MOST_TREES     # of decisions it closes a few boxes more
-        lost = held(max(LOST, LOST_A_STEP * steps) * self.twin.size * size) if evens else NO_GAP
+        lost = held(max(LOST, LOST_A_STEP * steps) * self.twin.size * size) if evens else NOTHING
         lists = (len(rows), held(bounds.shares), held(constants), held(bounds.charges(self.twin.size)), held(size),
-                 held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(enough), NO_GAP, lost)
+                 held(strict.astype(np.int64)), held(np.zeros(len(rows), dtype=np.int64)), held(enough), NOTHING, lost)
         return Closing(lines=bounds.lines, lists=lists)
 
     def start(self, rng: np.random.Generator) -> None:
