@@ -26,6 +26,7 @@ from encoders.onnx.reader import read_onnx
 from verifair import datasets
 from verifair.papers.cst.data import PublishedQuestion, authors_loan, law_school, law_school_jointly
 from verifair.papers.cst.printed import JOINTLY, TABLE_1, TABLE_4, TABLE_5, Counts, K
+from verifair.papers.cst.tables import SCORES
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import NetworkDecider
@@ -35,7 +36,6 @@ from verifair.systems.cst.testing import Situations
 PAPER: dict[str, Any] = {"preset": "paper"}
 ONE_SCALE: dict[str, Any] = {"distance": "standardised", "interval": "wald", "sides": 1}
 SETTINGS: dict[str, dict[str, Any]] = {"paper": PAPER, "one scale": ONE_SCALE, "default": {}}
-SCORES = ("LSAT", "UGPA")
 LAW: dict[str, tuple[Counts, tuple[tuple[str, ...], ...]]] = {
     "nonwhite": (TABLE_4, (SCORES, (*SCORES, "female"))), "female": (TABLE_5, (SCORES, (*SCORES, "nonwhite"))),
 }

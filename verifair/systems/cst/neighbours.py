@@ -239,7 +239,7 @@ def _step(
         for b in np.flatnonzero((edge.inside + edge.tied > k).any(axis=1) & ~edge.short).tolist():
             there = np.flatnonzero(place == b)
             center = None if literal is None else literal[part[there[0]]]
-            order, _ = _in_order(pool, near, edge, b, ties, most=int(k[-1]) + 1, center=center)
+            order, _ = _ranked(pool, near, edge, b, ties, most=int(k[-1]) + 1, center=center)
             of = None if mine is None else mine.take(members[there])
             found[:, part[there]], inside[:, part[there]] = _by_row(pool, order, k, of, left_out=ties != "heap")
     return short[at]
@@ -297,7 +297,7 @@ def _shared(k: Integers, edge: Edge) -> Array:
     return np.asarray(edge.bad + (k - edge.inside) * edge.tied_bad / np.maximum(edge.tied, 1))
 
 
-def _in_order(
+def _ranked(
     pool: NeighbourPool, near: Near, edge: Edge, b: int, ties: Ties, *, most: int | None = None, center: Array | None = None
 ) -> tuple[Integers, Integers]:
     """Rows around the b-th center, as far as any tie with the last of the largest group: positions in the pool, columns of `near`.
@@ -356,7 +356,7 @@ def nearest(
         if not edge.short[0]:
             break
         width = min(len(pool.points), 2 * width)
-    at, column = _in_order(pool, near, edge, 0, ties, center=literal)
+    at, column = _ranked(pool, near, edge, 0, ties, center=literal)
     rows, distance = pool.rows[at], near.distance[0, edge.first[0, column]]
     if not heap:
         rows, distance = rows[rows != own], distance[rows != own]

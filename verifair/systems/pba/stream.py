@@ -155,7 +155,7 @@ class Rates:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Counts:
+class DecisionCounts:
     """What the network decides on the rows of a run.
 
     rows: how many.   right: how many of them it predicts as labelled.   highest: the highest class among labels and predictions.
@@ -172,7 +172,7 @@ class Counts:
     @classmethod
     def of(
         cls, tables: Iterable[Table], queries: Sequence[PersistentBias | Robustness], exchanges: Sequence[Exchange] = ()
-    ) -> Counts:
+    ) -> DecisionCounts:
         rows = right = highest = 0
         eligible, rates = Counter[tuple[str, str]](), tuple(map(Rates.of, exchanges))
         asked = {(kind, sensitive_of(query)): query for query in queries for kind in kinds(query)}
@@ -265,9 +265,9 @@ class TableStream:
         return self.rows <= HELD
 
     @cached_property
-    def counts(self) -> Counts:
+    def counts(self) -> DecisionCounts:
         """What the network decides on all rows, from a pass of its own."""
-        return Counts.of(self, self.queries, self.exchanges)
+        return DecisionCounts.of(self, self.queries, self.exchanges)
 
     def expected(self, query: PersistentBias | Robustness, classes: int) -> int:
         """Return about how many verdicts a query has, by those of the first chunk until all rows are counted.
@@ -276,7 +276,7 @@ class TableStream:
         """
         if self.held or "counts" in vars(self):
             return self.counts.verdicts(query, classes)
-        first = Counts.of(islice(self, 1), [query])
+        first = DecisionCounts.of(islice(self, 1), [query])
         return first.verdicts(query, classes) * self.rows // max(first.rows, 1)
 
     def __iter__(self) -> Iterator[Table]:
