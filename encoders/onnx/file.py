@@ -139,7 +139,14 @@ def node_name(node: onnx.NodeProto) -> str:
 
 
 def attributes(node: onnx.NodeProto) -> dict[str, object]:
-    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    """Its values by name, texts as str. Raises ValueError for one that has no type or is no UTF-8."""
+    return {a.name: _read(helper.get_attribute_value(a)) for a in node.attribute}
+
+
+def _read(value: object) -> object:
+    if isinstance(value, list):
+        return [_read(one) for one in value]
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def opset(model: onnx.ModelProto) -> int:
@@ -219,11 +226,11 @@ def _through(by_output: dict[str, onnx.NodeProto], name: str, passing: set[str])
 
 
 def _sums_to_one(below: onnx.NodeProto | None, normalizer: onnx.NodeProto) -> bool:
-    if below is None or attributes(normalizer).get("norm") != b"L1":
+    if below is None or attributes(normalizer).get("norm") != "L1":
         return False
     transform = attributes(below).get("post_transform")
     return below.op_type == "Softmax" or (below.op_type == "LinearClassifier" and (
-        transform == b"SOFTMAX" or (transform == b"LOGISTIC" and _antisymmetric(below))))
+        transform == "SOFTMAX" or (transform == "LOGISTIC" and _antisymmetric(below))))
 
 
 def _pair(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: str) -> str | None:
@@ -256,18 +263,17 @@ def class_labels(values: Mapping[str, object]) -> Sequence[object]:
 
 
 def _cut_classifier(stored: StoredModel, node: onnx.NodeProto, name: str, shown: str) -> LogitsModel:
-    transform = attributes(node).get("post_transform", b"NONE")
-    assert isinstance(transform, bytes)
-    links = {b"NONE": Link.IDENTITY, b"SOFTMAX": Link.SOFTMAX, b"LOGISTIC": Link.SIGMOID}
-    if transform not in links:
-        raise ModelError(stored.path, f"post_transform {transform.decode()!r}; supported: NONE, LOGISTIC, SOFTMAX",
+    transform = attributes(node).get("post_transform", "NONE")
+    assert isinstance(transform, str)
+    if transform not in tree_tail.LINKS:
+        raise ModelError(stored.path, f"post_transform {transform!r}; supported: NONE, LOGISTIC, SOFTMAX",
                          node=node_name(node), op=node.op_type)
-    cut = _cut(stored.model, name, links[transform], shown)
+    cut = _cut(stored.model, name, tree_tail.LINKS[transform], shown)
     (scores,) = (n for n in cut.model.graph.node if name in n.output)
     for attribute in scores.attribute:
         if attribute.name == "post_transform":
             attribute.s = b"NONE"
-    if links[transform] is not Link.SIGMOID or not _antisymmetric(node):
+    if tree_tail.LINKS[transform] is not Link.SIGMOID or not _antisymmetric(node):
         return cut
     logit = name + "/second_class"
     cut.model.graph.initializer.append(numpy_helper.from_array(np.array([1], dtype=np.int64), name=logit + "/index"))
@@ -419,4 +425,4 @@ def _listed(model: onnx.ModelProto) -> Iterator[tuple[str, ...]]:
 
 
 def _texts(values: Sequence[object]) -> tuple[str, ...]:
-    return tuple(value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in values)
+    return tuple(map(str, values))

@@ -214,7 +214,14 @@ class OnnxNode:
         return finite(self.path, self.input_names[i], self.constant(i))
 
     def integers(self, i: int) -> list[int]:
-        return [int(v) for v in np.atleast_1d(self.constant(i)).ravel().tolist()]
+        return list(self.indices(i).ravel().tolist())
+
+    def indices(self, i: int) -> Integers:
+        """Input i, a constant of integers."""
+        value = np.asarray(self.constant(i))
+        if value.dtype.kind != "i":
+            raise self.error(f"input {i} ({self.input_names[i]!r}) is of type {value.dtype}; expected are integers")
+        return value.astype(np.int64)
 
     def number(self, name: str, default: float) -> float:
         value = self.attributes.get(name, default)

@@ -38,8 +38,8 @@ def scores(
     def refuse(problem: str) -> ModelError:
         return ModelError(path, problem, node=shown, op=node.op_type)
 
-    given = values.get("post_transform", 0 if node.op_type == "TreeEnsemble" else b"NONE")
-    transform = NUMBERED[given] if isinstance(given, int) else given.decode() if isinstance(given, bytes) else str(given)
+    given = values.get("post_transform", 0 if node.op_type == "TreeEnsemble" else "NONE")
+    transform = NUMBERED[given] if isinstance(given, int) else str(given)
     if transform not in (*LINKS, "SOFTMAX_ZERO"):
         raise refuse(f"post_transform {transform!r}; supported are NONE, LOGISTIC, SOFTMAX and, of three classes, SOFTMAX_ZERO")
     plain = onnx.NodeProto()

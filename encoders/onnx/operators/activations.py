@@ -230,8 +230,7 @@ def _celu(node: OnnxNode) -> Tensor:
 
 def _gelu(node: OnnxNode) -> Tensor:
     kinds = {"none": Curve.GELU, "tanh": Curve.GELU_TANH}
-    given = node.attributes.get("approximate", b"none")
-    name = given.decode() if isinstance(given, bytes) else str(given)
+    name = str(node.attributes.get("approximate", "none"))
     if name not in kinds:
         raise node.error(f"approximate = {name!r}; supported are 'none' and 'tanh'")
     return _curve(node, kinds[name])

@@ -44,23 +44,23 @@ def window_axes(node: OnnxNode, spatial: tuple[int, ...], kernel: list[int]) -> 
                          "spatial axes")
     if min(pads) < 0:
         raise node.error(f"negative pads {pads}; supported are pads of 0 and more")
-    automatic = node.attributes.get("auto_pad", b"NOTSET")
+    automatic = node.attributes.get("auto_pad", "NOTSET")
     ceil = bool(node.number("ceil_mode", 0))
-    spread = max(dilations) > 1 and node.op != "Conv" and automatic != b"VALID"
-    if automatic != b"NOTSET" and (ceil or spread):
+    spread = max(dilations) > 1 and node.op != "Conv" and automatic != "VALID"
+    if automatic != "NOTSET" and (ceil or spread):
         raise node.error(f"has {'ceil_mode' if ceil else 'dilations'} with auto_pad {automatic!r}, of which runtimes make "
                          "different windows; export it with pads")
     axes = []
     for a, length in enumerate(spatial):
         reach, stride = dilations[a] * (kernel[a] - 1) + 1, strides[a]
         before, after = pads[a], pads[rank + a]
-        if automatic in (b"SAME_UPPER", b"SAME_LOWER"):
+        if automatic in ("SAME_UPPER", "SAME_LOWER"):
             total = max(0, (-(-length // stride) - 1) * stride + reach - length)
-            before = total // 2 if automatic == b"SAME_UPPER" else total - total // 2
+            before = total // 2 if automatic == "SAME_UPPER" else total - total // 2
             after = total - before
-        elif automatic == b"VALID":
+        elif automatic == "VALID":
             before = after = 0
-        elif automatic != b"NOTSET":
+        elif automatic != "NOTSET":
             raise node.error(f"auto_pad {automatic!r} is unknown")
         room = length + before + after - reach
         if room < 0:
@@ -191,11 +191,11 @@ def _reduce_sum(node: OnnxNode) -> Tensor:
 
 def _pad(node: OnnxNode) -> Tensor:
     """Padding by a constant, by the edge, or mirrored; negative pads crop."""
-    x, mode = node.tensor(0), node.attributes.get("mode", b"constant")
+    x, mode = node.tensor(0), node.attributes.get("mode", "constant")
     rank = len(x.shape) + 1
     pads = node.integers(1) if node.has(1) else [int(v) for v in node.numbers("pads") or node.numbers("paddings") or []]
     axes = [node.axis(a, rank) for a in node.integers(3)] if node.has(3) else list(range(rank))
-    if len(pads) != 2 * len(axes) or mode not in (b"constant", b"edge", b"reflect"):
+    if len(pads) != 2 * len(axes) or mode not in ("constant", "edge", "reflect"):
         raise node.error(f"pads {pads} on {len(axes)} axes with mode {mode!r}; supported are constant, edge and reflect")
     widths = np.zeros((rank, 2), dtype=np.int64)
     for k, a in enumerate(axes):
@@ -203,13 +203,13 @@ def _pad(node: OnnxNode) -> Tensor:
     if widths[0].any():
         raise node.error("pads the batch (axis 0); supported are the other axes")
     cropped = x.index[tuple(slice(max(0, -int(b)), n - max(0, -int(a))) for (b, a), n in zip(widths, x.index.shape, strict=True))]
-    if not cropped.size or (mode == b"reflect" and (widths >= np.array(cropped.shape)[:, None]).any()):
+    if not cropped.size or (mode == "reflect" and (widths >= np.array(cropped.shape)[:, None]).any()):
         raise node.error(f"pads {pads} do not fit a tensor of shape (batch, {', '.join(map(str, x.shape))})")
     more = np.maximum(widths, 0)
     if math.prod(n + int(w.sum()) for n, w in zip(cropped.shape, more, strict=True)) > MOST:
         raise node.error(f"pads {pads}; supported are {MOST} entries at most")
-    if mode != b"constant":
-        return x.take(np.pad(cropped, more, mode="edge" if mode == b"edge" else "reflect"))
+    if mode != "constant":
+        return x.take(np.pad(cropped, more, mode="edge" if mode == "edge" else "reflect"))
     value = np.atleast_1d(node.weight(2)).ravel()[:1] if node.has(2) else np.array([float(node.number("value", 0.0))])
     if not np.isfinite(value).all():
         raise node.error(f"pads with {value[0]}; supported are finite numbers")

@@ -46,7 +46,7 @@ def _imputer(node: OnnxNode) -> Tensor:
 
 def _linear_classifier(node: OnnxNode) -> Result:
     """ai.onnx.ml LinearClassifier without post-transform: the scores x W^T + b are its second output."""
-    if node.attributes.get("post_transform", b"NONE") != b"NONE":
+    if node.attributes.get("post_transform", "NONE") != "NONE":
         raise node.error("a post_transform is supported only at the end of the graph")
     coefficients = np.array(node.numbers("coefficients"))
     labels = len(class_labels(node.attributes))
@@ -60,7 +60,7 @@ def _linear_classifier(node: OnnxNode) -> Result:
 
 def _linear_regressor(node: OnnxNode) -> Tensor:
     """ai.onnx.ml LinearRegressor: x W^T + b, a row of W for each target."""
-    if node.attributes.get("post_transform", b"NONE") != b"NONE":
+    if node.attributes.get("post_transform", "NONE") != "NONE":
         raise node.error("a post_transform is supported only at the end of a classifier")
     targets = int(node.number("targets", 1))
     weight = _finite(node, "coefficients")
@@ -91,7 +91,7 @@ def _cast(node: OnnxNode) -> Tensor:
 
 def _feature_extractor(node: OnnxNode) -> Tensor:
     """ai.onnx.ml ArrayFeatureExtractor: picks entries of the last axis."""
-    x, index = node.tensor(0), np.asarray(node.constant(1), dtype=np.int64).ravel()
+    x, index = node.tensor(0), node.indices(1).ravel()
     if not x.shape or (index.size and not (index.min() >= 0 and index.max() < x.shape[-1])):
         shape = ", ".join(map(str, x.shape))
         raise node.error(f"picks entries {index.min()} to {index.max()} of a tensor of shape (batch, {shape})")
@@ -137,7 +137,7 @@ def _listed(node: OnnxNode, what: str) -> list[Category]:
 
 def _categories(node: OnnxNode, listed: object) -> tuple[Category, ...]:
     assert isinstance(listed, list | tuple)
-    found = tuple(v.decode() if isinstance(v, bytes) else v for v in listed)
+    found = tuple(listed)
     if not found or len(set(found)) < len(found) or any(v != v for v in found):
         raise node.error(f"knows the categories {list(found)}; supported are distinct words, or distinct numbers without NaN")
     return found

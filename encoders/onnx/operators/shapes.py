@@ -121,7 +121,7 @@ def _slice(node: OnnxNode) -> Tensor:
 
 
 def _gather(node: OnnxNode) -> Tensor:
-    x, index = node.tensor(0), np.asarray(node.constant(1), dtype=np.int64)
+    x, index = node.tensor(0), node.indices(1)
     axis = node.axis(int(node.number("axis", 0)), len(x.shape) + 1)
     if axis == 0:
         raise node.error("picks rows of the batch (axis 0); supported are the other axes")

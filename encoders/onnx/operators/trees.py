@@ -44,7 +44,7 @@ def _regressor(node: OnnxNode) -> Result:
     """ai.onnx.ml TreeEnsembleRegressor: sums of the leaves' weights for each target, and base values."""
     _no_transform(node, _text(node, "post_transform", "NONE"))
     treeid, nodeid, feature = (_integers(node, f"nodes_{name}") for name in ("treeids", "nodeids", "featureids"))
-    names = [one.decode() if isinstance(one, bytes) else str(one) for one in node.attributes.get("nodes_modes", [])]  # type: ignore[attr-defined]
+    names = list(node.attributes.get("nodes_modes", ()))  # type: ignore[call-overload]
     unknown = next((name for name in names if name not in (*MODES, "LEAF")), None)
     if unknown is not None:
         raise node.error(f"has a node of mode {unknown!r}; supported are {', '.join(MODES[:-1])} and LEAF")
@@ -201,8 +201,7 @@ def _no_transform(node: OnnxNode, transform: str) -> None:
 
 
 def _text(node: OnnxNode, name: str, default: str) -> str:
-    value = node.attributes.get(name, default)
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return str(node.attributes.get(name, default))
 
 
 def _given(node: OnnxNode, name: str) -> bool:

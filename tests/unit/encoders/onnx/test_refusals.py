@@ -517,3 +517,15 @@ def test_functions_that_cannot_be_inlined(tmp_path: Path) -> None:
         found.opset_import.extend([helper.make_opsetid("local", 1)])
         (tmp_path / "m.onnx").write_bytes(found.SerializeToString())
         refused_files(tmp_path / "m.onnx", "valid ONNX model")
+
+
+def test_text_that_is_no_utf_8(tmp_path: Path) -> None:
+    gelu = save(tmp_path / "m.onnx", [node("Gelu", ["x"], approximate="tanh")], {}, opset=20)
+    gelu.write_bytes(gelu.read_bytes().replace(b"tanh", b"\xff\xfe\x97\x80"))
+    refused(gelu, "not a valid ONNX model .*utf-8", exit_code=2)
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.float32])
+def test_positions_that_are_no_integers(kind: type, tmp_path: Path) -> None:
+    refused(save(tmp_path / "m.onnx", [node("Gather", ["x", "at"], axis=1)], {"at": np.array([1], dtype=kind)}),
+            f"input 1 .'at'. is of type {np.dtype(kind)}; expected are integers")
