@@ -25,6 +25,8 @@ CLASSES = 20
 """A label with more distinct values than this is a quantity, not a class."""
 CLEARLY = 0.02
 """Of the rows: so many more have to be predicted right."""
+FLAGS = ([0, 1], ["False", "True"])
+"""Categories whose code is the number that a model takes."""
 ENOUGH = 30
 """Rows from which on a label says anything about scales and merit."""
 
@@ -229,7 +231,7 @@ def _of_model(
             kind = frame[name].dtype
             if isinstance(kind, pd.CategoricalDtype):   # whose codes XGBoost and LightGBM take
                 feature |= {"kind": "categorical", "categories": list(map(text, kind.categories))}
-            elif feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] != [0, 1]):
+            elif feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] not in FLAGS):
                 raise DataError(f"column {name!r} holds text, but the model takes a number there; give the table it was trained on")
         features.append(feature | ({"protected": True} if name in protected else {}))
     return _scaled(network, frame, features, label, ("raw", "minmax", "standard") if matrix else ("raw",))
@@ -323,7 +325,8 @@ def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, Any]:
         if low < high:
             numeric |= {"scale": "minmax", "unit": _unit(high - low, whole)}
         return numeric | ({"protected": True} if protected else {})
-    categories = sorted({text(v) for v in values})
+    truths = pd.api.types.is_bool_dtype(values.infer_objects())
+    categories = FLAGS[1] if truths else sorted({text(v) for v in values})
     if len(categories) > MANY:
         raise DataError(
             f"column {name!r} holds {len(categories)} distinct texts (for example {categories[0]!r}), too many for a category; "

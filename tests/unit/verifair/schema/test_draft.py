@@ -221,6 +221,14 @@ def test_infer_takes_order_and_categories_from_the_model() -> None:
     assert vf.Schema.loads(draft(FRAME, target="y", positive="yes", protected=["sex"], model=MODEL)) == drafted
 
 
+@pytest.mark.parametrize("values", [[True, False, True], [True, True, True]])
+def test_truth_values_are_numbers_to_a_model(values: list[bool]) -> None:
+    frame = FRAME.assign(**{"hours-per-week": values})
+    for drafted in (vf.Schema.infer(frame, target="y", positive="yes", model=model) for model in (None, MODEL)):
+        assert (drafted["hours-per-week"].kind, drafted["hours-per-week"].categories) == ("categorical", ("False", "True"))
+    drafted.check_network(MODEL)
+
+
 def test_infer_for_one_matrix_takes_the_tables_order(tmp_path: Path) -> None:
     model = network(Feed(name="X", kind="float32", shape=(3,), start=np.array([0, 1, 3]), categories={1: (3, 4)}), outputs=2)
     frame = pd.DataFrame({"a": [1.0, 2.5], "b": [3, 4], "y": [0, 1], "c": [0, 9]})
