@@ -288,9 +288,9 @@ def _at_most(terms: list[tuple[float, Array]]) -> Array:
         if factor == 0:
             continue
         product = factor * values
-        single = (np.float32(factor) == factor) & (values.astype(np.float32) == values)     # 24 bits each
+        single = (float(np.float32(factor)) == factor) & (values.astype(np.float32) == values)     # 24 bits each
         added = total + product
         back = added - total
-        lost = lost + np.where(single, 0.0, 2.0**-52 * np.abs(product)) + np.abs((total - (added - back)) + (product - back))
-        total = added
+        inexact = np.where(single, 0.0, 2.0**-52 * np.abs(product) + 2.0**-1074)
+        lost, total = lost + inexact + np.abs((total - (added - back)) + (product - back)), added
     return np.where(lost > 0, np.nextafter(total - lost * (1 + 2.0**-20), -np.inf), total)

@@ -2,6 +2,8 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -112,3 +114,17 @@ def test_sums_that_float64_does_not_hold_are_rounded_down(even: float, tmp_path:
     weights = np.array([[1.0], [-1.0]]), np.zeros((2, 1))
     found = bounds.least(ends, ends, nobody, np.zeros(2, dtype=np.int64), *weights, np.full(2, even))
     assert found.tolist() == [1.0, -1.0 - 2.0**-52]
+
+
+def test_products_that_float64_does_not_hold_are_rounded_down(tmp_path: Path) -> None:
+    """Weights that are no float32 numbers, and a product below 2^-1074."""
+    domain, tiny, third = people(1, three=False).domain, 2.0**-1074, 1 / 3
+    nobody = np.zeros(domain.columns, dtype=bool)
+    ends = domain.box(domain.lower[None], domain.upper[None])
+    model = read_model(save(tmp_path / "m.onnx", [(0, "BRANCH_LEQ", 0.0, [5.0], [5.0])], domain.columns))
+    assert isinstance(model, TreeEnsemble)
+    for value, weight in ((5.0, third), (5.0, -third), (-tiny, 0.5), (tiny, -0.5)):
+        bounds = tree_bounds(replace(model, value=np.sign(model.value) * value), domain)
+        assert bounds is not None
+        found = bounds.least(ends, ends, nobody, np.zeros(1, dtype=np.int64), np.array([[weight]]), np.zeros((1, 1)))
+        assert Fraction(found.item()) <= Fraction(value) * Fraction(weight) <= Fraction(found.item()) + Fraction(1, 10**15)
