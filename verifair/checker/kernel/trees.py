@@ -187,11 +187,11 @@ class TreeBounds:
 
     def _whole(self, leaf: Integers, other: Integers, weight: Array) -> tuple[Integers, int, float]:
         """What pairs of leaves, by their nodes (K,), add, and the base, as whole numbers of a unit, rounded down."""
-        m = self.ensemble.outputs
-        size = float(np.abs(weight) @ np.tile(self.sizes, 2))
+        m, size = self.ensemble.outputs, float(np.abs(weight) @ np.tile(self.sizes, 2))
+        if not np.isfinite(size):   # no bound
+            return np.zeros_like(leaf), 0, np.nan
         unit = 2.0 ** (np.ceil(np.log2(max(size, 1e-250))) - 60)
-        values = self.ensemble.value[leaf], self.ensemble.value[other]
-        bases = np.tile(self.ensemble.base, 2)
+        values, bases = (self.ensemble.value[leaf], self.ensemble.value[other]), np.tile(self.ensemble.base, 2)
         terms = [(float(weight[k]), values[k // m][:, k % m]) for k in range(2 * m)]
         base = _at_most([(float(weight[k]), bases[k : k + 1]) for k in range(2 * m)])
         return (np.floor(_at_most(terms) / unit).astype(np.int64), int(np.floor(base[0] / unit)), unit)

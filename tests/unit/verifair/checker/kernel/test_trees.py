@@ -128,3 +128,14 @@ def test_products_that_float64_does_not_hold_are_rounded_down(tmp_path: Path) ->
         assert bounds is not None
         found = bounds.least(ends, ends, nobody, np.zeros(1, dtype=np.int64), np.array([[weight]]), np.zeros((1, 1)))
         assert Fraction(found.item()) <= Fraction(value) * Fraction(weight) <= Fraction(found.item()) + Fraction(1, 10**15)
+
+
+def test_weights_that_are_no_numbers_have_no_bound(tmp_path: Path) -> None:
+    """Such as the slope of a line of its own, which a forged leaf names where the goal has no curve."""
+    domain = people(1, three=False).domain
+    bounds = tree_bounds(read_model(save(tmp_path / "m.onnx", [(0, "BRANCH_LEQ", 0.0, [1.0], [2.0])], domain.columns)), domain)
+    assert bounds is not None
+    ends, nobody = domain.box(domain.lower[None], domain.upper[None]), np.zeros(domain.columns, dtype=bool)
+    weights = np.array([[np.nan], [np.inf], [-np.inf]])
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(bounds.least(ends, ends, nobody, np.zeros(3, dtype=np.int64), weights, np.zeros((3, 1)))).all()
