@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,9 +12,10 @@ from typing import Any
 import numpy as np
 import onnx
 
+from encoders.errors import ModelError
 from encoders.onnx.operators.trees import floor32
 from verifair.models import columns
-from verifair.models.objects import package_of
+from verifair.models.objects import called, package_of
 
 OPSET = 15
 ZERO = 1.0000000180025095e-35
@@ -23,7 +25,8 @@ ZERO = 1.0000000180025095e-35
 def convert(model: Any, width: int | None = None, *, names: Sequence[str] | None = None) -> onnx.ModelProto:
     """Return a boosting library's model as ONNX.   names: of its columns; None: those that it knows.
 
-    Raises ImportError without onnxmltools (XGBoost, LightGBM), and whatever the converters raise.
+    Raises ImportError without onnxmltools (XGBoost, LightGBM), ModelError for boosters of linear functions and for XGBoost's dart,
+    which no converter knows, and whatever the converters raise.
     """
     package = package_of(model)
     made = {"xgboost": _xgboost, "lightgbm": _lightgbm, "catboost": _catboost}[str(package)](model)
@@ -42,8 +45,13 @@ def _xgboost(model: Any) -> onnx.ModelProto:
 
     model = copy.deepcopy(model)
     booster = model.get_booster() if hasattr(model, "get_booster") else model
+    kind = json.loads(booster.save_config())["learner"]["gradient_booster"]["name"]
+    if kind != "gbtree":
+        raise ModelError(called(model), f"is boosted by {kind!r}, which has no conversion to ONNX; fit it with booster='gbtree'")
     count = int(booster.num_features())
     booster.feature_names = None  # the converter knows columns by number alone
+    kinds = booster.feature_types  # of what is no float, thresholds are listed rounded (int), or not at all (i: True and False)
+    booster.feature_types = kinds and ["c" if kind == "c" else "float" for kind in kinds]
     made: onnx.ModelProto = convert_xgboost(model, name="model", initial_types=_matrix(count), target_opset=OPSET)
     return made
 
@@ -51,12 +59,16 @@ def _xgboost(model: Any) -> onnx.ModelProto:
 def _lightgbm(model: Any) -> onnx.ModelProto:
     from onnxmltools.convert import convert_lightgbm
 
-    booster = _rounded(model.booster_ if hasattr(model, "booster_") else model)
+    booster = model.booster_ if hasattr(model, "booster_") else model
+    if "\nis_linear=1\n" in booster.model_to_string():
+        remedy = "have no conversion to ONNX; fit it with linear_tree=False"
+        raise ModelError(called(model), f"has trees whose leaves hold linear functions, which {remedy}")
+    booster = _rounded(booster)
     types = _matrix(int(booster.num_feature()))
     if hasattr(model, "booster_"):
         model = copy.copy(model)
-        model._Booster = booster
-        if getattr(model, "_classes", np.empty(0)).dtype == bool:   # the converter knows numbers and words alone
+        model._Booster, model.boosting_type = booster, "gbdt"   # a forest's mean is in its leaves by now
+        if np.asarray(model._classes).dtype == bool:   # the converter knows numbers and words alone; a regressor has none
             model._classes = model._classes.astype(np.int64)
     else:
         model = booster
@@ -68,17 +80,22 @@ def _rounded(booster: Any) -> Any:
     """Return a LightGBM booster whose thresholds are rounded down to float32: of float32 numbers they decide as before.
 
     The converter would take the nearest float32 number, which may lie above the threshold, and decide a row on it otherwise.
-    LightGBM takes numbers of at most ZERO for 0; a threshold among them stands at their end.
+    LightGBM takes numbers of at most ZERO for 0; a threshold among them stands at their end. The mean of a random forest's trees
+    is the sum of their leaves' shares of it.
     """
     lines = []
-    for line in booster.model_to_string().split("\n"):
+    text = booster.model_to_string().split("\n")
+    averaged = "average_output" in text
+    for line in text:
         key, _, numbers = line.partition("=")
+        if averaged and key == "leaf_value":
+            line = "leaf_value=" + " ".join(repr(float(value) / booster.current_iteration()) for value in numbers.split())
         if key == "threshold" and numbers:
             limit = np.array(numbers.split(), dtype=np.float64)
             limit[(limit >= 0) & (limit < ZERO)] = ZERO
             limit[(limit >= -ZERO) & (limit < 0)] = np.nextafter(np.float32(-ZERO), np.float32(-1))
             line = "threshold=" + " ".join(map(repr, floor32(limit).tolist()))
-        if key != "tree_sizes":  # in bytes; without them the text is read line by line
+        if key not in ("tree_sizes", "average_output"):  # in bytes; without them the text is read line by line
             lines.append(line)
     return type(booster)(model_str="\n".join(lines), params={"verbose": -1})
 

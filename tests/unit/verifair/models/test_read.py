@@ -180,6 +180,38 @@ def test_boosted_trees_and_pipelines_that_end_in_them(package: str) -> None:
     assert whole.inputs == 2 + 2 + 3
 
 
+@pytest.mark.parametrize(("estimator", "options"), [
+    ("lightgbm.LGBMRegressor", {"verbose": -1}),
+    ("lightgbm.LGBMClassifier", {"verbose": -1, "boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}),
+    ("lightgbm.LGBMRegressor", {"verbose": -1, "boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}),
+    ("xgboost.XGBClassifier", {}), ("xgboost.XGBRegressor", {}),
+])  # fmt: skip
+def test_values_forests_and_truth_values_of_boosting_libraries(estimator: str, options: dict[str, Any]) -> None:
+    package, name = estimator.split(".")
+    library = pytest.importorskip(package)
+    frame = X[NUMBERS].assign(owns=X["housing"] == "own")
+    model = getattr(library, name)(n_estimators=3, **options).fit(frame, (Y == "good") | frame["owns"])
+    booster = model.booster_ if package == "lightgbm" else model.get_booster()
+    assert model.feature_importances_[-1] > 0
+    shown = runtime_outputs(vf.read(model, frame), frame.to_numpy(dtype=np.float32))
+    own = said(model, frame)
+    assert np.abs(shown[:, -1] - own).max() < 1e-5
+    if options.get("boosting_type") == "rf":
+        assert np.abs(runtime_outputs(vf.read(booster, frame), frame.to_numpy(dtype=np.float32))[:, -1] - own).max() < 1e-5
+
+
+@pytest.mark.parametrize(("estimator", "options", "match"), [
+    ("lightgbm.LGBMClassifier", {"verbose": -1, "linear_tree": True}, "leaves hold linear functions.*linear_tree=False"),
+    ("xgboost.XGBClassifier", {"booster": "dart"}, "boosted by 'dart'.*booster='gbtree'"),
+    ("xgboost.XGBClassifier", {"booster": "gblinear"}, "boosted by 'gblinear'"),
+])  # fmt: skip
+def test_boosters_that_no_converter_knows(estimator: str, options: dict[str, Any], match: str) -> None:
+    package, name = estimator.split(".")
+    model = getattr(pytest.importorskip(package), name)(n_estimators=2, **options).fit(X[NUMBERS], Y == "good")
+    with pytest.raises(ModelError, match=match):
+        vf.read(model, X[NUMBERS])
+
+
 @pytest.mark.parametrize("package", ["lightgbm", "xgboost"])
 def test_categories_of_a_table_are_the_codes_of_the_model(package: str) -> None:
     library = pytest.importorskip(package)
