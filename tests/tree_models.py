@@ -58,7 +58,7 @@ def save(
         attributes["classlabels_int64s"] = list(range(classes))
         outputs.insert(0, helper.make_tensor_value_info("label", TensorProto.INT64, [None]))
     else:
-        attributes["n_targets"] = scores
+        attributes.setdefault("n_targets", scores)
     node = helper.make_node(
         "TreeEnsembleClassifier" if classes else "TreeEnsembleRegressor", ["Z" if before else "X"], [one.name for one in outputs],
         name="trees", domain="ai.onnx.ml", **attributes,

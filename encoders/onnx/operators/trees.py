@@ -18,6 +18,8 @@ from encoders.onnx.tensor import NeuronSource, OnnxNode, Result, source_tensor
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 AGGREGATIONS = ("AVERAGE", "SUM", "MIN", "MAX")
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+MOST_TARGETS = 1024
+"""Of one ensemble: a leaf has a number for each of them."""
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF = range(8)
 
 
@@ -58,8 +60,7 @@ def _regressor(node: OnnxNode) -> Result:
     first = np.flatnonzero(np.diff(treeid, prepend=treeid[:1] - 1) != 0)
     if len(np.unique(treeid[first])) < len(first):
         raise node.error("the nodes of a tree do not stand together; write one tree after the other")
-    targets = int(node.number("n_targets", 1))
-    value = np.zeros((len(key), max(targets, 1)))
+    value = _nothing(node, len(key))
     leaf = _found(node, key, _integers(node, "target_treeids"), _integers(node, "target_nodeids"), None)
     target, weight = _integers(node, "target_ids"), _numbers(node, "target_weights")
     _add(node, value, leaf, target, weight)
@@ -85,7 +86,7 @@ def _tree_ensemble(node: OnnxNode) -> Result:
         if len(to) != count or len(is_leaf) != count or ((to < 0) | (to >= limit)).any():
             raise node.error(f"a {side} branch leads to a node that does not exist")
         below.append(np.concatenate([np.where(is_leaf == 1, count + to, to), count + np.arange(len(target))]))
-    value = np.zeros((count + len(target), max(int(node.number("n_targets", 1)), 1)))
+    value = _nothing(node, count + len(target))
     _add(node, value, count + np.arange(len(target)), target, _tensor(node, "leaf_weights").astype(np.float64))
     tracks = _integers(node, "nodes_missing_value_tracks_true") if _given(node, "nodes_missing_value_tracks_true") else 0 * feature
     nothing = np.zeros(len(target), dtype=np.int64)
@@ -198,6 +199,14 @@ def floor32(values: Array) -> Array:
 def _no_transform(node: OnnxNode, transform: str) -> None:
     if transform != "NONE":
         raise node.error(f"post_transform {transform!r}; supported are NONE anywhere, LOGISTIC and SOFTMAX at the end of the graph")
+
+
+def _nothing(node: OnnxNode, nodes: int) -> Array:
+    """Return zeros (nodes, targets)."""
+    targets = int(node.number("n_targets", 1))
+    if targets > MOST_TARGETS:
+        raise node.error(f"has {targets:,} targets; supported are {MOST_TARGETS:,} at most")
+    return np.zeros((nodes, max(targets, 1)))
 
 
 def _text(node: OnnxNode, name: str, default: str) -> str:

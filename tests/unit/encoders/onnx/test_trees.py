@@ -85,6 +85,7 @@ def test_decisions_are_the_label_of_the_runtime(trees: list[Any], transform: str
     ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"aggregate_function": "MIN"}, "aggregate_function 'MIN'"),
     ([(0, "BRANCH_LEQ", 0.0, [-0.4, 1.0, 2.0], [0.7])], {"classes": 3}, "give every leaf a weight"),
     ([(3, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {}, "feature 3, of 1"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"n_targets": 70_000}, "has 70,000 targets; supported are 1,024 at most"),
     ([(0, "BRANCH_LEQ", np.nan, [-0.4], [0.7])], {}, "threshold is NaN"),
     ([(0, "BRANCH_LEQ", 0.0, [np.inf], [0.7])], {}, "infinite"),
 ])
