@@ -23,7 +23,7 @@ from encoders.onnx.patterns import MADE, with_curves
 from encoders.onnx.tensor import Constant, ModelInputs, NeuronSource, OnnxNode, Tensor, graph_inputs
 
 MOVES = {"Abs", "Cast", "Concat", "Constant", "ConstantOfShape", "Dropout", "Equal", "Expand", "Flatten", "Gather",
-         "Identity", "Max", "Min", "Pad", "Range", "Reshape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose",
+         "Identity", "Max", "Min", "Mod", "Pad", "Range", "Reshape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose",
          "Unsqueeze", "Where"}
 """Operators that a constant goes through without rounding."""
 
@@ -32,7 +32,7 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "Sub": np.subtract}
 """Operators computed on constants in rationals, and rounded once."""
 
-ROUNDED = {"Exp", "Gemm", "Log", "Pow", "Reciprocal", "ReduceMean", "ReduceSum", "Sqrt"}
+ROUNDED = {"Exp", "Gemm", "Log", "Pow", "Reciprocal", "ReduceL2", "ReduceMean", "ReduceSum", "Sqrt"}
 """Operators computed on constants as a float32 runtime computes them; the node is reported as rounded."""
 
 

@@ -13,14 +13,20 @@ from verifair.models.objects import called
 
 
 def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
-    """Return a Module as ONNX, as it evaluates (without dropout).   width: its input columns; None: those of its first Linear.
+    """Return a Module as ONNX, as it evaluates (without dropout).
+
+    width: its input columns; None: those of its first Linear, unless there is an Embedding.
 
     Raises QueryError where the width is not known.
     """
     torch = sys.modules["torch"]
-    widths = [one.in_features for one in model.modules() if isinstance(one, torch.nn.Linear)]
-    if width is None and not widths:
-        raise QueryError(f"model: {called(model)} has no Linear layer that tells its input columns; pass read(model, columns=...)")
+    model = getattr(model, "_orig_mod", model)  # of torch.compile, which cannot be exported
+    layers = list(model.modules())
+    widths = [one.in_features for one in layers if isinstance(one, torch.nn.Linear)]
+    if width is None and (not widths or any(isinstance(one, torch.nn.Embedding) for one in layers)):
+        missing = "an Embedding in front of the" if widths else "no"
+        what = f"{called(model)} has {missing} Linear layer that tells its input columns"
+        raise QueryError(f"model: {what}; pass read(model, columns=...)")
     first = next(model.parameters(), torch.zeros(1))
     example = torch.zeros(1, widths[0] if width is None else width, dtype=first.dtype, device=first.device)
     stored = io.BytesIO()

@@ -23,6 +23,8 @@ from encoders.onnx.tensor import OnnxNode, Result, Tensor
 
 LARGEST = 2**24
 """Integers up to here are float32 numbers."""
+MOST = 2**24
+"""Weights of one encoder or embedding."""
 
 
 def _scaler(node: OnnxNode) -> Tensor:
@@ -127,6 +129,31 @@ def _label_encoder(node: OnnxNode) -> Tensor:
     return Tensor(shape=x.shape, terms=terms, const=exact(np.zeros(len(first))), whole=whole)
 
 
+def _gather(node: OnnxNode) -> Tensor:
+    if isinstance(node.inputs[1], Tensor):
+        return _embedding(node)
+    x, index = node.tensor(0), node.indices(1)
+    axis = node.axis(int(node.number("axis", 0)), len(x.shape) + 1)
+    if axis == 0:
+        raise node.error("picks rows of the batch (axis 0); supported are the other axes")
+    if index.size and not (-x.shape[axis - 1] <= index.min() and index.max() < x.shape[axis - 1]):
+        raise node.error(f"picks indices {index.min()} to {index.max()} of an axis of length {x.shape[axis - 1]}")
+    return x.take(np.take(x.index, index, axis=axis))
+
+
+def _embedding(node: OnnxNode) -> Tensor:
+    """Gather of a constant table's rows by a column's codes 0, 1, ...: a linear map of the column's one-hot block."""
+    table, x = node.weight(0), node.tensor(1)
+    if node.number("axis", 0) != 0 or not table.size:
+        raise node.error("picks entries of a constant by the data; supported are rows of a table (axis 0), as embeddings have them")
+    width = math.prod(table.shape[1:])
+    first = _blocks(node, x, tuple(range(len(table))), width)
+    entry, code, to = np.indices((len(first), len(table), width)).reshape(3, -1)
+    weights = exact(table.reshape(len(table), width)[code, to])
+    terms = {0: matrix(entry * width + to, first[entry] + code, weights, rows=len(first) * width)}
+    return Tensor(shape=(*x.shape, *table.shape[1:]), terms=terms, const=exact(np.zeros(len(first) * width)))
+
+
 def _listed(node: OnnxNode, what: str) -> list[Category]:
     for name in (f"{what}_strings", f"{what}_int64s", f"{what}_floats"):
         if node.attributes.get(name):
@@ -143,11 +170,14 @@ def _categories(node: OnnxNode, listed: object) -> tuple[Category, ...]:
     return found
 
 
-def _blocks(node: OnnxNode, x: Tensor, categories: tuple[Category, ...]) -> np.ndarray:
-    """First column of the one-hot block of every entry."""
+def _blocks(node: OnnxNode, x: Tensor, categories: tuple[Category, ...], width: int = 1) -> np.ndarray:
+    """First column of the one-hot block of every entry.   width: numbers that the node gives for a category."""
     if x.raw is None or (x.raw < 0).any():
         raise node.error("encodes numbers that the model has computed, a step function of them; supported is an encoder of the "
                          "model's input columns")
+    if x.size * len(categories) * width > MOST:
+        raise node.error(f"encodes {x.size:,} entries, {len(categories):,} categories each, as {width:,} numbers; at most {MOST:,} "
+                         "in all are read")
     words = isinstance(categories[0], str)
     for column in np.unique(x.raw).tolist():
         feed = node.columns.feed(column)
@@ -159,12 +189,12 @@ def _blocks(node: OnnxNode, x: Tensor, categories: tuple[Category, ...]) -> np.n
 
 
 ML_OPERATORS: dict[str, Callable[[OnnxNode], Result]] = {
-    "ArrayFeatureExtractor": _feature_extractor, "Cast": _cast, "Imputer": _imputer, "LabelEncoder": _label_encoder,
-    "LinearClassifier": _linear_classifier, "LinearRegressor": _linear_regressor, "OneHotEncoder": _one_hot_encoder,
-    "Scaler": _scaler,
+    "ArrayFeatureExtractor": _feature_extractor, "Cast": _cast, "Gather": _gather, "Imputer": _imputer,
+    "LabelEncoder": _label_encoder, "LinearClassifier": _linear_classifier, "LinearRegressor": _linear_regressor,
+    "OneHotEncoder": _one_hot_encoder, "Scaler": _scaler,
 }
 
-KEEP_RAW = {*SHAPE_OPERATORS, "ArrayFeatureExtractor", "Cast", "Imputer", "LabelEncoder", "OneHotEncoder"}
+KEEP_RAW = {*SHAPE_OPERATORS, "ArrayFeatureExtractor", "Cast", "Gather", "Imputer", "LabelEncoder", "OneHotEncoder"}
 """Operators that move or encode columns of the table without computing with them."""
 
 TAKE_WHOLE = {*KEEP_RAW, "LinearClassifier", "LinearRegressor", "Scaler", "TreeEnsemble", "TreeEnsembleRegressor"}

@@ -120,16 +120,6 @@ def _slice(node: OnnxNode) -> Tensor:
     return x.take(x.index[tuple(window)])
 
 
-def _gather(node: OnnxNode) -> Tensor:
-    x, index = node.tensor(0), node.indices(1)
-    axis = node.axis(int(node.number("axis", 0)), len(x.shape) + 1)
-    if axis == 0:
-        raise node.error("picks rows of the batch (axis 0); supported are the other axes")
-    if index.size and not (-x.shape[axis - 1] <= index.min() and index.max() < x.shape[axis - 1]):
-        raise node.error(f"picks indices {index.min()} to {index.max()} of an axis of length {x.shape[axis - 1]}")
-    return x.take(np.take(x.index, index, axis=axis))
-
-
 def _split(node: OnnxNode) -> Result:
     x = node.tensor(0)
     axis = node.axis(int(node.number("axis", 0)), len(x.shape) + 1)
@@ -145,7 +135,7 @@ def _split(node: OnnxNode) -> Result:
 
 
 SHAPE_OPERATORS: dict[str, Callable[[OnnxNode], Result]] = {
-    "Concat": _concat, "Dropout": _dropout, "Flatten": _flatten, "Gather": _gather, "Identity": _same,
+    "Concat": _concat, "Dropout": _dropout, "Flatten": _flatten, "Identity": _same,
     "Reshape": _reshape, "Slice": _slice, "Split": _split, "Squeeze": _squeeze, "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }

@@ -169,6 +169,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     "constants-folded": ([node("Transpose", ["w"], ["t"], perm=[1, 0]), node("Mul", ["t", "c"], ["u"]),
                           node("Sqrt", ["c"], ["r"]), node("MatMul", ["x", "u"], ["v"]), node("Add", ["v", "r"])],
                          {"w": draw(3, 4), "c": F(0.3)}),
+    "constants-normalised": ([node("ReduceL2", ["w"], ["n"], axes=[1]), node("Div", ["w", "n"], ["u"]), node("MatMul", ["x", "u"])],
+                             {"w": draw(4, 3)}),
     "double": ([node("Gemm", ["x", "w"])], {"w": draw(4, 3).astype(np.float64) / 3}, {"kind": 11}),
 }
 

@@ -109,6 +109,24 @@ def test_one_float_matrix_with_encoded_columns(tmp_path: Path) -> None:
     assert network.forward(np.array([[10.0, 0, 1, 20]])).tolist() == [[20, 10, 0, 1]]
 
 
+def test_embeddings_are_linear_in_the_block(tmp_path: Path) -> None:
+    """As torch writes nn.Embedding: codes of the table's rows, of an input of integers or of a column of a matrix."""
+    table_2, table_3 = np.array([[1, 2], [3, 4], [5, 7]], dtype=F), np.array([[0.5], [0.25]], dtype=F)
+    path = table(tmp_path / "m.onnx", {"c": "i", "X": ("f", (None, 2))}, [
+        node("Gather", ["two", "c"], ["e"], name="first"), node("Flatten", ["e"], ["g"]),
+        node("Gather", ["X", "one"], ["k"], axis=1, name="pick"), node("Cast", ["k"], ["code"], to=7),
+        node("Gather", ["three", "code"], ["h"], name="second"), node("Gather", ["X", "zero"], ["z"], axis=1, name="rest"),
+        node("Concat", ["g", "h", "z"], ["y"], axis=1)],
+        {"two": table_2, "three": table_3, "one": np.int64(1), "zero": np.array([0])})
+    network = read_onnx(path)
+    assert [dict(feed.categories) for feed in network.feeds] == [{0: (0, 1, 2)}, {1: (0, 1)}]
+    assert network.inputs == 3 + 1 + 2
+    for code, other in ((0, 1), (1, 0), (2, 1)):
+        x = np.concatenate([np.eye(3)[code], [9.5], np.eye(2)[other]])[None]
+        expected = [[*table_2[code], *table_3[other], 9.5]]
+        assert network.forward(x).tolist() == expected == runtime_logits(network, x.astype(F)).tolist()
+
+
 def test_columns_that_the_model_does_not_read(tmp_path: Path) -> None:
     """Numbers keep their place among the columns; words have none, and are fed empty."""
     network = read_onnx(table(tmp_path / "m.onnx", {"name": "s", "a": "f", "b": "f"}, [node("Neg", ["b"])], {}))
@@ -130,6 +148,15 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # name: (inputs, nodes, constants, what
     "a step function of computed numbers": (
         {"x": "f"}, [node("Mul", ["x", "c"], ["m"]), node("OneHotEncoder", ["m"], ["o"], cats_int64s=[0, 1], zeros=1),
                      node("Flatten", ["o"])], {"c": F(2)}, "step function"),
+    "an embedding of computed numbers": (
+        {"x": "i"}, [node("Cast", ["x"], ["f"], to=1), node("Mul", ["f", "c"], ["m"]),
+                     node("Cast", ["m"], ["n"], to=7, name="to_int"), node("Gather", ["t", "n"], ["o"]), node("Flatten", ["o"])],
+        {"c": F(2), "t": np.ones((2, 2), F)}, "no full float"),
+    "columns of a table": ({"x": "i"}, [node("Gather", ["t", "x"], ["o"], axis=1), node("Flatten", ["o"])],
+                           {"t": np.ones((2, 2), F)}, "rows of a table .axis 0., as embeddings"),
+    "a large embedding of many columns": (
+        {"x": ("i", (None, 300))}, [node("Gather", ["t", "x"], ["o"]), node("Flatten", ["o"])], {"t": np.ones((30_000, 2), F)},
+        "300 entries, 30,000 categories each, as 2 numbers; at most 16,777,216"),
     "an imputer of numbers": (
         {"x": "f"}, [node("Imputer", ["x"], imputed_value_floats=[1.0], replaced_value_float=-9.0)], {}, "imputers of missing"),
     "used as number and category": (

@@ -153,6 +153,28 @@ def test_a_module_is_the_model_as_it_evaluates(tmp_path: Path) -> None:
     assert vf.read(torch.nn.ReLU(), columns=3).inputs == 3
 
 
+def test_an_embedding_is_the_one_hot_block_of_its_column() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Embedded(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+        def __init__(self) -> None:
+            super().__init__()
+            self.codes, self.linear = torch.nn.Embedding(3, 2), torch.nn.Linear(3, 1)
+
+        def forward(self, x: Any) -> Any:
+            return self.linear(torch.cat([self.codes(x[:, 1].long()), x[:, :1]], 1))
+
+    model = Embedded()
+    with pytest.raises(QueryError, match="has an Embedding in front of the Linear layer"):
+        vf.read(model)
+    frame = pd.DataFrame({"hours": [5.0, 7.5, 40.0], "housing": [0, 2, 1]})
+    network = vf.read(model, frame, columns=2)
+    schema = vf.Schema.infer(frame.assign(y=[0, 1, 1]), target="y", model=network)
+    assert schema["housing"].categories == ("0", "1", "2")
+    own = model(torch.tensor(frame.to_numpy(dtype=np.float32))).detach().numpy()
+    assert np.abs(network.forward(schema.encode(schema.raw(frame))) - own).max() < 1e-5
+
+
 @pytest.mark.parametrize("package", ["xgboost", "lightgbm", "catboost"])
 def test_boosted_trees_and_pipelines_that_end_in_them(package: str) -> None:
     boosting = pytest.importorskip(package)
