@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -146,7 +146,7 @@ def blocks(rows: int) -> Iterator[slice]:
     yield from (slice(start, start + ROWS) for start in range(0, max(rows, 1), ROWS))
 
 
-def identities(values: npt.NDArray[np.floating]) -> Integers:
+def identities(values: npt.NDArray[Any]) -> Integers:
     """Return (N,) a number 0 ... D - 1 for each row (N, V): equal rows have the same one.
 
     Column by column: sorting whole rows would copy them several times.

@@ -9,8 +9,8 @@ heap    the later rows win among distances that are the same *float* (`Metric.li
         rows less the complainant, if that is among them: as in the authors' code, whose heap holds (-distance, row)
 
 A k-d tree finds them where there are few coordinates, a pruned scan where categories make many: an attribute of 40 categories is 40
-coordinates of an embedding, in which a k-d tree prunes nothing. The scan counts unequal categories first, which is cheap, and
-measures numbers only at points that may be among the nearest.
+coordinates of an embedding, in which a k-d tree prunes nothing. The scan counts unequal categories first, once for all points that
+have the same ones, and measures numbers only at points that may be among the nearest.
 
 But for heap, distances within rounding (`Pool.rounding`) of each other are ties.
 Sound? Complete? exact for the distance, up to that rounding.
@@ -384,21 +384,28 @@ def _tree(points: Array, metric: Metric) -> Search:
 
 def _scan(points: Array, metric: Metric) -> Search:
     numbers, codes = metric.parts(points)
-    numbers, codes = np.ascontiguousarray(numbers.T), np.ascontiguousarray(codes.T)  # one attribute after the other
-    price = metric.unequal * np.arange(len(codes) + 1)  # of so many unequal categories
+    kinds, kind, count = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
+    kinds, order, ends = np.ascontiguousarray(kinds.T), np.argsort(kind.ravel(), kind="stable"), np.cumsum(count)
+    numbers = np.ascontiguousarray(numbers[order].T)  # points of equal categories side by side
+    parts = [slice(end - size, end) for end, size in zip(ends.tolist(), count.tolist(), strict=True)]
+
+    def measured(which: Booleans, unequal: Integers, center: Array) -> tuple[Array, Integers]:
+        some = np.flatnonzero(which)
+        mine = [parts[one] for one in some.tolist()]
+        power = _power(np.concatenate([numbers[:, part] for part in mine], axis=1), center, metric.p)
+        power += np.repeat(metric.unequal * unequal[some], count[some])
+        return power, np.concatenate([order[part] for part in mine])
 
     def nearest(center: Array, code: npt.NDArray[np.int16], width: int) -> tuple[Array, Integers]:
-        unequal = np.zeros(codes.shape[1], dtype=np.int16)
-        for mine, theirs in zip(code, codes, strict=True):
-            unequal += theirs != mine
-        enough = int(np.searchsorted(np.cumsum(np.bincount(unequal)), width))
-        which = np.flatnonzero(unequal <= enough)
-        power = price[unequal[which]] + _power(numbers[:, which], center, metric.p)
+        unequal = (kinds != code[:, None]).sum(axis=0)
+        held = np.cumsum(np.bincount(unequal, weights=count))  # points of so many unequal categories, or fewer
+        enough = np.searchsorted(held, width)
+        power, which = measured(unequal <= enough, unequal, center)
         radius = np.partition(power, width - 1)[width - 1]
-        more = np.flatnonzero((unequal > enough) & (price <= radius)[unequal])
-        if len(more):
-            power = np.concatenate([power, price[unequal[more]] + _power(numbers[:, more], center, metric.p)])
-            which = np.concatenate([which, more])
+        more = (unequal > enough) & (metric.unequal * unequal <= radius)
+        if more.any():
+            others = measured(more, unequal, center)
+            power, which = np.concatenate([power, others[0]]), np.concatenate([which, others[1]])
         chosen = np.argpartition(power, width - 1)[:width]
         chosen = chosen[np.argsort(power[chosen], kind="stable")]
         return power[chosen], which[chosen]

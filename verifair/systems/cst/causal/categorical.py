@@ -24,6 +24,7 @@ from verifair.errors import DataError, SchemaError
 from verifair.systems.cst.causal.design import Design, shown
 from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.mechanisms import Mechanism, is_estimator, seeded
+from verifair.systems.groups import identities
 
 LARGEST = 200
 """More categories than this are taken for a number that was meant to be fitted."""
@@ -106,7 +107,7 @@ class CategoricalMechanism(Mechanism):
 class Categorical:
     """classifier: any scikit-learn classifier with predict_proba, cloned and fitted to the parents' design (words as indicators).
 
-    None: logistic regression on standardised columns.
+    None: logistic regression on standardised columns, of the distinct rows with their numbers as weights.
     """
 
     classifier: Any | None = None
@@ -124,8 +125,22 @@ class Categorical:
             remedy = "drop its parents" if len(values) < 2 else 'a number needs mechanism = "linear"'
             raise DataError(f"node {child.name!r}: {len(values)} different values; a categorical node has 2 to {LARGEST}: {remedy}")
         design = Design.of(parents, node=str(child.name))
-        fitted = seeded(classifier, seed).fit(design.matrix(parents), codes)
+        weights = {}
+        if self.classifier is None:  # others may take no weights
+            parents, codes, count = _distinct(parents, codes)
+            weights = {"standardscaler__sample_weight": count, "logisticregression__sample_weight": count}
+        fitted = seeded(classifier, seed).fit(design.matrix(parents), codes, **weights)
         return CategoricalMechanism(design=design, classifier=fitted, classes=_values(values))
+
+
+def _distinct(
+    parents: pd.DataFrame, codes: npt.NDArray[np.intp]
+) -> tuple[pd.DataFrame, npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+    """Return the distinct rows of parents and categories in the table's order, and how many there are of each."""
+    place = identities(np.column_stack([*(pd.factorize(parents[name])[0] for name in parents), codes]))
+    _, first, count = np.unique(place, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    return parents.iloc[first[order]], codes[first[order]], count[order]
 
 
 def _values(values: Any) -> npt.NDArray[Any]:

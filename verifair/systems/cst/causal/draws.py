@@ -34,7 +34,7 @@ class Draws:
             labels = labels + order * np.uint64(WITHIN)
         return cls(keys=pd.util.hash_array(labels ^ pd.util.hash_array(np.array([f"{seed} {node}"], dtype=object))))
 
-    def take(self, rows: Booleans) -> Draws:
+    def take(self, rows: Booleans | slice) -> Draws:
         """Only some of the rows, with the numbers they have among all."""
         return Draws(keys=self.keys[rows])
 

@@ -147,7 +147,7 @@ class Linear:
             return LinearMechanism(coefficients=found, residual_sd=None)
         design = Design.of(parents, node=str(child.name), reference=self.reference)
         y = numbers(child, "a linear mechanism")
-        fit = least_squares(design.matrix(parents), y, design.terms, str(child.name))
+        fit = least_squares(design, parents, y, str(child.name))
         return LinearMechanism(
             coefficients=Coefficients(design=design, estimates=fit.estimates, covariance=fit.covariance, degrees=fit.degrees),
             residual_sd=fit.residual_sd,

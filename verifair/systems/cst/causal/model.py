@@ -27,6 +27,7 @@ from verifair.systems.cst.causal.design import is_number, shown
 from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.mechanisms import Mechanism
 from verifair.systems.cst.causal.nodes import Node
+from verifair.systems.groups import blocks
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -169,7 +170,10 @@ class CausalModel(Shown):
         if not rows.all():
             before, after, own, draws = before[rows], after[rows], own[rows], draws.take(rows)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = mechanism.value(after, mechanism.noise(before, own, draws))
+            found = np.concatenate([
+                mechanism.value(after.iloc[part], mechanism.noise(before.iloc[part], own.iloc[part], draws.take(part)))
+                for part in blocks(len(own))  # noises of categories take many times their rows' memory
+            ])
         if np.issubdtype(np.asarray(found).dtype, np.number):
             found = node.bounded(np.asarray(found, dtype=np.float64))
             if not np.isfinite(found).all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from encoders.network import Array
 from verifair.errors import DataError
 from verifair.systems.cst.causal.coefficients import Coefficients
 from verifair.systems.cst.causal.design import Design
+from verifair.systems.groups import blocks
 
 SAME = 1e-10
 """A column whose part outside the span of the others is below this share of its own size is their combination."""
@@ -31,43 +33,52 @@ class LeastSquares:
     residual_sd: float
 
 
-def scaled(x: Array, names: tuple[str, ...], node: str) -> tuple[Array, Array, Array]:
-    """Columns of x (N, P) with mean 0 and length 1, their means (P,) and lengths (P,).
+def scaled(design: Design, parents: pd.DataFrame, node: str) -> tuple[Callable[[], Iterator[Array]], Array, Array]:
+    """Columns of the design (N, P) with mean 0 and length 1, in blocks of rows that can be asked for again; their means (P,) and
+    lengths (P,).
 
-    Raises DataError for a constant column, and for columns that are combinations of each other: no data can tell what each does.
+    Raises DataError for a constant column: no data can tell what it does.
     """
-    mean = x.mean(axis=0)
-    z = x - mean
-    mean_left = z.mean(axis=0)  # what rounding left in the first mean: matters for a mean of 1e9 beside a spread of 1e-6
-    z -= mean_left
-    mean = mean + mean_left
-    length = np.sqrt(np.einsum("ij,ij->j", z, z))
-    size = np.abs(x).max(axis=0, initial=0.0)
+
+    def matrices() -> Iterator[Array]:
+        return (design.matrix(parents.iloc[part]) for part in blocks(len(parents)))
+
+    rows = len(parents)
+    first = sum(x.sum(axis=0) for x in matrices()) / rows
+    left = sum((x - first).sum(axis=0) for x in matrices()) / rows  # by rounding: matters for a mean of 1e9 beside a spread of 1e-6
+    power, size = np.zeros(len(first)), np.zeros(len(first))
+    for x in matrices():
+        z = x - first - left
+        power += np.einsum("ij,ij->j", z, z)
+        size = np.maximum(size, np.abs(x).max(axis=0, initial=0.0))
+    length = np.sqrt(power)
     flat = np.flatnonzero(length <= np.finfo(float).eps * size)
     if len(flat):
         raise DataError(
-            f"node {node!r}: parent {names[flat[0]]!r} has the same value in every row, so its effect cannot be fitted; drop it "
-            "from the parents, use rows of all groups, or give its coefficient"
+            f"node {node!r}: parent {design.terms[flat[0]]!r} has the same value in every row, so its effect cannot be fitted; "
+            "drop it from the parents, use rows of all groups, or give its coefficient"
         )
-    z /= length
-    return z, mean, length
+    return (lambda: ((x - first - left) / length for x in matrices())), first + left, length
 
 
-def least_squares(x: Array, y: Array, names: tuple[str, ...], node: str) -> LeastSquares:
-    """y (N,) regressed on x (N, P) and an intercept.
+def least_squares(design: Design, parents: pd.DataFrame, y: Array, node: str) -> LeastSquares:
+    """y (N,) regressed on the design of the parents and an intercept.
 
-    Centred columns of length 1 go through one QR of [x, y]: neither x'x nor Q is formed.   names: of the columns, for errors.
+    Centred columns of length 1 go through a QR of [x, y] in blocks of rows: neither x'x nor Q is formed.
     Raises DataError for too few rows, and for columns that are constant or combinations of each other.
     """
-    rows, columns = x.shape
+    names = design.terms
+    rows, columns = len(y), len(names)
     if rows < columns + 2:
         raise DataError(
             f"node {node!r}: {rows} rows are too few to fit {columns + 1} coefficients and their errors; {columns + 2} are the "
             "least: add rows, drop parents, or give the coefficients"
         )
-    z, mean, length = scaled(x, names, node)
+    z, mean, length = scaled(design, parents, node)
     centre = y.mean()
-    r = np.asarray(np.linalg.qr(np.column_stack((z, y - centre)), mode="r"))
+    r = np.empty((0, columns + 1))
+    for x, part in zip(z(), blocks(rows), strict=True):
+        r = np.asarray(np.linalg.qr(np.vstack((r, np.column_stack((x, y[part] - centre)))), mode="r"))
     check_rank(r[:columns, :columns], names, node)
     slope = solve_triangular(r[:columns, :columns], r[:columns, columns])
     inverse = solve_triangular(r[:columns, :columns], np.eye(columns)) / length[:, None]
@@ -119,7 +130,8 @@ def poisson(design: Design, parents: pd.DataFrame, y: Array, node: str) -> Coeff
             f"node {node!r}: {rows} rows are too few to fit {len(names) + 1} coefficients and their errors; add rows, drop "
             "parents, or give the coefficients"
         )
-    z, mean, length = scaled(design.matrix(parents), names, node)
+    parts, mean, length = scaled(design, parents, node)
+    z = np.concatenate(list(parts()))
     check_rank(np.asarray(np.linalg.qr(z, mode="r")), names, node)
     z *= np.sqrt(rows)  # columns of variance 1, as the solver's stopping rule expects
     length = length / np.sqrt(rows)

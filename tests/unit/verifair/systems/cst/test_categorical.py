@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from verifair.errors import DataError, SchemaError
@@ -177,6 +179,14 @@ def test_any_classifier_with_probabilities() -> None:
     assert isinstance(fitted, CategoricalMechanism)
     shares = pd.crosstab(frame["sex"], frame["job"], normalize="index").loc["f"]
     np.testing.assert_allclose(fitted.classifier.predict_proba(np.zeros((1, 1)))[0], shares[list(fitted.classes)])
+
+
+def test_distinct_rows_with_weights_are_all_rows() -> None:
+    parents, child = table()[["sex"]].assign(age=np.arange(len(table())) % 5), table()["job"]
+    every = Categorical(classifier=make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)))
+    found, expected = (one.fit(parents, child, seed=0)._probabilities(parents) for one in (Categorical(), every))
+    assert len(parents.assign(job=child).drop_duplicates()) < len(parents) / 2
+    np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
 def test_what_is_refused() -> None:

@@ -11,6 +11,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
 from verifair.errors import DataError, QueryError, SchemaError
+from verifair.systems import groups
 from verifair.systems.cst.causal.categorical import Categorical
 from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.mechanisms import Additive, Linear, LinearMechanism, LogLinear
@@ -100,6 +101,24 @@ def test_a_column_that_hardly_varies_around_a_huge_mean() -> None:
     fitted = CausalModel(nodes=(Node(name="x"), Node(name="y", parents=("x",)))).fit(frame).fitted["y"]
     assert isinstance(fitted, LinearMechanism)
     assert fitted.coefficients.estimates[1] == pytest.approx(expected, rel=1e-9)
+
+
+def test_blocks_of_rows_change_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = people(101).assign(w=lambda table: np.where(table["z"] > table["a"], "p", "q"), n=lambda table: 1 + table["x"] ** 2)
+    model = CausalModel(nodes=(
+        Node(name="a"), Node(name="z"), Node(name="w", parents=("a", "z"), mechanism=Categorical()),
+        Node(name="x", parents=("a", "w")), Node(name="n", parents=("x", "w"), mechanism=LogLinear()),
+    ))
+    whole = model.fit(frame)
+    monkeypatch.setattr(groups, "ROWS", 7)
+    found = model.fit(frame)
+    for name in ("x", "n"):
+        mine, theirs = (fitted.fitted[name].coefficients for fitted in (found, whole))  # type: ignore[attr-defined]
+        np.testing.assert_allclose(mine.estimates, theirs.estimates, rtol=1e-9)
+        np.testing.assert_allclose(mine.covariance, theirs.covariance, rtol=1e-7)
+    one, other = (fitted.counterfactual(frame, {"a": 1}) for fitted in (found, whole))
+    assert (one["w"] != frame["w"]).any()
+    pd.testing.assert_frame_equal(one, other, rtol=1e-9)
 
 
 def test_columns_of_very_different_sizes() -> None:
