@@ -45,7 +45,12 @@ def _xgboost(model: Any) -> onnx.ModelProto:
 
     model = copy.deepcopy(model)
     booster = model.get_booster() if hasattr(model, "get_booster") else model
-    kind = json.loads(booster.save_config())["learner"]["gradient_booster"]["name"]
+    learner = json.loads(booster.save_config())["learner"]
+    if learner["objective"]["name"] == "multi:softmax":     # the same trees, whose probabilities the converter leaves out
+        booster.set_param({"objective": "multi:softprob"})
+        if model is not booster:
+            model.objective = "multi:softprob"
+    kind = learner["gradient_booster"]["name"]
     if kind != "gbtree":
         raise ModelError(called(model), f"is boosted by {kind!r}, which has no conversion to ONNX; fit it with booster='gbtree'")
     count = int(booster.num_features())

@@ -222,6 +222,15 @@ def test_values_forests_and_truth_values_of_boosting_libraries(estimator: str, o
         assert np.abs(runtime_outputs(vf.read(booster, frame), frame.to_numpy(dtype=np.float32))[:, -1] - own).max() < 1e-5
 
 
+def test_classes_of_softmax_are_softprob() -> None:
+    xgboost = pytest.importorskip("xgboost")
+    frame = X[NUMBERS]
+    model = xgboost.XGBClassifier(n_estimators=2, objective="multi:softmax").fit(frame, X["housing"].astype("category").cat.codes)
+    shown = runtime_outputs(vf.read(model, frame), frame.to_numpy(dtype=np.float32))
+    assert np.abs(shown - model.predict_proba(frame)).max() < 1e-5
+    assert model.objective == "multi:softmax"
+
+
 @pytest.mark.parametrize(("estimator", "options", "match"), [
     ("lightgbm.LGBMClassifier", {"verbose": -1, "linear_tree": True}, "leaves hold linear functions.*linear_tree=False"),
     ("xgboost.XGBClassifier", {"booster": "dart"}, "boosted by 'dart'.*booster='gbtree'"),
