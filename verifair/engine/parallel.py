@@ -17,11 +17,13 @@ from itertools import count, islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import joblib
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 from joblib.parallel import LokyBackend, get_active_backend
 
 from solvers import clock
 from solvers.clock import CountedTime
 from verifair.checker.report import Spread
+from verifair.errors import VerifairError
 
 T = TypeVar("T")
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -66,6 +68,12 @@ class Shared(Generic[T]):
     """An argument that all tasks of a run have in common."""
 
     value: T
+
+
+class ProcessError(VerifairError):
+    """A process of this machine that was killed while it did a part of the work."""
+
+    exit_code = 4
 
 
 class Machines(Protocol):
@@ -202,7 +210,7 @@ def _numbered(number: int, function: Shared[Callable[..., T]], *arguments: Any) 
 
 def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     """Yield results from joblib. A backend that only returns lists (Ray's) is asked in rounds, so that what is done can be kept on
-    the way."""
+    the way. Raises ProcessError where a process was killed."""
     own = isinstance(get_active_backend()[0], LokyBackend) and joblib.effective_n_jobs(jobs) > 1  # Ray's have other parents
     children = {"initializer": _end_with, "initargs": (os.getpid(),)} if own else {}
     failed: list[Exception] = []
@@ -222,7 +230,13 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
         while part := list(islice(given, 2 * joblib.effective_n_jobs(jobs))):
             yield from parallel(part)
     else:
-        yield from parallel(given)
+        try:
+            yield from parallel(given)
+        except TerminatedWorkerError as error:
+            raise ProcessError(
+                f"--jobs {jobs}: one of the processes was killed during the run (out of memory?). Start the same command again "
+                "with fewer; where it has a store, --resume goes on with what is in it"
+            ) from error
     if failed:
         raise failed[0]
 

@@ -1,6 +1,7 @@
 """Batches on this machine: rounds, a process that loses its parent, the same moment on another clock."""
 
 import inspect
+import os
 import pickle
 import re
 import subprocess
@@ -17,7 +18,7 @@ from joblib.externals.loky import process_executor
 
 from solvers import clock
 from verifair.engine import parallel
-from verifair.engine.parallel import Deadline, Shared, as_done, workers
+from verifair.engine.parallel import Deadline, ProcessError, Shared, as_done, workers
 
 
 def test_a_backend_without_generators_is_asked_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +150,11 @@ def test_who_receives_results_of_counted_work_has_the_clock() -> None:
 def test_a_process_whose_parent_died_before_it_began_ends_at_once() -> None:
     late = "import time; from verifair.engine.parallel import _end_with; _end_with(1 << 30); time.sleep(100)"
     assert subprocess.run([sys.executable, "-c", late], check=False, timeout=60).returncode == 1
+
+
+def test_a_process_that_is_killed_is_named_with_the_remedy() -> None:
+    with pytest.raises(ProcessError, match=r"--jobs 2: one of the processes was killed .* fewer; .*--resume"):
+        list(as_done((joblib.delayed(os._exit)(1) for _ in range(2)), 2))
 
 
 ORPHANS = """
