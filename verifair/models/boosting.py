@@ -65,10 +65,13 @@ def _lightgbm(model: Any) -> onnx.ModelProto:
     from onnxmltools.convert import convert_lightgbm
 
     booster = model.booster_ if hasattr(model, "booster_") else model
-    if "\nis_linear=1\n" in booster.model_to_string():
+    text = booster.model_to_string().split("\n")
+    if "is_linear=1" in text:
         remedy = "have no conversion to ONNX; fit it with linear_tree=False"
         raise ModelError(called(model), f"has trees whose leaves hold linear functions, which {remedy}")
-    booster = _rounded(booster)
+    # tree_sizes are in bytes; without them the text is read line by line
+    lines = [line for line in _summed(_rounded(text), booster.num_model_per_iteration()) if not line.startswith("tree_sizes=")]
+    booster = type(booster)(model_str="\n".join(lines), params={"verbose": -1})
     types = _matrix(int(booster.num_feature()))
     if hasattr(model, "booster_"):
         model = copy.copy(model)
@@ -81,28 +84,37 @@ def _lightgbm(model: Any) -> onnx.ModelProto:
     return made
 
 
-def _rounded(booster: Any) -> Any:
-    """Return a LightGBM booster whose thresholds are rounded down to float32: of float32 numbers they decide as before.
-
-    The converter would take the nearest float32 number, which may lie above the threshold, and decide a row on it otherwise.
-    LightGBM takes numbers of at most ZERO for 0; a threshold among them stands at their end. The mean of a random forest's trees
-    is the sum of their leaves' shares of it.
-    """
-    lines = []
-    text = booster.model_to_string().split("\n")
-    averaged = "average_output" in text
+def _summed(text: list[str], classes: int) -> list[str]:
+    """Return the lines of a LightGBM booster, of a random forest those of a sum: each leaf holds its share of the trees' mean."""
+    if "average_output" not in text:
+        return text
+    rounds = sum(line.startswith("Tree=") for line in text) // classes
+    shares = []
     for line in text:
         key, _, numbers = line.partition("=")
-        if averaged and key == "leaf_value":
-            line = "leaf_value=" + " ".join(repr(float(value) / booster.current_iteration()) for value in numbers.split())
+        if key == "leaf_value":
+            line = "leaf_value=" + " ".join(repr(float(value) / rounds) for value in numbers.split())
+        if line != "average_output":
+            shares.append(line)
+    return shares
+
+
+def _rounded(text: list[str]) -> list[str]:
+    """Return the lines of a LightGBM booster with thresholds rounded down to float32: of float32 numbers they decide as before.
+
+    The converter would take the nearest float32 number, which may lie above the threshold, and decide a row on it otherwise.
+    LightGBM takes numbers of at most ZERO for 0; a threshold among them stands at their end.
+    """
+    lines = []
+    for line in text:
+        key, _, numbers = line.partition("=")
         if key == "threshold" and numbers:
             limit = np.array(numbers.split(), dtype=np.float64)
             limit[(limit >= 0) & (limit < ZERO)] = ZERO
             limit[(limit >= -ZERO) & (limit < 0)] = np.nextafter(np.float32(-ZERO), np.float32(-1))
             line = "threshold=" + " ".join(map(repr, floor32(limit).tolist()))
-        if key not in ("tree_sizes", "average_output"):  # in bytes; without them the text is read line by line
-            lines.append(line)
-    return type(booster)(model_str="\n".join(lines), params={"verbose": -1})
+        lines.append(line)
+    return lines
 
 
 def _catboost(model: Any) -> onnx.ModelProto:

@@ -220,6 +220,9 @@ def test_values_forests_and_truth_values_of_boosting_libraries(estimator: str, o
     assert np.abs(shown[:, -1] - own).max() < 1e-5
     if options.get("boosting_type") == "rf":
         assert np.abs(runtime_outputs(vf.read(booster, frame), frame.to_numpy(dtype=np.float32))[:, -1] - own).max() < 1e-5
+        booster.best_iteration = 2  # of three: what its predictions and its file hold
+        shown = runtime_outputs(vf.read(booster, frame), frame.to_numpy(dtype=np.float32))
+        assert np.abs(shown[:, -1] - booster.predict(frame)).max() < 1e-5
 
 
 def test_classes_of_softmax_are_softprob() -> None:
