@@ -263,17 +263,17 @@ def class_labels(values: Mapping[str, object]) -> Sequence[object]:
 
 
 def _cut_classifier(stored: StoredModel, node: onnx.NodeProto, name: str, shown: str) -> LogitsModel:
-    transform = attributes(node).get("post_transform", "NONE")
-    assert isinstance(transform, str)
-    if transform not in tree_tail.LINKS:
+    transform = str(attributes(node).get("post_transform", "NONE"))
+    link = tree_tail.LINKS.get(transform)
+    if link is None:
         raise ModelError(stored.path, f"post_transform {transform!r}; supported: NONE, LOGISTIC, SOFTMAX",
                          node=node_name(node), op=node.op_type)
-    cut = _cut(stored.model, name, tree_tail.LINKS[transform], shown)
+    cut = _cut(stored.model, name, link, shown)
     (scores,) = (n for n in cut.model.graph.node if name in n.output)
     for attribute in scores.attribute:
         if attribute.name == "post_transform":
             attribute.s = b"NONE"
-    if tree_tail.LINKS[transform] is not Link.SIGMOID or not _antisymmetric(node):
+    if link is not Link.SIGMOID or not _antisymmetric(node):
         return cut
     logit = name + "/second_class"
     cut.model.graph.initializer.append(numpy_helper.from_array(np.array([1], dtype=np.int64), name=logit + "/index"))

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from encoders.exact.affine import exact, matrix, selection
-from encoders.network import Category
+from encoders.network import Array, Category
 from encoders.onnx.feed import TEXT, WHOLE
 from encoders.onnx.file import FLOATS, class_labels
 from encoders.onnx.operators.affine import broadcast, last_axis
@@ -122,11 +122,7 @@ def _label_encoder(node: OnnxNode) -> Tensor:
     whole = all(isinstance(v, int) for v in values)
     if not np.isfinite(numbers).all() or (whole and np.abs(numbers).max() > LARGEST):
         raise node.error(f"its values are not all finite numbers{f' within +-{LARGEST}' if whole else ''}")
-    first = _blocks(node, x, categories)
-    row = np.repeat(np.arange(len(first)), len(categories))
-    column = (first[:, None] + np.arange(len(categories))).ravel()
-    terms = {0: matrix(row, column, exact(np.tile(numbers, len(first))), rows=len(first))}
-    return Tensor(shape=x.shape, terms=terms, const=exact(np.zeros(len(first))), whole=whole)
+    return replace(_looked_up(node, x, categories, numbers), whole=whole)
 
 
 def _gather(node: OnnxNode) -> Tensor:
@@ -142,12 +138,17 @@ def _gather(node: OnnxNode) -> Tensor:
 
 
 def _embedding(node: OnnxNode) -> Tensor:
-    """Gather of a constant table's rows by a column's codes 0, 1, ...: a linear map of the column's one-hot block."""
+    """Gather of a constant table's rows by a column's codes 0, 1, ..."""
     table, x = node.weight(0), node.tensor(1)
     if node.number("axis", 0) != 0 or not table.size:
         raise node.error("picks entries of a constant by the data; supported are rows of a table (axis 0), as embeddings have them")
+    return _looked_up(node, x, tuple(range(len(table))), table)
+
+
+def _looked_up(node: OnnxNode, x: Tensor, categories: tuple[Category, ...], table: Array) -> Tensor:
+    """Return the row of the table (C, ...) that belongs to the category of each entry: a sum over the block of its column."""
     width = math.prod(table.shape[1:])
-    first = _blocks(node, x, tuple(range(len(table))), width)
+    first = _blocks(node, x, categories, width)
     entry, code, to = np.indices((len(first), len(table), width)).reshape(3, -1)
     weights = exact(table.reshape(len(table), width)[code, to])
     terms = {0: matrix(entry * width + to, first[entry] + code, weights, rows=len(first) * width)}
