@@ -20,13 +20,15 @@ from verifair.models.objects import called, package_of
 OPSET = 15
 ZERO = 1.0000000180025095e-35
 """LightGBM's: float32(1e-35)."""
+ZEROS = 1
+"""LightGBM's kind of missing values at a split, in bits 2 and 3 of its decision_type: 0 is one, beside NaN."""
 
 
 def convert(model: Any, width: int | None = None, *, names: Sequence[str] | None = None) -> onnx.ModelProto:
     """Return a boosting library's model as ONNX.   names: of its columns; None: those that it knows.
 
-    Raises ImportError without onnxmltools (XGBoost, LightGBM), ModelError for boosters of linear functions and for XGBoost's dart,
-    which no converter knows, and whatever the converters raise.
+    Raises ImportError without onnxmltools (XGBoost, LightGBM), ModelError for what no converter knows (boosters of linear
+    functions, XGBoost's dart, LightGBM's zeros that are missing values), and whatever the converters raise.
     """
     package = package_of(model)
     made = {"xgboost": _xgboost, "lightgbm": _lightgbm, "catboost": _catboost}[str(package)](model)
@@ -69,6 +71,9 @@ def _lightgbm(model: Any) -> onnx.ModelProto:
     if "is_linear=1" in text:
         remedy = "have no conversion to ONNX; fit it with linear_tree=False"
         raise ModelError(called(model), f"has trees whose leaves hold linear functions, which {remedy}")
+    if any(int(kind) >> 2 & 3 == ZEROS for line in text if line.startswith("decision_type=") for kind in line[14:].split()):
+        remedy = "which no conversion to ONNX does; fit it with zero_as_missing=False"
+        raise ModelError(called(model), f"takes 0 for a missing value, {remedy}")
     # tree_sizes are in bytes; without them the text is read line by line
     lines = [line for line in _summed(_rounded(text), booster.num_model_per_iteration()) if not line.startswith("tree_sizes=")]
     booster = type(booster)(model_str="\n".join(lines), params={"verbose": -1})

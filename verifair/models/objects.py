@@ -7,6 +7,8 @@ from typing import Any
 
 from verifair.errors import QueryError
 
+ANOTHER_WAY = "convert it to ONNX in another way, and pass the file"
+"""What to do where a conversion fails, or makes another model."""
 PACKAGES = ("torch", "xgboost", "lightgbm", "catboost", "sklearn")
 
 
@@ -34,6 +36,14 @@ def check_decides(model: Any, positive: Any = None) -> None:
             f"model: {called(model)} gives values, and decisions are asked about; say which values are favourable, such as "
             'positive="value >= 600", or fit a classifier'
         )
+
+
+def check_classes(model: Any) -> None:
+    """Raise QueryError for a classifier that was fitted on rows of one class."""
+    known = getattr(model, "classes_", None)
+    if known is not None and len(known) == 1:
+        found = f"{called(model)} was fitted on rows of one class, {known[0]!s}"
+        raise QueryError(f"model: {found}: it decides nothing; fit it on rows of two classes or more")
 
 
 def exported(name: str) -> str:

@@ -15,7 +15,7 @@ from encoders.errors import ModelError
 from encoders.network import Model, Network, layered
 from encoders.onnx.reader import read_model
 from verifair.errors import MissingPackage, QueryError, VerifairError
-from verifair.models.objects import called, package_of
+from verifair.models.objects import ANOTHER_WAY, called, check_classes, package_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +29,15 @@ ACCEPTED = (
     "the path of an .onnx file, its bytes, an onnx.ModelProto, a fitted scikit-learn estimator or pipeline, an XGBoost, LightGBM "
     "or CatBoost model, or a torch.nn.Module"
 )
+REMEDIES = {
+    "non symmetric trees": "fit it with grow_policy='SymmetricTree'",
+    "Unexpected label type": "fit it on labels 0 and 1",
+    "does yet not support categorical features": "fit it behind an encoder, such as OneHotEncoder",
+    "missing values are not nan": "fit it with missing=numpy.nan",
+    "Unexpected objective": "fit it with the objective 'binary:logistic', or 'multi:softprob'",
+    "objective should be cleaned": "fit it with the objective 'binary', 'multiclass' or 'regression'",
+}
+"""Of converters' messages, by a part of these; without one the remedy is another conversion."""
 Convert = Callable[[Any, int | None], ModelProto]
 
 
@@ -42,9 +51,10 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
     columns there are, of a torch Module whose first layer is not Linear.
     Returns: the converted model; `save_onnx` writes it. Numbers are inputs of type float32, in the order and by the names on which
     the object was fitted. The same object gives the same model, with the same hash.
-    Raises QueryError for what is none of these, or was not fitted, MissingPackage with the command that installs a converter,
-    ModelError for a model that is not supported, or that the conversion does not reproduce. Where the object's own predictions on
-    the rows differ from the converted model's, warns of it with ImportDifference. Paths of pickles are refused, never loaded.
+    Raises QueryError for what is none of these, or was not fitted, or on one class, MissingPackage with the command that installs a
+    converter, ModelError for a model that is not supported, or that the conversion does not reproduce. Where the object's own
+    predictions on the rows differ from the converted model's, warns of it with ImportDifference. Paths of pickles are refused,
+    never loaded.
     """
     if isinstance(model, Model):
         return model
@@ -56,6 +66,7 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
     if converter is None or isinstance(model, type):
         what = f"the class {model.__name__}" if isinstance(model, type) else called(model)
         raise QueryError(f"model: found {what}; expected {ACCEPTED}")
+    check_classes(model)
     found = read_model(converted(model, import_module(converter).convert, columns), output=output, name=called(model))
     from verifair.models.compare import compare
 
@@ -82,5 +93,5 @@ def converted(model: Any, convert: Convert, columns: int | None) -> ModelProto:
         raise MissingPackage(f"{what}: pip install {needs}") from error
     except Exception as error:  # converters raise what they like
         said = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-        remedy = "convert it to ONNX in another way, and pass the file"
+        remedy = next((one for part, one in REMEDIES.items() if part in said), ANOTHER_WAY)
         raise ModelError(called(model), f"cannot be converted to ONNX ({said[:300]}); {remedy}") from error

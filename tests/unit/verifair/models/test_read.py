@@ -20,6 +20,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import verifair as vf
 from encoders.errors import ModelError, ModelFileError
@@ -238,6 +239,13 @@ def test_classes_of_softmax_are_softprob() -> None:
     ("lightgbm.LGBMClassifier", {"verbose": -1, "linear_tree": True}, "leaves hold linear functions.*linear_tree=False"),
     ("xgboost.XGBClassifier", {"booster": "dart"}, "boosted by 'dart'.*booster='gbtree'"),
     ("xgboost.XGBClassifier", {"booster": "gblinear"}, "boosted by 'gblinear'"),
+    ("xgboost.XGBClassifier", {"missing": 0.0}, "missing=numpy.nan"),
+    ("xgboost.XGBClassifier", {"objective": "binary:logitraw"}, "objective 'binary:logistic'"),
+    ("lightgbm.LGBMClassifier", {"verbose": -1, "zero_as_missing": True}, "0 for a missing value.*zero_as_missing=False"),
+    ("lightgbm.LGBMClassifier", {"verbose": -1, "objective": "cross_entropy"}, "objective 'binary'"),
+    ("catboost.CatBoostClassifier", {"verbose": 0, "allow_writing_files": False}, "labels 0 and 1"),
+    ("catboost.CatBoostRegressor", {"verbose": 0, "allow_writing_files": False, "grow_policy": "Lossguide"}, "SymmetricTree"),
+    ("lightgbm.LGBMClassifier", {"verbose": -1, "sigmoid": 2.0}, "does not reproduce it: 300 of 300"),
 ])  # fmt: skip
 def test_boosters_that_no_converter_knows(estimator: str, options: dict[str, Any], match: str) -> None:
     package, name = estimator.split(".")
@@ -335,6 +343,25 @@ def test_a_difference_from_the_object_is_told() -> None:
     model.predict_proba = lambda frame: np.round(own(frame), 2)
     with pytest.warns(vf.ImportDifference, match=r"the converted model .*differs from it by more than 0.0001 on \d+ of 300 rows"):
         vf.read(model, X)
+
+
+def test_differences_that_float32_explains_are_told_apart() -> None:
+    """Rows next to a threshold decide otherwise in float32; another decision on float32 numbers is another model."""
+    frame = pd.DataFrame({"a": np.linspace(0, 1, 300)})
+    model = fitted(DecisionTreeRegressor(max_depth=3), frame, frame["a"])
+    own = model.predict
+    model.predict = lambda rows: own(rows) + 0.5 * (rows["a"] != rows["a"].astype(np.float32))
+    with pytest.warns(vf.ImportDifference, match="of rows rounded to float32 none differs"):
+        vf.read(model, frame.where(frame["a"] < 0.1, 0.5))
+    model.predict = lambda rows: own(rows) + 0.5 * (rows["a"] > 0.95)
+    with pytest.raises(ModelError, match="does not reproduce it: 15 of 300 rows of the table differ"):
+        vf.read(model, frame)
+
+
+def test_a_model_of_one_class_decides_nothing() -> None:
+    for model in (make_pipeline(StandardScaler(), DecisionTreeClassifier()), MLPClassifier((2,), max_iter=1)):
+        with pytest.raises(QueryError, match="fitted on rows of one class, good: it decides nothing"):
+            vf.read(fitted(model, X[NUMBERS], ["good"] * len(X)))
 
 
 def test_another_model_in_place_of_the_object_is_refused() -> None:
