@@ -193,7 +193,7 @@ def test_the_share_of_possible_people_is_on_the_page_with_its_proof(inside: Run,
 def test_boxes_parts_ways_and_reasons_have_proofs_that_were_checked(inside: Run, tmp_path: Path) -> None:
     certify = """
 [analyses.certify]
-effort = 12
+effort = 6
 epsilon = 0.3
 partition = 10
 enumerate = 4

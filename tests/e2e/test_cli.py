@@ -124,11 +124,6 @@ def test_schema_infer_drafts_a_schema_that_loads(german: Path, tmp_path: Path) -
     drafted.raw(pd.read_csv(german / "german.csv"))
 
 
-def test_doctor_names_the_backends() -> None:
-    done = answered("doctor")
-    assert "highs" in done.stdout
-
-
 def _model(path: Path, op: str) -> Path:
     weight = numpy_helper.from_array(np.ones((56, 2), dtype=np.float32), "w")
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node(op, ["h"], ["y"], name="bend")]

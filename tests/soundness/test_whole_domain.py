@@ -111,7 +111,7 @@ def test_what_the_cascade_adds_is_true(nodes: int) -> None:
 def test_maximise_brackets_the_largest_gap(style: str, scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module("verifair.engine.gap.maximise")
     monkeypatch.setattr(module, "runtime_logits", lambda network, x: network.forward(x.astype(float)))  # these are in no file
-    for case in small_cases(style, 3, first=150):
+    for case in small_cases(style, len(draws(6)), first=150):
         q = case.query
         query = vf.ProbabilityGap(
             network=q.network, schema=q.schema, protected=q.protected, box=q.box, differ=q.differ, relax=q.relax, scale=scale
