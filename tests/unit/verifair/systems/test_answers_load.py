@@ -7,7 +7,7 @@ from verifair.systems.system import SYSTEMS, system
 
 ALONE = """
 import importlib, os, sys
-import networkx, numpy, onnx, pandas, pydantic, rich, scipy.stats, sklearn.linear_model, sklearn.neighbors, typer  # loaded once for all
+import networkx, numpy, onnx, pandas, pydantic, rich, scipy.stats, sklearn.linear_model, sklearn.neighbors, typer
 
 for name in sys.argv[1:]:
     if os.fork() == 0:
