@@ -20,14 +20,23 @@ def critical(level: float, sides: int) -> float:
 
 def wilson(p: Array, n: Array | float, z: Array | float) -> tuple[Array, Array]:
     """Wilson's score interval of proportions p of n (Wilson 1927)."""
+    return _wilson(p, n, z, -1), _wilson(p, n, z, 1)
+
+
+def _wilson(p: Array, n: Array | float, z: Array | float, sign: int) -> Array:
+    """Its lower (-1) or upper end (1)."""
     square = np.square(z)
-    middle = p + square / (2 * n)
     half = z * np.sqrt(p * (1 - p) / n + square / (4 * np.square(n)))
-    scale = 1 + square / n
-    return np.clip((middle - half) / scale, 0, p), np.clip((middle + half) / scale, p, 1)
+    end = (p + square / (2 * n) + sign * half) / (1 + square / n)
+    least, most = (0.0, p) if sign < 0 else (p, 1.0)
+    return np.asarray(np.minimum(np.maximum(end, least), most))  # np.clip takes longer than all of this
 
 
 def newcombe(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> tuple[Array, Array]:
     """Interval of p - q, of proportions p of n and q of m, from Wilson's of each (Newcombe 1998, method 10)."""
-    (low_p, high_p), (low_q, high_q) = wilson(p, n, z), wilson(q, m, z)
-    return p - q - np.hypot(p - low_p, high_q - q), p - q + np.hypot(high_p - p, q - low_q)
+    return newcombe_lower(p, n, q, m, z), -newcombe_lower(q, m, p, n, z)
+
+
+def newcombe_lower(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> Array:
+    """The lower end of `newcombe`."""
+    return np.asarray(p - q - np.hypot(p - _wilson(p, n, z, -1), _wilson(q, m, z, 1) - q))

@@ -39,7 +39,7 @@ from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.groups import check_k, check_sizes, groups_under, in_words, least_group, left_out
 from verifair.systems.cst.neighbours import NeighbourPool, control, nearest, negatives
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Small, Ties
-from verifair.systems.proportions import critical, newcombe
+from verifair.systems.proportions import critical, newcombe_lower
 
 Method = Literal["ST", "CST w/o", "CST", "CF"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -53,16 +53,12 @@ ROUNDING = 1e-12
 """Differences of shares that are smaller are none."""
 
 
-def interval(
-    kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Array | float, z: Array | float
-) -> tuple[Array, Array]:
-    """(low, high) of delta at z, each of the shape of the proportions."""
-    delta = p_c - p_t
+def lower_end(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Array | float, z: Array | float) -> Array:
+    """The lower end of the interval of delta at z. The upper one is that of -delta, negated."""
     if kind == "wald":
-        half = z * np.sqrt(p_c * (1 - p_c) / n_c + p_t * (1 - p_t) / n_t)
-        return delta - half, delta + half
+        return p_c - p_t - z * np.sqrt(p_c * (1 - p_c) / n_c + p_t * (1 - p_t) / n_t)
     if kind == "newcombe":
-        return newcombe(p_c, n_c, p_t, n_t, z)
+        return newcombe_lower(p_c, n_c, p_t, n_t, z)
     raise QueryError(f"interval {kind!r}: there is no such interval; known are {', '.join(INTERVALS)}")
 
 
@@ -74,7 +70,7 @@ def p_value(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Arr
     low, high = np.zeros_like(p_c), np.full_like(p_c, Z_MOST)
     for _ in range(STEPS):
         z = (low + high) / 2
-        above = interval(kind, p_c, n_c, p_t, n_t, z)[0] > tau
+        above = lower_end(kind, p_c, n_c, p_t, n_t, z) > tau
         low, high = np.where(above, z, low), np.where(above, high, z)
     return np.where(p_c - p_t > tau, np.minimum(sides * norm.sf(low), 1.0), 1.0)
 
@@ -183,22 +179,21 @@ class Claims:
     def delta(self) -> Array:
         return self.p_control - self.p_test
 
-    @property
+    @cached_property
     def low(self) -> Array:
         """The interval's lower end."""
-        return self._interval[0]
-
-    @property
-    def high(self) -> Array:
-        return self._interval[1]
+        return self._end(False, slice(None))
 
     @cached_property
-    def _interval(self) -> tuple[Array, Array]:
-        return self._interval_of(slice(None))
+    def high(self) -> Array:
+        return -self._end(True, slice(None))
 
-    def _interval_of(self, which: Booleans | slice) -> tuple[Array, Array]:
-        terms, sizes = self.terms, self.n_control[which]
-        return interval(terms.interval, self.p_control[which], sizes, self.p_test[which], self.n, terms.critical)
+    def _end(self, better: bool, which: Booleans | slice) -> Array:
+        """The lower end of the interval of delta, or of -delta."""
+        control = self.p_control[which], self.n_control[which]
+        test = self.p_test[which], self.n
+        (p, n), (q, m) = (test, control) if better else (control, test)
+        return lower_end(self.terms.interval, p, n, q, m, self.terms.critical)
 
     @cached_property
     def p_value(self) -> Array:
@@ -216,9 +211,8 @@ class Claims:
         terms = self.terms
         if terms.correction is not None:
             return np.asarray(self.positive & (self.p_value <= terms.alpha))
-        low, high = self._interval_of(self.positive)  # of the cases alone: intervals take most of the time when there are many k
-        found = self.positive.copy()
-        found[self.positive] = terms.exceeded(low if terms.direction == "negative" else -high)
+        found = self.positive.copy()  # of the cases alone: intervals take most of the time when there are many k
+        found[self.positive] = terms.exceeded(self._end(terms.direction == "positive", self.positive))
         return found
 
 

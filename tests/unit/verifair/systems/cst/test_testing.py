@@ -1,5 +1,7 @@
 """Situation testing: the definitions by hand, symmetry, no effect, intervals at their ends, multiple testing, errors."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, false_discovery_control
 
 from verifair.errors import DataError, QueryError
-from verifair.systems.cst.testing import Situations, Terms, interval, p_value, situation_test
+from verifair.systems.cst.testing import Situations, Terms, lower_end, p_value, situation_test
 from verifair.systems.proportions import critical, wilson
 
 
@@ -178,6 +180,10 @@ def test_every_protected_value_has_its_own_control_group() -> None:
 # Intervals
 
 
+def interval(kind: Any, p: np.ndarray, n: Any, q: np.ndarray, m: Any, z: float) -> tuple[np.ndarray, np.ndarray]:
+    return lower_end(kind, p, n, q, m, z), -lower_end(kind, q, m, p, n, z)
+
+
 def test_wilson_and_newcombe_are_those_of_the_literature() -> None:
     for count, n in ((56, 70), (0, 5), (5, 5), (1, 3)):
         low, high = wilson(np.array([count / n]), n, 1.959963984540054)
@@ -217,7 +223,7 @@ def test_p_values_and_intervals_say_the_same(
     n: int, share: tuple[float, float], tau: float, level: float, sides: int, kind: str
 ) -> None:
     p_c, p_t = (np.array([np.round(one * n) / n]) for one in share)
-    low = interval(kind, p_c, n, p_t, n, critical(level, sides))[0]  # type: ignore[arg-type]
+    low = lower_end(kind, p_c, n, p_t, n, critical(level, sides))  # type: ignore[arg-type]
     p = p_value(kind, p_c, n, p_t, n, tau, sides)  # type: ignore[arg-type]
     if abs(low[0] - tau) > 1e-9:
         assert (p[0] < 1 - level) == (low[0] > tau and p_c[0] - p_t[0] > tau)
