@@ -144,8 +144,8 @@ def attributes(node: onnx.NodeProto) -> dict[str, object]:
 
 
 def _read(value: object) -> object:
-    if isinstance(value, list):
-        return [_read(one) for one in value]
+    if isinstance(value, list) and value and isinstance(value[0], bytes):  # not the numbers of large ensembles one by one
+        return [one.decode() for one in value]
     return value.decode() if isinstance(value, bytes) else value
 
 

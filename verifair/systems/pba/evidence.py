@@ -64,7 +64,7 @@ def _decided(query: PersistentBias | Robustness, table: Table, line: Any) -> Pro
         row = exchange.put(row[None], np.array([line.to]))[0]
     statement = RowStatement(
         goal=line.goal if bias else "robust",
-        row=tuple(float(v) for v in row),
+        row=tuple(row.tolist()),
         delta=float(line.delta),
         classes=(int(line.label), int(line.against)),
         prime=exchange.values(line.to) if bias and exchange is not None else {},
