@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pandas as pd
 from onnx import TensorProto, compose, helper
 
 JOINED = "columns"
@@ -24,6 +25,11 @@ def names_of(model: Any) -> tuple[str, ...]:
             named = tuple(map(str, found))
             return () if _placeholders(named) else named
     return ()
+
+
+def holds_truths(column: pd.Series) -> bool:
+    """Return whether a column of a table holds True and False, whatever its dtype, beside missing values."""
+    return bool(pd.api.types.is_bool_dtype(column.dropna().infer_objects()))
 
 
 def _placeholders(names: Sequence[str]) -> bool:

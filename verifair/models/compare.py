@@ -16,7 +16,7 @@ from encoders.onnx.feed import make_legal
 from encoders.onnx.reader import comparison_points
 from encoders.onnx.runtime import runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
-from verifair.models.columns import names_of
+from verifair.models.columns import holds_truths, names_of
 from verifair.models.objects import ANOTHER_WAY, called, exported, package_of
 from verifair.models.pipelines import fills_words
 
@@ -40,16 +40,18 @@ class ImportDifference(UserWarning):
 def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     """Compare the converted model, run by onnxruntime, with the object's own predictions, and warn of differences.
 
-    frame: rows to compare on; without its columns, or without a table, on random points. Raises ModelError where too many
-    rows differ.
+    frame: rows to compare on; without its columns, or without a table, on random points, and so, with a warning, where no row
+    has a value of every column that the model takes. Raises ModelError where too many rows differ.
     """
     if package_of(model) == "sklearn" and fills_words(getattr(model, "best_estimator_", model)):
         message = f"{called(model)}: fills in missing words, the converted model does not; proofs cover rows without missing values"
         warnings.warn(message, ImportDifference, stacklevel=4)
     rows = None if frame is None else _of_table(model, network, frame)
+    if rows is not None and not len(rows[1]):
+        message = f"{called(model)}: was compared on random points, as no row of the table has values that the conversion knows"
+        warnings.warn(f"{message}; pass read(model, frame) rows that it was fitted on", ImportDifference, stacklevel=4)
+        rows = None
     given, x, where = _drawn(model, network) if rows is None else rows
-    if not len(x):
-        return
     try:
         own = _predictions(model, given)
     except Exception as error:  # objects raise what they like
@@ -163,12 +165,13 @@ def _entered(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans
     start = int(feed.start[position])
     if start < 0:
         return np.ones(len(x), dtype=bool)
+    values = column.astype("boolean").astype("Float64") if holds_truths(column) else column  # 0 and 1, as encoders know them
     if position in feed.categories:
-        found = pd.Index(feed.categories[position]).get_indexer(pd.Index(column))
+        found = pd.Index(feed.categories[position]).get_indexer(pd.Index(values))
         x[np.flatnonzero(found >= 0), start + found[found >= 0]] = 1.0
         return np.asarray(found >= 0)
     coded = isinstance(column.dtype, pd.CategoricalDtype)
-    numbers = column.cat.codes.replace(-1, np.nan) if coded else pd.to_numeric(column, errors="coerce")
+    numbers = column.cat.codes.replace(-1, np.nan) if coded else pd.to_numeric(values, errors="coerce")
     x[:, start] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.isfinite(x[:, start])
 

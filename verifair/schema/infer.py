@@ -12,9 +12,10 @@ import pandas as pd
 from encoders.decision import decided
 from encoders.network import NO_COLUMN, Array, Booleans, Model
 from verifair.errors import DataError, SchemaError
+from verifair.models.columns import holds_truths
 from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
-from verifair.schema.network import other_class
+from verifair.schema.network import TRUTHS, other_class
 from verifair.schema.outcome import PositiveRule
 from verifair.schema.rows import label_values
 
@@ -25,7 +26,7 @@ CLASSES = 20
 """A label with more distinct values than this is a quantity, not a class."""
 CLEARLY = 0.02
 """Of the rows: so many more have to be predicted right."""
-FLAGS = ([0, 1], ["False", "True"])
+FLAGS = ([0, 1], list(TRUTHS.values()))
 """Categories whose code is the number that a model takes."""
 ENOUGH = 30
 """Rows from which on a label says anything about scales and merit."""
@@ -225,7 +226,10 @@ def _of_model(
             known_names = ", ".join(map(str, frame.columns))
             raise DataError(f"the table has no column {name!r}, which the model takes; known are {known_names}")
         if position in feed.categories:
-            feature: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": list(feed.categories[position])}
+            known = list(feed.categories[position])
+            if set(known) <= {0, 1} and holds_truths(frame[name]):
+                known = [TRUTHS[text(code)] for code in known]
+            feature: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": known}
         else:
             feature = {k: v for k, v in _feature(name, frame[name], name in protected).items() if k != "scale"}
             kind = frame[name].dtype
@@ -325,8 +329,7 @@ def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, Any]:
         if low < high:
             numeric |= {"scale": "minmax", "unit": _unit(high - low, whole)}
         return numeric | ({"protected": True} if protected else {})
-    truths = pd.api.types.is_bool_dtype(values.infer_objects())
-    categories = FLAGS[1] if truths else sorted({text(v) for v in values})
+    categories = FLAGS[1] if holds_truths(column) else sorted({text(v) for v in values})
     if len(categories) > MANY:
         raise DataError(
             f"column {name!r} holds {len(categories)} distinct texts (for example {categories[0]!r}), too many for a category; "

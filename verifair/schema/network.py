@@ -14,6 +14,8 @@ from verifair.schema.outcome import PositiveRule
 
 WHOLE_IN_FLOAT32 = 2**24
 """Up to here every whole number of either sign is a float32."""
+TRUTHS = {"0": "False", "1": "True"}
+"""Categories of an encoder of truth values, as ONNX holds them, and as a table does."""
 
 
 def check(
@@ -101,7 +103,7 @@ def _of_block(feature: Feature | None, known: tuple[str, ...], where: str) -> st
     if feature is None or feature.kind != "one-hot":
         found = "no feature begins there" if feature is None else f"feature {feature.name!r} is {feature.kind}"
         return f'{where} is encoded by the model: {found}; there it needs a feature with kind = "one-hot" and categories = {listed}'
-    if feature.categories != known:
+    if feature.categories not in (known, tuple(map(TRUTHS.get, known))):
         return f"feature {feature.name!r}: {where} has the categories {listed}; list these, in this order, and no others"
     return None
 

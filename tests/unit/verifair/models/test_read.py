@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import verifair as vf
@@ -267,6 +267,32 @@ def test_categories_of_a_table_are_the_codes_of_the_model(package: str) -> None:
     assert schema["housing"].categories == ("free", "own", "rent")
     shown = runtime_outputs(vf.read(model, frame), schema.encode(schema.raw(frame)).astype(np.float32))
     assert np.abs(shown[:, -1] - said(model, frame)).max() < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [bool, object, "boolean"])
+@pytest.mark.parametrize("encoder", [OneHotEncoder, OrdinalEncoder])
+def test_truth_values_behind_an_encoder_are_its_categories(encoder: Any, dtype: Any) -> None:
+    frame = X[NUMBERS].assign(owns=(X["housing"] == "own").astype(dtype))
+    columns = make_column_transformer(("passthrough", NUMBERS), (encoder(), ["owns"]))
+    y = (Y == "good") & (X["housing"] == "own")
+    model = fitted(make_pipeline(columns, DecisionTreeClassifier(max_depth=3)), frame, y)
+    network = vf.read(model, frame)
+    schema = vf.Schema.infer(frame.assign(y=y), target="y", protected=["owns"], model=network)
+    assert schema["owns"].categories == ("False", "True")
+    shown = runtime_outputs(network, schema.encode(schema.raw(frame)).astype(np.float32))
+    assert np.abs(shown[:, 1] - said(model, frame)).max() < 1e-5
+    own = model.predict_proba
+    model.predict_proba = lambda rows: np.where(rows[["owns"]].astype(bool), 0.5, own(rows))
+    with pytest.warns(vf.ImportDifference, match="of 300 rows of the table"):
+        vf.read(model, frame)
+    numbered = vf.Schema.infer(frame.assign(y=y, owns=frame["owns"].astype(int)), target="y", model=network)
+    assert numbered["owns"].categories == ("0", "1")
+
+
+def test_a_table_without_a_row_that_the_model_takes_is_told() -> None:
+    model = fitted(make_pipeline(OneHotEncoder(), LogisticRegression()), X[WORDS])
+    with pytest.warns(vf.ImportDifference, match="compared on random points, as no row of the table has values that"):
+        vf.read(model, X[WORDS].assign(sex="M"))
 
 
 def test_sets_of_categories_of_histogram_trees_are_refused_in_one_line() -> None:
