@@ -30,6 +30,7 @@ from verifair.models.objects import check_decides
 from verifair.models.read import read
 from verifair.notebook.shown import Pictured
 from verifair.schema.draft import noted
+from verifair.schema.infer import check_asked, column_names
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_table
 from verifair.systems.results.files import save_text
@@ -129,9 +130,11 @@ def audit(
     not fit.
     """
     check_table(frame)
-    names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     if schema is None and target is None:
         raise QueryError("audit: pass target=, the label's column, to draft a schema from the table, or schema=, a checked one")
+    if schema is None:
+        check_asked(frame, target=target, positive=positive)
+    names = column_names(sensitive, "sensitive")
     if schema is None and not names:
         raise QueryError("audit: sensitive names no feature; pass those whose effect is asked about, such as sensitive=['sex']")
     effort = min(EFFORT, timeout) if effort is None else effort

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+import re
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,30 @@ class DraftWarning(UserWarning):
     """Something about a table that its drafted schema cannot say."""
 
 
+def check_asked(frame: Any, *, target: Any, positive: Any = None) -> None:
+    """Raise DataError unless a schema can be asked for so: of a table whose columns have words for names, by the label's name."""
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(f"frame: found {type(frame).__name__}; expected a DataFrame with the label and the model's columns")
+    strange = [name for name in frame.columns if not isinstance(name, str)]
+    if strange:
+        remedy = "pass frame.rename(columns=str), and a model that was fitted on a table with such names"
+        raise DataError(f"column {strange[0]!r}: its name is no text; {remedy}")
+    if not isinstance(target, str):
+        raise DataError(f"target: found {type(target).__name__}; expected the name of the label column")
+    if not pd.api.types.is_scalar(positive):
+        raise DataError(f"positive: found {type(positive).__name__}; expected one label, or a rule such as 'value >= 600'")
+
+
+def column_names(found: Any, what: str) -> list[str]:
+    """Return names of columns, from one or several. Raises DataError for anything else, such as the values of a column."""
+    listed = isinstance(found, Iterable) and not isinstance(found, pd.Series | pd.DataFrame)
+    names = [found] if isinstance(found, str) else list(found) if listed else [found]
+    strange = [name for name in names if not isinstance(name, str)]
+    if strange:
+        raise DataError(f"{what}: found {type(strange[0]).__name__}; expected names of columns, such as {what}=['sex']")
+    return names
+
+
 def inferred(
     frame: pd.DataFrame, *, target: str, positive: Any = None, protected: Sequence[str] = (), network: Model | None = None
 ) -> dict[str, Any]:
@@ -63,7 +88,8 @@ def inferred(
     elif rule is not None:
         positive = None
     if not 2 <= len(values) <= CLASSES:
-        raise DataError(f"label {target!r} has {len(values)} distinct values, expected 2 to {CLASSES} classes; name another column")
+        found = f"{len(values)} distinct value{'s' * (len(values) != 1)}"
+        raise DataError(f"label {target!r} has {found}, expected 2 to {CLASSES} classes; name another column")
     second = network.classes[1] if network is not None and network.classes else ""
     chosen = text(positive) if positive is not None else second if second in values else values[-1]
     if chosen not in values:
@@ -223,8 +249,10 @@ def _of_model(
         if feed.start[position] == NO_COLUMN:
             continue
         if name not in frame.columns:
-            known_names = ", ".join(map(str, frame.columns))
-            raise DataError(f"the table has no column {name!r}, which the model takes; known are {known_names}")
+            hint = f"known are {', '.join(map(str, frame.columns))}"
+            if re.fullmatch(r"x\d+", name):
+                hint = "the model was fitted without names of columns: fit it on a table whose column names are text"
+            raise DataError(f"the table has no column {name!r}, which the model takes; {hint}")
         if position in feed.categories:
             known = list(feed.categories[position])
             if set(known) <= {0, 1} and holds_truths(frame[name]):

@@ -22,7 +22,7 @@ from verifair.schema import network as schema_network
 from verifair.schema import rows as schema_rows
 from verifair.schema.constraint import Constraint
 from verifair.schema.feature import Feature, Scale
-from verifair.schema.infer import DraftWarning, columns_of, inferred, missing
+from verifair.schema.infer import DraftWarning, check_asked, column_names, columns_of, inferred, missing
 from verifair.schema.space import InputSpace
 from verifair.schema.writing import toml
 
@@ -45,6 +45,8 @@ class Schema(Shown, InputSpace):
         A DraftWarning names columns with missing values. Numbers that go with the label, and are not protected, are
         proposed as merit.
         """
+        check_asked(frame, target=target, positive=positive)
+        protected = column_names(protected, "protected")
         check_decides(model, positive)
         network = None if model is None else read(model, frame)
         drafted = cls.build(inferred(frame, target=target, positive=positive, protected=protected, network=network))

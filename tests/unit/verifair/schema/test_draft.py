@@ -56,7 +56,7 @@ def test_kind_and_unit(values: list[object], kind: str, unit: float | None) -> N
     ({"x": [1.0, np.inf]}, "y", "column 'x' holds an infinite value"),
     ({"x": pd.to_datetime(["2020-01-01", "2020-01-02"])}, "y", "column 'x' holds dates"),
     ({"x": [1, 2], "y": [None, None]}, "y", "label 'y' has 0 distinct values, expected 2 to 20 classes"),
-    ({"x": [1, 2], "y": [1, 1]}, "y", "label 'y' has 1 distinct values"),
+    ({"x": [1, 2], "y": [1, 1]}, "y", "label 'y' has 1 distinct value, expected"),
 ])
 def test_tables_that_no_schema_fits(columns: dict[str, object], target: str, message: str) -> None:
     frame = pd.DataFrame({"y": ["a", "b"]}).assign(**columns)[[*columns, *(() if "y" in columns else ("y",))]]
@@ -312,3 +312,29 @@ def test_scaling_and_blocks_of_a_matrix_are_as_the_labels_suggest(kind: str) -> 
     denied = Schema.infer(named, target="approved", positive="denied", model=model)
     assert (denied.positive, denied.outcomes) == ("class = 0", ("approved", "denied"))
     assert ((denied.labels(named) == 1) == (named["approved"] == "approved")).all()
+
+
+@pytest.mark.parametrize(("asked", "message"), [
+    ({"target": pd.Series(["a", "b"])}, "target: found Series; expected the name of the label column"),
+    ({"target": 3}, "target: found int; expected the name of the label column"),
+    ({"positive": ["a"]}, "positive: found list; expected one label, or a rule such as"),
+    ({"protected": pd.Series(["a", "b"])}, r"protected: found Series; expected names of columns, such as protected=\['sex'\]"),
+    ({"protected": 3}, "protected: found int; expected names of columns"),
+    ({"frame": np.zeros((2, 2))}, "found ndarray; expected a DataFrame with the "),
+    ({"frame": pd.DataFrame([[1, "a"], [2, "b"]])}, r"column 0: its name is no text; pass frame\.rename\(columns=str\)"),
+])
+def test_what_is_no_question(asked: dict[str, Any], message: str) -> None:
+    frame = pd.DataFrame({"x": [1, 2], "y": ["a", "b"]})
+    with pytest.raises(DataError, match=message):
+        Schema.infer(**{"frame": frame, "target": "y", **asked})
+    asked = {"sensitive" if key == "protected" else key: value for key, value in asked.items()}
+    with pytest.raises(DataError, match=message.replace("protected", "sensitive")):
+        vf.audit(network_of(([[1.0]], [0.0])), **{"frame": frame, "target": "y", "sensitive": ["x"], **asked})
+
+
+def test_a_model_without_names_of_columns() -> None:
+    start = np.zeros(1, dtype=np.int64)
+    feeds = tuple(Feed(name=f"x{k}", kind="float32", shape=(1,), start=start + k) for k in range(2))
+    frame = pd.DataFrame({"a": [1, 2], "b": [1, 2], "y": ["a", "b"]})
+    with pytest.raises(DataError, match="no column 'x0', which the model takes; the model was fitted without names of columns"):
+        Schema.infer(frame, target="y", model=network_of(([[1.0, 1.0]], [0.0]), feeds=feeds))
