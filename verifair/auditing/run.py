@@ -221,7 +221,7 @@ def _pin(key: str, asked: Analysis, subject: AuditSubject, seed: int, options: s
         "sources": [(one.role, one.sha256) for one in _sources({key: asked}, subject) if one.role != "audit file"],
         "options": options, "verifair": version("verifair"),
     }  # fmt: skip
-    return _digest(content)
+    return _digest(plain(content))
 
 
 def _keep(places: Places, section: Section, pin: str, share: float) -> Section:
@@ -233,8 +233,8 @@ def _keep(places: Places, section: Section, pin: str, share: float) -> Section:
 
 
 def _digest(content: Any) -> str:
-    """SHA-256 of what JSON has of it."""
-    return sha256(json.dumps(plain(content), sort_keys=True).encode()).hexdigest()
+    """SHA-256 of plain values."""
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _kept(places: Places, key: str, pin: str, share: float) -> Section | None:

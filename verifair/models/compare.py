@@ -40,16 +40,17 @@ class ImportDifference(UserWarning):
 def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     """Compare the converted model, run by onnxruntime, with the object's own predictions, and warn of differences.
 
-    frame: rows to compare on; without its columns, or without a table, on random points, and so, with a warning, where no row
-    has a value of every column that the model takes. Raises ModelError where too many rows differ.
+    frame: rows to compare on; without its columns, or without a table, on random points; also where no row has a value of every
+    column that the model takes, with a warning if it knows their names. Raises ModelError where too many rows differ.
     """
     if package_of(model) == "sklearn" and fills_words(getattr(model, "best_estimator_", model)):
         message = f"{called(model)}: fills in missing words, the converted model does not; proofs cover rows without missing values"
         warnings.warn(message, ImportDifference, stacklevel=4)
     rows = None if frame is None else _of_table(model, network, frame)
     if rows is not None and not len(rows[1]):
-        message = f"{called(model)}: was compared on random points, as no row of the table has values that the conversion knows"
-        warnings.warn(f"{message}; pass read(model, frame) rows that it was fitted on", ImportDifference, stacklevel=4)
+        if names_of(model):  # a matrix that was made of the table need not be the table
+            message = f"{called(model)}: was compared on random points, as no row of the table has values that the conversion knows"
+            warnings.warn(f"{message}; pass read(model, frame) rows that it was fitted on", ImportDifference, stacklevel=4)
         rows = None
     given, x, where = _drawn(model, network) if rows is None else rows
     try:
