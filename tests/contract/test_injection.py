@@ -41,6 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 QUICK = ("--iterations", 20, "--samples", 500, "--rounds", 3, "--delta", 0.05)
+BRIEF = ("--methods", "auto", "--timeout", 1, "--repeats", 1, "--patience", 1)
 HELD = (MODEL, "--schema", SCHEMA)
 TABLE = (*HELD, "--data", ROWS)
 ASKED: dict[str, tuple[object, ...]] = {
@@ -49,6 +50,9 @@ ASKED: dict[str, tuple[object, ...]] = {
     "enumerate": ("certify", *HELD, "--protected", SEX, "--enumerate", 5, "--timeout", 20),
     "partition": ("certify", *TABLE, "--protected", SEX, "--partition", 3, "--timeout", 5, "--store", "p\x1b[1m.sqlite"),
     "check": ("check", "p\x1b[1m.sqlite", "--model", MODEL, "--schema", SCHEMA, "--partial"),
+    "maximise": ("certify", *HELD, "--protected", SEX, "--maximise", "--timeout", 2, "--certificate", "b\x1b[1m.json.gz"),
+    "share": ("certify", *TABLE, "--protected", SEX, "--share", "--timeout", 2, "--store", "h\x1b[1m.json.gz"),
+    "check of a share": ("check", "h\x1b[1m.json.gz", "--model", MODEL, "--schema", SCHEMA),
     "kmax": ("kmax", *HELD, "--protected", SEX, "--chains", 4, "--no-bound"),
     "explain": ("explain", *HELD, "--protected", SEX, "--protected", AGE, "--lime", *QUICK),
     "guard": ("guard", *HELD, "--rules", "explain/rules.json", "--out", "g\x1b[m.onnx"),
@@ -56,6 +60,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "cec": ("cec", *TABLE, "--protected", SEX),
     "cst": ("cst", *TABLE, "--causal", CAUSAL, "--do", f"{AGE}={SENIOR}", "--k", 15, "--cases", 1),
     "export": ("export", *HELD, "--protected", SEX, "--vnnlib", "v\x1b[m", "--relaxed"),
+    "bench": ("bench", "--network", MODEL, "--schema", SCHEMA, "--data", ROWS, *BRIEF, "--out", "bench"),
     "doctor": ("doctor", "--model", MODEL),
     "schema": ("schema", "infer", ROWS, "--target", "credit", "--protected", SEX),
     "train": ("train", "--data", ROWS, "--schema", SCHEMA, "--out", "t\x1b[m.onnx", "--epochs", 1, "--hidden", "3"),
@@ -65,6 +70,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     "no such option": ("certify", *HELD, "--no\x1b[2J"),
     "one too many": ("certify", *HELD, "\x1b[2Jno", "--protected", SEX),
     "a file of another kind": ("check", SCHEMA, "--model", MODEL, "--schema", SCHEMA),
+    "no such competitor": ("bench", "--competitor", "@peer\x1b[2J=true {onnx} {vnnlib} {timeout} {results}"),
     "no query": ("verify", CAUSAL, "--network", MODEL),
 }
 """A question of every verb, in an order in which each finds the files that it needs; `audit` has a test of its own."""
