@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ PAPERS_OWN = "paper's "
 """What a column of printed numbers begins with."""
 SPREAD = "± "
 """What the column of a standard deviation over the seeds begins with."""
+PANELS, LETTERS = 4, 10
+"""Of a picture, side by side; and of its title, in an inch."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -123,18 +126,25 @@ def draw(made: Reproduced, path: Path) -> bool:
 
 
 def _lines(made: Reproduced, across: str, up: str, path: Path) -> None:
-    """Draw a line for each value of the first key."""
-    with figure(path, (7.2, 4.8)) as drawn:
-        (axis,) = drawn.axes
-        for number, (name, part) in enumerate(made.frame.groupby(made.printed.keys[0], sort=False)):
-            turn = number // len(COLORS)
-            axis.plot(
-                part[across], part[up], color=COLORS[number % len(COLORS)], marker="os"[turn % 2], markersize=4, linewidth=1,
-                linestyle=("-", "--")[turn % 2], label=str(name),
-            )
-        axis.set(xlabel=across, ylabel=up, title=f"{made.printed.name}: {made.printed.about}")
-        axis.grid(True)
-        drawn.legend(loc="outside right upper")
+    """Draw a panel for each value of the first key, and in it a line for each of the second one."""
+    first, second = made.printed.keys[:2]
+    panels = list(made.frame.groupby(first, sort=False))
+    wide = min(len(panels), PANELS)
+    down = -(-len(panels) // wide)
+    width = 3.4 * wide + 1.2
+    with figure(path, (width, 2.8 * down + 1), down, wide) as drawn:
+        drawn.suptitle(fill(f"{made.printed.name}: {made.printed.about}", int(LETTERS * width)))
+        for axis in drawn.axes[len(panels) :]:
+            axis.remove()
+        for axis, (name, part) in zip(drawn.axes, panels, strict=False):
+            for number, (value, line) in enumerate(part.groupby(second, sort=False)):
+                axis.plot(
+                    line[across], line[up], color=COLORS[number % len(COLORS)], marker="o", markersize=4, linewidth=1,
+                    label=f"{second} {value}" if axis is drawn.axes[0] else None,
+                )
+            axis.set(xlabel=across, ylabel=up, title=str(name))
+            axis.grid(True)
+        drawn.legend(loc="outside lower center", ncols=2 * wide)
 
 
 def _panel(axis: Any, name: str, ours: pd.Series, paper: pd.Series, spread: pd.Series | None) -> None:

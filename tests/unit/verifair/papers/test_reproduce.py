@@ -14,12 +14,13 @@ from verifair import datasets
 from verifair.cli.main import app
 from verifair.errors import QueryError
 from verifair.papers.catalog import PAPERS, Printed, Request, catalog, chosen
+from verifair.papers.hyfair import tables as hyfair
 from verifair.papers.pba import tables as pba
 from verifair.papers.pba.printed import BLOCKS, DELTAS, printed
 from verifair.papers.reproduce import Reproduced, averaged, draw, pairs, reproduce
 
 DATA = os.environ.get("VERIFAIR_DATA")
-SOME = [("fgce", "8", "German"), ("fgce", "7", "German"), ("hyfair", "2", "BM-1"), ("hyfair", "3", "BM-1"), ("hyfair", "5", "GC-3")]
+SOME = [("fgce", "8", "German"), ("fgce", "7", "German"), ("hyfair", "2", "BM-1"), ("hyfair", "3", "BM-1")]
 needs_data = pytest.mark.skipif(not DATA, reason="VERIFAIR_DATA is not set")
 
 
@@ -95,7 +96,8 @@ def test_a_picture_shows_the_columns_that_both_have(tmp_path: Path) -> None:
     assert draw(found, tmp_path / "t.png")
     assert (tmp_path / "t.png").stat().st_size > 1000
     assert not draw(replace(found, frame=found.frame.drop(columns="paper's share")), tmp_path / "none.png")
-    assert draw(replace(found, printed=replace(TABLE, lines=("share", "paper's share"))), tmp_path / "lines.png")
+    lines = replace(TABLE, keys=("who", "share"), lines=("share", "paper's share"))
+    assert draw(replace(found, printed=lines), tmp_path / "lines.png")
 
 
 def test_averages_keep_lines_apart_that_have_no_name() -> None:
@@ -173,6 +175,22 @@ def test_one_table_of_one_dataset(paper: str, table: str, dataset: str, tmp_path
     done = CliRunner().invoke(app, [*words, "--data", str(DATA), "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert len(pd.read_csv(tmp_path / paper / f"table-{table}.csv")) > 1
+
+
+@needs_data
+def test_certified_gaps_are_priced_before_and_after_retraining(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(hyfair, "RETRAININGS", 1)
+    request = Request(dataset="GC-3", folder=Path(str(DATA)), seed=0, seconds=0.5)
+    table = hyfair.prices(request)
+    assert list(dict.fromkeys(table["retrained"])) == [0, 1]
+    assert table["gap met"].nunique() == 2, "the second network is another one"
+    for _, part in table.groupby("retrained"):
+        assert part["refused, %"].iloc[0] == 0, "nothing is refused before there is a guardrail"
+        assert (part["certified gap"].diff().dropna() <= 0).all()
+        assert (part["certified k"] <= 20).all()
+    targets = table[table["part of it"] == "0.25"]["certified gap"]
+    assert targets.max() <= 0.25 * table["gap met"].iloc[0] + 1e-12, "targets are parts of the first network's gap"
 
 
 @pytest.mark.parametrize(
