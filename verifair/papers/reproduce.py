@@ -126,7 +126,8 @@ def draw(made: Reproduced, path: Path) -> bool:
 
 
 def _lines(made: Reproduced, across: str, up: str, path: Path) -> None:
-    """Draw a panel for each value of the first key, and in it a line for each of the second one."""
+    """Draw a panel for each value of the first key, and in it a line for each of the second one: in steps from one row to the next,
+    as nothing is known between them."""
     first, second = made.printed.keys[:2]
     panels = list(made.frame.groupby(first, sort=False))
     wide = min(len(panels), PANELS)
@@ -140,7 +141,7 @@ def _lines(made: Reproduced, across: str, up: str, path: Path) -> None:
             for number, (value, line) in enumerate(part.groupby(second, sort=False)):
                 axis.plot(
                     line[across], line[up], color=COLORS[number % len(COLORS)], marker="o", markersize=4, linewidth=1,
-                    label=f"{second} {value}" if axis is drawn.axes[0] else None,
+                    drawstyle="steps-pre", label=f"{second} {value}" if axis is drawn.axes[0] else None,
                 )
             axis.set(xlabel=across, ylabel=up, title=str(name))
             axis.grid(True)
