@@ -30,13 +30,11 @@ def chosen(
 ) -> Mapping[str, Mapping[str, Any]]:
     """Return analysis -> settings, from names alone as well. Raises QueryError for names that there are not.
 
-    Certified reasons are asked of networks alone. Of tree ensembles of several classes PBA compares classes in pairs, and decisions
-    are asked about: whether they flip, not how far probabilities lie apart.
+    Certified reasons are asked of networks alone.
     """
     usual = dict(ANALYSES)
     if not isinstance(model, Network):
         usual |= {"cec": {key: one for key, one in ANALYSES["cec"].items() if key != "certify"}}
-        usual = usual if model.outputs < 3 else {"pba": ANALYSES["pba"], "certify": {}, "fgce": ANALYSES["fgce"]}
     if analyses is None:
         return usual
     listed = [analyses] if isinstance(analyses, str) else list(analyses)

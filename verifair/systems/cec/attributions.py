@@ -2,7 +2,8 @@
 
 All of them explain f, the margin of class 1, against the person's own label and group in the reference: from the mean of these
 people (integrated gradients; the paper's principle 1), or from all of them, one by one (Shapley values). Both sum to f(x) less
-f of that.
+f of that. Trees of several classes decide by a margin that is no sum over trees: there f is the mean score of the favourable
+classes less that of the others, which no number added to all scores changes.
 A tree ensemble has no gradients, and no row is the mean of several categories; what its features add is what changes when they are
 taken from one person instead of another.
 """
@@ -20,6 +21,7 @@ import numpy as np
 from encoders.evaluate import WORK
 from encoders.gradients import points_of
 from encoders.network import Array, Integers, Model, Network, layered
+from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.shapley import shapley_values
 from verifair.engine.parallel import Shared, in_order
@@ -41,13 +43,14 @@ def words_of(model: Model, settings: CecSettings, attribution: Attribution | Non
     """Return what the attributions are. Raises QueryError for steps of a model that has no paths."""
     if attribution is not None:
         return f"attribution by {getattr(attribution, '__name__', type(attribution).__name__)}"
-    if isinstance(model, TreeEnsemble):
+    if isinstance(model, TreeEnsemble | ComparedTrees):
         if settings.steps != "exact":
             raise QueryError(
                 f"steps = {settings.steps}: a tree ensemble is piecewise constant, so its reasons are Shapley values, which are "
                 "exact and have no steps; leave steps out"
             )
-        return "interventional Shapley values, exact, against everybody of the person's own group and outcome"
+        of = " of the favourable classes' mean score less that of the others" if isinstance(model, ComparedTrees) else ""
+        return f"interventional Shapley values{of}, exact, against everybody of the person's own group and outcome"
     how = "exact path integral" if settings.steps == "exact" else f"{settings.steps}-step Riemann sum"
     return f"integrated gradients, {how}"
 
@@ -111,19 +114,29 @@ def _explainer(
     model: Model, reference: Reference, settings: CecSettings, attribution: Attribution | None, threads: int
 ) -> Callable[[int, int], Callable[[Array], Any]]:
     """Return what gives for a label and a group what explains model inputs there: the model's own attributions, or those passed."""
-    margin, features = positive_margin(model), reference.people.features
-    if attribution is None and not isinstance(model, TreeEnsemble):
+    if attribution is None and not isinstance(model, TreeEnsemble | ComparedTrees):
         network, steps = layered(model, "integrated gradients"), None if settings.steps == "exact" else settings.steps
         return lambda label, group: partial(_from_mean, network, reference.baselines[label, group], steps, threads)
-    _, first, owner = np.unique(features, return_index=True, return_inverse=True)
+    _, first, owner = np.unique(reference.people.features, return_index=True, return_inverse=True)
 
     def shapley(x: Array, background: Array) -> Array:
-        assert isinstance(model, TreeEnsemble)
+        trees, margin = _scores(model)
         found = np.zeros_like(x)
-        found[:, first] = shapley_values(model, margin, owner.reshape(-1), x, background)
+        found[:, first] = shapley_values(trees, margin, owner.reshape(-1), x, background)
         return found
 
     return lambda label, group: partial(_from_all, attribution or shapley, reference.background(label, group))
+
+
+def _scores(model: Model) -> tuple[TreeEnsemble, Array]:
+    """Return an ensemble, and the weights (m,) of its scores in f."""
+    if isinstance(model, ComparedTrees):
+        weights = np.zeros(model.undecided.outputs)
+        for side, sign in zip(model.sides, (1, -1), strict=True):
+            weights[side] = sign / len(side)
+        return model.undecided, weights
+    assert isinstance(model, TreeEnsemble)
+    return model, positive_margin(model)
 
 
 def _from_all(attribution: Attribution, background: Array, x: Array) -> Any:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from encoders.errors import ModelError
 from encoders.network import Booleans, Integers, layered
+from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.datasets.stream import Stream
 from verifair.errors import DataError
@@ -35,7 +36,7 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
     network, schema = subject.judged, subject.schema
     words_of(network, settings, None)
     if settings.certify is not None:
-        if isinstance(network.whole, TreeEnsemble):
+        if isinstance(network.whole, TreeEnsemble | ComparedTrees):
             raise ModelError(
                 subject.model,
                 "is a tree ensemble, and --certify bounds integrated gradients, which trees do not have: their Shapley values are "

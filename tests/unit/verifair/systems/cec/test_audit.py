@@ -11,6 +11,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 
 import verifair as vf
@@ -21,6 +22,7 @@ from tests.builders import categorical, integer, network_of, one_hot, random_net
 from tests.tree_models import random_tree, save
 from verifair import ExplanationConsistency, datasets
 from verifair.errors import DataError, QueryError, SchemaError
+from verifair.models.read import read
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import ComparedPairs, Explanations, audit, control, scored
 from verifair.systems.cec.certified import certify_consistency
@@ -476,6 +478,24 @@ def test_trees_are_explained_by_shapley_values_of_features(votes: bool, tmp_path
         base = [f[(people.labels == people.labels[i]) & (people.groups == people.groups[i])].mean() for i in found.individual]
         np.testing.assert_allclose(g.sum(axis=1), f[who] - base, atol=1e-12)
     assert found.g[:, 1].any()
+
+
+@pytest.mark.parametrize("positive", ["class = 1", "class in [0, 2]"])
+@pytest.mark.parametrize("kind", [GradientBoostingClassifier, RandomForestClassifier])
+def test_trees_of_several_classes_are_explained_by_their_scores(kind: Any, positive: str) -> None:
+    frame = table().assign(good=np.random.default_rng(3).integers(0, 3, 150))
+    three = schema_of(*SCHEMA.features, positive=positive, label="good")
+    fitted = kind(n_estimators=5, max_depth=3, random_state=0).fit(SCHEMA.encode(SCHEMA.raw(frame)), frame["good"])
+    model = read(fitted)
+    found = ExplanationConsistency(model, three).fit(frame, sensitive_features="sex").audit(frame, sensitive_features="sex")
+    assert "Shapley values of the favourable classes' mean score less that of the others" in found.method
+    people, favoured = found.people, [0, 2] if "in" in positive else [1]
+    shares = fitted.predict_proba(people.x)[found.individual]
+    np.testing.assert_allclose(found.probability, shares[:, favoured].sum(axis=1), atol=1e-6)
+    scores = model.forward(people.x)
+    f = scores[:, favoured].mean(axis=1) - np.delete(scores, favoured, axis=1).mean(axis=1)
+    base = [f[(people.labels == people.labels[i]) & (people.groups == people.groups[i])].mean() for i in found.individual]
+    np.testing.assert_allclose(found.g.sum(axis=1), f[found.individual] - base, atol=1e-12)
 
 
 def test_steps_and_proofs_are_of_networks_alone(tmp_path: Path) -> None:
