@@ -169,6 +169,16 @@ def test_what_cannot_be_built_says_why() -> None:
             FeasibilityGraph.build(FeatureSpace.of(schema, custom=lambda before, after, answer=answer: answer), raw, threads=1)
 
 
+def test_more_edges_than_the_memory_holds_are_refused_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert index.memory() > 1 << 28
+    space, raw = FeatureSpace.of(schema_of(integer("a", 0, 3))), np.zeros((100, 1))
+    monkeypatch.setattr(index, "memory", lambda: 100 * 99 * index.EDGE)
+    assert FeasibilityGraph.build(space, raw, 0.1, threads=1).edges == 100 * 99
+    monkeypatch.setattr(index, "memory", lambda: 100 * 99 * index.EDGE - 1)
+    with pytest.raises(QueryError, match="graph of 100 rows has more than 9,900 edges, which is more than this machine's"):
+        FeasibilityGraph.build(space, raw, 0.1, threads=1)
+
+
 # Who can become whom
 
 

@@ -9,6 +9,7 @@ Reference: FGCE, section II (after FACE); default eps: the smallest that leaves 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -27,6 +28,8 @@ LEAF = 256
 """Rows in a leaf of the tree: a matrix product of two leaves stays in the cache."""
 BORDER = 1e-9
 """Squared distances this near to eps squared are decided by `space.distance`; products are off by less than 1e-12."""
+EDGE = 16
+"""Bytes that each edge takes with its length and both ends."""
 Progress = Callable[[int, int], None]
 
 
@@ -51,7 +54,8 @@ class FeasibilityGraph:
         """Return the graph over raw rows (N, V). eps None: the smallest that leaves no node alone that can have a neighbour at all;
         `progress` then counts all leaves twice, for those nearest and for the edges.
 
-        Raises DataError where no two rows may become each other, QueryError for an eps that is not positive.
+        Raises DataError where no two rows may become each other, QueryError for an eps that is not positive and for more edges
+        than the machine's memory holds.
         """
         if eps is not None and not eps > 0:
             raise QueryError(f"eps = {eps:g}: the longest allowed move must be positive; leave it out for the smallest that serves")
@@ -64,12 +68,17 @@ class FeasibilityGraph:
                     "free some (change = \"free\"), or pass more rows"
                 )
             eps = float(nearest[np.isfinite(nearest)].max())
-        counts, targets = np.zeros(len(raw), dtype=np.int64), {}
+        counts, targets, edges, most = np.zeros(len(raw), dtype=np.int64), {}, 0, memory() // EDGE
         leaves = list(_leaves(points, moves))
         limit = float(eps)
         edges_of: Shared[Callable[..., Any]] = Shared(value=partial(_edges_of, points=points, raw=raw, moves=moves, eps=limit))
         for done, (rows, count, found) in enumerate(in_order(edges_of, zip(leaves), threads), 1):
-            counts[rows] = count
+            counts[rows], edges = count, edges + len(found)
+            if edges > most:
+                raise QueryError(
+                    f"the feasibility graph of {len(raw):,} rows has more than {edges:,} edges, which is more than this machine's "
+                    "memory holds; pass a sample of the table (in an audit file rows = N), or a smaller eps"
+                )
             for row, part in zip(rows, np.split(found, np.cumsum(count)[:-1]), strict=True):
                 targets[int(row)] = part
             if progress is not None:
@@ -120,6 +129,12 @@ class FeasibilityGraph:
             extra = {} if weights is None else {"weight": float(weights[e])}
             graph.add_edge(i, j, distance=length, **extra)
         return graph
+
+
+def memory() -> float:
+    """Return the bytes of this machine's memory, infinite where the system does not say."""
+    known = hasattr(os, "sysconf") and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(os.sysconf_names)
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else float("inf")
 
 
 def chunks(total: int, size: int = 1 << 22) -> Iterator[slice]:
