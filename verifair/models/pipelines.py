@@ -108,6 +108,9 @@ def _ending_in(model: Any, last: Any) -> onnx.ModelProto:
     before = None if before is None or all(step in (None, "passthrough") for _, step in before.steps) else before
     if before is None:
         return boosting.convert(last, None, names=columns.names_of(model))
+    if package_of(last) == "xgboost" and _gives_sparse(before):
+        remedy = "fit it behind sparse_output=False of the encoders, and sparse_threshold=0 of a ColumnTransformer"
+        raise ModelError(called(model), f"its XGBoost model takes the zeros of a sparse matrix for missing values; {remedy}")
     first, second = _stored(before, {}), boosting.convert(last, None, names=())
     for one in (first, second):
         one.ir_version = max(first.ir_version, second.ir_version)
@@ -118,6 +121,15 @@ def _ending_in(model: Any, last: Any) -> onnx.ModelProto:
     joined = compose.merge_models(first, second, io_map=[(first.graph.output[0].name, second.graph.input[0].name)])
     joined.graph.name = "model"
     return joined
+
+
+def _gives_sparse(step: Any) -> bool:
+    """Return whether a transformer gives a sparse matrix, as far as it knows."""
+    if hasattr(step, "steps"):
+        return any(_gives_sparse(one) for _, one in step.steps)
+    if hasattr(step, "transformer_list"):
+        return any(_gives_sparse(one) for _, one in step.transformer_list)
+    return bool(getattr(step, "sparse_output_", getattr(step, "sparse_output", getattr(step, "encode", "") == "onehot")))
 
 
 def _last(model: Any) -> Any:

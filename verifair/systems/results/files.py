@@ -6,7 +6,7 @@ import json
 import math
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from enum import Enum
 from fractions import Fraction
@@ -21,23 +21,11 @@ from pydantic import BaseModel
 
 from verifair.files import whole
 
-_one_line = json.JSONEncoder(allow_nan=False).encode
 PACKAGES = ("verifair", "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "highspy", "matplotlib")
-LEVELS = 4
-"""Of JSON: so deep every part has a line of its own."""
-SCALARS = (str, int, bool, type(None))
-"""Types whose values JSON has as they are."""
 
 
 def plain(value: Any) -> Any:
     """Values that JSON has: no NaN, no infinities (they become null), no numbers of NumPy, no enumerations."""
-    kind = type(value)  # most values are of these; questions to abstract classes take ten times as long
-    if kind in SCALARS:
-        return value
-    if kind is dict:
-        return {key if type(key) is str else str(plain(key)): plain(one) for key, one in value.items()}
-    if kind is list or kind is tuple:
-        return [one if type(one) in SCALARS else plain(one) for one in value]
     match value:
         case Enum():
             return value.value
@@ -63,26 +51,7 @@ def plain(value: Any) -> Any:
 
 def json_text(content: Any) -> str:
     """Return the JSON of a result or of plain values, in ASCII: names may hold what no file can be written with."""
-    return "".join(_lines(plain(content.model_dump() if isinstance(content, BaseModel) else content), "\n")) + "\n"
-
-
-def _lines(value: Any, end: str) -> Iterator[str]:
-    """Yield the JSON of plain values: a line for each part, LEVELS deep; what holds no parts, or stands deeper, is one line.
-
-    json.dumps begins a line for every number, in Python: it takes several times as long as one that begins none, in C.
-    """
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if len(end) > LEVELS or not any(isinstance(one, dict | list) for one in parts):
-        yield _one_line(value)
-        return
-    between = f"{end} "
-    yield "{" if isinstance(value, dict) else "["
-    for number, one in enumerate(value):
-        yield f",{between}" if number else between
-        if isinstance(value, dict):
-            yield f"{_one_line(one)}: "
-        yield from _lines(value[one] if isinstance(value, dict) else one, between)
-    yield end + ("}" if isinstance(value, dict) else "]")
+    return json.dumps(plain(content.model_dump() if isinstance(content, BaseModel) else content), indent=1, allow_nan=False) + "\n"
 
 
 def save_json(path: Path, content: Any) -> None:

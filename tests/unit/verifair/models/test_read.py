@@ -289,6 +289,21 @@ def test_truth_values_behind_an_encoder_are_its_categories(encoder: Any, dtype: 
     assert numbered["owns"].categories == ("0", "1")
 
 
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("alone", [False, True])
+def test_zeros_of_a_sparse_matrix_are_missing_values_to_xgboost(alone: bool, dense: bool) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    encoder = OneHotEncoder(sparse_output=not dense)
+    before = encoder if alone else make_column_transformer(("passthrough", NUMBERS), (encoder, WORDS), sparse_threshold=1)
+    frame = X[WORDS if alone else [*NUMBERS, *WORDS]]
+    model = fitted(make_pipeline(before, xgboost.XGBClassifier(n_estimators=3, max_depth=2)), frame, Y == "good")
+    if dense:
+        assert vf.read(model, frame).outputs == 1
+    else:
+        with pytest.raises(ModelError, match="zeros of a sparse matrix for missing values; fit it behind sparse"):
+            vf.read(model, frame)
+
+
 def test_a_table_without_a_row_that_the_model_takes_is_told() -> None:
     model = fitted(make_pipeline(OneHotEncoder(), LogisticRegression()), X[WORDS])
     with pytest.warns(vf.ImportDifference, match="compared on random points, as no row of the table has values that"):
