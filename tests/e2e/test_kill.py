@@ -90,7 +90,8 @@ def same_parts(one: Path, other: Path) -> None:
 
 def audited(folder: Path) -> list[str]:
     """An audit of persistent bias of forty people."""
-    kills.write_audit(folder, people=40, settings='title = "Forty"\ntimeout = 120', analyses="[analyses.pba]\ndelta = [1]")
+    settings = 'title = "Forty"\neffort = 120\ntimeout = 1200'
+    kills.write_audit(folder, people=40, settings=settings, analyses="[analyses.pba]\ndelta = [1]")
     return ["audit", "audit.toml"]
 
 

@@ -67,7 +67,7 @@ def test_a_partition_is_decided_and_checked(folder: Path) -> None:
 def test_an_audit_says_what_does_not_take_curves_and_goes_on(folder: Path) -> None:
     analyses = "[analyses.certify]\nmaximise = false\nbox = { age = [0, 10] }\n[analyses.kmax]\n"
     files = '[model]\nfile = "m.onnx"\n[schema]\nfile = "s.toml"\n[sensitive]\nfeatures = ["sex"]\n'
-    (folder / "audit.toml").write_text('title = "Curves"\ntimeout = 30\n' + files + analyses)
+    (folder / "audit.toml").write_text('title = "Curves"\neffort = 30\ntimeout = 600\n' + files + analyses)
     answered("audit", "audit.toml", "--out", "report.html", cwd=folder)
     certify, kmax = json.loads((folder / "report.json").read_text())["sections"]
     assert certify["statements"][0]["standing"] == "proved"

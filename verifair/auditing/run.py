@@ -114,7 +114,7 @@ def run(
                 section = _one(key, asked, subject, work, share)
                 if counted.cut:
                     section = _cut(section, how.timeout)
-                section = _keep(places, section, pin, share)
+                section = _keep(places, section, pin, share, counted.cut)
             sections[key] = section
             done(section)
     result = AuditResult(
@@ -224,10 +224,10 @@ def _pin(key: str, asked: Analysis, subject: AuditSubject, seed: int, options: s
     return _digest(plain(content))
 
 
-def _keep(places: Places, section: Section, pin: str, share: float) -> Section:
+def _keep(places: Places, section: Section, pin: str, share: float, cut: bool) -> Section:
     """Write a finished section, and read it back: an audit that was resumed and one that was not show the same."""
     found = plain(section.model_dump())
-    content = {"pin": pin, "share": share, "section": found, "sha256": _digest(found)}
+    content = {"pin": pin, "share": share, "cut": cut, "section": found, "sha256": _digest(found)}
     save_json(places.work / KEPT / f"{section.key}.json", content)
     return Section.model_validate(json.loads((places.work / KEPT / f"{section.key}.json").read_text(encoding="utf-8"))["section"])
 
@@ -244,7 +244,7 @@ def _kept(places: Places, key: str, pin: str, share: float) -> Section | None:
         if content["sha256"] != _digest(content["section"]):
             return None
         section = Section.model_validate(content["section"])
-        if content["pin"] != pin or any(one.standing is Standing.SKIPPED for one in section.statements):
+        if content["cut"] or content["pin"] != pin or any(one.standing is Standing.SKIPPED for one in section.statements):
             return None
         late = any(one.standing in (Standing.UNKNOWN, Standing.CLAIMED) for one in section.statements)
         if late and share > content["share"]:
