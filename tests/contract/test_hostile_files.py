@@ -395,7 +395,7 @@ def test_a_section_that_was_kept_and_damaged_is_asked_again(damage: dict[str, An
     }
     for content, expected in ((section, "pba"), ({**section, **damage}, None)):
         (places.work / KEPT / "pba.json").write_text(
-            json.dumps({"pin": "", "share": 1.0, "sha256": _digest(content), "section": content})
+            json.dumps({"pin": "", "share": 1.0, "cut": False, "sha256": _digest(content), "section": content})
         )
         found = _kept(places, "pba", "", 1.0)
         assert (found.key if found else None) == expected
