@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from encoders.network import Array
@@ -24,7 +24,7 @@ from verifair.errors import DataError, SchemaError
 from verifair.systems.cst.causal.design import Design, shown
 from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.mechanisms import Mechanism, is_estimator, seeded
-from verifair.systems.groups import identities
+from verifair.systems.groups import blocks, identities
 
 LARGEST = 200
 """More categories than this are taken for a number that was meant to be fitted."""
@@ -114,23 +114,28 @@ class Categorical:
 
     def fit(self, parents: pd.DataFrame, child: pd.Series, *, seed: int) -> CategoricalMechanism:
         """Raises SchemaError for a classifier without probabilities, DataError for a column of one category or of very many."""
-        own = make_pipeline(StandardScaler(copy=False), LogisticRegression(max_iter=1000))  # a design is made for each use
-        classifier = own if self.classifier is None else self.classifier
-        if not is_estimator(classifier) or not hasattr(classifier, "predict_proba"):
-            raise SchemaError(
-                f"node {child.name!r}: classifier is {classifier!r}; pass a scikit-learn classifier with predict_proba"
-            )
+        own = self.classifier
+        if own is not None and not (is_estimator(own) and hasattr(own, "predict_proba")):
+            raise SchemaError(f"node {child.name!r}: classifier is {own!r}; pass a scikit-learn classifier with predict_proba")
         codes, values = pd.factorize(child, sort=True)
         if not 2 <= len(values) <= LARGEST:
             remedy = "drop its parents" if len(values) < 2 else 'a number needs mechanism = "linear"'
             raise DataError(f"node {child.name!r}: {len(values)} different values; a categorical node has 2 to {LARGEST}: {remedy}")
         design = Design.of(parents, node=str(child.name))
-        weights = {}
-        if self.classifier is None:  # others may take no weights
-            parents, codes, count = _distinct(parents, codes)
-            weights = {"standardscaler__sample_weight": count, "logisticregression__sample_weight": count}
-        fitted = seeded(classifier, seed).fit(design.matrix(parents), codes, **weights)
+        fitted = _logistic(design, parents, codes, seed) if own is None else seeded(own, seed).fit(design.matrix(parents), codes)
         return CategoricalMechanism(design=design, classifier=fitted, classes=_values(values))
+
+
+def _logistic(design: Design, parents: pd.DataFrame, codes: npt.NDArray[np.intp], seed: int) -> Pipeline:
+    """Fit a logistic regression to the distinct rows. Of a million rows the design is large: one copy of it is held."""
+    parents, codes, count = _distinct(parents, codes)
+    scaler, x = StandardScaler(copy=False), np.empty((len(codes), len(design.terms)))
+    for part in blocks(len(codes)):
+        scaler.partial_fit(design.matrix(parents.iloc[part]), sample_weight=count[part])
+    for part in blocks(len(codes)):
+        x[part] = scaler.transform(design.matrix(parents.iloc[part]))
+    logistic = LogisticRegression(max_iter=1000, random_state=seed).fit(x, codes, sample_weight=count)
+    return make_pipeline(scaler, logistic)
 
 
 def _distinct(
