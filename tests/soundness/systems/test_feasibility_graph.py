@@ -177,6 +177,10 @@ def test_more_edges_than_the_memory_holds_are_refused_on_the_way(monkeypatch: py
     monkeypatch.setattr(index, "memory", lambda: 100 * 99 * index.EDGE - 1)
     with pytest.raises(QueryError, match="graph of 100 rows has more than 9,900 edges, which is more than this machine's"):
         FeasibilityGraph.build(space, raw, 0.1, threads=1)
+    monkeypatch.setattr(index, "memory", lambda: 100 * 40 * index.EDGE)
+    monkeypatch.setattr(index, "_edges_of", None)  # seen before any edge is sought
+    with pytest.raises(QueryError, match="graph of 100 rows has about 10,000 edges"):
+        FeasibilityGraph.build(space, raw, 0.1, threads=1)
 
 
 # Who can become whom

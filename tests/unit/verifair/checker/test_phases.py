@@ -87,7 +87,7 @@ def verdict(problem: TwinProblem, tree: Tree) -> str | None:
     return tree_flaw(problem.network, problem.domain, claim_of(problem), tree)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     seed=seeds, hidden=st.sampled_from([(4,), (5, 4), (3, 3, 3)]), slope=st.sampled_from([0.0, 0.25]),
     size=st.sampled_from([0.3, 1.0, 30.0]),
@@ -116,7 +116,7 @@ def test_bounds_hold_for_any_multipliers_in_every_region(seed: int, hidden: tupl
             assert (values.max(axis=1) >= 0).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(seed=seeds, epsilon=st.floats(0.01, 0.95), rise=st.booleans(), m=st.floats(-12, 12))
 def test_a_line_of_the_leafs_own_is_one_more_row(seed: int, epsilon: float, rise: bool, m: float) -> None:
     """Whatever its slope: the bound is below the line's values at every point, and nothing false is proved."""
@@ -152,7 +152,7 @@ def test_no_other_goal_has_lines_of_its_own() -> None:
     assert not bound[0] > -np.inf
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(seed=seeds, slope=st.sampled_from([0.0, 0.25]), data=st.data())
 def test_false_claims_are_not_proved_by_damaged_trees(seed: int, slope: float, data: st.DataObject) -> None:
     """The tree of a true claim, damaged at random, put forward for a claim that is false by a hair."""

@@ -23,6 +23,7 @@ from encoders.network import Array, Booleans, Integers
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import DataError, QueryError
 from verifair.systems.fgce.space import FeatureSpace, Moves, distance
+from verifair.systems.groups import blocks
 
 LEAF = 256
 """Rows in a leaf of the tree: a matrix product of two leaves stays in the cache."""
@@ -30,6 +31,8 @@ BORDER = 1e-9
 """Squared distances this near to eps squared are decided by `space.distance`; products are off by less than 1e-12."""
 EDGE = 16
 """Bytes that each edge takes with its length and both ends."""
+DRAWN, SURE = 64, 2
+"""Rows whose edges are counted before a large graph is built, and how many times too many these must promise to be an error."""
 Progress = Callable[[int, int], None]
 
 
@@ -68,17 +71,16 @@ class FeasibilityGraph:
                     "free some (change = \"free\"), or pass more rows"
                 )
             eps = float(nearest[np.isfinite(nearest)].max())
-        counts, targets, edges, most = np.zeros(len(raw), dtype=np.int64), {}, 0, memory() // EDGE
+        limit, most = float(eps), memory() // EDGE
+        if len(raw) ** 2 > most and (expected := _expected(points, raw, moves, limit)) > SURE * most:
+            raise _too_many(len(raw), f"about {expected:,}")
+        counts, targets, edges = np.zeros(len(raw), dtype=np.int64), {}, 0
         leaves = list(_leaves(points, moves))
-        limit = float(eps)
         edges_of: Shared[Callable[..., Any]] = Shared(value=partial(_edges_of, points=points, raw=raw, moves=moves, eps=limit))
         for done, (rows, count, found) in enumerate(in_order(edges_of, zip(leaves), threads), 1):
             counts[rows], edges = count, edges + len(found)
             if edges > most:
-                raise QueryError(
-                    f"the feasibility graph of {len(raw):,} rows has more than {edges:,} edges, which is more than this machine's "
-                    "memory holds; pass a sample of the table (in an audit file rows = N), or a smaller eps"
-                )
+                raise _too_many(len(raw), f"more than {edges:,}")
             for row, part in zip(rows, np.split(found, np.cumsum(count)[:-1]), strict=True):
                 targets[int(row)] = part
             if progress is not None:
@@ -137,6 +139,23 @@ def memory() -> float:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else float("inf")
 
 
+def _too_many(rows: int, edges: str) -> QueryError:
+    return QueryError(
+        f"the feasibility graph of {rows:,} rows has {edges} edges, which is more than this machine's memory holds; pass a sample "
+        "of the table (in an audit file rows = N), or a smaller eps"
+    )
+
+
+def _expected(points: Array, raw: Array, moves: Moves, eps: float) -> int:
+    """Return about how many edges there will be: as many from each row as from those that are drawn, on average."""
+    some = np.random.default_rng(0).choice(len(raw), min(DRAWN, len(raw)), replace=False)
+    found = 0
+    for part in blocks(len(raw)):
+        near = _squared(points[some], points[part]) <= min(eps, 1e100) ** 2
+        found += int((near & moves.allowed(points[some], points[part], raw[some], raw[part])).sum())
+    return len(raw) * found // len(some)
+
+
 def chunks(total: int, size: int = 1 << 22) -> Iterator[slice]:
     """Return slices over so many edges, so that no temporary is large."""
     for start in range(0, total, size):
@@ -179,14 +198,14 @@ def _leaves(points: Array, moves: Moves) -> Iterator[_Leaf]:
     by_block = np.argsort(block, kind="stable")
     for rows in np.split(by_block, np.flatnonzero(np.diff(np.asarray(block)[by_block])) + 1):
         tree = cKDTree(points[rows], leafsize=LEAF)
-        begins = [0, *np.cumsum([len(leaf) for leaf in tree_leaves(tree)])]
+        begins = np.concatenate([[0], np.cumsum([len(leaf) for leaf in tree_leaves(tree)])])
         order = rows[tree.indices]
         parts = [points[order[a:b]] for a, b in itertools.pairwise(begins)]
         low, high = np.array([part.min(axis=0) for part in parts]), np.array([part.max(axis=0) for part in parts])
         for own, (a, b) in enumerate(itertools.pairwise(begins)):
             for start in range(a, b, LEAF):  # rows that are all the same make one leaf, however many they are
                 part = order[start : min(start + LEAF, b)]
-                yield _Leaf(rows=part, order=order, begins=np.array(begins), low=low, high=high, own=own)
+                yield _Leaf(rows=part, order=order, begins=begins, low=low, high=high, own=own)
 
 
 def tree_leaves(tree: cKDTree) -> Iterator[Integers]:
