@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -146,14 +146,14 @@ def blocks(rows: int) -> Iterator[slice]:
     yield from (slice(start, start + ROWS) for start in range(0, max(rows, 1), ROWS))
 
 
-def identities(values: npt.NDArray[Any]) -> Integers:
-    """Return (N,) a number 0 ... D - 1 for each row (N, V): equal rows have the same one.
+def identities(values: npt.NDArray[Any], columns: Iterable[int] | None = None) -> Integers:
+    """Return (N,) a number 0 ... D - 1 for each row (N, V): equal rows have the same one. columns: those that count; None: all.
 
     Column by column: sorting whole rows would copy them several times.
     """
     found = np.zeros(len(values), dtype=np.int64)
-    for column in values.T:
-        place = np.unique(column, return_inverse=True)[1]
+    for v in range(values.shape[1]) if columns is None else columns:
+        place = np.unique(values[:, v], return_inverse=True)[1]
         if place.any():
             found = np.unique(found * (place.max() + 1) + place, return_inverse=True)[1]
     return found

@@ -66,7 +66,7 @@ class People:
 
     def distinct(self, columns: Integers) -> tuple[Array, Integers]:
         """Return the distinct values (D, F) of some network columns, and (N,) which of them everybody has."""
-        place = identities(self.values[:, np.unique(self.features[columns])])
+        place = identities(self.values, np.unique(self.features[columns]))
         first = np.unique(place, return_index=True)[1]
         found = np.empty((len(first), len(columns)))
         for part in blocks(len(first)):

@@ -57,15 +57,17 @@ class FeatureSpace:
 
     def points(self, raw: Array) -> Array:
         """Return (N, p) coordinates of raw rows (N, V)."""
-        columns: list[Array] = []
+        found, at = np.zeros((len(raw), len(self.feature_of))), 0
         for v, feature in enumerate(self.schema.features):
-            value = raw[:, v]
-            if self._width(v) > 1:
-                columns += list((value[:, None] == np.arange(len(feature.categories or ()))).T.astype(float))
-                continue
-            low, high = feature.range or (0.0, len(feature.categories or ()) - 1.0)
-            columns.append((value - low) / (high - low) if high > low else np.zeros(len(raw)))
-        return np.ascontiguousarray(np.column_stack(columns))
+            width = self._width(v)
+            if width > 1:
+                found[:, at : at + width] = raw[:, v, None] == np.arange(width)
+            else:
+                low, high = feature.range or (0.0, len(feature.categories or ()) - 1.0)
+                if high > low:
+                    found[:, at] = (raw[:, v] - low) / (high - low)
+            at += width
+        return found
 
     def changed(self, before: Array, after: Array) -> Booleans:
         """Return (n, V) which features differ between raw rows."""

@@ -23,7 +23,7 @@ from encoders.network import Array, Booleans, Integers
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import DataError, QueryError
 from verifair.systems.fgce.space import FeatureSpace, Moves, distance
-from verifair.systems.groups import blocks
+from verifair.systems.groups import blocks, identities
 
 LEAF = 256
 """Rows in a leaf of the tree: a matrix product of two leaves stays in the cache."""
@@ -152,6 +152,7 @@ def _expected(points: Array, raw: Array, moves: Moves, eps: float) -> int:
     found = 0
     for part in blocks(len(raw)):
         near = _squared(points[some], points[part]) <= min(eps, 1e100) ** 2
+        near &= _squared(points[some][:, moves.fixed], points[part][:, moves.fixed]) <= BORDER
         found += int((near & moves.allowed(points[some], points[part], raw[some], raw[part])).sum())
     return len(raw) * found // len(some)
 
@@ -194,14 +195,14 @@ class _Leaf:
 
 def _leaves(points: Array, moves: Moves) -> Iterator[_Leaf]:
     """Return all leaves of all blocks of rows that agree in what is fixed."""
-    _, block = np.unique(points[:, moves.fixed], axis=0, return_inverse=True) if moves.fixed.any() else (0, np.zeros(len(points)))
+    block = identities(points, np.flatnonzero(moves.fixed))
     by_block = np.argsort(block, kind="stable")
-    for rows in np.split(by_block, np.flatnonzero(np.diff(np.asarray(block)[by_block])) + 1):
+    for rows in np.split(by_block, np.flatnonzero(np.diff(block[by_block])) + 1):
         tree = cKDTree(points[rows], leafsize=LEAF)
         begins = np.concatenate([[0], np.cumsum([len(leaf) for leaf in tree_leaves(tree)])])
         order = rows[tree.indices]
-        parts = [points[order[a:b]] for a, b in itertools.pairwise(begins)]
-        low, high = np.array([part.min(axis=0) for part in parts]), np.array([part.max(axis=0) for part in parts])
+        del tree  # it holds a copy of the points
+        low, high = (np.array([end(points[order[a:b]], axis=0) for a, b in itertools.pairwise(begins)]) for end in (np.min, np.max))
         for own, (a, b) in enumerate(itertools.pairwise(begins)):
             for start in range(a, b, LEAF):  # rows that are all the same make one leaf, however many they are
                 part = order[start : min(start + LEAF, b)]
