@@ -216,6 +216,7 @@ def explore(
     looked at.
     """
     count, trees = len(hot), len(root)
+    none = whole(1)[0]      # 0, but no literal: numba compiles what is called with a literal once more
     most = 0
     start = whole(count + 1)
     for v in range(count):
@@ -237,7 +238,7 @@ def explore(
     half_low, half_high = whole(count), whole(count)
     side_trees, side_end, side_row = whole(3), whole(3), whole(3)
     side_bound, side_value = real(2 * lines), real(2)
-    evens, gain, widest = len(losses) > 0, INFINITE, 1
+    evens, gain, widest = len(losses) > 0, INFINITE, none + 1
     for v in range(count):
         widest = max(widest, cells[v]) if evens else 1
     notes = room_to_even(trees if evens else 1, count, widest)
@@ -246,13 +247,13 @@ def explore(
         give_up = spent >= budget or done[owner[k]] == 1
         whole_bound[k] = -INFINITE
         if not give_up:
-            top, used = 0, 0
+            top, used = none, none
             for s in range(lines):
                 bounds[s], side_bound[s] = base[s], base[s]
             for v in range(count):
                 low[v], high[v] = first[k * count + v], last[k * count + v]
             for t in range(trees):
-                end = pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, low, high, 0, hot, cells, counts,
+                end = pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, low, high, none, hot, cells, counts,
                               adds, lines, least, waiting)
                 for s in range(lines):
                     side_bound[s] += least[s]
@@ -273,8 +274,8 @@ def explore(
                 spent += EFFORT * top
                 notes = grown(notes, top, count)
                 closer = constants[row] - charges[row] - losses[row] + evened(
-                    0, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, shares, row * lines, low, high,
-                    0, losses[row] / 16, notes)
+                    none, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, shares, row * lines, low,
+                    high, none, losses[row] / 16, notes)
                 for s in range(lines):
                     closer += shares[row * lines + s] * bounds[s]
                 gained = max(closer - found, 0.0)
@@ -292,9 +293,9 @@ def explore(
             elif stop == 1:
                 hints = learnt if learnt < len(known) // count else len(known) // count
                 spent += used * WAY * (hints + TRIES + SWEEPS * VALUES * count)
-                fails, seed = _tried(0, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, bounds, 0, low,
-                                     high, 0, rows, shares, constants, charges, sizes, strict, clause, gap, known, hints, seed,
-                                     point, best, value)
+                fails, seed = _tried(none, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, bounds,
+                                     none, low, high, none, rows, shares, constants, charges, sizes, strict, clause, gap, known,
+                                     hints, seed, point, best, value)
                 if fails:
                     points, points_cell = room(points, found_points + 1), room(points_cell, (found_points + 1) * count)
                     points[found_points] = k
@@ -397,7 +398,7 @@ def explore(
                     least_at = room(least_at, end)
                     tree_at = room(tree_at, 2 * used + 2)
                     end = pruned(tree_at[2 * t], a_variable, a_cut, a_right, a_variable, a_cut, a_right, top, half_low, half_high,
-                                  0, hot, cells, counts, adds, lines, least, waiting)
+                                  none, hot, cells, counts, adds, lines, least, waiting)
                     for s in range(lines):
                         value[s] += least[s]
                     if end == top + 1:
@@ -414,7 +415,7 @@ def explore(
                     notes = grown(notes, more, count)
                     closer = constants[row] - charges[row] - losses[row] + evened(
                         side_trees[side], used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, shares,
-                        row * lines, half_low, half_high, 0, losses[row] / 16, notes)
+                        row * lines, half_low, half_high, none, losses[row] / 16, notes)
                     for s in range(lines):
                         closer += shares[row * lines + s] * side_bound[mine + s]
                     gained = max(closer - found, 0.0)
