@@ -84,7 +84,7 @@ def corners() -> Array:
 @pytest.mark.parametrize("classes", [3, 5])
 def test_flips_over_reals_are_those_of_all_cells(classes: int, tmp_path: Path) -> None:
     rows, seen = corners(), set()
-    for seed in draws(16):
+    for seed in draws(24):
         model = real_trees(seed, tmp_path / f"{seed}.onnx", classes)
         described = schema_of(*REALS, positive="class in [0, 2]" if seed % 2 else "class = 1")
         scores = outputs_of(model, described.encode(rows))
