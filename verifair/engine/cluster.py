@@ -8,6 +8,7 @@ error and keeps what is done.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import logging
 import sys
@@ -75,19 +76,21 @@ def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Silence what distributed logs about a lost connection, with tracebacks: our errors say it in a line."""
-    handlers = list(logging.getLogger("distributed").handlers)  # its child loggers have levels of their own
+    """Silence what distributed, and asyncio for it, logs about a lost connection, with tracebacks: our errors say it in a line."""
+    # Child loggers of distributed have levels of their own, its handlers have none.
+    speakers = [*logging.getLogger("distributed").handlers, logging.getLogger("asyncio")]
 
     def nothing(record: logging.LogRecord) -> bool:
         return False
 
-    for handler in handlers:
-        handler.addFilter(nothing)
+    for speaker in speakers:
+        speaker.addFilter(nothing)
     try:
         yield
     finally:
-        for handler in handlers:
-            handler.removeFilter(nothing)
+        gc.collect()  # asyncio speaks of an error that nobody asked for when its future is thrown away
+        for speaker in speakers:
+            speaker.removeFilter(nothing)
 
 
 def check_address(address: str) -> None:

@@ -1,5 +1,7 @@
 """Many machines: what travels, what is refused, what breaks. A real cluster: tests/e2e/test_kill.py."""
 
+import asyncio
+import gc
 import sys
 import time
 from collections.abc import Callable
@@ -11,7 +13,7 @@ import pytest
 
 from verifair.engine import cluster as machines
 from verifair.engine.cascade import solve
-from verifair.engine.cluster import DaskCluster, _called, cluster, fingerprint, unlike
+from verifair.engine.cluster import DaskCluster, _called, _silence, cluster, fingerprint, unlike
 from verifair.engine.parallel import Deadline, Shared, as_done
 from verifair.errors import ClusterError, MissingPackage, QueryError
 
@@ -187,3 +189,22 @@ def test_a_deployer_of_dask_gives_the_address() -> None:
         cluster(workers.scheduler_address),
     ):
         assert sorted(as_done((joblib.delayed(pow)(2, k) for k in range(40)), 1)) == [2**k for k in range(40)]
+
+
+def test_errors_of_futures_that_are_thrown_away_are_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    """As distributed leaves them when a worker is killed while something is asked of it."""
+
+    def thrown_away() -> None:
+        loop = asyncio.new_event_loop()
+        future = loop.create_future()
+        future.set_exception(TimeoutError("Timeout"))
+        cycle: list[object] = [future]
+        cycle.append(cycle)  # so that it is thrown away later
+        loop.close()
+
+    with _silence():
+        thrown_away()
+    assert not caplog.records
+    thrown_away()
+    gc.collect()
+    assert "never retrieved" in caplog.text
