@@ -26,22 +26,24 @@ PACKAGES = ("verifair", "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onn
 
 def plain(value: Any) -> Any:
     """Values that JSON has: no NaN, no infinities (they become null), no numbers of NumPy, no enumerations."""
-    match value:
-        case Enum():
-            return value.value
-        case Mapping():
+    match value:  # what most values are comes first
+        case str() | int() | None if not isinstance(value, Enum | np.generic):
+            return value
+        case float():
+            return float(value) if math.isfinite(value) else None
+        case dict():
             return {str(plain(key)): plain(one) for key, one in value.items()}
         case list() | tuple():
             return [plain(one) for one in value]
+        case Enum():
+            return value.value
+        case Mapping():
+            return plain(dict(value))
         case pd.DataFrame():
             rows = [plain(list(row)) for row in value.itertuples(index=False, name=None)]
             return {"columns": [str(name) for name in value.columns], "rows": rows}
         case np.ndarray() | np.generic():
             return plain(value.tolist())
-        case float():
-            return value if math.isfinite(value) else None
-        case None | bool() | int() | str():
-            return value
         case PurePath() | Fraction() | date():
             return str(value)
     if value is pd.NA:
