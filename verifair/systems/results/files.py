@@ -31,14 +31,12 @@ def plain(value: Any) -> Any:
             return value
         case float():
             return float(value) if math.isfinite(value) else None
-        case dict():
-            return {str(plain(key)): plain(one) for key, one in value.items()}
         case list() | tuple():
             return [plain(one) for one in value]
+        case Mapping():
+            return {str(plain(key)): plain(one) for key, one in value.items()}
         case Enum():
             return value.value
-        case Mapping():
-            return plain(dict(value))
         case pd.DataFrame():
             rows = [plain(list(row)) for row in value.itertuples(index=False, name=None)]
             return {"columns": [str(name) for name in value.columns], "rows": rows}
