@@ -148,13 +148,14 @@ def _too_many(rows: int, edges: str) -> QueryError:
 
 def _expected(points: Array, raw: Array, moves: Moves, eps: float) -> int:
     """Return about how many edges there will be: as many from each row as from those that are drawn, on average."""
-    some = np.random.default_rng(0).choice(len(raw), min(DRAWN, len(raw)), replace=False)
-    found = 0
+    drawn = np.random.default_rng(0).choice(len(raw), min(DRAWN, len(raw)), replace=False)
+    own, own_raw, found = points[drawn], raw[drawn], 0
     for part in blocks(len(raw)):
-        near = _squared(points[some], points[part]) <= min(eps, 1e100) ** 2
-        near &= _squared(points[some][:, moves.fixed], points[part][:, moves.fixed]) <= BORDER
-        found += int((near & moves.allowed(points[some], points[part], raw[some], raw[part])).sum())
-    return len(raw) * found // len(some)
+        others = points[part]
+        near = _squared(own, others) <= min(eps, 1e100) ** 2
+        near &= _squared(own[:, moves.fixed], others[:, moves.fixed]) <= BORDER
+        found += int((near & moves.allowed(own, others, own_raw, raw[part])).sum())
+    return len(raw) * found // len(drawn)
 
 
 def chunks(total: int, size: int = 1 << 22) -> Iterator[slice]:
@@ -202,7 +203,8 @@ def _leaves(points: Array, moves: Moves) -> Iterator[_Leaf]:
         begins = np.concatenate([[0], np.cumsum([len(leaf) for leaf in tree_leaves(tree)])])
         order = rows[tree.indices]
         del tree  # it holds a copy of the points
-        low, high = (np.array([end(points[order[a:b]], axis=0) for a, b in itertools.pairwise(begins)]) for end in (np.min, np.max))
+        parts = (points[order[a:b]] for a, b in itertools.pairwise(begins))
+        low, high = map(np.array, zip(*((part.min(axis=0), part.max(axis=0)) for part in parts), strict=True))
         for own, (a, b) in enumerate(itertools.pairwise(begins)):
             for start in range(a, b, LEAF):  # rows that are all the same make one leaf, however many they are
                 part = order[start : min(start + LEAF, b)]
