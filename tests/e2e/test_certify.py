@@ -8,9 +8,13 @@ import gzip
 import hashlib
 import itertools
 import json
+import os
 import re
+import signal
 import sqlite3
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,8 +26,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.builders import categorical, integer, schema_of
-from tests.command_line import Run
+from tests.command_line import RUN, Run, answered, flat
 from verifair import cli, datasets
+from verifair.bench.processes import family, kill
 from verifair.checker.partition import TABLES, PartitionStore
 from verifair.engine import counterexamples, partition
 
@@ -381,6 +386,29 @@ def test_the_largest_gap_is_bracketed(scale: str, tiny: list[object], verifair: 
     assert (code, str(answer["upper"]) in out) == (0, True)
     less = tampered(proof, lambda payload: payload["query"].update(epsilon=0.9 * most))
     assert verifair("check", less, *about(tiny))[0] == 1
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="a run's processes are found in /proc")
+def test_ctrl_c_in_a_terminal_keeps_both_sides(tmp_path: Path) -> None:
+    """It reaches all processes of the run, those that share its boxes, too."""
+    command = ["certify", "--demo", "german", "--protected", "sex", "--maximise", "--jobs", "2", "--timeout", "300"]
+    command += ["--json", str(tmp_path / "m.json"), "--certificate", str(tmp_path / "proof.json.gz")]
+    running = subprocess.Popen(
+        [*RUN, *command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while len(family(running.pid)) < 4 and running.poll() is None and time.monotonic() < deadline:  # two of them, and joblib's
+            time.sleep(0.05)
+        os.killpg(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=120)
+        assert not family(running.pid)
+    finally:
+        kill(running.pid)
+    assert (running.returncode, err.strip()) == (130, "interrupted: these are the two sides until then")
+    assert "(interrupted): this is what stood until then" in flat(out)
+    assert strict(tmp_path / "m.json")["reason"] == "interrupted"
+    assert answered("check", tmp_path / "proof.json.gz", "--demo", "german").returncode == 0
 
 
 # The whole domain

@@ -6,12 +6,14 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from joblib import parallel_config
 from scipy.special import expit
 
 import verifair as vf
@@ -25,7 +27,10 @@ from tests.builders import categorical, claim_of, integer, one_hot, real, schema
 from tests.draws import draws
 from tests.soundness.random_twins import FLIP, STYLES, nasty_network, random_problem
 from tests.soundness.test_engine import wide_problem
-from verifair.engine.gap.inputs import STEEPEST, InputSearch, conjugate, gap_below, gap_of, weights_of
+from verifair.engine.gap import inputs
+from verifair.engine.gap.bounds import GapBounds
+from verifair.engine.gap.inputs import InputSearch
+from verifair.engine.gap.lines import STEEPEST, conjugate, gap_below, gap_of, weights_of
 from verifair.engine.gap.neurons import PhaseSearch
 from verifair.engine.questions import no_gap
 from verifair.engine.search.attack import Climb, Objective, attack
@@ -144,6 +149,27 @@ def test_questions_about_single_gaps_close_deep_networks(scale: str) -> None:
         found = vf.verify(query, budget=vf.Budget(seconds=5), tolerance=TOLERANCE)
         assert_bracket(query, found)
         assert found.engine == "bisection, branch-and-bound"
+
+
+@pytest.mark.parametrize("scale", ["probability", "logit"])
+def test_several_processes_find_the_same_gaps(scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of shallow networks they share the boxes of a step, of deep ones the gaps that are asked about."""
+    shared, whole = [], GapBounds.of
+
+    def of(self: GapBounds, nodes: Any, *rest: Any) -> Any:
+        shared.append(len(nodes))
+        return whole(self, nodes, *rest)
+
+    monkeypatch.setattr(inputs, "EACH", 1)
+    monkeypatch.setattr(GapBounds, "of", of)
+    with parallel_config(backend="threading"):  # each with the same memory, for the test's sake
+        for seed, style in zip(draws(12), [*STYLES_HERE, *STYLES_HERE], strict=False):
+            query = a_query(seed, style, scale=scale, constrained=seed % 3 == 2, relaxed=seed % 4 == 3)
+            assert_bracket(query, vf.verify(query, budget=vf.Budget(seconds=5), tolerance=TOLERANCE, jobs=3), closed=False)
+        query = a_deep_query(0, scale)
+        found = vf.verify(query, budget=vf.Budget(seconds=5), tolerance=TOLERANCE, jobs=3)
+    assert_bracket(query, found)
+    assert 1 in shared
 
 
 @pytest.mark.parametrize("scale", ["probability", "logit"])
@@ -304,15 +330,31 @@ def a_hard_query() -> vf.ProbabilityGap:
     return vf.ProbabilityGap(network=replace(network, source_sha256=f"{0:064x}"), schema=schema, protected=["sex"])
 
 
-def test_an_interrupt_keeps_what_is_known() -> None:
+def raises(number: int, frame: FrameType | None) -> None:
+    """What the command line does at Ctrl-C and SIGTERM."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, raises])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_is_known(number: signal.Signals, handler: Any) -> None:
     """Ctrl-C while it searches: a bracket with an accepted certificate, at once."""
     query = a_hard_query()
     tells = []
 
     def progress(found: float, bound: float) -> None:
         tells.append(bound)
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
 
+    before = signal.signal(number, handler)
+    try:
+        assert_interrupted(query, progress, tells)
+        assert signal.getsignal(number) is handler
+    finally:
+        signal.signal(number, before)
+
+
+def assert_interrupted(query: vf.ProbabilityGap, progress: Any, tells: list[float]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules["verifair.engine.gap.search"], "REPORTED", 0.0)
         found = vf.verify(query, budget=vf.Budget(seconds=30), tolerance=1e-6, progress=progress)
@@ -322,7 +364,21 @@ def test_an_interrupt_keeps_what_is_known() -> None:
     assert found.lower < found.upper <= tells[0] + 1e-3
     assert found.certificate is not None
     assert vf.check(found.certificate, network=query.network, schema=query.schema).accepted
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_another_handler_of_the_caller_does_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that raises nothing ends no search."""
+    told: list[int] = []
+    monkeypatch.setattr(sys.modules["verifair.engine.gap.search"], "REPORTED", 0.0)
+    before = signal.signal(signal.SIGINT, lambda number, frame: told.append(number))
+    try:
+        found = vf.verify(
+            a_query(3, "plain"), budget=vf.Budget(seconds=5), tolerance=TOLERANCE,
+            progress=lambda *_: signal.raise_signal(signal.SIGINT),
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (found.reason, set(told)) == (None, {signal.SIGINT})
 
 
 def most_of(problem: TwinProblem, objective: Objective) -> np.ndarray:

@@ -7,16 +7,20 @@ the same moment on another machine's clock.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count, islice
+from multiprocessing import resource_tracker
 from typing import Any, Generic, Protocol, TypeVar
 
 import joblib
+from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from joblib.parallel import LokyBackend, get_active_backend
 
@@ -97,6 +101,17 @@ def workers(jobs: int) -> int:
     """Return how many tasks are done at once: by a cluster's workers, else by `jobs` processes, or as joblib's context says."""
     machines = MACHINES.get()
     return int(joblib.effective_n_jobs(jobs)) if machines is None else max(1, machines.workers())
+
+
+def abreast(function: Shared[Callable[..., T]], arguments: Sequence[tuple[Any, ...]], jobs: int) -> list[T]:
+    """Return what a function returns for a few arguments, in their order: of one argument in this process, else as `together`."""
+    return [function.value(*one) for one in arguments] if len(arguments) < 2 else together(function, arguments, jobs)
+
+
+def free(jobs: int) -> int:
+    """Return into how many tasks a search may divide its next step, where that changes what it does: into one where work is
+    counted, as an effort does the same with any number of processes."""
+    return 1 if clock.counting() is not None else workers(jobs)
 
 
 def as_done(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
@@ -231,7 +246,9 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
             yield from parallel(part)
     else:
         try:
-            yield from parallel(given)
+            with _unheard():
+                results = parallel(given)
+            yield from results
         except TerminatedWorkerError as error:
             raise ProcessError(
                 f"--jobs {jobs}: one of the processes was killed during the run (out of memory?). Start the same command again "
@@ -239,6 +256,22 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
             ) from error
     if failed:
         raise failed[0]
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Within the context processes are started that never hear Ctrl-C, which a terminal sends to all: this one answers it, and may
+    want what they are at."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    for tracker in (resource_tracker, loky_tracker):  # which would unblock
+        tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with(parent: int) -> None:

@@ -52,7 +52,7 @@ def verify(
 
 @overload
 def verify(
-    query: ProbabilityGap, *, budget: Budget | None = None, tolerance: float = 1e-4,
+    query: ProbabilityGap, *, budget: Budget | None = None, tolerance: float = 1e-4, jobs: int = 1,
     progress: Callable[[float, float], None] | None = None,
 ) -> MaximumGap: ...
 

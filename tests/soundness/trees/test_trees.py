@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 
 import verifair as vf
 from encoders.errors import ModelError
@@ -216,7 +217,8 @@ def test_the_largest_gap_is_bracketed(seed: int, tmp_path: Path) -> None:
     model = model_of(rng, of, tmp_path / "m.onnx")
     logit = seed % 2 == 1
     query = vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale="logit" if logit else "probability")
-    found = maximise(query, budget=vf.Budget(seconds=60), tolerance=1e-4)
+    with parallel_config(backend="threading"):
+        found = maximise(query, budget=vf.Budget(seconds=60), tolerance=1e-4, jobs=1 + seed % 3)
     gaps = [(max(group), min(group)) for group in by_person(model, of)]
     truth = max(float(a - b) if logit else gap_bounds(a, b)[0] for a, b in gaps)
     assert found.lower <= truth + 1e-12
@@ -321,23 +323,27 @@ def test_what_is_not_supported_is_refused_in_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("jobs", [1, 3])
 @pytest.mark.parametrize("scale", ["logit", "probability"])
-def test_bounds_fall_where_the_last_question_takes_too_long(scale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_fall_where_the_last_question_takes_too_long(
+    scale: str, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a first bound too, as log-odds have none: the epsilons asked about close in on what can be proved."""
     of, asked = schema(1), list[float]()
     model = read_model(save(tmp_path / "m.onnx", [(4, "BRANCH_LEQ", 0.5, [0.0], [0.125])], of.domain.columns))
     query = vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale=scale)
     problem = twin_problem(query, questions_of(query)[1], (NO_FALL,))
 
-    def ask(_: TwinProblem, known: gap_of_trees._Bracket, epsilon: float, *__: object) -> bool | None:
+    def at(_: gap_of_trees._Question, epsilon: float, __: vf.Budget) -> gap_of_trees._Said:
         asked.append(epsilon)
-        if epsilon < 0.5:
-            return None
-        known.upper = epsilon
-        return True
+        none = np.empty(0, dtype=np.int64)
+        return gap_of_trees._Said(question=none, point=np.empty((0, 4)), proofs=[] if epsilon >= 0.5 else None, nodes=1)
 
-    monkeypatch.setattr(gap_of_trees, "_ask", ask)
-    found = gap_of_trees.largest_gap_of_trees(problem, logit=scale == "logit", tolerance=0.01, budget=vf.Budget(seconds=60))
-    assert asked[0] < 0.2
+    monkeypatch.setattr(gap_of_trees._Question, "at", at)
+    with parallel_config(backend="threading"):
+        found = gap_of_trees.largest_gap_of_trees(
+            problem, logit=scale == "logit", tolerance=0.01, budget=vf.Budget(seconds=60), jobs=jobs
+        )
+    assert min(asked[:jobs]) < 0.2
     assert np.isfinite(asked).all()
     assert 0.5 <= found.upper <= 0.52

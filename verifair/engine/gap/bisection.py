@@ -2,7 +2,8 @@
 of deep ones, which that search bounds by forward forms.
 
 The log-odds of several classes are smooth, too (`encoders.decision`). Each question is decided as
-`verify` decides it; a counterexample is a gap met, a proof is a bound. The next epsilon lies halfway between the two.
+`verify` decides it; a counterexample is a gap met, a proof is a bound. The next epsilon lies halfway between the two, or several
+do, at equal distances, which as many processes ask about at the same time.
 Sound? yes: the gap met is enclosed by balls and rounded down, and the bound is that of the last proof.   Complete? within the
 budget, as far as each question is.
 """
@@ -10,7 +11,7 @@ budget, as far as each question is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit
@@ -24,6 +25,7 @@ from solvers import clock
 from solvers.outcome import Budget
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
+from verifair.engine.parallel import Shared, abreast, free
 from verifair.engine.queries import ProbabilityGap
 from verifair.engine.questions import no_gap, twin_problem
 from verifair.engine.verdict import Reason, Status
@@ -53,51 +55,68 @@ class Bracket:
     nodes: int
 
 
-@np.errstate(all="ignore")  # overflow proves nothing
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Question:
+    """Is any gap more than epsilon? Asked of all pairs of a query."""
+
+    query: ProbabilityGap
+    batch: TwinBatch
+
+    @np.errstate(all="ignore")  # overflow proves nothing
+    def at(self, epsilon: float, budget: Budget) -> list[list[GoalAnswer]]:
+        problem = twin_problem(self.query, self.batch, no_gap(epsilon, self.query.scale))
+        return solve(problem, method="auto", solver=None, budget=budget, group=np.zeros(len(self.batch), dtype=np.int64))
+
+
+@np.errstate(all="ignore")
 def bracket(
-    query: ProbabilityGap, batch: TwinBatch, *, tolerance: float, budget: Budget, patient: bool = True,
+    query: ProbabilityGap, batch: TwinBatch, *, tolerance: float, budget: Budget, patient: bool = True, jobs: int = 1,
     progress: Callable[[float, float], None] | None = None,
 ) -> Bracket:
     """Return the largest gap of the query's questions, bracketed to the tolerance or as far as the budget goes.
 
-    patient: whether to go on after an epsilon that is neither proved nor refuted.
+    patient: whether to go on after an epsilon that is neither proved nor refuted.   jobs: processes, each with an epsilon.
     """
     logit, deadline = query.scale == "logit", clock.now() + budget.seconds
     problem = twin_problem(query, batch, no_gap(1.0 if logit else 0.5, query.scale))
     met = _Met(problem, logit)
     met.sample(np.random.default_rng(budget.seed))
+    asked = Shared(value=_Question(query=query, batch=batch).at)
     answers, upper, least, nodes, reason = None, np.inf if logit else 1.0, met.value, 0, None
     try:
         while upper - least > tolerance and reason is None:
-            epsilon = max(2 * least, 1.0) if np.isinf(upper) else (least + upper) / 2
             left = deadline - clock.now()
             if left <= 0 or (budget.nodes is not None and nodes >= budget.nodes):
                 reason = Reason.TIME if left <= 0 else Reason.NODES
                 break
-            if epsilon > SMOOTHEST or not (logit or SMALLEST <= epsilon <= 1 - SMALLEST):
+            epsilons = [
+                epsilon for epsilon in _between(least, upper, free(jobs))
+                if epsilon <= SMOOTHEST and (logit or SMALLEST <= epsilon <= 1 - SMALLEST)
+            ]
+            if not epsilons:
                 reason = Reason.NUMERICAL
                 break
-            given = Budget(
-                seconds=max(SHARE * left, 0.05), nodes=None if budget.nodes is None else budget.nodes - nodes,
-                memory_mb=budget.memory_mb, threads=budget.threads, seed=budget.seed,
-            )
-            one = twin_problem(query, batch, no_gap(epsilon, query.scale))
-            found = solve(one, method="auto", solver=None, budget=given, group=np.zeros(len(batch), dtype=np.int64))
-            flat = [answer for row in found for answer in row]
-            nodes += sum(answer.nodes for answer in flat)
-            for q, row in enumerate(found):
-                for answer in row:
-                    if answer.witness is not None:
-                        met.look(q, answer.witness)
-            # A solver's claim, which nobody can check, bounds nothing.
-            proved = all(answer.status is Status.PROVED and answer.tree is not None for answer in flat)
-            if proved:
-                answers, upper = found, epsilon
-            else:
-                least = max(epsilon, met.value)
+            share = None if budget.nodes is None else -(-(budget.nodes - nodes) // len(epsilons))
+            given = replace(budget, seconds=max(SHARE * left, 0.05), nodes=share)
+            decided = False
+            for epsilon, found in zip(epsilons, abreast(asked, [(one, given) for one in epsilons], jobs), strict=True):
+                flat = [answer for row in found for answer in row]
+                nodes += sum(answer.nodes for answer in flat)
+                for q, row in enumerate(found):
+                    for answer in row:
+                        if answer.witness is not None:
+                            met.look(q, answer.witness)
+                # A solver's claim, which nobody can check, bounds nothing.
+                proved = all(answer.status is Status.PROVED and answer.tree is not None for answer in flat)
+                decided |= proved or any(answer.status is Status.VIOLATED for answer in flat)
+                if proved and epsilon < upper:
+                    answers, upper = found, epsilon
+                elif epsilon < upper:
+                    least = epsilon
+            least = max(least, met.value)
             if progress is not None:
                 progress(met.value, upper)
-            if not (patient or proved or any(answer.status is Status.VIOLATED for answer in flat)):
+            if not (patient or decided):
                 break
     except KeyboardInterrupt:
         reason = Reason.INTERRUPTED
@@ -106,6 +125,13 @@ def bracket(
     return Bracket(
         lower=met.value, point=met.point, margins=met.margins, upper=upper, answers=answers, reason=reason, nodes=nodes
     )
+
+
+def _between(least: float, upper: float, count: int) -> list[float]:
+    """Return the epsilons to ask about at the same time, the smallest first."""
+    if np.isinf(upper):
+        return [max(2 * least, 1.0) * 2.0**k for k in range(count)]
+    return [least + (upper - least) * (k + 1) / (count + 1) for k in range(count)]
 
 
 class _Met:

@@ -65,12 +65,13 @@ class MaximumGap(Pictured):
 
 
 def maximise(
-    query: ProbabilityGap, *, budget: Budget | None = None, tolerance: float = 1e-4,
+    query: ProbabilityGap, *, budget: Budget | None = None, tolerance: float = 1e-4, jobs: int = 1,
     progress: Callable[[float, float], None] | None = None,
 ) -> MaximumGap:
     """Return the largest gap between two rows of the box that differ in protected values alone, bracketed to `tolerance` or as far
     as the budget goes; Ctrl-C ends it with what is known by then.
 
+    jobs: processes that bound boxes, or ask about different gaps, at the same time; seconds count on the clock.
     Sound? yes: `lower` is exact, `upper` is proved by the certificate.   Complete? to the tolerance, within the budget.
     Raises QueryError for a tolerance below 1e-6: bounds carry rounding errors.
     """
@@ -80,26 +81,27 @@ def maximise(
     started = clock.now()
     box, batch = questions_of(query)
     if not query.network.piecewise_linear:
-        return _bisected(query, box, batch, bracket(query, batch, tolerance=tolerance, budget=budget, progress=progress), started)
+        found = bracket(query, batch, tolerance=tolerance, budget=budget, jobs=jobs, progress=progress)
+        return _bisected(query, box, batch, found, started)
     # Of deep networks questions about single epsilons are bounded far better than the search bounds the gap; as long as they are
     # decided, they come first.
     if isinstance(query.network, TreeEnsemble) or len(query.network.hidden) < DEEP:
-        return _searched(query, box, batch, tolerance, budget, started, progress)
+        return _searched(query, box, batch, tolerance, budget, started, jobs, progress)
     nodes = None if budget.nodes is None else (budget.nodes + 1) // 2
     first = _bisected(query, box, batch, bracket(
-        query, batch, tolerance=tolerance, budget=replace(budget, nodes=nodes), patient=False, progress=progress,
+        query, batch, tolerance=tolerance, budget=replace(budget, nodes=nodes), patient=False, jobs=jobs, progress=progress,
     ), started)
     left = budget.seconds - (clock.now() - started)
     nodes = None if budget.nodes is None else budget.nodes - first.nodes
     if first.reason in (None, Reason.INTERRUPTED) or left <= 0 or (nodes is not None and nodes < 1):
         return first
-    second = _searched(query, box, batch, tolerance, replace(budget, seconds=left, nodes=nodes), started, progress)
+    second = _searched(query, box, batch, tolerance, replace(budget, seconds=left, nodes=nodes), started, jobs, progress)
     return _tighter(first, second, tolerance)
 
 
 def _searched(
     query: ProbabilityGap, box: tuple[Array, Array], batch: TwinBatch, tolerance: float, budget: Budget, started: float,
-    progress: Callable[[float, float], None] | None,
+    jobs: int, progress: Callable[[float, float], None] | None,
 ) -> MaximumGap:
     """Return what a search for the gap itself finds."""
     problem = twin_problem(query, batch, (NO_FALL,))
@@ -107,10 +109,13 @@ def _searched(
     if isinstance(query.network, TreeEnsemble):
         from verifair.engine.gap.trees import largest_gap_of_trees  # numba is loaded for trees alone
 
-        found = largest_gap_of_trees(problem, logit=logit, tolerance=(1 - SPARE) * tolerance, budget=budget, progress=progress)
+        found = largest_gap_of_trees(
+            problem, logit=logit, tolerance=(1 - SPARE) * tolerance, budget=budget, jobs=jobs, progress=progress,
+        )
     else:
         found = largest_gap(
-            problem, logit=logit, tolerance=(1 - SPARE) * tolerance, spare=SPARE * tolerance, budget=budget, progress=progress,
+            problem, logit=logit, tolerance=(1 - SPARE) * tolerance, spare=SPARE * tolerance, budget=budget, jobs=jobs,
+            progress=progress,
         )
     lower, witness = _witness(query, problem, found)
     certificate = None

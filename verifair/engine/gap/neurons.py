@@ -20,7 +20,8 @@ from encoders.network import Array, Booleans
 from encoders.problem import Goal, TwinProblem
 from solvers import clock
 from verifair.checker.certificates.tree import MAX_ROWS, Tree
-from verifair.engine.gap.inputs import SLACK, STEEPEST, InputSearch, conjugate, gap_of, weights_of
+from verifair.engine.gap.inputs import InputSearch
+from verifair.engine.gap.lines import SLACK, STEEPEST, conjugate, gap_of, weights_of
 from verifair.engine.questions import no_gap
 from verifair.engine.search.signs.region_lp import RegionRelaxation, RelaxedRegion
 from verifair.engine.search.subdivision import Objects, Open, subdivide

@@ -69,19 +69,19 @@ class Extreme:
 
 
 def largest_gap(
-    problem: TwinProblem, *, logit: bool, tolerance: float, spare: float, budget: Budget,
+    problem: TwinProblem, *, logit: bool, tolerance: float, spare: float, budget: Budget, jobs: int = 1,
     progress: Callable[[float, float], None] | None = None,
 ) -> Extreme:
     """Bracket the largest gap over all questions of a problem, whatever its goals. progress is called with (witness, bound).
 
-    tolerance: what bounds may exceed the best point by.   spare: what the certificate claims less.
+    tolerance: what bounds may exceed the best point by.   spare: what the certificate claims less.   jobs: as in `InputSearch`.
     Ctrl-C ends it early, with what is known by then.
     """
     seconds, most = budget.seconds, budget.nodes if budget.nodes is not None else 1 << 62
     with deferred_interrupt() as interrupted, np.errstate(all="ignore"):  # overflow proves nothing
         last = min(max(LAST * seconds, seconds_exactly(problem.network)), seconds / 2)
         end = clock.now() + seconds - last
-        inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(budget.seed))
+        inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(budget.seed), jobs)
         search = _GapSearch(inputs, spare, end, most, progress)
         inputs.deadline = end
         turn = float(np.clip(TURN * seconds, SHORTEST, LONGEST))
@@ -235,23 +235,31 @@ class _GapSearch:
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """Within the context a first Ctrl-C only makes the function that is given out return True; a second one interrupts.
+    """Within the context a first signal that would raise KeyboardInterrupt (Ctrl-C; in the command line also SIGTERM) only makes
+    the function that is given out return True; a second one interrupts.
 
-    Where Python does not turn Ctrl-C into KeyboardInterrupt (another thread, a handler of the caller's) nothing is changed.
+    Other handlers of the caller's do what they did. Only the main thread receives signals: in others nothing is changed.
     """
     asked = False
     ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield lambda: False
-        return
+    both = (signal.SIGINT, signal.SIGTERM) if ours else ()
+    before = {one: handler for one in both if callable(handler := signal.getsignal(one))}
+
+    def restore() -> None:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal asked
-        asked = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            before[signal.Signals(number)](number, frame)
+        except KeyboardInterrupt:
+            asked = True
+            restore()
 
-    signal.signal(signal.SIGINT, note)
+    for one in before:
+        signal.signal(one, note)
     try:
         yield lambda: asked
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        restore()

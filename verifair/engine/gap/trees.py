@@ -4,7 +4,7 @@ A local search finds a large gap first (`ascent`). A counterexample has a larger
 there. Where every gap is proved to be at most epsilon, that is a bound, and its proof the certificate. Epsilon lies a tolerance
 above the best gap while that grows; where this takes too long it falls from the upper end, by a share of what lies between: every
 question takes several times as long as the one before it, so that most of the time goes to the last ones. It rises again after a
-question that took too long.
+question that took too long. Several processes ask about several at a time, at equal distances up to the bound.
 Over a box the bounds D of g - g', U of g and V of g', and two lines between them, leave a polygon of pairs (g, g'): no gap there
 exceeds epsilon where a tangent of the curve cuts off its corners (`encoders.probability`).
 Sound? yes: every bound has a proof, every gap a point.   Complete? to the tolerance, given time.
@@ -17,13 +17,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from encoders.network import Array, Integers
 from encoders.probability import SMALLEST
 from encoders.problem import TwinProblem
 from solvers import clock
 from solvers.outcome import Budget
+from verifair.checker.certificates.statement import Scale
 from verifair.checker.certificates.tree import Tree
 from verifair.engine.gap.ascent import Ascent
 from verifair.engine.gap.search import Extreme, OutOf, deferred_interrupt
+from verifair.engine.parallel import Shared, abreast, free
 from verifair.engine.questions import no_gap
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED
@@ -33,6 +36,39 @@ FIRST, SLICE, SHORTEST, FALL = 0.15, 0.6, 0.2, 0.4
 share of what is between both ends that an epsilon falls by."""
 CLIMB = 0.1
 """Share of the seconds for the local search, at most."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Said:
+    """What was found about an epsilon: points (N, V) of questions (N,) that exceed it; or proofs [question][direction] that none
+    does; or neither.   nodes: boxes looked at."""
+
+    question: Integers
+    point: Array
+    proofs: list[list[Tree]] | None
+    nodes: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Question:
+    """Is any gap more than epsilon? Asked of all pairs of a problem."""
+
+    problem: TwinProblem
+    scale: Scale
+
+    def at(self, epsilon: float, budget: Budget) -> _Said:
+        every = np.arange(len(self.problem.batch))
+        found = decide(
+            replace(self.problem, goals=no_gap(epsilon, self.scale)), seconds=budget.seconds, max_nodes=budget.nodes,
+            group=0 * every, seed=budget.seed,
+        )
+        question, direction = np.nonzero(~np.isnan(found.witness[:, :, 0]))
+        proofs = None
+        if not len(question) and (found.status == PROVED).all():
+            both = [found.trees.of_goal(every, one) for one in (0, 1)]
+            proofs = [list(row) for row in zip(*both, strict=True)]
+        point = found.witness[question, direction]
+        return _Said(question=question, point=point, proofs=proofs, nodes=int(found.nodes.sum()))
 
 
 @dataclass
@@ -49,13 +85,28 @@ class _Bracket:
         """What the largest gap is at least."""
         return max(self.ascent.best, 0.0)
 
+    def learn(self, epsilon: float, said: _Said) -> bool | None:
+        """Is every gap at most epsilon? True and False change what is known; None: it took too long."""
+        self.nodes += said.nodes
+        before = self.least
+        if len(said.question):
+            self.ascent.from_rows(said.question, said.point)
+            return False if self.least > before else None
+        if said.proofs is None:
+            return None
+        if epsilon < self.upper:
+            self.upper, self.proofs = epsilon, said.proofs
+        return True
+
 
 def largest_gap_of_trees(
-    problem: TwinProblem, *, logit: bool, tolerance: float, budget: Budget, progress: Callable[[float, float], None] | None = None
+    problem: TwinProblem, *, logit: bool, tolerance: float, budget: Budget, jobs: int = 1,
+    progress: Callable[[float, float], None] | None = None,
 ) -> Extreme:
     """Bracket the largest gap over all questions of a problem about a tree ensemble, whatever its goals.
 
-    tolerance: what the bound may exceed the best point by. progress is called with (witness, bound). Ctrl-C ends it early.
+    tolerance: what the bound may exceed the best point by.   jobs: processes, each with an epsilon.   progress is called with
+    (witness, bound). Ctrl-C ends it early.
     """
     rng, started = np.random.default_rng(budget.seed), clock.now()
     end, climbed = started + budget.seconds, started + CLIMB * budget.seconds
@@ -66,6 +117,7 @@ def largest_gap_of_trees(
         known.ascent.run(lambda: interrupted() or clock.now() >= climbed)
         if progress is not None:
             progress(known.least, known.upper)
+        asked = Shared(value=_Question(problem=problem, scale="logit" if logit else "probability").at)
         near, hard = True, 0.0      # whether the next question is about the best gap; the largest one that took too long
         while known.upper - known.least > tolerance * (1 + 1e-9):    # epsilon is rounded
             left = end - clock.now()
@@ -82,14 +134,18 @@ def largest_gap_of_trees(
             epsilon = epsilon if logit else max(epsilon, 2 * SMALLEST)
             if epsilon >= min(known.upper, np.inf if logit else 1 - SMALLEST):
                 break
-            seconds = max((FIRST if near else SLICE) * left, SHORTEST)
-            closed = _ask(problem, known, epsilon, logit, min(seconds, left), most - known.nodes, rng)
-            near = closed is False      # a larger gap than that: again close to the best
-            if closed is None:
-                hard = epsilon
-                out_of = "time"
-                if known.upper - hard <= tolerance / 2:
-                    break
+            seconds = min(max((FIRST if near else SLICE) * left, SHORTEST), left)
+            epsilons = _from(epsilon, known.upper if logit else min(known.upper, 1 - SMALLEST), free(jobs))
+            nodes = -(-(most - known.nodes) // len(epsilons))
+            questions = [(one, Budget(seconds=seconds, nodes=nodes, seed=int(rng.integers(1 << 31)))) for one in epsilons]
+            near = late = False
+            for one, said in zip(epsilons, abreast(asked, questions, jobs), strict=True):
+                closed = known.learn(one, said)
+                near |= closed is False      # a larger gap than that: again close to the best
+                if closed is None and one < known.upper:
+                    hard, late, out_of = one, True, "time"
+            if late and known.upper - hard <= tolerance / 2:
+                break
             if progress is not None:
                 progress(known.least, known.upper)
     question, direction, point = known.ascent.found()
@@ -99,24 +155,8 @@ def largest_gap_of_trees(
     )
 
 
-def _ask(
-    problem: TwinProblem, known: _Bracket, epsilon: float, logit: bool, seconds: float, nodes: int, rng: np.random.Generator
-) -> bool | None:
-    """Is every gap at most epsilon? True and False change what is known; None: it took too long."""
-    goals = no_gap(epsilon, "logit" if logit else "probability")
-    group = np.zeros(len(problem.batch), dtype=np.int64)
-    found = decide(
-        replace(problem, goals=goals), seconds=seconds, max_nodes=nodes, group=group, seed=int(rng.integers(1 << 31))
-    )
-    known.nodes += int(found.nodes.sum())
-    witnesses = np.argwhere(~np.isnan(found.witness[:, :, 0]))
-    if len(witnesses):
-        before, (question, direction) = known.least, np.transpose(witnesses)
-        known.ascent.from_rows(question, found.witness[question, direction])
-        return False if known.least > before else None
-    if not (found.status == PROVED).all():
-        return None
-    every = np.arange(len(problem.batch))
-    both = [found.trees.of_goal(every, direction) for direction in (0, 1)]
-    known.upper, known.proofs = epsilon, [list(row) for row in zip(*both, strict=True)]
-    return True
+def _from(epsilon: float, upper: float, count: int) -> list[float]:
+    """Return so many epsilons to ask about at the same time, from one upwards."""
+    if np.isinf(upper):
+        return [epsilon * 2.0**k for k in range(count)]
+    return [epsilon + (upper - epsilon) * k / count for k in range(count)]

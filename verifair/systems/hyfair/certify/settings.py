@@ -17,8 +17,8 @@ class CertifySettings(FairnessSettings):
 
     belongs: ClassVar = {
         "logit": ("maximise", True),
+        # These belong to --share as well, and two of them to --maximise; `strays` says so.
         **dict.fromkeys(("jobs", "cluster"), ("partition", None)),
-        # These belong to --share as well; `strays` says so.
         "tolerance": ("maximise", True), **dict.fromkeys(("store", "resume", "data", "plot"), ("partition", None)),
     }
     targeted: tuple[str, ...] = ()
@@ -48,8 +48,9 @@ class CertifySettings(FairnessSettings):
         return ("certificate",) if self.targeted else ()
 
     def strays(self, *others: Settings) -> Iterator[tuple[str, str, Any]]:
-        """Yield options without the setting that they belong to; those of two questions may have either."""
-        shared = ("tolerance", "store", "resume", "data", "plot", "jobs", "cluster") if self.share else ()
+        """Yield options without the setting that they belong to; those of several questions may have any."""
+        shared = ("jobs", "cluster") if self.share or self.maximise else ()
+        shared = (*shared, "tolerance", "store", "resume", "data", "plot") if self.share else shared
         yield from (one for one in super().strays(*others) if one[0] not in shared)
 
     def check_options(self, inputs: Inputs, run: Run) -> None:

@@ -186,7 +186,7 @@ def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -
     tolerance = 1e-4 if settings.tolerance is None else settings.tolerance
     with work.bar(f"largest gap with {' and '.join(query.protected)}, thousandths") as progress:
         found = maximise(
-            query, budget=work.budget(), tolerance=tolerance,
+            query, budget=work.budget(), tolerance=tolerance, jobs=work.jobs,
             progress=lambda low, high: progress(int(1000 * max(low, 0)), int(1000 * min(high, 1e6)) + 1),
         )
     return MaximumResult(

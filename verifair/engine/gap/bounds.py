@@ -1,0 +1,166 @@
+"""What bounds show of the gaps over a batch of boxes, and the best corners that they point to.
+
+For a fall from x to x', with (a, b) = (g, g') (and (g', g) for a rise), a bound on a box is that of a line  a - m b <= w. Intervals
+give D >= a - b, U >= a and L' <= b on it: of the pairs that these allow, a = b + D with b = -D/2 clipped into [L', U - D] has the
+largest gap, and m is the slope of the curve there. Linear bounds then choose m around the slope that served the box's parent best,
+and the standard relaxation shows w, as it will to whoever checks the proof.
+Sound? yes: D, U, L', w are rigorous, and the curve has 1e-9 to spare.  Complete? no; with cuts it is, to the tolerance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit
+
+from encoders.bounds.difference import interval_goals, linear_goals
+from encoders.bounds.interval import interval_bounds
+from encoders.bounds.relu import LayerBounds
+from encoders.bounds.twin import Twin
+from encoders.domain import Batched
+from encoders.network import Array, Booleans, Integers
+from encoders.problem import TwinProblem
+from verifair.engine.gap.lines import SLACK, best_slope, conjugate, gap_below, interval_line, rows_of
+from verifair.engine.parallel import Deadline
+from verifair.engine.search.boxes import Nodes, corner, legal_pairs, widest
+from verifair.engine.search.standard import Progress, StandardRelaxation
+
+LINEAR = 128
+"""Boxes bounded by lines at a time."""
+CHEAP = 512
+"""So many boxes a second bounded by the standard relaxation, and all are."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GapBoxes(Batched):
+    """N boxes.   bound: (N, 2) on the gaps in both directions, at most `known` where no larger one is there.   slope: (N, 2) of the
+    lines that served best.   gap, line: (N, 2) the gap that a line of the box's own shows, infinite without one, and its slope.
+    along: (N,) positions of the variables to cut along.   point: (N, v) legal corners, and `fall`: (N,) by how much the output
+    falls there from x to x', 0 without one."""
+
+    bound: Array
+    slope: Array
+    gap: Array
+    line: Array
+    along: Integers
+    point: Array
+    fall: Array
+
+
+class GapBounds:
+    """Bounds over boxes of one problem. It remembers nothing of them, but which bounds of hidden layers have sufficed."""
+
+    def __init__(self, problem: TwinProblem, logit: bool) -> None:
+        self.problem, self.twin, self.logit = problem, Twin.of(problem).with_room(), logit
+        self.standard, self.progress = StandardRelaxation(self.twin), Progress(self.twin, 0)
+
+    def falls(self, question: Integers, point: Array) -> Array:
+        """Return (N,) by how much each point (N, v) falls from x to x'; a rise is negative."""
+        a, b = self.twin.evaluate(question, self.twin.local.encode(point)).T
+        return a - b if self.logit else np.asarray(expit(a) - expit(b))
+
+    def of(self, nodes: Nodes, bound: Array, slope: Array, wanted: Booleans, known: float, deadline: Deadline) -> GapBoxes:
+        """Return what is shown of boxes, in parts of LINEAR at most.
+
+        bound, slope: (N, 2) what is known of their parents: bounds, and the lines that served them best.   wanted: (N, 2)
+        directions that lines are worth trying in.   known: the gap beyond which bounds need not be smaller.
+        """
+        parts = [slice(start, start + LINEAR) for start in range(0, len(nodes), LINEAR)]
+        with np.errstate(all="ignore"):  # overflow proves nothing
+            return GapBoxes.join([
+                _Batch(self, nodes.take(part), known, deadline).bounded(bound[part], slope[part], wanted[part]) for part in parts
+            ])
+
+
+class _Batch:
+    """Some boxes, and what is shown of them so far."""
+
+    def __init__(self, bounds: GapBounds, nodes: Nodes, known: float, deadline: Deadline) -> None:
+        self.bounds, self.twin, self.logit = bounds, bounds.twin, bounds.logit
+        self.nodes, self.known, self.deadline = nodes, known, deadline
+        self.low, self.high = self.twin.local.box(nodes.lower, nodes.upper)
+        self.gap, self.line = np.full((len(nodes), 2), np.inf), np.zeros((len(nodes), 2))
+        self.point, self.fall = nodes.lower.copy(), np.zeros(len(nodes))
+
+    def bounded(self, bound: Array, slope: Array, wanted: Booleans) -> GapBoxes:
+        """Intervals first, and lines for the directions that these leave open."""
+        nodes, bound, slope = self.nodes, bound.copy(), slope.copy()
+        intervals = interval_bounds(self.twin, nodes.question, self.low, self.high)
+        rough, every = interval_goals(self.twin, nodes.question, intervals[-1]), np.arange(len(nodes))
+        for d in (0, 1):
+            least = rough[:, 3 * d : 3 * d + 3]
+            w, m = (-least[:, 0], np.ones(len(nodes))) if self.logit else interval_line(least)
+            bound[:, d] = self._shown(every, np.full(len(nodes), d), w, m, bound[:, d])
+        bound = np.where(nodes.open, bound, -np.inf)
+        wanted = wanted & (bound > self.known)
+        score = np.zeros(self.low.shape)
+        for both in (True, False):
+            mine = np.flatnonzero(wanted.all(axis=1) if both else wanted.sum(axis=1) == 1)
+            if len(mine):
+                directions = np.tile([0, 1], (len(mine), 1)) if both else wanted[mine].argmax(axis=1)[:, None]
+                some = [layer.take(mine) for layer in intervals]
+                bound[mine], slope[mine], score[mine] = self._lines(mine, some, bound[mine], slope[mine], directions)
+        return GapBoxes(
+            bound=bound, slope=slope, gap=self.gap, line=self.line, along=widest(self.twin, nodes, score), point=self.point,
+            fall=self.fall,
+        )
+
+    def _lines(
+        self, mine: Integers, intervals: list[LayerBounds], bound: Array, slope: Array, directions: Integers
+    ) -> tuple[Array, Array, Array]:
+        """Return bounds (N, 2), slopes for the halves (N, 2) and scores (N, d) of boxes `mine` (N,), by lines in each of S
+        directions (N, S)."""
+        nodes, low, high = self.nodes.take(mine), self.low[mine], self.high[mine]
+        rows, wanted = rows_of(np.take_along_axis(slope, directions, axis=1), directions)
+        found = linear_goals(self.twin, nodes.question, (low, high), intervals, rows, np.zeros(wanted.shape), wanted)
+        for s in range(directions.shape[1]):
+            at = np.arange(len(nodes)), directions[:, s]
+            three = slice(3 * s, 3 * s + 3)
+            own = replace(found, lower=found.lower[:, three], slope=found.slope[:, three], base=found.base[:, three])
+            linear, enough = own.lower[:, 0], np.full(len(nodes), -self.known)
+            if not self.logit:
+                slope[at], linear = best_slope(own, (high - low) / 2, slope[at], self.known)
+                enough = -conjugate(self.known, slope[at])
+            row, _ = rows_of(slope[at][:, None], directions[:, [s]])
+            w = -self._standard(nodes, intervals, row[:, 0], linear, enough)
+            bound[at] = self._shown(mine, at[1], w, slope[at], bound[at])
+            self._meet(mine, nodes, corner(self.twin, nodes, own.slope[:, 0]))
+        return bound, slope, found.score
+
+    def _standard(self, nodes: Nodes, intervals: list[LayerBounds], rows: Array, linear: Array, enough: Array) -> Array:
+        """Return lower bounds (N,) of rows (N, 2), one a box, by the standard relaxation. Where that is dear, and lines show
+        (`linear`) less than `enough` (N,), interval bounds of the hidden layers have to do: the box will be cut anyway."""
+        standard, at_once = self.bounds.standard, self.bounds.progress.at_once
+        none, every = np.zeros(len(nodes)), np.arange(len(nodes))
+        if at_once >= CHEAP:
+            return standard.lower(nodes, intervals, every, rows, none, enough)
+        found = standard.by_intervals(nodes, intervals, every, rows, none)
+        left = np.flatnonzero((linear >= enough) & ~(found > enough))
+        for start in range(0, len(left), at_once):
+            part = left[start : start + at_once]
+            if self.deadline.left() > 0:
+                found[part] = np.maximum(found[part], standard.by_intervals(nodes, None, part, rows[part], none[part]))
+        return found
+
+    def _shown(self, box: Integers, direction: Integers, w: Array, m: Array, bounds: Array) -> Array:
+        """Record what lines a - m b <= w (N,) prove of boxes in one direction each (N,); returns what is known of their gaps then.
+
+        bounds: (N,) on the gaps by the lines of whole parents: they are true of the halves too, but shown by a leaf at the parent.
+        """
+        if self.logit:  # the constant that is claimed is rounded as well
+            gap = np.maximum(w, 0.0) * (1 + 4 * self.twin.rate + 1e-12)
+        else:
+            gap = gap_below(w, m, self.known, bounds)
+            gap = np.where((gap < 1) & (w <= conjugate(np.minimum(gap, 1 - SLACK), m)), gap, np.inf)
+        better = np.flatnonzero(gap < self.gap[box, direction])
+        at = box[better], direction[better]
+        self.gap[at], self.line[at] = gap[better], m[better]
+        return np.fmin(bounds, gap)
+
+    def _meet(self, box: Integers, nodes: Nodes, point: Array) -> None:
+        """Keep points (N, v) of boxes (N,) with larger gaps than those that were met, where they are legal."""
+        falls = self.bounds.falls(nodes.question, point)
+        better = np.flatnonzero(np.abs(falls) > np.abs(self.fall[box]))
+        better = better[legal_pairs(self.twin, nodes.question[better], point[better])]
+        self.point[box[better]], self.fall[box[better]] = point[better], falls[better]
