@@ -1,8 +1,10 @@
 """Systems whose batches machines elsewhere compute give the answers that this one gives."""
 
 import json
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,16 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from solvers import clock
 from solvers.outcome import Budget
 from tests.builders import categorical, integer, random_network, schema_of
 from tests.command_line import Run
+from verifair.checker.check import check
 from verifair.engine import cluster, parallel
 from verifair.engine.buckets import kmax
-from verifair.engine.queries import KDiscrimination
+from verifair.engine.gap import inputs
+from verifair.engine.gap.maximise import MaximumGap, maximise
+from verifair.engine.queries import KDiscrimination, ProbabilityGap
 
 
 class Elsewhere:
@@ -83,3 +89,33 @@ def test_boxes_of_kmax_are_bounded_elsewhere_to_the_same_tree(monkeypatch: pytes
     one, other = (one.certificate.tree for one in found)
     assert len(one.feature) > 100
     assert (one.feature.tolist(), one.cut.tolist()) == (other.feature.tolist(), other.cut.tolist())
+
+
+@pytest.mark.parametrize("widths", [(4, 8, 1), (4, 6, 6, 6, 1)], ids=["boxes of a step", "several gaps"])
+def test_the_largest_gap_is_found_elsewhere_and_the_same_where_work_is_counted(
+    widths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "EACH", 1)
+    schema = schema_of(categorical("group", "a", "b", protected=True), *(integer(name, 0, 8) for name in "vwx"))
+    network = replace(random_network(np.random.default_rng(0), widths), source_sha256=f"{0:064x}")
+    query = ProbabilityGap(network=network, schema=schema, protected=["group"])
+    there = Elsewhere()
+
+    def found(counts: bool) -> MaximumGap:
+        with clock.counted(time.monotonic() + 100) if counts else nullcontext():
+            return maximise(query, budget=Budget(seconds=5), tolerance=1e-3)
+
+    here = found(True)
+    token = parallel.MACHINES.set(there)
+    try:
+        counted, sent = found(True), there.tasks
+        free = found(False)
+    finally:
+        parallel.MACHINES.reset(token)
+    assert there.tasks > sent
+    assert (here.lower, here.upper, here.nodes, here.witness) == (counted.lower, counted.upper, counted.nodes, counted.witness)
+    assert free.reason is None
+    assert here.lower <= free.upper
+    assert free.lower <= here.upper
+    assert free.certificate is not None
+    assert check(free.certificate, network=network, schema=schema).accepted
