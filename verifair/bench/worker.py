@@ -33,6 +33,7 @@ from verifair.bench.processes import children_cpu, kill
 from verifair.bench.questions import Question
 from verifair.bench.records import DISAGREEMENT, LICENCE, Reply, unknown
 from verifair.errors import Disagreement
+from verifair.memory import keep_freed
 
 GRACE = 1.5, 3.0
 """A run is killed at this many times its limit, and these seconds: so a late decision is seen, and a hang is ended."""
@@ -121,6 +122,7 @@ def _lost(reason: str, note: str, started: float, peak: float | None, base: floa
 def work(there: Connection) -> None:
     """Work in a process of its own: receive a competitor and its question, send the memory once it is ready, then the answer."""
     _alone()
+    keep_freed()
     competitor: Competitor
     question: Question
     try:

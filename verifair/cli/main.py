@@ -22,6 +22,7 @@ from typer.main import get_command
 from verifair import __version__
 from verifair.cli.command import app_of
 from verifair.cli.helps import HELPS
+from verifair.memory import keep_freed
 from verifair.screen import Screen, visible_lines
 from verifair.systems.system import SYSTEMS, system
 
@@ -115,6 +116,7 @@ def verifair(
 
 def main() -> None:
     """Entry point of the `verifair` command."""
+    keep_freed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # names of files may hold bytes, and a terminal lack letters: both are shown escaped
             stream.reconfigure(errors="backslashreplace")

@@ -31,6 +31,7 @@ from encoders.errors import ModelError
 from solvers.outcome import BackendError
 from verifair.engine.parallel import MACHINES, Deadline, Shared, Task
 from verifair.errors import ClusterError, MissingPackage, QueryError, VerifairError
+from verifair.memory import keep_freed
 
 T = TypeVar("T")
 CONNECT, PATIENCE = 10.0, 60.0
@@ -319,6 +320,7 @@ def _called(expected: dict[str, str | None], function: Callable[..., T], args: l
 
     worker = distributed.get_worker()
     _check_expected(worker, expected)
+    keep_freed()
 
     def here(value: Any) -> Any:
         return replace(value, at=value.at - worker.scheduler_delay) if isinstance(value, Deadline) else value

@@ -28,6 +28,7 @@ from solvers import clock
 from solvers.clock import CountedTime
 from verifair.checker.report import Spread
 from verifair.errors import VerifairError
+from verifair.memory import keep_freed
 
 T = TypeVar("T")
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -227,7 +228,7 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     """Yield results from joblib. A backend that only returns lists (Ray's) is asked in rounds, so that what is done can be kept on
     the way. Raises ProcessError where a process was killed."""
     own = isinstance(get_active_backend()[0], LokyBackend) and joblib.effective_n_jobs(jobs) > 1  # Ray's have other parents
-    children = {"initializer": _end_with, "initargs": (os.getpid(),)} if own else {}
+    children = {"initializer": _begin, "initargs": (os.getpid(),)} if own else {}
     failed: list[Exception] = []
 
     def safe() -> Iterator[Task]:
@@ -274,9 +275,10 @@ def _unheard() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end_with(parent: int) -> None:
-    """End this process soon after its parent, which may be killed at any time, also before this is called; otherwise it would wait
-    minutes for another task."""
+def _begin(parent: int) -> None:
+    """Keep freed memory; end this process soon after its parent, which may be killed at any time, also before this is called:
+    otherwise it would wait minutes for another task."""
+    keep_freed()
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -30,7 +30,7 @@ from verifair.engine.search.trees import Trees
 ROWS = np.array([[-1.0, 1.0], [-1.0, 0.0], [0.0, 1.0], [1.0, -1.0], [0.0, -1.0], [1.0, 0.0]])
 """Their lower bounds are -D, -U, L' of the fall from x to x', then -D, -U, L' of the rise."""
 TOP, MOST = 256, 2048
-"""Boxes cut in a step (fewer in the beginning)."""
+"""Boxes cut in a step by each process (fewer in the beginning)."""
 EACH = 64
 """Boxes that a process gets at least: fewer are bounded sooner than sent."""
 POLISH = 0.25
@@ -179,7 +179,8 @@ class InputSearch:
         every = every.take(every.bound.max(axis=1) > self.known)
         priority = self._priority(every)
         order = np.flatnonzero(priority > self.known)
-        count = len(order) // 4 + 2 if len(order) < 4 * TOP else int(np.clip(len(order) // 20, TOP, MOST))
+        jobs = free(self.jobs)
+        count = len(order) // 4 + 2 if len(order) < 4 * jobs * TOP else int(np.clip(len(order) // 20, jobs * TOP, jobs * MOST))
         count = min(count, most)
         if len(order) > count:
             order = order[np.argpartition(-priority[order], count)[:count]]

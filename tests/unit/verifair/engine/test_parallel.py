@@ -148,7 +148,7 @@ def test_who_receives_results_of_counted_work_has_the_clock() -> None:
 
 
 def test_a_process_whose_parent_died_before_it_began_ends_at_once() -> None:
-    late = "import time; from verifair.engine.parallel import _end_with; _end_with(1 << 30); time.sleep(100)"
+    late = "import time; from verifair.engine.parallel import _begin; _begin(1 << 30); time.sleep(100)"
     assert subprocess.run([sys.executable, "-c", late], check=False, timeout=60).returncode == 1
 
 
