@@ -32,6 +32,7 @@ from verifair.bench.methods import OutOfBudget
 from verifair.bench.processes import children_cpu, kill
 from verifair.bench.questions import Question
 from verifair.bench.records import DISAGREEMENT, LICENCE, Reply, unknown
+from verifair.engine.parallel import unheard
 from verifair.errors import Disagreement
 from verifair.memory import keep_freed
 
@@ -77,11 +78,9 @@ def _start(process: BaseProcess) -> None:
     failed: list[Exception] = []
 
     def start() -> None:
-        if hasattr(signal, "pthread_sigmask"):
-            resource_tracker.ensure_running()  # which would unblock
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C reaches the server too, as it imports
         try:
-            process.start()
+            with unheard(resource_tracker):  # Ctrl-C reaches the server too, as it imports
+                process.start()
         except Exception as error:
             failed.append(error)
 

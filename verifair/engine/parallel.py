@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count, islice
 from multiprocessing import resource_tracker
+from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
 
 import joblib
@@ -247,7 +248,7 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
             yield from parallel(part)
     else:
         try:
-            with _unheard():
+            with unheard(resource_tracker, loky_tracker):
                 results = parallel(given)
             yield from results
         except TerminatedWorkerError as error:
@@ -260,13 +261,16 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
 
 
 @contextmanager
-def _unheard() -> Iterator[None]:
+def unheard(*trackers: ModuleType) -> Iterator[None]:
     """Within the context processes are started that never hear Ctrl-C, which a terminal sends to all: this one answers it, and may
-    want what they are at."""
+    want what they are at.
+
+    trackers: of resources, which start a process of their own first, and would unblock the signal.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    for tracker in (resource_tracker, loky_tracker):  # which would unblock
+    for tracker in trackers:
         tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

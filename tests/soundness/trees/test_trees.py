@@ -334,12 +334,12 @@ def test_bounds_fall_where_the_last_question_takes_too_long(
     query = vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale=scale)
     problem = twin_problem(query, questions_of(query)[1], (NO_FALL,))
 
-    def at(_: gap_of_trees._Question, epsilon: float, __: vf.Budget) -> gap_of_trees._Said:
+    def ask(_: TwinProblem, __: str, epsilon: float, ___: vf.Budget) -> gap_of_trees._Said:
         asked.append(epsilon)
         none = np.empty(0, dtype=np.int64)
         return gap_of_trees._Said(question=none, point=np.empty((0, 4)), proofs=[] if epsilon >= 0.5 else None, nodes=1)
 
-    monkeypatch.setattr(gap_of_trees._Question, "at", at)
+    monkeypatch.setattr(gap_of_trees, "_ask", ask)
     with parallel_config(backend="threading"):
         found = gap_of_trees.largest_gap_of_trees(
             problem, logit=scale == "logit", tolerance=0.01, budget=vf.Budget(seconds=60), jobs=jobs

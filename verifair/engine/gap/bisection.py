@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.special import expit
@@ -55,20 +56,7 @@ class Bracket:
     nodes: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Question:
-    """Is any gap more than epsilon? Asked of all pairs of a query."""
-
-    query: ProbabilityGap
-    batch: TwinBatch
-
-    @np.errstate(all="ignore")  # overflow proves nothing
-    def at(self, epsilon: float, budget: Budget) -> list[list[GoalAnswer]]:
-        problem = twin_problem(self.query, self.batch, no_gap(epsilon, self.query.scale))
-        return solve(problem, method="auto", solver=None, budget=budget, group=np.zeros(len(self.batch), dtype=np.int64))
-
-
-@np.errstate(all="ignore")
+@np.errstate(all="ignore")  # overflow proves nothing
 def bracket(
     query: ProbabilityGap, batch: TwinBatch, *, tolerance: float, budget: Budget, patient: bool = True, jobs: int = 1,
     progress: Callable[[float, float], None] | None = None,
@@ -81,7 +69,7 @@ def bracket(
     problem = twin_problem(query, batch, no_gap(1.0 if logit else 0.5, query.scale))
     met = _Met(problem, logit)
     met.sample(np.random.default_rng(budget.seed))
-    asked = Shared(value=_Question(query=query, batch=batch).at)
+    asked: Shared[Callable[..., list[list[GoalAnswer]]]] = Shared(value=partial(_ask, query, batch))
     answers, upper, least, nodes, reason = None, np.inf if logit else 1.0, met.value, 0, None
     try:
         while upper - least > tolerance and reason is None:
@@ -125,6 +113,13 @@ def bracket(
     return Bracket(
         lower=met.value, point=met.point, margins=met.margins, upper=upper, answers=answers, reason=reason, nodes=nodes
     )
+
+
+@np.errstate(all="ignore")
+def _ask(query: ProbabilityGap, batch: TwinBatch, epsilon: float, budget: Budget) -> list[list[GoalAnswer]]:
+    """Is any gap of all pairs more than epsilon?"""
+    problem = twin_problem(query, batch, no_gap(epsilon, query.scale))
+    return solve(problem, method="auto", solver=None, budget=budget, group=np.zeros(len(batch), dtype=np.int64))
 
 
 def _between(least: float, upper: float, count: int) -> list[float]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -47,28 +48,6 @@ class _Said:
     point: Array
     proofs: list[list[Tree]] | None
     nodes: int
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Question:
-    """Is any gap more than epsilon? Asked of all pairs of a problem."""
-
-    problem: TwinProblem
-    scale: Scale
-
-    def at(self, epsilon: float, budget: Budget) -> _Said:
-        every = np.arange(len(self.problem.batch))
-        found = decide(
-            replace(self.problem, goals=no_gap(epsilon, self.scale)), seconds=budget.seconds, max_nodes=budget.nodes,
-            group=0 * every, seed=budget.seed,
-        )
-        question, direction = np.nonzero(~np.isnan(found.witness[:, :, 0]))
-        proofs = None
-        if not len(question) and (found.status == PROVED).all():
-            both = [found.trees.of_goal(every, one) for one in (0, 1)]
-            proofs = [list(row) for row in zip(*both, strict=True)]
-        point = found.witness[question, direction]
-        return _Said(question=question, point=point, proofs=proofs, nodes=int(found.nodes.sum()))
 
 
 @dataclass
@@ -117,7 +96,7 @@ def largest_gap_of_trees(
         known.ascent.run(lambda: interrupted() or clock.now() >= climbed)
         if progress is not None:
             progress(known.least, known.upper)
-        asked = Shared(value=_Question(problem=problem, scale="logit" if logit else "probability").at)
+        asked: Shared[Callable[..., _Said]] = Shared(value=partial(_ask, problem, "logit" if logit else "probability"))
         near, hard = True, 0.0      # whether the next question is about the best gap; the largest one that took too long
         while known.upper - known.least > tolerance * (1 + 1e-9):    # epsilon is rounded
             left = end - clock.now()
@@ -153,6 +132,22 @@ def largest_gap_of_trees(
         upper=known.upper, claim=known.upper, value=known.ascent.best, question=question, direction=direction, point=point,
         evidence=known.proofs, by_neurons=False, nodes=known.nodes, out_of=out_of,
     )
+
+
+def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget) -> _Said:
+    """Is any gap of all pairs more than epsilon?"""
+    every = np.arange(len(problem.batch))
+    found = decide(
+        replace(problem, goals=no_gap(epsilon, scale)), seconds=budget.seconds, max_nodes=budget.nodes, group=0 * every,
+        seed=budget.seed,
+    )
+    question, direction = np.nonzero(~np.isnan(found.witness[:, :, 0]))
+    proofs = None
+    if not len(question) and (found.status == PROVED).all():
+        both = [found.trees.of_goal(every, one) for one in (0, 1)]
+        proofs = [list(row) for row in zip(*both, strict=True)]
+    point = found.witness[question, direction]
+    return _Said(question=question, point=point, proofs=proofs, nodes=int(found.nodes.sum()))
 
 
 def _from(epsilon: float, upper: float, count: int) -> list[float]:
