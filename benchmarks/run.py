@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from benchmarks.shared import Skipped
+from verifair.memory import keep_freed
 
 CASES = {
     "pba_split": "pba.split", "pba_speed": "pba.speed", "pba_leftovers": "pba.leftovers", "agreement": "pba.agreement",
@@ -78,6 +79,7 @@ def options_of(name: str, words: list[str]) -> dict[str, Any]:
 
 
 def main() -> int:
+    keep_freed()  # as the command does
     names = list(takewhile(CASES.__contains__, sys.argv[1:]))
     alone = names[0] if len(names) == 1 else None
     parser = argparse.ArgumentParser(
