@@ -155,7 +155,7 @@ def _check(folder: Path) -> Any:
     return _json(folder / "answer.json")
 
 
-BENCH = ("--methods", "auto", "--repeats", "1", "--timeout", "2")
+BENCH = ("--methods", "auto", "--repeats", "1", "--timeout", "2", "--patience", "0")
 GERMAN = ("--demo", "german", "--protected", "sex")
 DELTAS = tuple(word for k in range(1, 9) for word in ("--delta", str(k)))
 PARTS = ("certify", *GERMAN, "--protected", "age", "--partition", "10", "--timeout", "3000")
@@ -179,7 +179,7 @@ CASES = (
     ),
     Case(
         name="bench", command=("bench", "--cases", "pba-german/*", *BENCH, "--out", "b", "--json", "answer.json"),
-        begun="b/runs.jsonl", kept=_benched, answer=_bench, places=(ONE,),
+        begun="b/runs.jsonl", kept=_benched, answer=_bench,
     ),
     Case(
         name="check", command=("check", "parts.sqlite", "--demo", "german", "--json", "answer.json"), begun="",

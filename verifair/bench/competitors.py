@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
@@ -161,6 +162,21 @@ def _peers() -> Iterator[Competitor]:
     yield Competitor(
         method="fairify", solver="z3", package=z3.package, remedy=f'pip install "verifair[{z3.extra}]"', version=z3.version() or ""
     )
+
+
+def unlike(others: Sequence[Competitor]) -> str:
+    """Return what differs on this machine from another one's competitors; empty when nothing does."""
+    here = {one.name: one for one in competitors()}
+    found = []
+    for other in others:
+        if other.tool is not None:
+            if shutil.which(other.tool.words[0]) is None:
+                found.append(f"{other.name} ({other.tool.words[0]} is not there)")
+        elif not here[other.name].available:
+            found.append(f"{other.name} (missing)")
+        elif here[other.name].version != other.version:
+            found.append(f"{other.name} {here[other.name].version} (here {other.version})")
+    return ", ".join(found)
 
 
 def processes(found: Sequence[Tool], known: Sequence[Competitor]) -> list[Competitor]:

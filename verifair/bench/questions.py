@@ -71,6 +71,13 @@ class FileQuestion:
         files = tuple((name, path.resolve()) for name, path in networks.items())
         return cls(query=query.resolve(), networks=files, digest=digest.hexdigest())
 
+    def there(self) -> bool:
+        """Tell whether the files are on this machine as they were on the one that asks."""
+        try:
+            return self.of(self.query, dict(self.networks)).digest == self.digest
+        except OSError:
+            return False
+
     def text(self) -> str:
         """Return the query's text."""
         content = self.query.read_bytes()

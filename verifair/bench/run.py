@@ -4,17 +4,28 @@ Cases come smallest first. Within a case all competitors answer once, then all a
 a machine that gets slower or warmer gets so for all of them. Who took more than a fifth of the limit is asked once only: long runs
 vary little, and cost most. Who ran out of time on `patience` cases of a family in a row, smaller or as large, is not asked about
 larger ones: recorded as unknown, "skipped".
+
+Several processes, or the workers of a cluster, each measure whole cases: the competitors of a case always answer side by side on
+one machine. They measure at once what is of different families, unless `patience` is 0, so that the same is asked and skipped as by
+one process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, zip_longest
+from multiprocessing import current_process
+
+import joblib
 
 from verifair.bench.cases.family import BenchCase
-from verifair.bench.competitors import Competitor
-from verifair.bench.questions import fingerprint, subject
+from verifair.bench.competitors import Competitor, unlike
+from verifair.bench.questions import FileQuestion, Question, fingerprint, subject
 from verifair.bench.records import LICENCE, SKIPPED, BenchRecord, Journal, unknown
 from verifair.bench.worker import Measured, measure
+from verifair.engine.parallel import MACHINES, as_done
+from verifair.errors import ClusterError
 
 HOPELESS = ("time", "memory", LICENCE)
 """Reasons that a larger case of the same family will not change."""
@@ -23,45 +34,122 @@ LONG = 0.2
 """Share of the limit from which on a run is not repeated."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What is to be measured of one case. number: of the case, by which the order is rotated.   marks: fingerprints of the question
+    and of its subject.
+
+    able: who takes the question.   known: (competitor, repeat) -> what the journal holds.   kept: those of them that stand.
+    worn: who is not asked any more.
+    """
+
+    case: BenchCase
+    number: int
+    question: Question
+    marks: tuple[str, str]
+    able: tuple[Competitor, ...]
+    known: dict[tuple[str, int], BenchRecord]
+    kept: frozenset[tuple[str, int]]
+    worn: frozenset[str]
+    limit: float
+    repeats: int
+    patience: int
+
+    def measured(self, tell: Callable[[str], None]) -> Iterator[BenchRecord]:
+        """Ask everybody, round by round, and yield each record as it is made. tell: who is asked next, or has been."""
+        known = dict(self.known)
+        for repeat in range(self.repeats):
+            for one in rotated(self.able, self.number + repeat):
+                tell(f"{self.case.name} {one.name}")
+                if (one.name, repeat) in self.kept or (repeat and _pointless(known.get((one.name, 0)))):
+                    continue
+                if repeat == 0 and one.name in self.worn:
+                    note = f"not asked: {self.patience} cases of the family in a row, no larger, took too much"
+                    found = Measured(answered=unknown(SKIPPED, note), total_seconds=0.0, peak_mb=None, base_mb=None)
+                else:
+                    found = measure(one, self.question, seconds=self.limit, seed=self.case.seed)
+                record = known[one.name, repeat] = _record(self.case, one, found, self.marks, repeat, self.limit)
+                yield record
+
+
 def run(
     cases: Sequence[BenchCase], competitors: Sequence[Competitor], journal: Journal, *,
-    limit: float, repeats: int, patience: int, progress: Callable[[int, int, str], None] | None = None,
+    limit: float, repeats: int, patience: int, jobs: int = 1, progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
     """Ask what the journal does not hold yet. limit: seconds a run.   progress: runs done and in all, and what is asked now.
 
-    Ctrl-C raises KeyboardInterrupt; the journal keeps what was measured.
+    jobs: cases that are measured at once; by the workers of a cluster within `verifair.engine.cluster.cluster`.
+    Ctrl-C raises KeyboardInterrupt; the journal keeps what was measured, of several at once the cases that were finished.
+    Raises ClusterError where a worker lacks a competitor, or may not start processes.
     """
     tell = progress or (lambda done, total, now: None)
-    total, done = len(cases) * len(competitors) * repeats, 0
-    for turn, case in enumerate(in_turns(cases)):
-        question = case.question()
-        marks = fingerprint(question), subject(question)
-        able = [one for one in competitors if one.takes(question)]
-        done += (len(competitors) - len(able)) * repeats
-        for repeat in range(repeats):
-            for one in rotated(able, turn + repeat):
-                tell(done, total, f"{case.name} {one.name}")
-                done += 1
-                known = journal.holds(case.name, one.name, repeat, marks[0], one.version)
-                if known or _pointless(journal, case, one, repeat):
-                    continue
-                if repeat == 0 and worn_out(journal, cases, case, one, patience):
-                    note = f"not asked: {patience} cases of the family in a row, no larger, took too much"
-                    found = Measured(answered=unknown(SKIPPED, note), total_seconds=0.0, peak_mb=None, base_mb=None)
-                else:
-                    found = measure(one, question, seconds=limit, seed=case.seed)
-                journal.add(_record(case, one, found, marks, repeat, limit))
+    of_case = len(competitors) * repeats
+    total, done, numbers = len(cases) * of_case, 0, count()
+    remote = MACHINES.get() is not None
+
+    def asking(now: str) -> None:
+        nonlocal done
+        tell(done, total, now)
+        done += 1
+
+    ranks = in_turns(cases)
+    for abreast in ranks if patience else [[case for rank in ranks for case in rank]]:
+        turns = (_turn(cases, case, next(numbers), competitors, journal, limit, repeats, patience) for case in abreast)
+        if jobs > 1 or remote:
+            ready = list(turns)  # so that Ctrl-C does not meet a process pool to which tasks come slowly
+            for name, records in as_done((joblib.delayed(_whole)(turn, remote) for turn in ready), jobs):
+                for record in records:
+                    journal.add(record)
+                done += of_case
+                tell(done, total, name)
+        else:
+            for turn in turns:
+                done += of_case - len(turn.able) * repeats
+                for record in turn.measured(asking):
+                    journal.add(record)
     tell(total, total, "")
 
 
-def in_turns(cases: Sequence[BenchCase]) -> list[BenchCase]:
+def _turn(
+    cases: Sequence[BenchCase], case: BenchCase, number: int, competitors: Sequence[Competitor], journal: Journal,
+    limit: float, repeats: int, patience: int,
+) -> Turn:
+    question = case.question()
+    marks = fingerprint(question), subject(question)
+    able = tuple(one for one in competitors if one.takes(question))
+    rounds = [(one, repeat) for one in able for repeat in range(repeats)]
+    return Turn(
+        case=case, number=number, question=question, marks=marks, able=able, limit=limit, repeats=repeats, patience=patience,
+        known={(one, repeat): record for (name, one, repeat), record in journal.records.items() if name == case.name},
+        kept=frozenset(
+            (one.name, repeat) for one, repeat in rounds if journal.holds(case.name, one.name, repeat, marks[0], one.version)
+        ),
+        worn=frozenset(one.name for one in able if worn_out(journal, cases, case, one, patience)),
+    )
+
+
+def _whole(turn: Turn, remote: bool) -> tuple[str, list[BenchRecord]]:
+    """Measure one case in another process, or on another machine; return its name, and the records."""
+    if remote:
+        if current_process().daemon:
+            raise ClusterError(
+                "it may not start the process that each run is measured in; start the workers with "
+                "DASK_DISTRIBUTED__WORKER__DAEMON=False in their environment, or with --no-nanny"
+            )
+        other = unlike(turn.able)
+        if other:
+            raise ClusterError(f"it has not the competitors that are here: {other}; install the same on all machines")
+        if isinstance(turn.question, FileQuestion) and not turn.question.there():
+            raise ClusterError(f"{turn.question.query} or its network is not there, or another file; copy them to the same place")
+    return turn.case.name, list(turn.measured(lambda now: None))
+
+
+def in_turns(cases: Sequence[BenchCase]) -> list[list[BenchCase]]:
     """Return the smallest case of every family, then the next of each: a run that ends early has seen them all."""
-    position: dict[str, int] = {}
-    ranked = []
+    families: dict[str, list[BenchCase]] = {}
     for case in cases:
-        position[case.family.name] = position.get(case.family.name, -1) + 1
-        ranked.append((position[case.family.name], case))
-    return [case for _, case in sorted(ranked, key=lambda pair: pair[0])]
+        families.setdefault(case.family.name, []).append(case)
+    return [[case for case in rank if case is not None] for rank in zip_longest(*families.values())]
 
 
 def rotated(competitors: Sequence[Competitor], by: int) -> list[Competitor]:
@@ -79,12 +167,9 @@ def worn_out(journal: Journal, cases: Sequence[BenchCase], case: BenchCase, comp
     return patience > 0 and len(last) == patience and all(record.reason in (*HOPELESS, SKIPPED) for record in last)
 
 
-def _pointless(journal: Journal, case: BenchCase, competitor: Competitor, repeat: int) -> bool:
+def _pointless(first: BenchRecord | None) -> bool:
     """Tell whether the first round has shown that another one takes long again, or fails again."""
-    first = journal.records.get((case.name, competitor.name, 0))
-    if repeat == 0 or first is None:
-        return False
-    return first.reason in (*HOPELESS, SKIPPED) or first.total_seconds > LONG * first.limit
+    return first is not None and (first.reason in (*HOPELESS, SKIPPED) or first.total_seconds > LONG * first.limit)
 
 
 def _record(

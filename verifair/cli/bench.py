@@ -87,7 +87,8 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.bench.records import Journal
     from verifair.bench.run import run as measure
     from verifair.bench.tables import comparison, to_dict
-    from verifair.cli.output import check_outputs, save_answer
+    from verifair.cli.output import check_outputs, check_workers, save_answer
+    from verifair.engine.cluster import cluster
     from verifair.files import alone
     from verifair.systems.results.files import plain
     from verifair.systems.work import Interrupted, budget
@@ -108,18 +109,19 @@ def run(system: System, given: dict[str, Any]) -> None:
         return
     require("matplotlib", "plots", "the figures of verifair bench")
     check_outputs({"--json": json, "--out": out / "runs.csv"})
+    check_workers(files.jobs, files.cluster)
     there = [one for one in everybody if one.available]
     if not there:
         raise QueryError("none of the competitors chosen is installed; verifair bench --list says how to install them")
     busy = f"--out {out}: another bench is writing there; wait until that has ended, or name another folder"
-    with alone(out / ".lock", busy), Journal(out, _settings(there, limit, seed), resume=files.resume) as journal:
+    with alone(out / ".lock", busy), Journal(out, _settings(files, limit), resume=files.resume) as journal:
         interrupted = False
         try:
             there = _started(there, screen)
-            with _bar() as progress:
+            with cluster(files.cluster), _bar() as progress:
                 measure(
                     cases, there, journal, limit=limit, repeats=settings.repeats or rounds, patience=settings.patience,
-                    progress=progress,
+                    jobs=files.jobs, progress=progress,
                 )
         except KeyboardInterrupt:
             interrupted = True
@@ -143,8 +145,13 @@ def run(system: System, given: dict[str, Any]) -> None:
 
 
 SYSTEM = System(
-    verb="bench", help=HELPS["bench"], settings=BenchSettings, inputs=Settings, run=("resume", "seed", "json_file"),
-    helps={"resume": "Continue the run in --out."},
+    verb="bench", help=HELPS["bench"], settings=BenchSettings, inputs=Settings,
+    run=("resume", "seed", "jobs", "cluster", "json_file"),
+    helps={
+        "resume": "Continue the run in --out.",
+        "jobs": "Cases measured at once, each by a process on one core; they slow one another a little.",
+        "cluster": "Measure on the workers of a dask cluster, each case on one of them: tcp://host:port of its scheduler.",
+    },
 )
 app = app_of(SYSTEM, run)
 
@@ -207,11 +214,12 @@ def selected(known: Sequence[Competitor], methods: Sequence[str], solvers: Seque
     ]
 
 
-def _settings(there: Sequence[Competitor], limit: float, seed: int) -> dict[str, Any]:
+def _settings(files: Run, limit: float) -> dict[str, Any]:
     """What all runs of a journal share: times of different settings do not compare."""
+    beside = {"jobs": files.jobs} if files.jobs > 1 else {"cluster": True} if files.cluster is not None else {}
     return {
         "verifair": version("verifair"), "python": platform.python_version(), "machine": platform.machine(), "limit": limit,
-        "seed": seed,
+        "seed": files.seed, **beside,
     }
 
 

@@ -94,7 +94,10 @@ class Machines(Protocol):
 
 REPLACED = "A worker stopped while some jobs were given to the executor"
 """What joblib warns of where it replaces a process that has come to hold much memory. Nothing is lost by it."""
-warnings.filterwarnings("ignore", message=REPLACED, module="joblib")  # once: filters within a generator would be its caller's
+CUT = ".*You could benefit from adjusting the input task iterator"
+"""What it warns of where a caller ends before the last result, as after Ctrl-C."""
+for _message in (REPLACED, CUT):  # once: filters within a generator would be its caller's
+    warnings.filterwarnings("ignore", message=_message, module="joblib")
 MACHINES: ContextVar[Machines | None] = ContextVar("MACHINES", default=None)
 """Who does the tasks of this context, None where this machine does."""
 

@@ -4,23 +4,31 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from errno import ENOSPC
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from tests.bench_support import Fake, record
+from verifair import datasets
 from verifair.bench import worker
 from verifair.bench.cases import QUICK, chosen, families
 from verifair.bench.cases.family import BenchCase
 from verifair.bench.competitors import Competitor
 from verifair.bench.contradictions import contradictions
-from verifair.bench.questions import fingerprint, subject
+from verifair.bench.peers.process import Tool
+from verifair.bench.questions import FileQuestion, fingerprint, subject
 from verifair.bench.records import NAME, Journal
 from verifair.bench.run import in_turns, rotated, run
 from verifair.bench.worker import measure
-from verifair.errors import DataError, QueryError
+from verifair.engine import parallel
+from verifair.errors import ClusterError, DataError, QueryError
 
 SETTINGS = {"limit": 5.0}
 ENGINE = Competitor(method="bnb")
@@ -178,7 +186,79 @@ def test_who_is_out_of_time_twice_is_not_asked_about_larger_cases(tmp_path: Path
     assert said == [(4, "time"), (8, "time"), (16, "skipped"), (32, "skipped")]
 
 
+def test_several_processes_ask_and_skip_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "GRACE", (1.0, 0.1))
+    said = []
+    for jobs in (1, 2):
+        with Journal(tmp_path / str(jobs), SETTINGS, resume=False) as journal:
+            told: list[tuple[int, int]] = []
+
+            def tell(done: int, total: int, now: str, told: list[tuple[int, int]] = told) -> None:
+                told.append((done, total))
+
+            pair = Fake(method="throw"), Fake(method="licence")
+            asked(journal, *pair, name="random-*/*-1", repeats=2, patience=1, jobs=jobs, progress=tell)
+        assert told == sorted(told)
+        assert told[-1][0] == told[-1][1] == 2 * 2 * len(chosen(["random-*/*-1"], 0))
+        said.append({key: (one.reason, one.question, one.seed) for key, one in journal.records.items()})
+    assert said[0] == said[1]
+    assert {reason for reason, _, _ in said[0].values()} == {"solver-error", "licence", "skipped"}
+
+
+@contextmanager
+def elsewhere() -> Iterator[list[str]]:
+    """Machines to which tasks travel; the names of the cases, as their results come."""
+    class Machines:
+        def workers(self) -> int:
+            return 2
+
+        def as_done(self, tasks: Iterator[parallel.Task]) -> Iterator[Any]:
+            for task in tasks:
+                function, args, named = cloudpickle.loads(cloudpickle.dumps(task))
+                name, records = function(*args, **named)
+                names.append(name)
+                yield name, records
+
+    names: list[str] = []
+    token = parallel.MACHINES.set(Machines())
+    yield names
+    parallel.MACHINES.reset(token)
+
+
+def test_each_case_is_measured_on_one_machine(tmp_path: Path) -> None:
+    pair = ENGINE, Competitor(method="auto")
+    with Journal(tmp_path, SETTINGS, resume=False) as journal, elsewhere() as names:
+        asked(journal, *pair, name="random-wide/4-*", repeats=2)
+        assert {one.status for one in journal.records.values()} <= {"proved", "violated"}
+        assert len(journal.records) == 2 * 2 * len(names)
+        asked(journal, *pair, name="random-wide/4-*", repeats=2)
+        assert len(names) == 2 * len(set(names)) == 4  # asked anew, and nothing of it was left to measure
+
+
+def test_machines_that_cannot_measure_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Competitor(method="gone", tool=Tool(name="gone", words=("/nowhere/verifier", "{onnx}", "{vnnlib}", "{results}")))
+    old = replace(ENGINE, method="milp", solver="highs", version="0.1")
+    with Journal(tmp_path, SETTINGS, resume=False) as journal, elsewhere():
+        with pytest.raises(ClusterError, match=r"gone \(/nowhere/verifier is not there\), milp:highs \S+ \(here 0\.1\)"):
+            asked(journal, gone, old)
+        monkeypatch.setitem(current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+        with pytest.raises(ClusterError, match="DASK_DISTRIBUTED__WORKER__DAEMON=False"):
+            asked(journal, ENGINE)
+        assert not journal.records
+
+
+def test_files_of_a_question_are_those_of_the_machine_that_asks(tmp_path: Path) -> None:
+    query = tmp_path / "q.vnnlib"
+    query.write_text("(declare-const X_0 Real)", encoding="utf-8")
+    question = FileQuestion.of(query, {"N": datasets.network_path("german")})
+    assert question.there()
+    query.write_text("(declare-const X_1 Real)", encoding="utf-8")
+    assert not question.there()
+    query.unlink()
+    assert not question.there()
+
+
 def test_competitors_take_turns() -> None:
     assert rotated([ENGINE, *(Fake(method=m) for m in "ab")], 4)[0].method == "a"
-    order = [one.family.name for one in in_turns(chosen(["random-*/*"], 0))]
-    assert order[:6] == ["random-wide", "random-deep", "random-hundred"] * 2
+    order = [[one.family.name for one in abreast] for abreast in in_turns(chosen(["random-*/*"], 0))]
+    assert order[:2] == [["random-wide", "random-deep", "random-hundred"]] * 2
