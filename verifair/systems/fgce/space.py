@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class FeatureSpace:
         changes_ = tuple(given.get(v, feature.actionability) for v, feature in enumerate(schema.features))
         return cls(schema=schema, changes=changes_, custom=custom)
 
-    @property
+    @cached_property
     def feature_of(self) -> Integers:
         """(p,) the feature that each coordinate belongs to."""
         return np.repeat(np.arange(len(self.changes)), [self._width(v) for v in range(len(self.changes))])
@@ -57,25 +58,48 @@ class FeatureSpace:
 
     def points(self, raw: Array) -> Array:
         """Return (N, p) coordinates of raw rows (N, V)."""
-        found, at = np.zeros((len(raw), len(self.feature_of))), 0
-        for v, feature in enumerate(self.schema.features):
-            width = self._width(v)
-            if width > 1:
-                found[:, at : at + width] = raw[:, v, None] == np.arange(width)
-            else:
-                low, high = feature.range or (0.0, len(feature.categories or ()) - 1.0)
-                if high > low:
-                    found[:, at] = (raw[:, v] - low) / (high - low)
-            at += width
+        found = np.zeros((len(raw), len(self.feature_of)))
+        one, at, low, high = self._scaled
+        found[:, at] = (raw[:, one] - low) / (high - low)
+        hot, start, width = self._one_hot
+        codes = np.clip(raw[:, hot], 0, width - 1).astype(np.int64)
+        found[np.arange(len(raw))[:, None], start + codes] = codes == raw[:, hot]
         return found
 
     def changed(self, before: Array, after: Array) -> Booleans:
         """Return (n, V) which features differ between raw rows."""
         return np.asarray(before != after)
 
+    @cached_property
+    def _scaled(self) -> tuple[Integers, Integers, Array, Array]:
+        """Features of one coordinate that vary, where that is, and their least and largest value."""
+        ranges = [feature.range or (0.0, len(feature.categories or ()) - 1.0) for feature in self.schema.features]
+        one = np.array([v for v, (low, high) in enumerate(ranges) if self._width(v) == 1 and high > low], dtype=np.int64)
+        low, high = np.array(ranges, dtype=np.float64)[one].T
+        return one, np.searchsorted(self.feature_of, one), low, high
+
+    @cached_property
+    def _one_hot(self) -> tuple[Integers, Integers, Integers]:
+        """Features of several coordinates, where those begin, and how many they are."""
+        widths = np.array([self._width(v) for v in range(len(self.changes))])
+        hot = np.flatnonzero(widths > 1)
+        return hot, np.searchsorted(self.feature_of, hot), widths[hot]
+
     def _width(self, v: int) -> int:
         feature = self.schema.features[v]
         return len(feature.categories or ()) if _unordered(feature, self.changes[v]) and len(feature.categories or ()) > 2 else 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Points:
+    """Coordinates of raw rows (N, V), made for the rows that are asked for: those of all take several times the memory."""
+
+    space: FeatureSpace
+    raw: Array
+
+    def __getitem__(self, rows: Integers | slice) -> Array:
+        """Return (n, p) coordinates of rows."""
+        return self.space.points(self.raw[rows])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -22,7 +22,7 @@ from scipy.spatial import cKDTree
 from encoders.network import Array, Booleans, Integers
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import DataError, QueryError
-from verifair.systems.fgce.space import FeatureSpace, Moves, distance
+from verifair.systems.fgce.space import FeatureSpace, Moves, Points, distance
 from verifair.systems.groups import blocks, identities
 
 LEAF = 256
@@ -62,9 +62,9 @@ class FeasibilityGraph:
         """
         if eps is not None and not eps > 0:
             raise QueryError(f"eps = {eps:g}: the longest allowed move must be positive; leave it out for the smallest that serves")
-        points, moves = space.points(raw), Moves.of(space)
+        points, moves = Points(space=space, raw=raw), Moves.of(space)
         if eps is None:
-            nearest = nearest_moves(points, raw, moves, threads, progress)
+            nearest = nearest_moves(points, moves, threads, progress)
             if not np.isfinite(nearest).any():
                 raise DataError(
                     f"no row may become any other of the {len(raw)} rows: the features that are fixed or one-way leave no move; "
@@ -72,11 +72,11 @@ class FeasibilityGraph:
                 )
             eps = float(nearest[np.isfinite(nearest)].max())
         limit, most = float(eps), memory() // EDGE
-        if len(raw) ** 2 > most and (expected := _expected(points, raw, moves, limit)) > SURE * most:
+        if len(raw) ** 2 > most and (expected := _expected(points, moves, limit)) > SURE * most:
             raise _too_many(len(raw), f"about {expected:,}")
         counts, targets, edges = np.zeros(len(raw), dtype=np.int64), {}, 0
         leaves = list(_leaves(points, moves))
-        edges_of: Shared[Callable[..., Any]] = Shared(value=partial(_edges_of, points=points, raw=raw, moves=moves, eps=limit))
+        edges_of: Shared[Callable[..., Any]] = Shared(value=partial(_edges_of, points=points, moves=moves, eps=limit))
         for done, (rows, count, found) in enumerate(in_order(edges_of, zip(leaves), threads), 1):
             counts[rows], edges = count, edges + len(found)
             if edges > most:
@@ -89,7 +89,7 @@ class FeasibilityGraph:
         indices = np.empty(indptr[-1], dtype=np.int32)
         for row in range(len(raw)):
             indices[indptr[row] : indptr[row + 1]] = targets.pop(row)
-        return cls(space=space, raw=raw, points=points, eps=limit, indptr=indptr, indices=indices)
+        return cls(space=space, raw=raw, points=space.points(raw), eps=limit, indptr=indptr, indices=indices)
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -146,8 +146,9 @@ def _too_many(rows: int, edges: str) -> QueryError:
     )
 
 
-def _expected(points: Array, raw: Array, moves: Moves, eps: float) -> int:
+def _expected(points: Points, moves: Moves, eps: float) -> int:
     """Return about how many edges there will be: as many from each row as from those that are drawn, on average."""
+    raw = points.raw
     drawn = np.random.default_rng(0).choice(len(raw), min(DRAWN, len(raw)), replace=False)
     own, own_raw, found = points[drawn], raw[drawn], 0
     for part in blocks(len(raw)):
@@ -194,12 +195,13 @@ class _Leaf:
         return np.concatenate([self.order[self.begins[leaf] : self.begins[leaf + 1]] for leaf in leaves])
 
 
-def _leaves(points: Array, moves: Moves) -> Iterator[_Leaf]:
+def _leaves(points: Points, moves: Moves) -> Iterator[_Leaf]:
     """Return all leaves of all blocks of rows that agree in what is fixed."""
-    block = identities(points, np.flatnonzero(moves.fixed))
+    block = identities(points.raw, [v for v, change in enumerate(points.space.changes) if change == "fixed"])
     by_block = np.argsort(block, kind="stable")
+    varied = np.flatnonzero(~moves.fixed) if not moves.fixed.all() else slice(1)
     for rows in np.split(by_block, np.flatnonzero(np.diff(block[by_block])) + 1):
-        tree = cKDTree(points[rows], leafsize=LEAF)
+        tree = cKDTree(points[rows][:, varied], leafsize=LEAF)
         begins = np.concatenate([[0], np.cumsum([len(leaf) for leaf in tree_leaves(tree)])])
         order = rows[tree.indices]
         del tree  # it holds a copy of the points
@@ -230,25 +232,26 @@ def _squared(a: Array, b: Array) -> Array:
     return square
 
 
-def _edges_of(leaf: _Leaf, points: Array, raw: Array, moves: Moves, eps: float) -> tuple[Integers, Integers, np.ndarray]:
+def _edges_of(leaf: _Leaf, points: Points, moves: Moves, eps: float) -> tuple[Integers, Integers, np.ndarray]:
     """Return the leaf's rows, how many edges leave each, and their targets row by row."""
     others = leaf.rows_of(leaf.near(moves, eps))
-    square = _squared(points[leaf.rows], points[others])
+    own, there, raw = points[leaf.rows], points[others], points.raw
+    square = _squared(own, there)
     most = min(eps, 1e100) ** 2
     near = square <= most + BORDER
     border = near & (square >= most - BORDER)
-    near &= moves.allowed(points[leaf.rows], points[others], raw[leaf.rows], raw[others])
+    near &= moves.allowed(own, there, raw[leaf.rows], raw[others])
     i, j = np.nonzero(border & near)
-    near[i, j] = distance(points[leaf.rows[i]], points[others[j]]) <= eps
+    near[i, j] = distance(own[i], there[j]) <= eps
     near &= leaf.rows[:, None] != others[None, :]
     return leaf.rows, near.sum(axis=1), others[np.nonzero(near)[1]].astype(np.int32)
 
 
-def nearest_moves(points: Array, raw: Array, moves: Moves, threads: int = 2, progress: Progress | None = None) -> Array:
+def nearest_moves(points: Points, moves: Moves, threads: int = 2, progress: Progress | None = None) -> Array:
     """Return (N,) length of the shortest allowed move from or to each row; infinite where there is none."""
-    out = np.full(len(points), np.inf)
+    out = np.full(len(points.raw), np.inf)
     leaves = list(_leaves(points, moves))
-    nearest_of: Shared[Callable[..., Any]] = Shared(value=partial(_nearest_of, points=points, raw=raw, moves=moves))
+    nearest_of: Shared[Callable[..., Any]] = Shared(value=partial(_nearest_of, points=points, moves=moves))
     for done, (rows, found) in enumerate(in_order(nearest_of, zip(leaves), threads), 1):
         out[rows] = found
         if progress is not None:
@@ -256,18 +259,21 @@ def nearest_moves(points: Array, raw: Array, moves: Moves, threads: int = 2, pro
     return out
 
 
-def _nearest_of(leaf: _Leaf, points: Array, raw: Array, moves: Moves) -> tuple[Integers, Array]:
+def _nearest_of(leaf: _Leaf, points: Points, moves: Moves) -> tuple[Integers, Array]:
     """Open leaves from the nearest on, until none can hold a nearer row; `distance` decides among those within rounding."""
     best, out = np.full(len(leaf.rows), np.inf), np.full(len(leaf.rows), np.inf)
+    all_own, raw = points[leaf.rows], points.raw
     for other in leaf.near(moves, np.inf, either=True):
         todo = np.flatnonzero(best > leaf.box_distance(int(other)) ** 2 - BORDER)
         if not len(todo):
             break
-        own, rows = leaf.rows[todo], leaf.rows_of(np.array([other]))
-        there = moves.allowed(points[own], points[rows], raw[own], raw[rows])
-        back = moves.allowed(points[rows], points[own], raw[rows], raw[own]).T
-        square = np.where((there | back) & (own[:, None] != rows[None, :]), _squared(points[own], points[rows]), np.inf)
+        rows = leaf.rows_of(np.array([other]))
+        own, there, own_raw, raw_there = all_own[todo], points[rows], raw[leaf.rows[todo]], raw[rows]
+        forth = moves.allowed(own, there, own_raw, raw_there)
+        back = moves.allowed(there, own, raw_there, own_raw).T
+        other_row = leaf.rows[todo][:, None] != rows[None, :]
+        square = np.where((forth | back) & other_row, _squared(own, there), np.inf)
         best[todo] = np.minimum(best[todo], square.min(axis=1))
         i, j = np.nonzero(np.isfinite(square) & (square <= best[todo, None] + BORDER))
-        np.minimum.at(out, todo[i], distance(points[own[i]], points[rows[j]]))
+        np.minimum.at(out, todo[i], distance(own[i], there[j]))
     return leaf.rows, out
