@@ -61,6 +61,7 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
         warnings.warn(f"{message}; pass read(model, frame) with a table of its columns", ImportDifference, stacklevel=4)
         return
     shown = runtime_outputs(network, x)
+    _check_decides(model, given, own, network.link, where)
     if own.shape[1] == 2 and shown.shape[1] == 1:
         own = own[:, 1:]
     if shown.shape[1] == 2 and own.shape[1] == 1:
@@ -90,6 +91,25 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     why = f" Where a number is scaled, {remedy}." if remedy is SCALED else ""
     said = f"{called(model)}: the converted model {' and '.join([*decided, *apart])}"
     warnings.warn(f"{said}. {reason}. Proofs are about the converted model.{why}", ImportDifference, stacklevel=4)
+
+
+def _check_decides(model: Any, rows: Any, values: Array, link: Link, where: str) -> None:
+    """Raise ModelError where an object's `predict` decides otherwise than its own values (N, k) do, by a threshold of its own."""
+    classes = [str(one) for one in getattr(model, "classes_", ())]
+    if not 2 <= len(classes) == max(2, values.shape[1]):
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        said = [str(one) for one in np.ravel(model.predict(rows)).tolist()]
+    if len(said) != len(values) or not set(said) <= set(classes):
+        return
+    ranked = np.sort(values, axis=1)
+    near = ranked[:, -1] - ranked[:, -2] <= CLOSE if values.shape[1] > 1 else np.zeros(len(values), dtype=bool)
+    other = int((~near & (np.array([classes.index(one) for one in said]) != _decided(values, link))).sum())
+    if other:
+        found = f"decides {other:,} of {where} otherwise than its own probabilities, by a threshold that its conversion leaves out"
+        remedy = 'set it to 1/2, and write positive = "logit >= T" with its log-odds T'
+        raise ModelError(called(model), f"{found}; {remedy}")
 
 
 def _apart(own: Array, shown: Array, link: Link) -> tuple[Array, Booleans]:

@@ -37,9 +37,28 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     last = _last(model)
     if not hasattr(last, "predict"):
         raise QueryError(f"model: {called(model)} predicts nothing; pass a classifier, a regressor, or a pipeline to one")
+    _check_threshold(last)
     if package_of(last) != "sklearn":
         return _ending_in(model, last)
     return _stored(model, {id(last): {"zipmap": False}} if hasattr(last, "classes_") and hasattr(last, "predict_proba") else {})
+
+
+def _check_threshold(last: Any) -> None:
+    """Raise ModelError for an estimator that decides by a threshold of its own: its conversion would decide by another one."""
+    threshold = getattr(last, "best_threshold_", getattr(last, "threshold", None))
+    if threshold is None or not hasattr(last, "estimator_"):
+        return
+    within, at = _last(last.estimator_), 0.5 if threshold == "auto" else float(threshold)
+    if last.response_method == "decision_function" or not hasattr(within, "predict_proba"):
+        of, logit = "a score", 0.0 if threshold == "auto" else at
+    elif not hasattr(within, "decision_function") and (hasattr(within, "tree_") or hasattr(within, "estimators_")):
+        of, logit = "a share of votes", at - 0.5
+    else:
+        of, logit = "a probability", float(np.log(at / (1 - at))) if 0 < at < 1 else np.copysign(np.inf, at - 0.5)
+    favoured = last._curve_scorer._get_pos_label() if hasattr(last, "_curve_scorer") else last.pos_label
+    rule = f"logit <= {-logit!r}" if favoured is not None and favoured == last.classes_[0] else f"logit >= {logit!r}"
+    found = f"decides by a threshold of its own, {of} of {logit if of == 'a score' else at:g}, which its conversion would leave out"
+    raise ModelError(called(last), f'{found}; pass its estimator_, and positive = "{rule}"')
 
 
 def _rounded(model: Any) -> Any:

@@ -87,11 +87,15 @@ def inferred(
         positive = names[rule.numbered(names).favoured(2)[0]] if len(names) == 2 else rule.named[0]
     elif rule is not None:
         positive = None
+        if network is not None and network.outputs == 1:
+            rule.read(network)
     if not 2 <= len(values) <= CLASSES:
         found = f"{len(values)} distinct value{'s' * (len(values) != 1)}"
         raise DataError(f"label {target!r} has {found}, expected 2 to {CLASSES} classes; name another column")
-    second = network.classes[1] if network is not None and network.classes else ""
-    chosen = text(positive) if positive is not None else second if second in values else values[-1]
+    upwards = rule is None or rule.of == "class" or rule.upwards
+    first_name, second = network.classes if network is not None and network.classes else ("", "")
+    likely = (second if second in values else values[-1]) if upwards else first_name if first_name in values else values[0]
+    chosen = text(positive) if positive is not None else likely
     if chosen not in values:
         raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
     first = network is not None and chosen in network.classes[:1]
@@ -102,8 +106,9 @@ def inferred(
     if network is None:
         features = [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
     elif second not in values and len(values) == 2:  # which label each class stands for its decisions say
-        features, right = _of_model(network, frame, target, protected, label)
-        others, right_of_others = _of_model(network, frame, target, protected, ~label)
+        above = label if upwards else ~label
+        features, right = _of_model(network, frame, target, protected, above)
+        others, right_of_others = _of_model(network, frame, target, protected, ~above)
         if right_of_others > right and positive is None:
             features, label, chosen = others, ~label, values[1 - values.index(chosen)]
         elif right_of_others > right + CLEARLY:

@@ -39,7 +39,7 @@ def check(
     if outcome.of == "class":
         outcome.favoured(max(2, network.outputs))
     outcome.read(network)
-    flaw = other_class(network, positive_label, outcome.good)
+    flaw = other_class(network, positive_label, int(outcome.upwards))
     if flaw is not None:
         raise SchemaError(f"positive_label = {positive_label!r}: {flaw}")
 

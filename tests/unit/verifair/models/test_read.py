@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -12,14 +13,15 @@ import onnx
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import verifair as vf
@@ -27,7 +29,8 @@ from encoders.errors import ModelError, ModelFileError
 from encoders.onnx.runtime import runtime_outputs
 from encoders.shares import probabilities
 from encoders.trees.ensemble import TreeEnsemble
-from verifair.errors import MissingPackage, QueryError
+from verifair.errors import MissingPackage, QueryError, SchemaError
+from verifair.systems.fgce.decider import positive
 
 RANDOM = np.random.default_rng(0)
 X = pd.DataFrame({
@@ -449,3 +452,66 @@ def test_rows_on_float64_thresholds_are_decided_as_the_library_does(name: str) -
         rows[:, column] = np.where(rng.random(len(rows)) < 0.5, at, np.nextafter(at, np.float32(np.inf)))
     shown = probabilities(model, model.forward(rows.astype(np.float64))[:, 0])
     np.testing.assert_allclose(shown, fitted.predict_proba(rows.astype(np.float64))[:, 1], atol=1e-6)
+
+
+# Estimators that decide by thresholds of their own
+
+
+WITHIN: dict[str, Any] = {
+    "boosted": lambda: GradientBoostingClassifier(n_estimators=8, random_state=0), "linear": LogisticRegression,
+    "forest": lambda: RandomForestClassifier(9, max_depth=3, random_state=0), "margin": LinearSVC,
+    "pipeline": lambda: make_pipeline(StandardScaler(), LogisticRegression()),
+}
+THRESHOLDS: dict[str, Any] = {
+    "tuned": lambda one: TunedThresholdClassifierCV(one, cv=3, random_state=0),
+    "fixed": lambda one: FixedThresholdClassifier(one, threshold=0.3),
+    "at one half": FixedThresholdClassifier,
+    "of the first class": lambda one: FixedThresholdClassifier(one, threshold=0.7, pos_label=0),
+    "searched": lambda one: GridSearchCV(FixedThresholdClassifier(one), {"threshold": [0.3, 0.31]}, cv=2),
+}
+
+
+@pytest.mark.parametrize("within", WITHIN)
+@pytest.mark.parametrize("threshold", THRESHOLDS)
+def test_a_threshold_that_the_conversion_leaves_out_is_refused_with_the_one_to_write(within: str, threshold: str) -> None:
+    frame, y = X[NUMBERS], (Y == "good").astype(int)
+    model = fitted(THRESHOLDS[threshold](WITHIN[within]()), frame, y)
+    with pytest.raises(ModelError, match="decides by a threshold of its own") as caught:
+        vf.read(model, frame)
+    best = getattr(model, "best_estimator_", model)
+    network = vf.read(best.estimator_, frame)
+    (rule,) = re.findall(r'positive = "(.*)"', str(caught.value))
+    schema = vf.Schema.infer(frame.assign(y=y), target="y", model=network, positive=rule)
+    favoured = 0 if threshold == "of the first class" else 1
+    assert schema.positive_label == str(favoured)
+    said = best.predict(frame) == favoured
+    assert 0 < said.mean() < 1
+    assert positive(network, schema, schema.raw(frame)).tolist() == said.tolist()
+
+
+def test_a_threshold_that_an_object_was_given_later_is_seen() -> None:
+    catboost = pytest.importorskip("catboost")
+    frame, y = X[NUMBERS], (Y == "good").astype(int)
+    model = fitted(catboost.CatBoostClassifier(iterations=5, verbose=0, allow_writing_files=False), frame, y)
+    assert isinstance(vf.read(model, frame), TreeEnsemble)
+    model.set_probability_threshold(0.2)
+    with pytest.raises(ModelError, match="rows of the table otherwise than its own probabilities, by a threshold"):
+        vf.read(model, frame)
+
+
+@pytest.mark.parametrize("rule", ["value >= 0.3", "logit >= -1.5", "logit < 0.6"])
+def test_log_odds_are_no_threshold_of_votes(rule: str) -> None:
+    frame, y = X[NUMBERS], (Y == "good").astype(int)
+    forest = fitted(WITHIN["forest"](), frame, y)
+    with pytest.raises(SchemaError, match=r"the share of the second class less 1/2; .* between -0.5 and 0.5"):
+        vf.Schema.infer(frame.assign(y=y), target="y", model=forest, positive=rule)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_below_a_threshold_the_favourable_label_is_that_of_the_first_class(named: bool) -> None:
+    frame, y = X[NUMBERS], Y if named else (Y == "good").astype(int)
+    model = vf.read(fitted(LogisticRegression(), frame, y), frame)
+    for rule, label in (("logit < -0.5", "bad"), ("logit <= 0.5", "bad"), ("logit >= 0.5", "good"), ("logit > -0.5", "good")):
+        schema = vf.Schema.infer(frame.assign(y=y), target="y", model=model, positive=rule)
+        assert schema.positive_label == (label if named else str(["bad", "good"].index(label)))
+        schema.check_network(model)
