@@ -16,7 +16,7 @@ from verifair.errors import DataError, SchemaError
 from verifair.models.columns import holds_truths
 from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
-from verifair.schema.network import TRUTHS, other_class
+from verifair.schema.network import TRUTHS, classes_called, other_class
 from verifair.schema.outcome import PositiveRule
 from verifair.schema.rows import label_values
 
@@ -82,8 +82,8 @@ def inferred(
         return _valued(frame, target, rule, protected, network)
     if network is not None and network.outputs > 2:
         return _several(frame, target, values, positive, rule, protected, network)
+    names = () if network is None else classes_called(network, values)
     if rule is not None and rule.of == "class":
-        names = () if network is None else network.classes
         positive = names[rule.numbered(names).favoured(2)[0]] if len(names) == 2 else rule.named[0]
     elif rule is not None:
         positive = None
@@ -93,19 +93,19 @@ def inferred(
         found = f"{len(values)} distinct value{'s' * (len(values) != 1)}"
         raise DataError(f"label {target!r} has {found}, expected 2 to {CLASSES} classes; name another column")
     upwards = rule is None or rule.of == "class" or rule.upwards
-    first_name, second = network.classes if network is not None and network.classes else ("", "")
-    likely = (second if second in values else values[-1]) if upwards else first_name if first_name in values else values[0]
+    lower, upper = names or ("", "")
+    likely = (upper if upper in values else values[-1]) if upwards else lower if lower in values else values[0]
     chosen = text(positive) if positive is not None else likely
     if chosen not in values:
         raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
-    first = network is not None and chosen in network.classes[:1]
+    first = chosen in names[:1]
     flaw = None if network is None else other_class(network, chosen, 0 if first else 1)
     if flaw is not None:
         raise DataError(f"label {target!r}, positive {chosen!r}: {flaw}")
     label = (frame[target].map(text) == chosen).to_numpy() & frame[target].notna().to_numpy()
     if network is None:
         features = [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
-    elif second not in values and len(values) == 2:  # which label each class stands for its decisions say
+    elif upper not in values and len(values) == 2:  # which label each class stands for its decisions say
         above = label if upwards else ~label
         features, right = _of_model(network, frame, target, protected, above)
         others, right_of_others = _of_model(network, frame, target, protected, ~above)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from encoders.domain import Domain
 from encoders.network import NO_COLUMN, Feed, Model
@@ -44,6 +44,12 @@ def check(
         raise SchemaError(f"positive_label = {positive_label!r}: {flaw}")
 
 
+def classes_called(network: Model, labels: Iterable[str]) -> tuple[str, ...]:
+    """Return what a label column calls the classes that a stored classifier names: converters write 0 and 1 for truth values."""
+    truths = tuple(TRUTHS.get(name, name) for name in network.classes)
+    return truths if set(labels) & set(truths) - set(network.classes) else network.classes
+
+
 def other_class(network: Model, label: str | None, good: int) -> str | None:
     """Return why a label is not what the network's class `good` stands for, as far as a stored classifier names its classes."""
     if label is not None and network.outputs > 2:
@@ -53,11 +59,11 @@ def other_class(network: Model, label: str | None, good: int) -> str | None:
             f"({', '.join(f'{k} for {name}' for k, name in enumerate(names))}), say which are favourable with positive = "
             '"class = ...", and leave positive_label out'
         )
-    if label is None or label not in network.classes or network.classes.index(label) == good:
+    if label is None or label not in (names := classes_called(network, [label])) or names.index(label) == good:
         return None
-    asked, other = network.classes[good], '"class = 0"' if good else '"logit > 0"' if network.outputs == 1 else '"class = 1"'
+    asked, other = names[good], '"class = 0"' if good else '"logit > 0"' if network.outputs == 1 else '"class = 1"'
     return (
-        f"the network's classes are {', '.join(network.classes)}, in this order, and the favourable one is said to be "
+        f"the network's classes are {', '.join(names)}, in this order, and the favourable one is said to be "
         f"{'the second' if good else 'the first'}, {asked!r}; write positive = {other}, or choose {asked!r}"
     )
 

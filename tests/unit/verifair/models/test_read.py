@@ -515,3 +515,17 @@ def test_below_a_threshold_the_favourable_label_is_that_of_the_first_class(named
         schema = vf.Schema.infer(frame.assign(y=y), target="y", model=model, positive=rule)
         assert schema.positive_label == (label if named else str(["bad", "good"].index(label)))
         schema.check_network(model)
+
+
+@pytest.mark.parametrize("wanted", [None, True, False, "class = 1", "class = 0"])
+def test_truth_values_as_labels_are_the_classes_0_and_1(wanted: Any) -> None:
+    """However badly the model predicts them: here it says the opposite of most labels."""
+    frame, y = X[NUMBERS], Y == "good"
+    model = fitted(LogisticRegression(), frame, ~y)
+    schema = vf.Schema.infer(frame.assign(y=y), target="y", model=model, positive=wanted)
+    favoured = wanted not in (False, "class = 0")
+    assert schema.positive_label == str(favoured)
+    network = vf.read(model, frame)
+    assert positive(network, schema, schema.raw(frame)).tolist() == (model.predict(frame) == favoured).tolist()
+    with pytest.raises(SchemaError, match="classes are False, True, in this order"):
+        schema.changed(positive_label=str(not favoured)).check_network(network)
