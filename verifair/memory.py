@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 
 KEPT, BLOCK = 64 << 20, 16 << 20
-"""Bytes at the end of the heap that are not given back, and of a block that the system is asked for by itself."""
+"""Bytes at the end of the heap that are kept, and size of a block from which on the system is asked for it separately."""
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """Their numbers in glibc's malloc.h."""
 SET = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")

@@ -19,6 +19,7 @@ from verifair import datasets
 from verifair.bench import competitors
 from verifair.bench.competitors import Competitor
 from verifair.checker.certificates.certificate import Certificate
+from verifair.errors import ClusterError
 
 
 @pytest.fixture(scope="module")
@@ -283,6 +284,20 @@ def test_the_list_names_cases_competitors_and_what_is_missing(inside: Run, monke
 ])
 def test_what_cannot_be_asked_is_refused(refused: Callable[..., str], wrong: tuple[object, ...], said: str) -> None:
     assert said in refused("bench", *wrong)
+
+
+def test_a_bench_whose_cluster_is_not_there_begins_nothing(inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="--cluster needs dask: pip install 'verifair[distributed]'")
+
+    def refused(address: str) -> None:
+        raise ClusterError(f"--cluster {address}: no dask scheduler answers there")
+
+    monkeypatch.setattr("verifair.engine.cluster._connected", refused)
+    words = ("bench", "--cases", "random-wide/4-0", "--methods", "auto", "--repeats", 1, "--out", "b")
+    assert inside(*words, "--cluster", "tcp://127.0.0.1:9")[0] == 4
+    assert inside(*words)[0] == 0
+    code, _, errors = inside(*words, "--jobs", 2, "--resume")
+    assert (code, "measured by 1 process there, 2 processes now" in errors) == (2, True), errors
 
 
 CUT = {

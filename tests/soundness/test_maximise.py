@@ -32,6 +32,7 @@ from verifair.engine.gap.bounds import GapBounds
 from verifair.engine.gap.inputs import InputSearch
 from verifair.engine.gap.lines import STEEPEST, conjugate, gap_below, gap_of, weights_of
 from verifair.engine.gap.neurons import PhaseSearch
+from verifair.engine.gap.search import deferred_interrupt
 from verifair.engine.questions import no_gap
 from verifair.engine.search.attack import Climb, Objective, attack
 from verifair.engine.search.boxes import anywhere
@@ -379,6 +380,20 @@ def test_another_handler_of_the_caller_does_what_it_did(monkeypatch: pytest.Monk
     finally:
         signal.signal(signal.SIGINT, before)
     assert (found.reason, set(told)) == (None, {signal.SIGINT})
+
+
+def test_a_handler_that_the_caller_s_own_sets_meanwhile_stays() -> None:
+    def once(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_IGN)
+
+    before = signal.signal(signal.SIGINT, once)
+    try:
+        with deferred_interrupt() as interrupted:
+            signal.raise_signal(signal.SIGINT)
+            assert not interrupted()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def most_of(problem: TwinProblem, objective: Objective) -> np.ndarray:

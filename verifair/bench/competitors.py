@@ -164,18 +164,19 @@ def _peers() -> Iterator[Competitor]:
     )
 
 
-def unlike(others: Sequence[Competitor]) -> str:
-    """Return what differs on this machine from another one's competitors; empty when nothing does."""
+def lacking(others: Sequence[Competitor]) -> str:
+    """Return what this machine has not, or in another version, of another one's competitors; empty when it has all."""
     here = {one.name: one for one in competitors()}
     found = []
     for other in others:
+        mine = here.get(other.name)
         if other.tool is not None:
             if shutil.which(other.tool.words[0]) is None:
                 found.append(f"{other.name} ({other.tool.words[0]} is not there)")
-        elif not here[other.name].available:
+        elif mine is None or not mine.available:
             found.append(f"{other.name} (missing)")
-        elif here[other.name].version != other.version:
-            found.append(f"{other.name} {here[other.name].version} (here {other.version})")
+        elif mine.version != other.version:
+            found.append(f"{other.name} {mine.version} (here {other.version})")
     return ", ".join(found)
 
 

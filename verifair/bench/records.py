@@ -28,6 +28,8 @@ LICENCE, SKIPPED, DISAGREEMENT, WRONG = "licence", "skipped", "disagreement", "w
 a family were not asked any more; the engine itself met a contradiction and stopped; the
 counterexample of another verifier does not meet its query."""
 NAME = "runs.jsonl"
+ALONE = "1 process"
+"""By whom runs were measured where the settings do not say it."""
 LONGEST = 500
 """Characters of a message about what is wrong with a journal."""
 
@@ -216,8 +218,9 @@ class Journal:
             said = str(error)[:LONGEST]
             raise DataError(f"{self.path}: is no journal of verifair bench, or damaged ({said}); name another folder") from error
         if found != settings:
-            differs = sorted(name for name in {*found, *settings} if found.get(name) != settings.get(name))
-            said = ", ".join(f"{name} {found.get(name)} there, {settings.get(name)} now" for name in differs)[:LONGEST]
+            both = {name: (found.get(name, ALONE), settings.get(name, ALONE)) for name in sorted({*found, *settings})}
+            differs = [f"{name} {there} there, {now} now" for name, (there, now) in both.items() if there != now]
+            said = ", ".join(differs)[:LONGEST]
             raise DataError(f"{self.path}: was made with other settings ({said}), and times would not compare; name another folder")
         if len(whole) < len(content):
             with self.path.open("r+b") as file:

@@ -20,7 +20,7 @@ from multiprocessing import current_process
 import joblib
 
 from verifair.bench.cases.family import BenchCase
-from verifair.bench.competitors import Competitor, unlike
+from verifair.bench.competitors import Competitor, lacking
 from verifair.bench.questions import FileQuestion, Question, fingerprint, subject
 from verifair.bench.records import LICENCE, SKIPPED, BenchRecord, Journal, unknown
 from verifair.bench.worker import Measured, measure
@@ -136,9 +136,9 @@ def _whole(turn: Turn, remote: bool) -> tuple[str, list[BenchRecord]]:
                 "it may not start the process that each run is measured in; start the workers with "
                 "DASK_DISTRIBUTED__WORKER__DAEMON=False in their environment, or with --no-nanny"
             )
-        other = unlike(turn.able)
-        if other:
-            raise ClusterError(f"it has not the competitors that are here: {other}; install the same on all machines")
+        missing = lacking(turn.able)
+        if missing:
+            raise ClusterError(f"it lacks competitors of the machine that asks: {missing}; install the same on all machines")
         if isinstance(turn.question, FileQuestion) and not turn.question.there():
             raise ClusterError(f"{turn.question.query} or its network is not there, or another file; copy them to the same place")
     return turn.case.name, list(turn.measured(lambda now: None))

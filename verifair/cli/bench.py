@@ -114,11 +114,12 @@ def run(system: System, given: dict[str, Any]) -> None:
     if not there:
         raise QueryError("none of the competitors chosen is installed; verifair bench --list says how to install them")
     busy = f"--out {out}: another bench is writing there; wait until that has ended, or name another folder"
-    with alone(out / ".lock", busy), Journal(out, _settings(files, limit), resume=files.resume) as journal:
+    # The cluster first: where there is none, no journal of its settings is begun.
+    with alone(out / ".lock", busy), cluster(files.cluster), Journal(out, _settings(files, limit), resume=files.resume) as journal:
         interrupted = False
         try:
             there = _started(there, screen)
-            with cluster(files.cluster), _bar() as progress:
+            with _bar() as progress:
                 measure(
                     cases, there, journal, limit=limit, repeats=settings.repeats or rounds, patience=settings.patience,
                     jobs=files.jobs, progress=progress,
@@ -216,7 +217,8 @@ def selected(known: Sequence[Competitor], methods: Sequence[str], solvers: Seque
 
 def _settings(files: Run, limit: float) -> dict[str, Any]:
     """What all runs of a journal share: times of different settings do not compare."""
-    beside = {"jobs": files.jobs} if files.jobs > 1 else {"cluster": True} if files.cluster is not None else {}
+    where = "a cluster" if files.cluster is not None else f"{files.jobs} processes"
+    beside = {} if files.cluster is None and files.jobs == 1 else {"measured by": where}
     return {
         "verifair": version("verifair"), "python": platform.python_version(), "machine": platform.machine(), "limit": limit,
         "seed": files.seed, **beside,

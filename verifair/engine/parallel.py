@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count, islice
@@ -35,6 +35,8 @@ T = TypeVar("T")
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 """What `joblib.delayed(function)(...)` gives: the function and its arguments."""
 
+ALONE, AWAKE = 0.5, 0.2
+"""Seconds that a search works before it starts other processes, and that each of these then waits for the others."""
 NEAR = 0.25
 """Share of the time left that a search may take without being hurried: it makes its steps smaller before a deadline."""
 
@@ -106,17 +108,6 @@ def workers(jobs: int) -> int:
     """Return how many tasks are done at once: by a cluster's workers, else by `jobs` processes, or as joblib's context says."""
     machines = MACHINES.get()
     return int(joblib.effective_n_jobs(jobs)) if machines is None else max(1, machines.workers())
-
-
-def abreast(function: Shared[Callable[..., T]], arguments: Sequence[tuple[Any, ...]], jobs: int) -> list[T]:
-    """Return what a function returns for a few arguments, in their order: of one argument in this process, else as `together`."""
-    return [function.value(*one) for one in arguments] if len(arguments) < 2 else together(function, arguments, jobs)
-
-
-def free(jobs: int) -> int:
-    """Return into how many tasks a search may divide its next step, where that changes what it does: into one where work is
-    counted, as an effort does the same with any number of processes."""
-    return 1 if clock.counting() is not None else workers(jobs)
 
 
 def as_done(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
@@ -200,9 +191,44 @@ def in_order(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, 
             results.close()
 
 
-def together(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, ...]], jobs: int) -> list[T]:
-    """Return what a function returns for many arguments, in their order, by those whom `workers` counts."""
-    return list(_sorted(as_done(_numbers(function, arguments), jobs)))
+class Helpers(Generic[T]):
+    """Who does a function for a search, beside this process: other processes, which are started once the search has taken a while
+    and help from when they are ready, or the workers of a cluster."""
+
+    def __init__(self, function: Shared[Callable[..., T]], jobs: int) -> None:
+        self.function, self.jobs = function, jobs
+        self._alone_until = time.monotonic() + ALONE
+        self._starting: threading.Thread | None = None
+
+    def ready(self) -> int:
+        """Return how many tasks can be done at once now."""
+        if MACHINES.get() is not None or not _processes(self.jobs):
+            return workers(self.jobs)
+        if self._starting is None and time.monotonic() >= self._alone_until:
+            self._starting = threading.Thread(target=self._start, daemon=True)
+            self._starting.start()
+        return 1 if self._starting is None or self._starting.is_alive() else workers(self.jobs)
+
+    def steps(self) -> int:
+        """Return into how many tasks the search may divide its next step where that changes what it does: where work is counted
+        into one, as an effort does the same with any number of processes."""
+        return 1 if clock.counting() is not None else self.ready()
+
+    def together(self, arguments: Sequence[tuple[Any, ...]]) -> list[T]:
+        """Return what the function returns for many arguments, in their order; for a single one it is called here."""
+        if len(arguments) < 2:
+            return [self.function.value(*one) for one in arguments]
+        return list(_sorted(as_done(_numbers(self.function, arguments), self.jobs)))
+
+    def _start(self) -> None:
+        with suppress(Exception):  # the search will meet it
+            for _ in _here((joblib.delayed(_awake)(self.function) for _ in range(self.jobs)), self.jobs):
+                pass
+
+
+def _awake(function: Shared[Callable[..., T]]) -> None:
+    """Take a function, which imports what it needs, and leave the next one to another process."""
+    time.sleep(AWAKE)
 
 
 def spread(jobs: int) -> Spread:
@@ -228,10 +254,15 @@ def _numbered(number: int, function: Shared[Callable[..., T]], *arguments: Any) 
     return number, function.value(*arguments)
 
 
+def _processes(jobs: int) -> bool:
+    """Return whether joblib does tasks by processes that it starts itself: Ray's have other parents."""
+    return isinstance(get_active_backend()[0], LokyBackend) and joblib.effective_n_jobs(jobs) > 1
+
+
 def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     """Yield results from joblib. A backend that only returns lists (Ray's) is asked in rounds, so that what is done can be kept on
     the way. Raises ProcessError where a process was killed."""
-    own = isinstance(get_active_backend()[0], LokyBackend) and joblib.effective_n_jobs(jobs) > 1  # Ray's have other parents
+    own = _processes(jobs)
     children = {"initializer": _begin, "initargs": (os.getpid(),)} if own else {}
     failed: list[Exception] = []
 
@@ -251,7 +282,7 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
             yield from parallel(part)
     else:
         try:
-            with unheard(resource_tracker, loky_tracker):
+            with unheard(resource_tracker, loky_tracker) if own else nullcontext():
                 results = parallel(given)
             yield from results
         except TerminatedWorkerError as error:
@@ -265,8 +296,8 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
 
 @contextmanager
 def unheard(*trackers: ModuleType) -> Iterator[None]:
-    """Within the context processes are started that never hear Ctrl-C, which a terminal sends to all: this one answers it, and may
-    want what they are at.
+    """Processes that are started within the context never hear Ctrl-C, which a terminal sends to all of them: this process answers
+    it, and may still want their results.
 
     trackers: of resources, which start a process of their own first, and would unblock the signal.
     """

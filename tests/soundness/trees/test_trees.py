@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -334,7 +335,7 @@ def test_bounds_fall_where_the_last_question_takes_too_long(
     query = vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale=scale)
     problem = twin_problem(query, questions_of(query)[1], (NO_FALL,))
 
-    def ask(_: TwinProblem, __: str, epsilon: float, ___: vf.Budget) -> gap_of_trees._Said:
+    def ask(_: TwinProblem, __: str, epsilon: float, *___: Any) -> gap_of_trees._Said:
         asked.append(epsilon)
         none = np.empty(0, dtype=np.int64)
         return gap_of_trees._Said(question=none, point=np.empty((0, 4)), proofs=[] if epsilon >= 0.5 else None, nodes=1)

@@ -33,7 +33,7 @@ from verifair.checker.certificates.tree import Tree
 from verifair.engine.buckets.bounds import different, most_buckets
 from verifair.engine.buckets.points import Point, PointSearch
 from verifair.engine.buckets.tree_copies import TreeCopies
-from verifair.engine.parallel import Shared, together, workers
+from verifair.engine.parallel import Helpers, Shared
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import box_of, margin
 from verifair.engine.search.subdivision import Open, subdivide
@@ -181,7 +181,7 @@ class _KmaxSearch:
     """The state of one run: the tree, the open boxes by bound, the best point."""
 
     def __init__(self, query: KDiscrimination, budget: Budget, started: float, jobs: int) -> None:
-        self.query, self.budget, self.started, self.jobs = query, budget, started, jobs
+        self.query, self.budget, self.started = query, budget, started
         schema, domain = query.schema, query.schema.domain
         self.lower, self.upper = box_of(schema, query.box)
         both = sorted(set(query.box) & set(query.protected))
@@ -210,7 +210,8 @@ class _KmaxSearch:
         self.tree = KmaxTree(cap)
         self.cap = cap
         self.block = max(1, COPIES // len(self.copies))
-        self.bounded = Shared(value=_Bounder(copies=self.copies, thresholds=self.thresholds, block=self.block).bounded)
+        bounder = _Bounder(copies=self.copies, thresholds=self.thresholds, block=self.block)
+        self.helpers = Helpers(Shared(value=bounder.bounded), jobs)
         self.open = Open[_Boxes](BLOCKS * self.block)
         self.open.add(_Boxes(node=np.array([0]), lower=self.lower[None], upper=self.upper[None]), cap)
         self.boxes = 0
@@ -314,11 +315,9 @@ class _KmaxSearch:
         """Bound boxes, by all processes."""
         known, enough = self.tree.known["bound"][boxes.node], self.search.k
         blocks = -(-len(boxes) // self.block)
-        jobs = min(workers(self.jobs), blocks)
-        if jobs < 2:
-            return self.bounded.value(boxes, known, enough)
+        jobs = min(self.helpers.ready(), blocks)
         parts = [slice(low, high) for low, high in pairwise(blocks * k // jobs * self.block for k in range(jobs + 1))]
-        return _Bounded.join(together(self.bounded, ((boxes.take(one), known[one], enough) for one in parts), self.jobs))
+        return _Bounded.join(self.helpers.together([(boxes.take(one), known[one], enough) for one in parts]))
 
     def _without_points(self, boxes: _Boxes, centre: Array) -> _Boxes:
         """Decide exactly the boxes that hold one network input, and return the others."""

@@ -26,7 +26,7 @@ from solvers import clock
 from solvers.outcome import Budget
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
-from verifair.engine.parallel import Shared, abreast, free
+from verifair.engine.parallel import Deadline, Helpers, Shared
 from verifair.engine.queries import ProbabilityGap
 from verifair.engine.questions import no_gap, twin_problem
 from verifair.engine.verdict import Reason, Status
@@ -70,6 +70,7 @@ def bracket(
     met = _Met(problem, logit)
     met.sample(np.random.default_rng(budget.seed))
     asked: Shared[Callable[..., list[list[GoalAnswer]]]] = Shared(value=partial(_ask, query, batch))
+    helpers = Helpers(asked, jobs)
     answers, upper, least, nodes, reason = None, np.inf if logit else 1.0, met.value, 0, None
     try:
         while upper - least > tolerance and reason is None:
@@ -78,7 +79,7 @@ def bracket(
                 reason = Reason.TIME if left <= 0 else Reason.NODES
                 break
             epsilons = [
-                epsilon for epsilon in _between(least, upper, free(jobs))
+                epsilon for epsilon in _between(least, upper, helpers.steps())
                 if epsilon <= SMOOTHEST and (logit or SMALLEST <= epsilon <= 1 - SMALLEST)
             ]
             if not epsilons:
@@ -86,8 +87,8 @@ def bracket(
                 break
             share = None if budget.nodes is None else -(-(budget.nodes - nodes) // len(epsilons))
             given = replace(budget, seconds=max(SHARE * left, 0.05), nodes=share)
-            decided = False
-            for epsilon, found in zip(epsilons, abreast(asked, [(one, given) for one in epsilons], jobs), strict=True):
+            decided, until = False, Deadline.after(left)
+            for epsilon, found in zip(epsilons, helpers.together([(one, given, until) for one in epsilons]), strict=True):
                 flat = [answer for row in found for answer in row]
                 nodes += sum(answer.nodes for answer in flat)
                 for q, row in enumerate(found):
@@ -116,8 +117,11 @@ def bracket(
 
 
 @np.errstate(all="ignore")
-def _ask(query: ProbabilityGap, batch: TwinBatch, epsilon: float, budget: Budget) -> list[list[GoalAnswer]]:
-    """Is any gap of all pairs more than epsilon?"""
+def _ask(
+    query: ProbabilityGap, batch: TwinBatch, epsilon: float, budget: Budget, until: Deadline
+) -> list[list[GoalAnswer]]:
+    """Decide whether any gap of all pairs is more than epsilon."""
+    budget = replace(budget, seconds=max(min(budget.seconds, until.left()), 0.05))  # of what is left when its turn comes
     problem = twin_problem(query, batch, no_gap(epsilon, query.scale))
     return solve(problem, method="auto", solver=None, budget=budget, group=np.zeros(len(batch), dtype=np.int64))
 

@@ -129,7 +129,7 @@ class _Batch:
         return bound, slope, found.score
 
     def _standard(self, nodes: Nodes, intervals: list[LayerBounds], rows: Array, linear: Array, enough: Array) -> Array:
-        """Return lower bounds (N,) of rows (N, 2), one a box, by the standard relaxation. Where that is dear, and lines show
+        """Return lower bounds (N,) of rows (N, 2), one a box, by the standard relaxation. Where that takes long, and lines show
         (`linear`) less than `enough` (N,), interval bounds of the hidden layers have to do: the box will be cut anyway."""
         standard, at_once = self.bounds.standard, self.bounds.progress.at_once
         none, every = np.zeros(len(nodes)), np.arange(len(nodes))

@@ -19,7 +19,7 @@ from encoders.problem import Goal, TwinProblem
 from solvers import clock
 from verifair.checker.certificates.tree import Tree
 from verifair.engine.gap.bounds import LINEAR, GapBounds, GapBoxes
-from verifair.engine.parallel import Deadline, Shared, free, together
+from verifair.engine.parallel import Deadline, Helpers, Shared
 from verifair.engine.questions import no_gap
 from verifair.engine.search.attack import Climb
 from verifair.engine.search.boxes import Nodes, cuts, divide, impossible, legal_pairs, roots, rows_at, widest
@@ -56,9 +56,9 @@ class InputSearch:
         self, problem: TwinProblem, logit: bool, tolerance: float, rng: np.random.Generator, jobs: int = 1
     ) -> None:
         problem = replace(problem, goals=tuple(Goal(rows=part, strict=False) for part in (ROWS[:3], ROWS[3:])))
-        self.problem, self.logit, self.tolerance, self.jobs, self.deadline = problem, logit, tolerance, jobs, np.inf
+        self.problem, self.logit, self.tolerance, self.deadline = problem, logit, tolerance, np.inf
         self.of_boxes = GapBounds(problem, logit)
-        self.common, self.twin = Shared(value=self.of_boxes.of), self.of_boxes.twin
+        self.helpers, self.twin = Helpers(Shared(value=self.of_boxes.of), jobs), self.of_boxes.twin
         self.climb = Climb(self.twin, "logit" if logit else "gap", rng)
         self.start = roots(self.twin)
         nothing = np.full((len(self.start), 2), np.inf)
@@ -179,7 +179,7 @@ class InputSearch:
         every = every.take(every.bound.max(axis=1) > self.known)
         priority = self._priority(every)
         order = np.flatnonzero(priority > self.known)
-        jobs = free(self.jobs)
+        jobs = self.helpers.steps()
         count = len(order) // 4 + 2 if len(order) < 4 * jobs * TOP else int(np.clip(len(order) // 20, jobs * TOP, jobs * MOST))
         count = min(count, most)
         if len(order) > count:
@@ -210,11 +210,11 @@ class InputSearch:
         middle = self.twin.local.middle(nodes.lower, nodes.upper)
         self.meet(nodes, middle, self.of_boxes.falls(nodes.question, middle))
         wanted, left = ~self.taken[nodes.question], Deadline.after(self.deadline - clock.now())
-        jobs = min(free(self.jobs), len(nodes) // EACH)
+        jobs = min(self.helpers.steps(), len(nodes) // EACH)
         size = LINEAR if jobs < 2 else -(-len(nodes) // jobs)
         parts = [slice(start, start + size) for start in range(0, len(nodes), size)]
         asked = ((nodes.take(part), bound[part], slope[part], wanted[part], self.known, left) for part in parts)
-        found = (self.of_boxes.of(*one) for one in asked) if jobs < 2 else together(self.common, asked, self.jobs)
+        found = (self.of_boxes.of(*one) for one in asked) if jobs < 2 else self.helpers.together(list(asked))
         for part, boxes in zip(parts, found, strict=True):
             self._keep(nodes.take(part), boxes)
 

@@ -1,7 +1,7 @@
 """The search behind `maximise`: the largest probability (or logit) gap over a box, a point below and a certified bound above.
 
-An attack opens it (`attack`); then two searches take turns, each with bounds of its own: cutting boxes of inputs (`gap_inputs`) and
-splitting signs of neurons (`gap_phases`). A turn goes to the one whose bound would be the smaller in the end, were it to come down
+An attack opens it (`attack`); then two searches take turns, each with bounds of its own: cutting boxes of inputs (`gap.inputs`) and
+splitting signs of neurons (`gap.neurons`). A turn goes to the one whose bound would be the smaller in the end, were it to come down
 as it last did; now and then to the other.
 Sound? yes: the certificate claims "gap <= upper", which `check` re-proves in ball arithmetic.  Complete? yes, to the tolerance,
 given time.
@@ -247,7 +247,8 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
 
     def restore() -> None:
         for one, handler in before.items():
-            signal.signal(one, handler)
+            if signal.getsignal(one) is note:  # not one that the caller's has set meanwhile
+                signal.signal(one, handler)
 
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal asked

@@ -27,7 +27,7 @@ from verifair.checker.certificates.statement import Scale
 from verifair.checker.certificates.tree import Tree
 from verifair.engine.gap.ascent import Ascent
 from verifair.engine.gap.search import Extreme, OutOf, deferred_interrupt
-from verifair.engine.parallel import Shared, abreast, free
+from verifair.engine.parallel import Deadline, Helpers, Shared
 from verifair.engine.questions import no_gap
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED
@@ -97,6 +97,7 @@ def largest_gap_of_trees(
         if progress is not None:
             progress(known.least, known.upper)
         asked: Shared[Callable[..., _Said]] = Shared(value=partial(_ask, problem, "logit" if logit else "probability"))
+        helpers = Helpers(asked, jobs)
         near, hard = True, 0.0      # whether the next question is about the best gap; the largest one that took too long
         while known.upper - known.least > tolerance * (1 + 1e-9):    # epsilon is rounded
             left = end - clock.now()
@@ -114,11 +115,14 @@ def largest_gap_of_trees(
             if epsilon >= min(known.upper, np.inf if logit else 1 - SMALLEST):
                 break
             seconds = min(max((FIRST if near else SLICE) * left, SHORTEST), left)
-            epsilons = _from(epsilon, known.upper if logit else min(known.upper, 1 - SMALLEST), free(jobs))
+            epsilons = _from(epsilon, known.upper if logit else min(known.upper, 1 - SMALLEST), helpers.steps())
             nodes = -(-(most - known.nodes) // len(epsilons))
-            questions = [(one, Budget(seconds=seconds, nodes=nodes, seed=int(rng.integers(1 << 31)))) for one in epsilons]
+            until = Deadline.after(left)
+            questions = [
+                (one, Budget(seconds=seconds, nodes=nodes, seed=int(rng.integers(1 << 31))), until) for one in epsilons
+            ]
             near = late = False
-            for one, said in zip(epsilons, abreast(asked, questions, jobs), strict=True):
+            for one, said in zip(epsilons, helpers.together(questions), strict=True):
                 closed = known.learn(one, said)
                 near |= closed is False      # a larger gap than that: again close to the best
                 if closed is None and one < known.upper:
@@ -134,12 +138,12 @@ def largest_gap_of_trees(
     )
 
 
-def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget) -> _Said:
-    """Is any gap of all pairs more than epsilon?"""
+def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget, until: Deadline) -> _Said:
+    """Decide whether any gap of all pairs is more than epsilon."""
     every = np.arange(len(problem.batch))
     found = decide(
-        replace(problem, goals=no_gap(epsilon, scale)), seconds=budget.seconds, max_nodes=budget.nodes, group=0 * every,
-        seed=budget.seed,
+        replace(problem, goals=no_gap(epsilon, scale)), seconds=max(min(budget.seconds, until.left()), 0.05),
+        max_nodes=budget.nodes, group=0 * every, seed=budget.seed,
     )
     question, direction = np.nonzero(~np.isnan(found.witness[:, :, 0]))
     proofs = None

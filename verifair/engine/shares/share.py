@@ -28,7 +28,7 @@ from verifair.checker.certificates.envelope import semantics
 from verifair.checker.certificates.share import ShareCertificate, ShareQuery
 from verifair.checker.certificates.tree import Tree, leaf_regions
 from verifair.checker.shares import SLACK, ShareQuestion
-from verifair.engine.parallel import Shared, together, workers
+from verifair.engine.parallel import Helpers, Shared
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of
 from verifair.engine.search.subdivision import subdivide
@@ -194,10 +194,10 @@ class _ShareSearch:
         self, query: IndividualFairness, question: ShareQuestion, tolerance: float, budget: Budget, before: ShareCertificate | None,
         jobs: int,
     ) -> None:
-        self.query, self.question, self.tolerance, self.budget, self.jobs = query, question, tolerance, budget, jobs
+        self.query, self.question, self.tolerance, self.budget = query, question, tolerance, budget
         self.domain = domain = question.domain
         self.looks = CellLooks.of(query.network, question)
-        self.volume, self.common = self.looks.volume, Shared(value=self.looks.cells)
+        self.volume, self.helpers = self.looks.volume, Helpers(Shared(value=self.looks.cells), jobs)
         self.started = clock.now()
         self.deadline = self.started + (np.inf if budget.seconds is None else budget.seconds)
         self.earlier = before.history[-1][0] if before is not None and before.history else 0.0
@@ -295,11 +295,9 @@ class _ShareSearch:
     def _looked_at(self, lower: Array, upper: Array) -> ShareCells:
         """Bound and count cells (B, V), and choose where they would be cut, by all processes."""
         clock.spend(len(lower) * len(self.question.values) * (COPY + self.looks.bounds.work))
-        jobs = min(workers(self.jobs), len(lower) // EACH)
-        if jobs < 2:
-            return self.common.value(lower, upper)
+        jobs = max(min(self.helpers.ready(), len(lower) // EACH), 1)
         parts = zip(np.array_split(lower, jobs), np.array_split(upper, jobs), strict=True)
-        return ShareCells.join(together(self.common, parts, self.jobs))
+        return ShareCells.join(self.helpers.together(list(parts)))
 
     def _shares(self) -> tuple[Fraction, Fraction]:
         """Return what all cells show, and remember when that was."""

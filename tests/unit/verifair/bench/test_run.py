@@ -241,6 +241,8 @@ def test_machines_that_cannot_measure_are_refused(tmp_path: Path, monkeypatch: p
     with Journal(tmp_path, SETTINGS, resume=False) as journal, elsewhere():
         with pytest.raises(ClusterError, match=r"gone \(/nowhere/verifier is not there\), milp:highs \S+ \(here 0\.1\)"):
             asked(journal, gone, old)
+        with pytest.raises(ClusterError, match=r"milp:own \(missing\)"):
+            asked(journal, replace(old, solver="own"))
         monkeypatch.setitem(current_process()._config, "daemon", True)  # type: ignore[attr-defined]
         with pytest.raises(ClusterError, match="DASK_DISTRIBUTED__WORKER__DAEMON=False"):
             asked(journal, ENGINE)

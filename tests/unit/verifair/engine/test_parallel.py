@@ -12,13 +12,14 @@ from itertools import islice
 from typing import Any
 
 import joblib
+import numpy as np
 import psutil
 import pytest
 from joblib.externals.loky import process_executor
 
 from solvers import clock
 from verifair.engine import parallel
-from verifair.engine.parallel import Deadline, ProcessError, Shared, as_done, workers
+from verifair.engine.parallel import Deadline, Helpers, ProcessError, Shared, as_done, workers
 
 
 def test_a_backend_without_generators_is_asked_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,6 +156,39 @@ def test_a_process_whose_parent_died_before_it_began_ends_at_once() -> None:
 def test_a_process_that_is_killed_is_named_with_the_remedy() -> None:
     with pytest.raises(ProcessError, match=r"--jobs 2: one of the processes was killed .* fewer; .*--resume"):
         list(as_done((joblib.delayed(os._exit)(1) for _ in range(2)), 2))
+
+
+def _who(number: int) -> tuple[int, int]:
+    return number, os.getpid()
+
+
+def test_a_search_works_alone_until_its_helpers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An easy search starts none; nobody waits for them; where work is counted, steps are those of one process."""
+    alone = Helpers(Shared(value=_who), 2)
+    monkeypatch.setattr(alone, "_alone_until", np.inf)
+    assert (alone.ready(), alone.together([(7,)])) == (1, [(7, os.getpid())])
+    helpers, until = Helpers(Shared(value=_who), 2), time.monotonic() + 60
+    while helpers.ready() < 2 and time.monotonic() < until:
+        time.sleep(0.02)
+    assert (helpers.ready(), helpers.steps()) == (2, 2)
+    found = helpers.together([(k,) for k in range(6)])
+    assert [number for number, _ in found] == list(range(6))
+    assert os.getpid() not in {process for _, process in found}
+    with clock.counted(time.monotonic() + 60):
+        assert (helpers.ready(), helpers.steps()) == (2, 1)
+    with joblib.parallel_config(backend="threading"):
+        assert Helpers(Shared(value=_who), 3).ready() == 3
+
+
+def test_one_process_starts_no_other() -> None:
+    """Not even joblib's and multiprocessing's trackers."""
+    code = (
+        "import joblib, psutil\nfrom verifair.engine.parallel import as_done\n"
+        "assert list(as_done((joblib.delayed(abs)(-k) for k in range(3)), 1)) == [0, 1, 2]\n"
+        "assert not psutil.Process().children()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 ORPHANS = """

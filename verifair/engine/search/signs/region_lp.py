@@ -1,5 +1,5 @@
 """What neuron branching asks of a region, a raw box with some signs of pre-activations fixed: its LP, what the duals prove, where
-to split. Two searches use it: `phases` decides one goal, `gap_phases` closes in on the largest gap.
+to split. Two searches use it: `neurons` decides one goal, `gap.neurons` closes in on the largest gap.
 
 The LP (`phase_lp`) starts from its parent's basis. Its duals are multipliers of rigorous bounds (`encoders.bounds.regions`), and
 only what those prove counts. The next split is at the neuron whose relaxation costs most, or at an input where the LP's point is no
