@@ -402,6 +402,9 @@ def test_ctrl_c_in_a_terminal_keeps_both_sides(tmp_path: Path) -> None:
             time.sleep(0.05)
         os.killpg(running.pid, signal.SIGINT)
         out, err = running.communicate(timeout=120)
+        deadline = time.monotonic() + 20
+        while family(running.pid) and time.monotonic() < deadline:  # trackers end when they hear that it has
+            time.sleep(0.05)
         assert not family(running.pid)
     finally:
         kill(running.pid)
