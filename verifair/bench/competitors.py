@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -171,8 +172,10 @@ def lacking(others: Sequence[Competitor]) -> str:
     for other in others:
         mine = here.get(other.name)
         if other.tool is not None:
-            if shutil.which(other.tool.words[0]) is None:
-                found.append(f"{other.name} ({other.tool.words[0]} is not there)")
+            files = [word for word in other.tool.words[1:] if Path(word).is_absolute()]
+            gone = [word for word in files if not Path(word).exists()]
+            gone += [] if shutil.which(other.tool.words[0]) else [other.tool.words[0]]
+            found += [f"{other.name} ({word} is not there)" for word in gone]
         elif mine is None or not mine.available:
             found.append(f"{other.name} (missing)")
         elif mine.version != other.version:

@@ -71,7 +71,8 @@ def bracket(
     met.sample(np.random.default_rng(budget.seed))
     asked: Shared[Callable[..., list[list[GoalAnswer]]]] = Shared(value=partial(_ask, query, batch))
     helpers = Helpers(asked, jobs)
-    answers, upper, least, nodes, reason = None, np.inf if logit else 1.0, met.value, 0, None
+    upper, least, nodes, reason = np.inf if logit else 1.0, met.value, 0, None
+    shown: tuple[float, list[list[GoalAnswer]] | None] = upper, None  # one value: Ctrl-C does not part a bound from its proofs
     try:
         while upper - least > tolerance and reason is None:
             left = deadline - clock.now()
@@ -85,7 +86,7 @@ def bracket(
             if not epsilons:
                 reason = Reason.NUMERICAL
                 break
-            share = None if budget.nodes is None else -(-(budget.nodes - nodes) // len(epsilons))
+            share = None if budget.nodes is None else max((budget.nodes - nodes) // len(epsilons), 1)
             given = replace(budget, seconds=max(SHARE * left, 0.05), nodes=share)
             decided, until = False, Deadline.after(left)
             for epsilon, found in zip(epsilons, helpers.together([(one, given, until) for one in epsilons]), strict=True):
@@ -99,7 +100,8 @@ def bracket(
                 proved = all(answer.status is Status.PROVED and answer.tree is not None for answer in flat)
                 decided |= proved or any(answer.status is Status.VIOLATED for answer in flat)
                 if proved and epsilon < upper:
-                    answers, upper = found, epsilon
+                    shown = epsilon, found
+                    upper = epsilon
                 elif epsilon < upper:
                     least = epsilon
             least = max(least, met.value)
@@ -109,11 +111,11 @@ def bracket(
                 break
     except KeyboardInterrupt:
         reason = Reason.INTERRUPTED
+    upper, answers = shown
     if upper - met.value > tolerance and reason is None:
         reason = Reason.TIME  # questions in between stayed open
-    return Bracket(
-        lower=met.value, point=met.point, margins=met.margins, upper=upper, answers=answers, reason=reason, nodes=nodes
-    )
+    lower, point, margins = met.best
+    return Bracket(lower=lower, point=point, margins=margins, upper=upper, answers=answers, reason=reason, nodes=nodes)
 
 
 @np.errstate(all="ignore")
@@ -134,13 +136,16 @@ def _between(least: float, upper: float, count: int) -> list[float]:
 
 
 class _Met:
-    """The largest gap that was met, and where."""
+    """The largest gap that was met. best: its value, the point (question, raw x (V,)), and the margins g(x), g(x') there, in one
+    tuple, which Ctrl-C does not part."""
 
     def __init__(self, problem: TwinProblem, logit: bool) -> None:
         self.problem, self.logit = problem, logit
-        self.value = 0.0
-        self.point: tuple[int, Array] | None = None
-        self.margins = (0.0, 0.0)
+        self.best: tuple[float, tuple[int, Array] | None, tuple[float, float]] = 0.0, None, (0.0, 0.0)
+
+    @property
+    def value(self) -> float:
+        return self.best[0]
 
     def sample(self, rng: np.random.Generator) -> None:
         """Look at random points of all questions."""
@@ -163,7 +168,7 @@ class _Met:
         x, x_prime = pair(self.problem, np.array([question]), raw[None])
         found, margins = self._gap(np.concatenate([x, x_prime]))
         if found > self.value:
-            self.value, self.point, self.margins = found, (question, raw), margins
+            self.best = found, (question, raw), margins
 
     def _gap(self, both: Array) -> tuple[float, tuple[float, float]]:
         """Return the gap between two network inputs (2, n), rounded down, and their margins for display."""

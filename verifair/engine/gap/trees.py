@@ -116,7 +116,7 @@ def largest_gap_of_trees(
                 break
             seconds = min(max((FIRST if near else SLICE) * left, SHORTEST), left)
             epsilons = _from(epsilon, known.upper if logit else min(known.upper, 1 - SMALLEST), helpers.steps())
-            nodes = -(-(most - known.nodes) // len(epsilons))
+            nodes = max((most - known.nodes) // len(epsilons), 1)
             until = Deadline.after(left)
             questions = [
                 (one, Budget(seconds=seconds, nodes=nodes, seed=int(rng.integers(1 << 31))), until) for one in epsilons

@@ -262,5 +262,5 @@ def test_files_of_a_question_are_those_of_the_machine_that_asks(tmp_path: Path) 
 
 def test_competitors_take_turns() -> None:
     assert rotated([ENGINE, *(Fake(method=m) for m in "ab")], 4)[0].method == "a"
-    order = [[one.family.name for one in abreast] for abreast in in_turns(chosen(["random-*/*"], 0))]
+    order = [[one.family.name for one in at_once] for at_once in in_turns(chosen(["random-*/*"], 0))]
     assert order[:2] == [["random-wide", "random-deep", "random-hundred"]] * 2
