@@ -25,8 +25,8 @@ MANY = 50
 BARE = ("true", "false", "yes", "no")
 CLASSES = 20
 """A label with more distinct values than this is a quantity, not a class."""
-CLEARLY = 0.02
-"""Of the rows: so many more have to be predicted right."""
+CLEARLY, SURELY = 0.02, 0.5
+"""Of the rows: so many more have to be predicted right; and where labels are 0 and 1, as class 1 is expected to be label 1."""
 FLAGS = ([0, 1], list(TRUTHS.values()))
 """Categories whose code is the number that a model takes."""
 ENOUGH = 30
@@ -106,13 +106,17 @@ def inferred(
     if network is None:
         features = [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
     elif upper not in values and len(values) == 2:  # which label each class stands for its decisions say
-        above = label if upwards else ~label
+        numbered = values in (list(TRUTHS), list(TRUTHS.values()))
+        first = chosen == values[0] if numbered else not upwards
+        above = ~label if first else label
         features, right = _of_model(network, frame, target, protected, above)
         others, right_of_others = _of_model(network, frame, target, protected, ~above)
-        if right_of_others > right and positive is None:
-            features, label, chosen = others, ~label, values[1 - values.index(chosen)]
-        elif right_of_others > right + CLEARLY:
-            features, first = others, True
+        if right_of_others > right + (SURELY if numbered else 0 if positive is None else CLEARLY):
+            features = others
+            if positive is None:
+                label, chosen = ~label, values[1 - values.index(chosen)]
+            else:
+                first = not first
     else:
         features, _ = _of_model(network, frame, target, protected, ~label if first else label)
     _propose_merit(features, frame, label)

@@ -529,3 +529,25 @@ def test_truth_values_as_labels_are_the_classes_0_and_1(wanted: Any) -> None:
     assert positive(network, schema, schema.raw(frame)).tolist() == (model.predict(frame) == favoured).tolist()
     with pytest.raises(SchemaError, match="classes are False, True, in this order"):
         schema.changed(positive_label=str(not favoured)).check_network(network)
+
+
+@pytest.mark.parametrize("labels", [("0", "1"), ("False", "True"), (0, 1)])
+def test_a_model_without_names_that_predicts_badly_is_not_turned_round(labels: tuple[Any, Any]) -> None:
+    """Class 1 is label 1; where nearly all predictions say the opposite, the labels are."""
+    torch = pytest.importorskip("torch")
+    frame = pd.DataFrame({"a": np.arange(100) / 99, "b": np.arange(100) % 2.0})
+
+    def drafted(weight: float, bias: float, wanted: Any) -> tuple[str, str | None]:
+        model = torch.nn.Sequential(torch.nn.Linear(2, 1))
+        with torch.no_grad():
+            model[0].weight[:], model[0].bias[:] = torch.tensor([[weight, 0.0]]), bias
+        y = np.where(frame["a"] > 0.3, labels[1], labels[0])
+        schema = vf.Schema.infer(frame.assign(y=y), target="y", model=model, positive=wanted)
+        return schema.positive, schema.positive_label
+
+    lower, upper = map(str, labels)
+    for wanted, said in ((None, ("logit > 0", upper)), (labels[1], ("logit > 0", upper)), (labels[0], ("class = 0", lower))):
+        assert drafted(1.0, -0.9, wanted) == said  # right of 40 in 100
+    assert drafted(-1.0, 0.3, None) == ("logit > 0", lower)  # right of none
+    assert drafted(-1.0, 0.3, labels[1]) == ("class = 0", upper)
+    assert drafted(-1.0, 0.3, labels[0]) == ("logit > 0", lower)
