@@ -44,21 +44,48 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
 
 
 def _check_threshold(last: Any) -> None:
-    """Raise ModelError for an estimator that decides by a threshold of its own: its conversion would decide by another one."""
+    """Raise ModelError for an estimator that decides by a threshold of its own, or calibrates probabilities, with the rule by which
+    the estimator within decides alike: conversions hold no threshold, and no calibration is read."""
+    if hasattr(last, "calibrated_classifiers_"):
+        _check_calibration(last)
     threshold = getattr(last, "best_threshold_", getattr(last, "threshold", None))
     if threshold is None or not hasattr(last, "estimator_"):
         return
-    within, at = _last(last.estimator_), 0.5 if threshold == "auto" else float(threshold)
-    if last.response_method == "decision_function" or not hasattr(within, "predict_proba"):
-        of, logit = "a score", 0.0 if threshold == "auto" else at
-    elif not hasattr(within, "decision_function") and (hasattr(within, "tree_") or hasattr(within, "estimators_")):
-        of, logit = "a share of votes", at - 0.5
-    else:
-        of, logit = "a probability", float(np.log(at / (1 - at))) if 0 < at < 1 else np.copysign(np.inf, at - 0.5)
+    by_score = last.response_method == "decision_function" or not hasattr(_last(last.estimator_), "predict_proba")
+    at = (0.0 if by_score else 0.5) if threshold == "auto" else float(threshold)
+    of, logit = _logit(_last(last.estimator_), at, by_score=by_score)
     favoured = last._curve_scorer._get_pos_label() if hasattr(last, "_curve_scorer") else last.pos_label
     rule = f"logit <= {-logit!r}" if favoured is not None and favoured == last.classes_[0] else f"logit >= {logit!r}"
-    found = f"decides by a threshold of its own, {of} of {logit if of == 'a score' else at:g}, which its conversion would leave out"
+    found = f"decides by a threshold of its own, {of} of {at:g}, which its conversion would leave out"
     raise ModelError(called(last), f'{found}; pass its estimator_, and positive = "{rule}"')
+
+
+def _check_calibration(last: Any) -> None:
+    """Raise ModelError for calibrated probabilities; of a single estimator within and two classes with the rule."""
+    found = "calibrates probabilities, which are not read"
+    if len(last.calibrated_classifiers_) > 1 or len(last.classes_) > 2 or last.method != "sigmoid":
+        remedy = "fit it with ensemble=False and method='sigmoid' on two classes, or pass the estimator within"
+        raise ModelError(called(last), f"{found}; {remedy}")
+    (one,) = last.calibrated_classifiers_
+    (curve,) = one.calibrators  # the probability is 1 / (1 + exp(a f + b)) for the score f
+    within = _last(getattr(one.estimator, "estimator", one.estimator) if _frozen(one.estimator) else one.estimator)
+    _, logit = _logit(within, float(-curve.b_ / curve.a_), by_score=hasattr(within, "decision_function"))
+    where = "calibrated_classifiers_[0].estimator" + (".estimator" if _frozen(one.estimator) else "")
+    rule = f"logit {'>' if curve.a_ < 0 else '<'} {logit!r}"
+    raise ModelError(called(last), f'{found}; it decides as its {where} does by positive = "{rule}"')
+
+
+def _frozen(model: Any) -> bool:
+    return type(model).__name__ == "FrozenEstimator"
+
+
+def _logit(within: Any, at: float, *, by_score: bool) -> tuple[str, float]:
+    """Return what the scores of an estimator are, and the logit of its converted model where one of them is `at`."""
+    if by_score:
+        return "a score", at
+    if not hasattr(within, "decision_function") and (hasattr(within, "tree_") or hasattr(within, "estimators_")):
+        return "a share of votes", at - 0.5
+    return "a probability", float(np.log(at / (1 - at))) if 0 < at < 1 else float(np.copysign(np.inf, at - 0.5))
 
 
 def _rounded(model: Any) -> Any:

@@ -12,9 +12,11 @@ import numpy as np
 import onnx
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
@@ -469,6 +471,30 @@ THRESHOLDS: dict[str, Any] = {
     "of the first class": lambda one: FixedThresholdClassifier(one, threshold=0.7, pos_label=0),
     "searched": lambda one: GridSearchCV(FixedThresholdClassifier(one), {"threshold": [0.3, 0.31]}, cv=2),
 }
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("within", WITHIN)
+def test_a_calibrated_classifier_is_refused_with_the_rule_that_decides_alike(within: str, frozen: bool) -> None:
+    frame, y = X[NUMBERS], (Y == "good").astype(int)
+    one = fitted(WITHIN[within](), frame[:150], y[:150])
+    model = fitted(CalibratedClassifierCV(FrozenEstimator(one) if frozen else one, ensemble=False), frame[150:], y[150:])
+    with pytest.raises(ModelError, match="calibrates probabilities") as caught:
+        vf.read(model, frame)
+    (found,) = model.calibrated_classifiers_
+    network = vf.read(found.estimator.estimator if frozen else found.estimator, frame)
+    (rule,) = re.findall(r'positive = "(.*)"', str(caught.value))
+    schema = vf.Schema.infer(frame.assign(y=y), target="y", model=network, positive=rule)
+    said = model.predict(frame) == 1
+    assert 0 < said.mean() < 1
+    assert positive(network, schema, schema.raw(frame)).tolist() == said.tolist()
+
+
+def test_a_calibration_without_such_a_rule_is_one_line() -> None:
+    frame, y = X[NUMBERS], (Y == "good").astype(int)
+    for options in ({"cv": 3}, {"ensemble": False, "method": "isotonic"}):
+        with pytest.raises(ModelError, match="not read; fit it with ensemble=False and method='sigmoid'"):
+            vf.read(fitted(CalibratedClassifierCV(LogisticRegression(), **options), frame, y), frame)
 
 
 @pytest.mark.parametrize("within", WITHIN)
