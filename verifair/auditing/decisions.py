@@ -22,6 +22,7 @@ from verifair.datasets.stream import Stream
 from verifair.engine.questions import decisions as decided
 from verifair.errors import VerifairError
 from verifair.figures import COLORS, figure
+from verifair.schema.network import upwards
 from verifair.schema.schema import Schema
 from verifair.systems.groups import SMALL
 from verifair.systems.results.findings import DataTable, Standing, Statement, Tone
@@ -222,7 +223,7 @@ def _scale(subject: AuditSubject, data: Stream) -> ScoreScale | None:
     edges = np.unique(at + step * np.arange(-below, above + 1))
     quantity = "model's probability" if rule.of == "logit" and not rule.plain else schema.quantity
     return ScoreScale(
-        quantity=quantity, edges=tuple(edges.tolist()), own=int(np.searchsorted(edges, at)), above=rule.upwards, histograms=()
+        quantity=quantity, edges=tuple(edges.tolist()), own=int(np.searchsorted(edges, at)), above=upwards(rule), histograms=()
     )
 
 

@@ -16,7 +16,7 @@ from verifair.errors import DataError, SchemaError
 from verifair.models.columns import holds_truths
 from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
-from verifair.schema.network import TRUTHS, classes_called, other_class
+from verifair.schema.network import TRUTHS, check_threshold, classes_called, other_class, upwards
 from verifair.schema.outcome import PositiveRule
 from verifair.schema.rows import label_values
 
@@ -88,13 +88,13 @@ def inferred(
     elif rule is not None:
         positive = None
         if network is not None and network.outputs == 1:
-            rule.read(network)
+            check_threshold(rule, network)
     if not 2 <= len(values) <= CLASSES:
         found = f"{len(values)} distinct value{'s' * (len(values) != 1)}"
         raise DataError(f"label {target!r} has {found}, expected 2 to {CLASSES} classes; name another column")
-    upwards = rule is None or rule.of == "class" or rule.upwards
+    above = rule is None or rule.of == "class" or upwards(rule)
     lower, upper = names or ("", "")
-    likely = (upper if upper in values else values[-1]) if upwards else lower if lower in values else values[0]
+    likely = (upper if upper in values else values[-1]) if above else lower if lower in values else values[0]
     chosen = text(positive) if positive is not None else likely
     if chosen not in values:
         raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
@@ -107,10 +107,10 @@ def inferred(
         features = [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
     elif upper not in values and len(values) == 2:  # which label each class stands for its decisions say
         numbered = values in (list(TRUTHS), list(TRUTHS.values()))
-        first = chosen == values[0] if numbered else not upwards
-        above = ~label if first else label
-        features, right = _of_model(network, frame, target, protected, above)
-        others, right_of_others = _of_model(network, frame, target, protected, ~above)
+        first = chosen == values[0] if numbered else not above
+        upper_rows = ~label if first else label
+        features, right = _of_model(network, frame, target, protected, upper_rows)
+        others, right_of_others = _of_model(network, frame, target, protected, ~upper_rows)
         if right_of_others > right + (SURELY if numbered else 0 if positive is None else CLEARLY):
             features = others
             if positive is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from encoders.domain import Domain
-from encoders.network import NO_COLUMN, Feed, Model
+from encoders.network import NO_COLUMN, Feed, Link, Model
 from encoders.onnx.feed import WHOLE
 from verifair.errors import SchemaError
 from verifair.models.objects import exported
@@ -38,10 +38,25 @@ def check(
         raise SchemaError(f'positive = "{outcome}" needs {needs}, this one has {network.outputs}; write positive = "class = 1"')
     if outcome.of == "class":
         outcome.favoured(max(2, network.outputs))
-    outcome.read(network)
-    flaw = other_class(network, positive_label, int(outcome.upwards))
+    check_threshold(outcome, network)
+    flaw = other_class(network, positive_label, int(upwards(outcome)))
     if flaw is not None:
         raise SchemaError(f"positive_label = {positive_label!r}: {flaw}")
+
+
+def check_threshold(outcome: PositiveRule, network: Model) -> None:
+    """Raise SchemaError for a threshold that a model with one output is not compared with."""
+    outcome.read(network)
+    if outcome.of == "logit" and network.link is Link.SHARES and abs(outcome.at) > 0.5:
+        raise SchemaError(
+            f'positive = "{outcome}": the model gives shares of votes, whose logit is the share of the second class less 1/2; '
+            f'write positive = "logit {outcome.operator} T" with that, between -0.5 and 0.5'
+        )
+
+
+def upwards(outcome: PositiveRule) -> bool:
+    """Return whether what lies above is favourable: values above a threshold, or the second of two classes (by its number)."""
+    return bool(outcome.good) if outcome.of == "class" else outcome.operator in (">", ">=")
 
 
 def classes_called(network: Model, labels: Iterable[str]) -> tuple[str, ...]:

@@ -86,11 +86,6 @@ class PositiveRule:
         return int(self.operator in (">", ">=") or (self.operator in ("=", "in") and not lowest))
 
     @property
-    def upwards(self) -> bool:
-        """Whether what lies above is favourable: values above a threshold, or of two classes the second. Names must be numbers."""
-        return bool(self.good) if self.of == "class" else self.operator in (">", ">=")
-
-    @property
     def unnumbered(self) -> bool:
         """Whether a class is called by its name."""
         return not all(name.isdecimal() for name in self.named)
@@ -147,15 +142,10 @@ class PositiveRule:
         whole = model.whole
         if whole.outputs > 1:
             raise SchemaError(f'positive = "{self}" needs a model with one output, this one has {whole.outputs}; write "class = 1"')
-        if whole.link is Link.SHARES and (self.of == "value" or abs(self.at) > 0.5):
-            raise SchemaError(
-                f'positive = "{self}": the model gives shares of votes, whose logit is the share of the second class less 1/2; '
-                f'write positive = "logit {self.operator} T" with that, between -0.5 and 0.5'
-            )
         if self.of == "value" and whole.link is not Link.IDENTITY:
             raise SchemaError(
-                f'positive = "{self}": the model gives probabilities, {whole.link.value} of a logit, and decisions are about the '
-                f'logit; write positive = "logit {self.operator} T" with the log-odds T of the probability'
+                f'positive = "{self}": the model gives probabilities, {whole.link.value} of a logit, and decisions are about it; '
+                f'write positive = "logit {self.operator} T", T the log-odds of the probability, or a share of votes less 1/2'
             )
         return Threshold(at=self.at, below=self.operator in ("<", ">="))
 

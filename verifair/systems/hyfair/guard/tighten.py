@@ -170,9 +170,8 @@ class Tightening:
         for leaf in self.whole.leaves():
             leaf.proved, leaf.why = None, "time"
             wait(leaf)
-        while waiting and clock.now() < started + seconds:
+        while waiting and (left := started + seconds - clock.now()) > 0:
             _, _, cell = heapq.heappop(waiting)
-            left = started + seconds - clock.now()
             if progress is not None:
                 progress(int(PARTS * (1 - left / seconds)), PARTS)
             cut = self._cut(cell, target, None)
