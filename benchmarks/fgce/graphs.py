@@ -21,7 +21,7 @@ import pandas as pd
 from benchmarks.shared import data_folder, peak, show
 from verifair.papers.fgce.data import LOADERS, load
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, nearest_moves
-from verifair.systems.fgce.space import Moves, Points
+from verifair.systems.fgce.space import Coordinates, Moves
 
 
 def run(folder: Path, *, names: Sequence[str] = tuple(LOADERS)) -> pd.DataFrame:
@@ -35,7 +35,7 @@ def _defaults(name: str, folder: Path) -> dict[str, Any]:
     """One dataset, in a process of its own. Peak memory only rises, so the smaller graph comes first."""
     data = load(name, folder)
     raw = data.raw
-    nearest = nearest_moves(Points(space=data.space, raw=raw), Moves.of(data.space))
+    nearest = nearest_moves(Coordinates(space=data.space, raw=raw), Moves.of(data.space))
     line: dict[str, Any] = {
         "dataset": name, "rows": len(raw), "paper's eps": data.eps, "alone": int((nearest > data.eps).sum()),
         "stuck": int(np.isinf(nearest).sum()), "smallest eps": float(nearest[np.isfinite(nearest)].max()),

@@ -36,7 +36,7 @@ from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, near
 from verifair.systems.fgce.graph.reachability import GraphStatistics
 from verifair.systems.fgce.instance import CostBlock, Instance
 from verifair.systems.fgce.measures import Burden, burden, coverage_table, curves, levels_of, reach
-from verifair.systems.fgce.space import Moves, Points
+from verifair.systems.fgce.space import Coordinates, Moves
 from verifair.systems.groups import SMALL
 
 DATA = Path(os.environ.get("VERIFAIR_DATA", ""))
@@ -90,7 +90,7 @@ def test_student_over_eps_is_as_the_authors_print_it(eps: float) -> None:
 def test_the_papers_eps_is_the_smallest_for_german_and_heloc_only(name: str, smallest: float, alone: int, stuck: int) -> None:
     """The paper rounds up to a tenth; at its eps for Student and COMPAS rows stay alone that a larger one connects."""
     data = load(name, DATA)
-    nearest = nearest_moves(Points(space=data.space, raw=data.raw), Moves.of(data.space))
+    nearest = nearest_moves(Coordinates(space=data.space, raw=data.raw), Moves.of(data.space))
     assert nearest[np.isfinite(nearest)].max() == pytest.approx(smallest, abs=1e-6)
     assert int(np.isinf(nearest).sum()) == stuck
     assert int((nearest > data.eps).sum()) == alone

@@ -35,7 +35,7 @@ LONG = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class RunLimits:
     """limit: seconds a run.   repeats: rounds.   patience: time-outs in a row after which larger cases are left out, 0: never."""
 
     limit: float
@@ -60,22 +60,22 @@ class Turn:
     known: dict[tuple[str, int], BenchRecord]
     kept: frozenset[tuple[str, int]]
     skipped: frozenset[str]
-    rules: Rules
+    limits: RunLimits
 
     def measured(self, tell: Callable[[str], None]) -> Iterator[BenchRecord]:
         """Ask everybody, round by round, and yield each record as it is made. tell: who is asked next, or has been."""
         known = dict(self.known)
-        for repeat in range(self.rules.repeats):
+        for repeat in range(self.limits.repeats):
             for one in rotated(self.able, self.number + repeat):
                 tell(f"{self.case.name} {one.name}")
                 if (one.name, repeat) in self.kept or (repeat and _pointless(known.get((one.name, 0)))):
                     continue
                 if repeat == 0 and one.name in self.skipped:
-                    note = f"not asked: {self.rules.patience} cases of the family in a row, no larger, took too much"
+                    note = f"not asked: {self.limits.patience} cases of the family in a row, no larger, took too much"
                     found = Measured(answered=unknown(SKIPPED, note), total_seconds=0.0, peak_mb=None, base_mb=None)
                 else:
-                    found = measure(one, self.question, seconds=self.rules.limit, seed=self.case.seed)
-                record = known[one.name, repeat] = _record(self.case, one, found, self.marks, repeat, self.rules.limit)
+                    found = measure(one, self.question, seconds=self.limits.limit, seed=self.case.seed)
+                record = known[one.name, repeat] = _record(self.case, one, found, self.marks, repeat, self.limits.limit)
                 yield record
 
 
@@ -90,7 +90,7 @@ def run(
     Raises ClusterError where a worker lacks a competitor, or may not start processes.
     """
     tell = progress or (lambda done, total, now: None)
-    rules, of_case = Rules(limit=limit, repeats=repeats, patience=patience), len(competitors) * repeats
+    limits, of_case = RunLimits(limit=limit, repeats=repeats, patience=patience), len(competitors) * repeats
     total, done, numbers = len(cases) * of_case, 0, count()
     remote = MACHINES.get() is not None
 
@@ -101,7 +101,7 @@ def run(
 
     ranks = in_turns(cases)
     for at_once in ranks if patience else [[case for rank in ranks for case in rank]]:
-        turns = (_turn(cases, case, next(numbers), competitors, journal, rules) for case in at_once)
+        turns = (_turn(cases, case, next(numbers), competitors, journal, limits) for case in at_once)
         if jobs > 1 or remote:
             ready = list(turns)  # so that Ctrl-C does not meet a process pool to which tasks come slowly
             for name, records in as_done((joblib.delayed(_whole)(turn, remote) for turn in ready), jobs):
@@ -118,19 +118,19 @@ def run(
 
 
 def _turn(
-    cases: Sequence[BenchCase], case: BenchCase, number: int, competitors: Sequence[Competitor], journal: Journal, rules: Rules
+    cases: Sequence[BenchCase], case: BenchCase, number: int, competitors: Sequence[Competitor], journal: Journal, limits: RunLimits
 ) -> Turn:
     question = case.question()
     marks = fingerprint(question), subject(question)
     able = tuple(one for one in competitors if one.takes(question))
-    rounds = [(one, repeat) for one in able for repeat in range(rules.repeats)]
+    rounds = [(one, repeat) for one in able for repeat in range(limits.repeats)]
     return Turn(
-        case=case, number=number, question=question, marks=marks, able=able, rules=rules,
+        case=case, number=number, question=question, marks=marks, able=able, limits=limits,
         known={(one, repeat): record for (name, one, repeat), record in journal.records.items() if name == case.name},
         kept=frozenset(
             (one.name, repeat) for one, repeat in rounds if journal.holds(case.name, one.name, repeat, marks[0], one.version)
         ),
-        skipped=frozenset(one.name for one in able if worn_out(journal, cases, case, one, rules.patience)),
+        skipped=frozenset(one.name for one in able if worn_out(journal, cases, case, one, limits.patience)),
     )
 
 

@@ -35,6 +35,8 @@ T = TypeVar("T")
 Task = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 """What `joblib.delayed(function)(...)` gives: the function and its arguments."""
 
+MOMENT = 0.05
+"""Seconds that a task is given at least."""
 ALONE, AWAKE = 0.5, 0.2
 """Seconds that a search works before it starts other processes, and that each of these then waits for the others."""
 NEAR = 0.25
@@ -62,6 +64,10 @@ class Deadline:
     def left(self) -> float:
         """Return the seconds until then, negative once it is over."""
         return self.at - time.monotonic() if self.counted is None else self.counted - clock.now()
+
+    def within(self, seconds: float) -> float:
+        """Return so many seconds, or those that are left of them when a task's turn comes; a moment at least."""
+        return max(min(seconds, self.left()), MOMENT)
 
     def __reduce__(self) -> tuple[Callable[..., Deadline], tuple[float, float | None]]:
         return _arrived, (self.at - time.monotonic() + time.time(), self.counted)

@@ -68,15 +68,12 @@ def _check_calibration(last: Any) -> None:
         raise ModelError(called(last), f"{found}; {remedy}")
     (one,) = last.calibrated_classifiers_
     (curve,) = one.calibrators  # the probability is 1 / (1 + exp(a f + b)) for the score f
-    within = _last(getattr(one.estimator, "estimator", one.estimator) if _frozen(one.estimator) else one.estimator)
+    frozen = type(one.estimator).__name__ == "FrozenEstimator"
+    within = _last(one.estimator.estimator if frozen else one.estimator)
     _, logit = _logit(within, float(-curve.b_ / curve.a_), by_score=hasattr(within, "decision_function"))
-    where = "calibrated_classifiers_[0].estimator" + (".estimator" if _frozen(one.estimator) else "")
+    where = "calibrated_classifiers_[0].estimator" + (".estimator" if frozen else "")
     rule = f"logit {'>' if curve.a_ < 0 else '<'} {logit!r}"
     raise ModelError(called(last), f'{found}; it decides as its {where} does by positive = "{rule}"')
-
-
-def _frozen(model: Any) -> bool:
-    return type(model).__name__ == "FrozenEstimator"
 
 
 def _logit(within: Any, at: float, *, by_score: bool) -> tuple[str, float]:

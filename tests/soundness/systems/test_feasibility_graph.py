@@ -21,7 +21,7 @@ from verifair.systems.fgce.graph.density import TINY, Weighting, bandwidth, edge
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, nearest_moves
 from verifair.systems.fgce.graph.reachability import Reachability, strong_components, weak_components
 from verifair.systems.fgce.instance import Cost, Instance
-from verifair.systems.fgce.space import FeatureSpace, Moves, Points, distance
+from verifair.systems.fgce.space import Coordinates, FeatureSpace, Moves, distance
 
 ROWS = (1, 2, 5, 15, 30)
 
@@ -93,7 +93,7 @@ def test_below_the_default_eps_somebody_is_alone_though_lengths_are_rounded(widt
         space = FeatureSpace.of(schema_of(*features))
         table = Table(space=space, raw=rng.integers(0, width + 1, (40, count)).astype(float), positive=np.zeros(40, dtype=bool))
         points, moves = space.points(table.raw), Moves.of(space)
-        nearest = nearest_moves(Points(space=table.space, raw=table.raw), moves, 1)
+        nearest = nearest_moves(Coordinates(space=table.space, raw=table.raw), moves, 1)
         able = moves.allowed(points, points, table.raw, table.raw) & ~np.eye(len(points), dtype=bool)
         between = np.where(able | able.T, distance(points[:, None], points[None]), np.inf)
         assert nearest.tolist() == between.min(axis=1).tolist()

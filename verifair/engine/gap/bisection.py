@@ -123,9 +123,8 @@ def _ask(
     query: ProbabilityGap, batch: TwinBatch, epsilon: float, budget: Budget, until: Deadline
 ) -> list[list[GoalAnswer]]:
     """Decide whether any gap of all pairs is more than epsilon."""
-    budget = replace(budget, seconds=max(min(budget.seconds, until.left()), 0.05))  # of what is left when its turn comes
-    problem = twin_problem(query, batch, no_gap(epsilon, query.scale))
-    return solve(problem, method="auto", solver=None, budget=budget, group=np.zeros(len(batch), dtype=np.int64))
+    problem, given = twin_problem(query, batch, no_gap(epsilon, query.scale)), replace(budget, seconds=until.within(budget.seconds))
+    return solve(problem, method="auto", solver=None, budget=given, group=np.zeros(len(batch), dtype=np.int64))
 
 
 def _between(least: float, upper: float, count: int) -> list[float]:

@@ -142,8 +142,8 @@ def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget, unt
     """Decide whether any gap of all pairs is more than epsilon."""
     every = np.arange(len(problem.batch))
     found = decide(
-        replace(problem, goals=no_gap(epsilon, scale)), seconds=max(min(budget.seconds, until.left()), 0.05),
-        max_nodes=budget.nodes, group=0 * every, seed=budget.seed,
+        replace(problem, goals=no_gap(epsilon, scale)), seconds=until.within(budget.seconds), max_nodes=budget.nodes,
+        group=0 * every, seed=budget.seed,
     )
     question, direction = np.nonzero(~np.isnan(found.witness[:, :, 0]))
     proofs = None

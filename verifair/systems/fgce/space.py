@@ -91,7 +91,7 @@ class FeatureSpace:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Points:
+class Coordinates:
     """Coordinates of raw rows (N, V), made for the rows that are asked for: those of all take several times the memory."""
 
     space: FeatureSpace

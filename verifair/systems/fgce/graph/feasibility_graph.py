@@ -22,7 +22,7 @@ from scipy.spatial import cKDTree
 from encoders.network import Array, Booleans, Integers
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import DataError, QueryError
-from verifair.systems.fgce.space import FeatureSpace, Moves, Points, distance
+from verifair.systems.fgce.space import Coordinates, FeatureSpace, Moves, distance
 from verifair.systems.groups import blocks, identities
 
 LEAF = 256
@@ -62,7 +62,7 @@ class FeasibilityGraph:
         """
         if eps is not None and not eps > 0:
             raise QueryError(f"eps = {eps:g}: the longest allowed move must be positive; leave it out for the smallest that serves")
-        points, moves = Points(space=space, raw=raw), Moves.of(space)
+        points, moves = Coordinates(space=space, raw=raw), Moves.of(space)
         if eps is None:
             nearest = nearest_moves(points, moves, threads, progress)
             if not np.isfinite(nearest).any():
@@ -146,7 +146,7 @@ def _too_many(rows: int, edges: str) -> QueryError:
     )
 
 
-def _expected(points: Points, moves: Moves, eps: float) -> int:
+def _expected(points: Coordinates, moves: Moves, eps: float) -> int:
     """Return about how many edges there will be: as many from each row as from those that are drawn, on average."""
     raw = points.raw
     drawn = np.random.default_rng(0).choice(len(raw), min(DRAWN, len(raw)), replace=False)
@@ -195,7 +195,7 @@ class _Leaf:
         return np.concatenate([self.order[self.begins[leaf] : self.begins[leaf + 1]] for leaf in leaves])
 
 
-def _leaves(points: Points, moves: Moves) -> Iterator[_Leaf]:
+def _leaves(points: Coordinates, moves: Moves) -> Iterator[_Leaf]:
     """Return all leaves of all blocks of rows that agree in what is fixed."""
     block = identities(points.raw, [v for v, change in enumerate(points.space.changes) if change == "fixed"])
     by_block = np.argsort(block, kind="stable")
@@ -232,7 +232,7 @@ def _squared(a: Array, b: Array) -> Array:
     return square
 
 
-def _edges_of(leaf: _Leaf, points: Points, moves: Moves, eps: float) -> tuple[Integers, Integers, np.ndarray]:
+def _edges_of(leaf: _Leaf, points: Coordinates, moves: Moves, eps: float) -> tuple[Integers, Integers, np.ndarray]:
     """Return the leaf's rows, how many edges leave each, and their targets row by row."""
     others = leaf.rows_of(leaf.near(moves, eps))
     own, there, raw = points[leaf.rows], points[others], points.raw
@@ -247,7 +247,7 @@ def _edges_of(leaf: _Leaf, points: Points, moves: Moves, eps: float) -> tuple[In
     return leaf.rows, near.sum(axis=1), others[np.nonzero(near)[1]].astype(np.int32)
 
 
-def nearest_moves(points: Points, moves: Moves, threads: int = 2, progress: Progress | None = None) -> Array:
+def nearest_moves(points: Coordinates, moves: Moves, threads: int = 2, progress: Progress | None = None) -> Array:
     """Return (N,) length of the shortest allowed move from or to each row; infinite where there is none."""
     out = np.full(len(points.raw), np.inf)
     leaves = list(_leaves(points, moves))
@@ -259,7 +259,7 @@ def nearest_moves(points: Points, moves: Moves, threads: int = 2, progress: Prog
     return out
 
 
-def _nearest_of(leaf: _Leaf, points: Points, moves: Moves) -> tuple[Integers, Array]:
+def _nearest_of(leaf: _Leaf, points: Coordinates, moves: Moves) -> tuple[Integers, Array]:
     """Open leaves from the nearest on, until none can hold a nearer row; `distance` decides among those within rounding."""
     best, out = np.full(len(leaf.rows), np.inf), np.full(len(leaf.rows), np.inf)
     all_own, raw = points[leaf.rows], points.raw
