@@ -13,6 +13,7 @@ import numpy.typing as npt
 from onnx import numpy_helper
 
 from encoders.network import Array, Booleans, Integers
+from encoders.onnx.operators.least_tree import MOST_LEAVES, Nodes, least_tree
 from encoders.onnx.tensor import NeuronSource, OnnxNode, Result, source_tensor
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
@@ -151,9 +152,6 @@ def _ensemble(
         raise node.error(f"asks about feature {int(feature[inner].max())}, of {x.size}")
     if np.isnan(threshold[inner]).any():
         raise node.error("a threshold is NaN")
-    if aggregation not in ("SUM", "AVERAGE"):
-        raise node.error(f"aggregate_function {aggregation!r}; supported are SUM and AVERAGE: export the trees with one of these, "
-                         "or each as a model of its own, for the least or largest of them is no sum")
     (true, false), exact = below, True
     if aggregation == "AVERAGE":
         averaged = value / len(root)
@@ -182,11 +180,25 @@ def _ensemble(
     )
     arrays = {name: np.concatenate([one, extra]) for (name, one), extra in zip(columns.items(), more, strict=True)}
     value = np.concatenate([value, np.zeros((len(equal), value.shape[1]))])
+    if aggregation in ("MIN", "MAX"):
+        root, arrays, value = _joined(node, root, arrays, value, aggregation)
     trees = StoredTrees(root=root, value=value, base=base, exact=exact, sets=sets, **arrays)
     number = len(node.sources)
     node.sources.append(NeuronSource(node=node.name, before=node.input_names[0], after=node.output_names[0], level=1, pre=x,
                                      slope=np.ones(value.shape[1]), trees=trees))
     return source_tensor(number, (value.shape[1],))
+
+
+def _joined(node: OnnxNode, root: Integers, nodes: Nodes, value: Array, aggregation: str) -> tuple[Integers, Nodes, Array]:
+    """Return one tree in the place of those whose least or largest score counts."""
+    what = f"aggregate_function {aggregation!r} of {len(root):,} trees"
+    if value.shape[1] > 1:
+        raise node.error(f"{what} with {value.shape[1]} scores; supported is one: export each score as a model of its own")
+    found = least_tree(root, nodes, value[:, 0], largest=aggregation == "MAX")
+    if found is None:
+        raise node.error(f"{what}, which as one tree have more than {MOST_LEAVES:,} leaves: export fewer trees, or add up their "
+                         "scores (SUM, AVERAGE)")
+    return np.zeros(1, dtype=np.int64), found[0], found[1][:, None]
 
 
 def floor32(values: Array) -> Array:

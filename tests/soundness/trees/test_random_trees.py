@@ -34,7 +34,9 @@ from verifair.engine.questions import FLIPPED, OBSERVED
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED, VIOLATED
 
-KINDS = ("stumps", "deep", "equal thresholds", "adjacent thresholds", "duplicates", "constants", "missing", "three classes")
+KINDS = (
+    "stumps", "deep", "equal thresholds", "adjacent thresholds", "duplicates", "constants", "missing", "three classes", "largest",
+)
 STEPS = (np.float32(0.5).view(np.int32) + np.arange(-3, 4, dtype=np.int32)).view(np.float32)
 ADJACENT = STEPS[2:5]
 """Float32 numbers around 1/2, and those of thresholds, which `random_tree` moves by one more step at most."""
@@ -53,7 +55,7 @@ def drawn(kind: str, rng: np.random.Generator, columns: int) -> list[Node]:
     scores = 3 if kind == "three classes" else 1
     depth = {"stumps": 1, "deep": 6, "constants": 0}.get(kind, 3)
     grid = {"equal thresholds": GRID[1:2], "adjacent thresholds": ADJACENT}.get(kind, GRID)
-    count = int(rng.integers(1, 51 if kind == "stumps" else 9))
+    count = int(rng.integers(1, 51 if kind == "stumps" else 5 if kind == "largest" else 9))
     found = [random_tree(rng, columns, depth, scores=scores, grid=grid) for _ in range(count)]
     if kind == "duplicates":
         found = found * int(rng.integers(2, 5))
@@ -108,6 +110,8 @@ def case(seed: int, folder: Path, forged: dict[tuple[object, ...], Certificate])
     columns = of.domain.columns
     trees = drawn(kind, rng, columns)
     more = {"classes": 3, "transform": "SOFTMAX"} if three else {"base": [float(np.float32(rng.normal() + rng.choice([-1, 0, 1])))]}
+    if kind == "largest":
+        more["aggregate_function"] = "MIN" if seed % 2 else "MAX"
     model = read_model(save(folder / f"{seed}.onnx", trees, columns, missing=kind == "missing", **more))
     assert isinstance(model, TreeEnsemble)
     every = rows_of(of)

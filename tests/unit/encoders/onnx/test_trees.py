@@ -82,7 +82,7 @@ def test_decisions_are_the_label_of_the_runtime(trees: list[Any], transform: str
     ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"classes": 2, "transform": "SOFTMAX"}, "which the runtime takes for NONE"),
     ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.3], [0.7, 0.2])], {"classes": 2}, "scores of their own"),
     ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"transform": "PROBIT"}, "post_transform 'PROBIT'"),
-    ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"aggregate_function": "MIN"}, "aggregate_function 'MIN'"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.3], [0.7, 0.2])], {"aggregate_function": "MIN"}, "'MIN' of 1 trees with 2 scores"),
     ([(0, "BRANCH_LEQ", 0.0, [-0.4, 1.0, 2.0], [0.7])], {"classes": 3}, "give every leaf a weight"),
     ([(3, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {}, "feature 3, of 1"),
     ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"n_targets": 70_000}, "has 70,000 targets; supported are 1,024 at most"),
@@ -205,6 +205,27 @@ def test_averages_are_rounded_once_and_say_so(tmp_path: Path) -> None:
     assert model.rounded == ("trees",)
     assert not model.knows_float32
     assert read(save(tmp_path / "n.onnx", trees[:2], 1, aggregate_function="AVERAGE")).rounded == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_least_and_the_largest_of_trees_are_those_of_the_runtime(seed: int, tmp_path: Path) -> None:
+    rng, kind = np.random.default_rng(seed), ("MIN", "MAX")[seed % 2]
+    trees, base = [random_tree(rng, 2, int(rng.integers(0, 5))) for _ in range(rng.integers(1, 7))], float(np.float32(rng.normal()))
+    model = read(save(tmp_path / "m.onnx", trees, 2, base=[base], missing=seed % 3 == 0, aggregate_function=kind))
+    x, choose = edges(rng, 300, 2), min if kind == "MIN" else max
+    exactly = model.forward(exact(x.astype(np.float64))).to_fractions()[:, 0]
+    assert exactly.tolist() == [choose(Fraction(value_of(tree, row)[0]) for tree in trees) + Fraction(base) for row in x]
+    x[rng.random(x.shape) < 0.3] = np.nan
+    assert (model.forward(x.astype(np.float64)).astype(np.float32) == runtime_logits(model, x)).all()
+    assert len(model.root) == 1
+    assert model.knows_float32
+
+
+def test_the_largest_of_many_deep_trees_is_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    trees = [random_tree(rng, 6, 5, grid=rng.normal(size=40)) for _ in range(12)]
+    with pytest.raises(ModelError, match="'MAX' of 12 trees, which as one tree have more than 16,384 leaves: export fewer trees"):
+        read_model(save(tmp_path / "m.onnx", trees, 6, aggregate_function="MAX"))
 
 
 def fitted(name: str, x: np.ndarray, y: np.ndarray, path: Path) -> Any:
