@@ -139,8 +139,8 @@ def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
             made.append(kind.of(values, defaults))
         except ValidationError as error:
             lines += schema_file.problems(error, kind, (*keys, "effort"))
-    for name, to, value in made[0].strays() if not lines else ():
-        what = to if value is None else f"{to} = {written(value)}"
+    for name, owners in made[0].strays() if not lines else ():
+        what = " or ".join(to if value is None else f"{to} = {written(value)}" for to, value in owners)
         lines.append(f"{name}: belongs to {what}: add that, or drop {name}")
     if lines:
         raise SchemaError("\n".join(f"[analyses.{verb}]: {line}" for line in lines))

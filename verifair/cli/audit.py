@@ -37,7 +37,7 @@ class AuditSettings(Settings):
     """The audit file, or what it is drafted from, and where the page goes."""
 
     belongs: ClassVar = {
-        **dict.fromkeys(("data", "target", "schema_file", "sensitive"), ("model", None)), "positive": ("target", None),
+        **dict.fromkeys(("data", "target", "schema_file", "sensitive"), (("model", None),)), "positive": (("target", None),),
     }
     file: Annotated[Path | None, Option(name="AUDIT.toml", argument=True)] = None
     """What to audit, and how (TOML)."""

@@ -135,10 +135,10 @@ def asked(system: System, given: dict[str, Any]) -> tuple[Any, Any, Run]:
 
     run: Run = build(Run, {name: value for name, value in given.items() if name in system.run}, system.defaults)
     inputs, settings = build(system.inputs, given, system.defaults), build(system.settings, given)
-    strays = [(_option(system, name), _option(system, to), value) for name, to, value in settings.strays(inputs, run)]
-    for option, to, value in strays:
-        to = to if value in (None, True) else f"{to} {value}"
-        raise QueryError(f"{option} belongs to {to}: add {to}, or drop {option}")
+    for name, owners in settings.strays(inputs, run):
+        words = [f"{_option(system, to)}{'' if value in (None, True) else f' {value}'}" for to, value in owners]
+        option, needs = _option(system, name), " or ".join(words)
+        raise QueryError(f"{option} belongs to {needs}: add {needs if len(words) == 1 else 'one'}, or drop {option}")
     try:
         settings.check_options(inputs, run)
     except ValueError as error:

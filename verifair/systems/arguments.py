@@ -44,8 +44,8 @@ def check_settings(settings: type[G], given: Mapping[str, Any]) -> G:
         all_ = zip(problems(error, settings), error.errors(), strict=False)
         said = (line if "found " in line or one["type"] in RANGES else f"{line}, found {shown(one['input'])}" for line, one in all_)
         raise QueryError("\n".join(said)) from None
-    for name, to, value in made.strays():
-        needs = to if value is None else f"{to} = {value!r}"
+    for name, owners in made.strays():
+        needs = " or ".join(to if value is None else f"{to} = {value!r}" for to, value in owners)
         raise QueryError(f"{name} = {away[name]!r}: belongs to {needs}; pass that, or leave {name} out")
     return made
 

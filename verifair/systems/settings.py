@@ -42,8 +42,8 @@ class Settings(BaseModel):
         strict=True, frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=(),
         arbitrary_types_allowed=True,
     )
-    belongs: ClassVar[Mapping[str, tuple[str, Any]]] = {}
-    """Option -> the setting without which it means nothing, and its value (None: whatever it is)."""
+    belongs: ClassVar[Mapping[str, tuple[tuple[str, Any], ...]]] = {}
+    """Option -> settings, without any of which it means nothing, and their values (None: whatever it is)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -70,12 +70,13 @@ class Settings(BaseModel):
         """Return option -> file of those settings that are written to."""
         return {}
 
-    def strays(self, *others: Settings) -> Iterator[tuple[str, str, Any]]:
-        """Yield every option that was given, whatever its value, without the setting that it belongs to, and that setting."""
-        for name, (to, value) in self.belongs.items():
-            has = getattr(self, to)
-            if any(name in one.model_fields_set for one in (self, *others)) and (has is None if value is None else has != value):
-                yield name, to, value
+    def strays(self, *others: Settings) -> Iterator[tuple[str, tuple[tuple[str, Any], ...]]]:
+        """Yield every option that was given, whatever its value, without a setting that it belongs to, and these settings."""
+        for name, owners in self.belongs.items():
+            if any(name in one.model_fields_set for one in (self, *others)) and not any(
+                getattr(self, to) is not None if value is None else getattr(self, to) == value for to, value in owners
+            ):
+                yield name, owners
 
 
 def tuples(value: Any) -> Any:

@@ -29,7 +29,7 @@ def _steps(value: Any, info: ValidationInfo) -> int | str:
 class CecSettings(Grouped):
     """Explanations of everybody beside those of comparable people of other groups."""
 
-    belongs: ClassVar = {"certificate": ("certify", None)}
+    belongs: ClassVar = {"certificate": (("certify", None),)}
     reference: Path | None = None
     """Table of the counterparts and baselines, such as the training rows."""
     tau: Positive | None = None

@@ -101,7 +101,7 @@ OF_PRESET = {
 class CstSettings(Situation):
     """Who is compared, what counts as a case, and what else is asked of the cases."""
 
-    belongs: ClassVar = {"certificate": ("certify", None)}
+    belongs: ClassVar = {"certificate": (("certify", None),)}
     causal: Annotated[Path, Field(strict=False)] | None = None
     """Causal model (TOML), with who is compared and who decides: docs/questions/cst.md."""
     case: tuple[str, ...] = ()

@@ -50,8 +50,10 @@ def _width(value: Any, info: ValidationInfo) -> Any:
 class FgceSettings(Grouped):
     """Few rows of the table that those decided negatively can become by allowed moves, for each group."""
 
-    belongs: ClassVar = {"weighting": ("cost", "path"), "bandwidth": ("cost", "path"), "solver": ("method", "mip"),
-                           "compare": ("cost", "l2"), "grid": ("measures", True)}
+    belongs: ClassVar = {
+        **dict.fromkeys(("weighting", "bandwidth"), (("cost", "path"),)), "compare": (("cost", "l2"),),
+        "solver": (("method", "mip"),), "grid": (("measures", True),),
+    }
     k: Whole = 5
     """Most counterfactuals for each group."""
     coverage: Annotated[float, Field(gt=0, le=1)] = 1.0

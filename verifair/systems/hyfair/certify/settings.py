@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from verifair.systems.hyfair.pairs import FairnessSettings
-from verifair.systems.settings import Arithmetic, Inputs, Method, Run, Settings, no_claims
+from verifair.systems.settings import Arithmetic, Inputs, Method, Run, no_claims
 from verifair.systems.system import About, System
 
 
@@ -16,10 +15,9 @@ class CertifySettings(FairnessSettings):
     """Individual fairness in a box; in several; in every part of one; who is treated differently; or the largest gap there is."""
 
     belongs: ClassVar = {
-        "logit": ("maximise", True),
-        # These belong to --share as well, and two of them to --maximise; `strays` says so.
-        **dict.fromkeys(("jobs", "cluster"), ("partition", None)),
-        "tolerance": ("maximise", True), **dict.fromkeys(("store", "resume", "data", "plot"), ("partition", None)),
+        "logit": (("maximise", True),), "tolerance": (("maximise", True), ("share", True)),
+        **dict.fromkeys(("jobs", "cluster"), (("partition", None), ("share", True), ("maximise", True))),
+        **dict.fromkeys(("store", "resume", "data", "plot"), (("partition", None), ("share", True))),
     }
     targeted: tuple[str, ...] = ()
     """A sub-population, feature=low:high,feature=value; repeat."""
@@ -46,12 +44,6 @@ class CertifySettings(FairnessSettings):
     def folders(self) -> tuple[str, ...]:
         """Return the certificate for several sub-populations, each of which has a file of its own."""
         return ("certificate",) if self.targeted else ()
-
-    def strays(self, *others: Settings) -> Iterator[tuple[str, str, Any]]:
-        """Yield options without the setting that they belong to; those of several questions may have any."""
-        shared = ("jobs", "cluster") if self.share or self.maximise else ()
-        shared = (*shared, "tolerance", "store", "resume", "data", "plot") if self.share else shared
-        yield from (one for one in super().strays(*others) if one[0] not in shared)
 
     def check_options(self, inputs: Inputs, run: Run) -> None:
         """Raise ValueError for two questions in one, and for options of another question."""

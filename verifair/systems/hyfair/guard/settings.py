@@ -15,7 +15,9 @@ from verifair.systems.system import System
 class GuardSettings(VariantSettings):
     """Which inputs a network refuses, and whether it is trained on (HyFair, mitigation)."""
 
-    belongs: ClassVar = {"epochs": ("retrain", None), "learning_rate": ("retrain", None), "certificate": ("target", None)}
+    belongs: ClassVar = {
+        **dict.fromkeys(("epochs", "learning_rate"), (("retrain", None),)), "certificate": (("target", None),),
+    }
     rules: Path | None = None
     """rules.json of `verifair explain`, or your own."""
     target: float | None = None

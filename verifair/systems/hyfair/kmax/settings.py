@@ -13,7 +13,7 @@ from verifair.systems.system import About, System
 class KmaxSettings(VariantSettings):
     """The person who falls into the most outcome buckets, over all combinations of protected values."""
 
-    belongs: ClassVar = {"certificate": ("bound", True)}
+    belongs: ClassVar = {"certificate": (("bound", True),)}
     buckets: Annotated[int, Field(ge=2, le=1000)] = 20
     """Outcome buckets of equal width in [0, 1]."""
     search: Literal["rw", "sa", "sa-knn"] = "sa"
