@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import ValidationError
 
+from verifair.auditing.decisions import ratio_words
 from verifair.auditing.gate import biased, by_feature, flips, gaps, shares
 from verifair.auditing.result import AuditResult, Change, Comparison
 from verifair.errors import QueryError
@@ -145,15 +146,16 @@ def _decisions(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity
             if one.accuracy is not None:
                 yield ("accuracy", name), _Quantity(low=one.accuracy, high=one.accuracy, people=one.people, better="higher",
                                                     shown=f"{percent(one.accuracy)} of {one.people:,}")  # fmt: skip
-        # The reference has no interval. The lowest ratio is at most each group's; of a group whose rate is 0 no upper end is known.
+        # The reference has no interval. The lowest ratio is at most each group's; earlier versions knew no end where a rate was 0.
         ratios = [one for one in groups if one.ratio is not None and (one.ratio_low is not None or one.ratio < 1)]
         if ratios:
             worst = min(ratios, key=lambda one: one.ratio or 0.0)
             low = min(one.ratio_low or 0.0 for one in ratios)
             high = min((one.ratio_high for one in ratios if one.ratio_high is not None), default=None)
+            said = ratio_words(worst.ratio or 0.0, digits=3)
             ends = f"{low:.3f} to {'?' if high is None else format(high, '.3f')}"
             yield ("lowest rate by the highest (four-fifths)", feature), _Quantity(
-                low=low, high=high, people=None, better="higher", shown=f"{worst.ratio:.3f} ({ends}, {worst.group})")
+                low=low, high=high, people=None, better="higher", shown=f"{said} ({ends}, {worst.group})")
 
 
 def _flips(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:

@@ -10,7 +10,7 @@ from textwrap import shorten
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 from scipy.stats.contingency import relative_risk
 
 from encoders.network import Array, Booleans, Integers
@@ -49,7 +49,7 @@ class GroupDecisions(Shape):
     """Rate over that of the reference group, the ranked one with the highest rate; null: not ranked, or no reference."""
     ratio_low: float | None
     ratio_high: float | None
-    """95 % interval of the ratio (Katz); null for the reference itself, and where a rate is 0."""
+    """95 % interval of the ratio (Katz; of a rate of 0 it ends where Walter's does); null for the reference itself."""
     accuracy: Probability | None
     """Share of decisions that equal the label; null: the table has no label."""
 
@@ -288,10 +288,39 @@ def _against(n: int, best: int, good: Integers, people: Integers) -> tuple[float
         return None, None, None
     if n == best:
         return 1.0, None, None
-    found = relative_risk(int(good[n]), int(people[n]), int(good[best]), int(people[best]))
-    chance = found.confidence_interval(0.95) if good[n] else None
-    ends = (None, None) if chance is None or not math.isfinite(chance.high) else (float(chance.low), float(chance.high))
-    return float(found.relative_risk), *ends
+    counts = [int(one) for one in (good[n], people[n], good[best], people[best])]
+    ratio = counts[0] * counts[3] / (counts[1] * counts[2])  # of whole numbers, rounded once: exactly 4/5 is 0.8
+    if not counts[0]:
+        return ratio, 0.0, _walter(*counts)
+    chance = relative_risk(*counts).confidence_interval(0.95)
+    return ratio, float(chance.low), float(chance.high)
+
+
+def _walter(good: int, people: int, good_other: int, people_other: int) -> float:
+    """Return the upper end of the 95 % interval of a ratio of rates, half a person more in each count (Walter, Biometrika 1975)."""
+    a, n, b, m = good + 0.5, people + 0.5, good_other + 0.5, people_other + 0.5
+    return float(a / n * m / b * math.exp(norm.ppf(0.975) * math.sqrt(1 / a - 1 / n + 1 / b - 1 / m)))
+
+
+def reference(groups: Sequence[GroupDecisions]) -> GroupDecisions:
+    """Return the group that the others of its feature are compared with. Raises StopIteration where none are."""
+    return next(one for one in groups if one.ratio == 1 and one.ratio_low is None)
+
+
+def lowest(groups: Sequence[GroupDecisions]) -> GroupDecisions:
+    """Return the group with the lowest rate, of those that are compared with the reference; of equal ones the largest."""
+    others = [one for one in groups if one.ratio is not None and one is not reference(groups)]
+    return min(others, key=lambda one: (one.rate.mean, -one.people))
+
+
+def not_compared(groups: Sequence[GroupDecisions], favourable: str) -> str | None:
+    """Return why the rates of a feature's groups are not compared; None where they are."""
+    if any(one.ratio is not None for one in groups):
+        return None
+    enough = sum(one.ranked for one in groups)
+    if enough < 2:
+        return f"{enough} of {counted(len(groups), 'group', 'groups')} has {SMALL} people or more"
+    return f"nobody in a group of {SMALL} people or more gets {favourable}"
 
 
 def fails(one: GroupDecisions) -> bool:
@@ -300,7 +329,7 @@ def fails(one: GroupDecisions) -> bool:
 
 
 def clear(one: GroupDecisions) -> bool:
-    """Return whether the interval of the ratio lies on one side of four fifths; a group without a ratio is clear."""
+    """Return whether the interval of the ratio lies on one side of four fifths; a group without an interval is clear."""
     return one.ratio_low is None or one.ratio_high is None or one.ratio_high < FOUR_FIFTHS or one.ratio_low >= FOUR_FIFTHS
 
 
@@ -313,19 +342,26 @@ def _passes(one: GroupDecisions) -> str:
 def _ratio(one: GroupDecisions) -> str:
     if one.ratio is None:
         return "-"
-    return f"{one.ratio:.2f}" + ("" if one.ratio_low is None else f" ({one.ratio_low:.2f} to {one.ratio_high:.2f})")
+    ends = "" if one.ratio_low is None or one.ratio_high is None else f" ({one.ratio_low:.2f} to {one.ratio_high:.2f})"
+    return ratio_words(one.ratio) + ends
+
+
+def ratio_words(ratio: float, threshold: float = FOUR_FIFTHS, digits: int = 2) -> str:
+    """Return a ratio with as many decimals as show on which side of the threshold it lies, and that it is not 0."""
+    for more in range(digits, 17):
+        said = f"{ratio:.{more}f}"
+        if (float(said) < threshold) == (ratio < threshold) and (float(said) == 0) == (ratio == 0):
+            return said
+    return repr(ratio)
 
 
 def _statement(feature: str, groups: Sequence[GroupDecisions], favourable: str) -> Statement:
     """Return the sentence of one feature: its lowest group against its highest, or why groups are not compared."""
-    ranked = [one for one in groups if one.ratio is not None]
-    if not ranked:
-        enough = sum(one.ranked for one in groups)
-        few = f"{enough} of {counted(len(groups), 'group', 'groups')} has {SMALL} people or more"
-        why = few if enough < 2 else f"nobody gets {favourable}"
+    why = not_compared(groups, favourable)
+    if why is not None:
         text, tone = f"{feature}: rates of groups are not compared, for {why}.", Tone.PLAIN
     else:
-        low, high = min(ranked, key=lambda one: (one.rate.mean, -one.people)), max(ranked, key=lambda one: one.rate.mean)
+        low, high = lowest(groups), reference(groups)
         said = " and ".join(
             f"{one.group} {percent(one.rate.mean)} ({counted(one.people, 'person', 'people')})" for one in (low, high)
         )
@@ -334,7 +370,7 @@ def _statement(feature: str, groups: Sequence[GroupDecisions], favourable: str) 
         text = f"{feature}: the model gives {favourable} to {said}; ratio {_ratio(low)}, {end}."
         tone = Tone.BAD if fails(low) and clear(low) else Tone.WATCH if fails(low) or not clear(low) else Tone.PLAIN
     small = sum(not one.ranked for one in groups)
-    if small and ranked:
+    if small and why is None:
         text += f" Groups of fewer than {SMALL} people ({small}) are not compared."
     return Statement(text=text, standing=Standing.MEASURED, tone=tone, headline=True)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 from xml.etree import ElementTree as xml
 
+from verifair.auditing.decisions import lowest, not_compared, ratio_words
 from verifair.auditing.result import AuditResult, GateCheck
 from verifair.auditing.settings import GateSection
 from verifair.screen import visible
@@ -36,9 +38,9 @@ def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
 
     passed and failed only where that is known: by exact counts, a proved bound, or an exact counterexample.
     """
-    checks = []
+    checks, fifths = list[GateCheck](), partial(_four_fifths, threshold=asked.four_fifths or 0.0)
     for name, ask in (
-        ("four_fifths", _four_fifths), ("flips_in_data", flips), ("certified_gap", gaps), ("certified_share", shares),
+        ("four_fifths", fifths), ("flips_in_data", flips), ("certified_gap", gaps), ("certified_share", shares),
         ("pba_share", bias),
     ):  # fmt: skip
         threshold = getattr(asked, name)
@@ -72,17 +74,19 @@ Found = Iterator[tuple[str, float | None, float | None, str]]
 """Feature, the least and the most that the quantity can be, and what was found in words."""
 
 
-def _four_fifths(result: AuditResult) -> Found:
+def _four_fifths(result: AuditResult, threshold: float) -> Found:
     if result.decisions is None:
         return
     for feature in result.protected:
-        groups = [one for one in result.decisions.of(feature) if one.ratio is not None]
-        if not groups:
-            yield feature, None, None, "no two groups have enough people to be compared"
+        groups = result.decisions.of(feature)
+        why = not_compared(groups, result.favourable)
+        if why is not None:
+            yield feature, None, None, f"rates of groups are not compared, for {why}"
             continue
-        worst = min(groups, key=lambda one: one.ratio or 0.0)
-        near = "" if worst.ratio_low is None else f", 95 % interval {worst.ratio_low:.3f} to {worst.ratio_high:.3f}"
-        yield feature, worst.ratio, worst.ratio, f"{worst.ratio:.3f} ({worst.group}, n = {worst.people:,}{near})"
+        worst = lowest(groups)
+        near = f"n = {worst.people:,}, 95 % interval {worst.ratio_low:.3f} to {worst.ratio_high:.3f}"
+        said = ratio_words(worst.ratio or 0.0, threshold, digits=3)
+        yield feature, worst.ratio, worst.ratio, f"{said} ({worst.group}, {near})"
 
 
 def by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -141,7 +141,7 @@ def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
             lines += schema_file.problems(error, kind, (*keys, "effort"))
     for name, owners in made[0].strays() if not lines else ():
         what = " or ".join(to if value is None else f"{to} = {written(value)}" for to, value in owners)
-        lines.append(f"{name}: belongs to {what}: add that, or drop {name}")
+        lines.append(f"{name}: belongs to {what}: add {'that' if len(owners) == 1 else 'one'}, or drop {name}")
     if lines:
         raise SchemaError("\n".join(f"[analyses.{verb}]: {line}" for line in lines))
     return Analysis(settings=made[0], effort=made[1].effort)

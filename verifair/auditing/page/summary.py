@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from verifair.auditing.decisions import GroupDecisions, clear, fails
+from verifair.auditing.decisions import GroupDecisions, clear, fails, ratio_words, reference
 from verifair.auditing.gate import accepted_files, by_feature, gaps, shares
 from verifair.auditing.page.contents import ended, evidence_counts, tone
 from verifair.auditing.result import AuditResult
@@ -172,10 +172,10 @@ def _ways(one: Feature, result: AuditResult) -> str:
 
 
 def _failing(feature: Feature, one: GroupDecisions, favourable: str) -> str:
-    best = next(other for other in feature.groups if other.ratio == 1 and other.ratio_low is None)
+    best = reference(feature.groups)
     between = "" if one.ratio_low is None else f"95 % interval {one.ratio_low:.2f} to {one.ratio_high:.2f}, "
     counts = f"{one.people:,} and {best.people:,} people" + ("" if clear(one) else "; this ratio may be chance")
-    return f'{one.group} gets "{favourable}" {one.ratio:.2f} times as often as {best.group} ({between}{counts})'
+    return f'{one.group} gets "{favourable}" {ratio_words(one.ratio or 0.0)} times as often as {best.group} ({between}{counts})'
 
 
 def surely(result: AuditResult) -> str:

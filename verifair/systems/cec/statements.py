@@ -88,15 +88,14 @@ def _measured(subject: Subject, name: str, found: CecResult) -> Iterator[Stateme
         brief=f"{name}: of {one.matched:,} pairs of comparable people from different groups, {percent(other)} are decided "
         f"differently; {percent(hidden)} are decided alike, but for different reasons.",
     )
-    if one.beyond is None:
-        return
-    text = (
-        f"{name}: reasons differ by {one.beyond.mean:+.3f} more across groups than among comparable people of the same group "
-        f"({one.beyond.low:+.3f} to {one.beyond.high:+.3f}, 95 %; scores run from 0 to 1)"
-    )
-    clear = one.beyond.low > 0
-    text += ": the group adds to the difference." if clear else ": whether the group adds anything is not clear."
-    yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH if clear else Tone.PLAIN)
+    if one.beyond is not None:
+        text = (
+            f"{name}: reasons differ by {one.beyond.mean:+.3f} more across groups than among comparable people of the same group "
+            f"({one.beyond.low:+.3f} to {one.beyond.high:+.3f}, 95 %; scores run from 0 to 1)"
+        )
+        clear = one.beyond.low > 0
+        text += ": the group adds to the difference." if clear else ": whether the group adds anything is not clear."
+        yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH if clear else Tone.PLAIN)
     if one.matched < one.pairs:
         text = f"{name}: {of(one.pairs - one.matched, one.pairs)} pairs have no counterpart within tau, and are left out."
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.PLAIN)

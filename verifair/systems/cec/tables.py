@@ -14,7 +14,7 @@ from verifair.systems.cec.certified import DECISION, LEAVES, SCORE, TIME
 from verifair.systems.cec.explanations import REGIMES, Regime
 from verifair.systems.cec.result import CecResult, CertifiedPairs, GroupFindings
 from verifair.systems.results.result import Interval
-from verifair.systems.results.words import cell, units
+from verifair.systems.results.words import cell, percent, units
 
 TITLE = "Explanation consistency: measured, not proved"
 SHORT: dict[Regime, str] = {
@@ -108,7 +108,7 @@ def _certified_lines(found: CertifiedPairs) -> list[str | None]:
         return ["Nothing to certify: no pair is in regime A (same decision, same reasons).", found.note]
     why = [f"{found.unknown[reason]:,} ({text})" for reason, text in WHY.items() if reason in found.unknown]
     return [
-        f"Certified A: {found.certified:,} of the {found.regime_A:,} pairs in regime A ({found.share:.1%}) are decided "
+        f"Certified A: {found.certified:,} of the {found.regime_A:,} pairs in regime A ({percent(found.share)}) are decided "
         f"alike, with a score below {found.threshold:g}, {where(found.delta)}{'' if found.delta else ' (delta 0)'} "
         f"({found.seconds:.1f} s).",
         f"Unknown: {', '.join(why)}." if why else None, found.note,
@@ -130,14 +130,14 @@ def overview(found: CecResult) -> Grid:
         grid.add_column(one.name, justify="right")
     lines = {
         "people": [f"{one.people:,}" for one in found.groups],
-        "with a counterpart": [cell(one.coverage, ".1%") for one in found.groups],
+        "with a counterpart": [percent(one.coverage) for one in found.groups],
         "distance, median": [cell(one.distance[0]) for one in found.groups],
         "90 %, largest": [f"{cell(one.distance[1])}, {cell(one.distance[2])}" for one in found.groups],
-        "of equal merit": [cell(one.twins, ".1%") for one in found.groups],
+        "of equal merit": [percent(one.twins) for one in found.groups],
         "equally near (most)": [f"{one.ties[0]:g} ({one.ties[1]:,})" for one in found.groups],
         "CEC, mean score": [cell(one.cec.mean if one.cec else None, ".3f") for one in found.groups],
         "  95 %": [_ends(one.cec) for one in found.groups],
-        "PFR, flips": [cell(one.pfr.mean if one.pfr else None, ".1%") for one in found.groups],
+        "PFR, flips": [percent(one.pfr.mean if one.pfr else None) for one in found.groups],
         "  95 %, in %": [_ends(one.pfr, percent=True) for one in found.groups],
     }
     if found.controlled:
@@ -147,7 +147,7 @@ def overview(found: CecResult) -> Grid:
         grid.add_row(label, *cells)
     grid.add_section()
     for letter, meaning in SHORT.items():
-        grid.add_row(f"{letter} {meaning}", *(cell(one.regimes.get(letter), ".1%") for one in found.groups))
+        grid.add_row(f"{letter} {meaning}", *(percent(one.regimes.get(letter)) for one in found.groups))
     return grid
 
 
@@ -158,10 +158,10 @@ def _short(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
         grid.add_column(column, justify="right")
     for one in groups:
         cec, pfr = (None if interval is None else interval.mean for interval in (one.cec, one.pfr))
-        shares = [cell(one.regimes.get(letter), ".0%") for letter in REGIMES]
+        shares = [percent(one.regimes.get(letter)) for letter in REGIMES]
         grid.add_row(
-            _brief(one.name, protected), f"{one.people:,}", cell(one.coverage, ".0%"), cell(cec), cell(one.within),
-            cell(pfr, ".0%"), *shares,
+            _brief(one.name, protected), f"{one.people:,}", percent(one.coverage), cell(cec), cell(one.within),
+            percent(pfr), *shares,
         )
     return grid
 
@@ -172,7 +172,7 @@ def everybody_line(found: CecResult) -> str | None:
     if len(found.groups) <= WIDE + 1:
         return None
     near = f"Nearest counterparts: median {cell(one.distance[0])}, 90 % up to {cell(one.distance[1])}, "
-    near += f"largest {cell(one.distance[2])}; {cell(one.twins, '.1%')} of the matched have one of equal merit. "
+    near += f"largest {cell(one.distance[2])}; {percent(one.twins)} of the matched have one of equal merit. "
     return near + f"Everybody, 95 %: CEC {_ends(one.cec)}, PFR {_ends(one.pfr, percent=True)} %."
 
 
@@ -192,7 +192,7 @@ def between_grid(found: CecResult) -> Grid:
     for line in table.to_dict(orient="records"):
         grid.add_row(
             _brief(line["group"], found.query.protected), _brief(line["other"], found.query.protected), f"{int(line['matched']):,}",
-            cell(line["CEC"]), cell(line["PFR"], ".0%"), cell(line["A"], ".0%"), cell(line["B"], ".0%"),
+            cell(line["CEC"]), percent(line["PFR"]), percent(line["A"]), percent(line["B"]),
         )
     return grid
 
@@ -200,7 +200,7 @@ def between_grid(found: CecResult) -> Grid:
 def threshold_line(found: CecResult) -> str:
     """How much the named threshold matters."""
     table = found.thresholds.set_index(found.thresholds["threshold"].round(6))
-    parts = [f"{cell(table.loc[t, 'B'], '.1%')} at {t:g}" for t in OTHER_THRESHOLDS]
+    parts = [f"{percent(table.loc[t, 'B'])} at {t:g}" for t in OTHER_THRESHOLDS]
     return (
         f"Regimes are separated at threshold {found.query.threshold:g} (--threshold), the paper names none. Regime B would be "
         + ", ".join(parts) + "."
@@ -215,10 +215,10 @@ def features_grid(found: CecResult) -> Grid:
     grid.add_column("part", justify="right")
     grid.add_column("share", justify="right")
     for line in found.features.head(FEATURES).to_dict(orient="records"):
-        grid.add_row(_name(line["feature"], found), cell(line["part"]), cell(line["share"], ".1%"))
+        grid.add_row(_name(line["feature"], found), cell(line["part"]), percent(line["share"]))
     rest = found.features.iloc[FEATURES:]
     if len(rest):
-        grid.add_row(f"{len(rest)} more features", cell(float(rest["part"].sum())), cell(float(rest["share"].sum()), ".1%"))
+        grid.add_row(f"{len(rest)} more features", cell(float(rest["part"].sum())), percent(float(rest["share"].sum())))
     return grid
 
 
@@ -266,7 +266,7 @@ def model_line(found: CecResult) -> str:
     model = found.model_decides
     auc = "" if model.auc != model.auc else f", AUC {model.auc:.3f}"
     variance = "" if model.variance != model.variance else f", variance of the probability {cell(model.variance)}"
-    line = f"The model: decides {cell(model.positive, '.1%')} of the matched people positively{variance}{auc}."
+    line = f"The model: decides {percent(model.positive)} of the matched people positively{variance}{auc}."
     why = model.hardly_decides
     return line if why is None else f"{line} Beware: {why}, so a low CEC says little."
 

@@ -153,7 +153,7 @@ class Case:
             ]
             yield from grid(columns, lines)
             if len(own) > LISTED:
-                yield f"and {len(own) - LISTED:,} more, equally near."
+                yield f"and {len(own) - LISTED:,} more, at a distance of {own['distance'].max():.4g} at most."
             yield ""
             if shared:
                 yield "Rows that are equally near share the last places: each counts the part that is given."

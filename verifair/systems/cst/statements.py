@@ -46,7 +46,7 @@ def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
     statements: list[Statement] = []
     evidence: list[Evidence] = []
     for n, one in enumerate(result.tests):
-        statements += _measured(one)
+        statements += measured(one)
         if result.certified:
             proof = _kept(result.certified[n], subject, work)
             evidence += [] if proof is None else [proof]
@@ -74,21 +74,25 @@ def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
     )
 
 
-def _measured(one: Intervention) -> Iterator[Statement]:
+def measured(one: Intervention) -> Iterator[Statement]:
     own = one.counts[(one.counts["method"] == one.ranking) & (one.counts["k"] == one.smallest)].iloc[0]
     people, sure, cases = one.complainants, int(own["significant"]), int(own["cases"])
-    others, by_chance = " or ".join(one.found.names), one.expected_significant_by_chance
-    more = "more" if one.found.terms.direction == "negative" else "less"
+    others, terms, by_chance = " or ".join(one.found.names), one.found.terms, one.expected_significant_by_chance
+    more = "more often" if terms.direction == "negative" else "less often"
+    more += f" (by more than {terms.tau:g})" if terms.tau else ""
+    if terms.correction is not None:
+        expected, enough = f"in the mean at most {100 * terms.alpha:.3g} % of these by chance (Benjamini-Hochberg)", 0.0
+    else:
+        expected, enough = f"by chance about {by_chance:.0f}", by_chance
     yield Statement(
         text=f"For {of(sure, people)} people with {others}, the {one.smallest} people most similar to them are refused "
-        f"significantly {more} often than the {one.smallest} most similar to who they would be with {one.name}. Chance alone makes "
-        f"about {by_chance:.0f}.",
-        standing=Standing.MEASURED, tone=Tone.WATCH if sure > by_chance else Tone.PLAIN, headline=True,
-        brief=f"{of(sure, people)} with {others}: people like them are refused significantly more often than people like who they "
-        f"would be with {one.name} (by chance about {by_chance:.0f}).",
+        f"significantly {more} than the {one.smallest} most similar to who they would be with {one.name} ({expected}).",
+        standing=Standing.MEASURED, tone=Tone.WATCH if sure > enough else Tone.PLAIN, headline=True,
+        brief=f"{of(sure, people)} with {others}: people like them are refused significantly {more} than people like who they "
+        f"would be with {one.name} ({expected}).",
     )
     yield Statement(
-        text=f"{of(cases, people)} of them show some difference (a case, not significant by itself).", standing=Standing.MEASURED,
+        text=f"For {of(cases, people)} of them it is {more}, significantly or not (a case).", standing=Standing.MEASURED,
         tone=Tone.PLAIN,
     )
     if one.found.refused_tilde is not None:

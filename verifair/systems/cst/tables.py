@@ -18,6 +18,7 @@ from verifair.systems.cst.result import CertifiedDecisions, ClaimRobustness, Cst
 from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, LEFT_OUT, STAYS, TOLD, UNKNOWN
 from verifair.systems.cst.robustness.sensitivity import LEVELS
 from verifair.systems.results.files import save_table, save_text
+from verifair.systems.results.words import percent
 
 SIZES = 4
 """Group sizes side by side; more stand in a table below."""
@@ -27,6 +28,8 @@ MEANING = {
     "CST": "as CST w/o, with complainant and counterfactual counted",
     "CF": "the complainant is refused, the counterfactual is not",
 }
+BETTER = "the complainant is not refused, the counterfactual is"
+"""CF where cases are people who are treated better."""
 SHORT = {"negative": "neg.", "positive": "pos."}
 LONG = 150
 """Letters of an equation on the screen."""
@@ -153,7 +156,8 @@ def heading(one: Intervention) -> str:
 
 
 def legend(one: Intervention) -> str:
-    meanings = "; ".join(f"{method}: {words}" for method, words in MEANING.items() if method in one.methods)
+    better = {"CF": BETTER} if one.found.terms.direction == "positive" else {}
+    meanings = "; ".join(f"{method}: {words}" for method, words in (MEANING | better).items() if method in one.methods)
     return f"Cases: {one.found.terms.case}. {meanings}."
 
 
@@ -227,7 +231,9 @@ def several_grid(tests: Sequence[Intervention]) -> Grid | None:
     joint = table["intersectional"].notna().any()
     names = " and ".join(in_words(one.found.do) for one in tests if len(one.found.do) == 1)
     grid = Grid(title=f"{names}: of {table['people'].iloc[0]:,} people protected by all", title_justify="left")
-    columns = ("method", "k", "multiple: by each alone", *(("intersectional: jointly",) if joint else ()))
+    tested = next((one.complainants for one in tests if len(one.found.do) > 1), 0)
+    jointly = "intersectional: jointly" + (f", of {tested:,} tested" if tested < table["people"].iloc[0] else "")
+    columns = ("method", "k", "multiple: by each alone", *((jointly,) if joint else ()))
     for n, column in enumerate(columns):
         grid.add_column(column, justify="left" if not n else "right")
     for line in table.to_dict(orient="records"):
@@ -366,9 +372,5 @@ def ends(low: float, high: float) -> str:
     return f"{low:+.2f} .. {high:+.2f}"
 
 
-def percent(value: float | None) -> str:
-    return "-" if value is None or pd.isna(value) else f"{100 * value:.1f}%"
-
-
 def _count(number: float, share: float) -> str:
-    return f"{int(number):,} ({100 * share:.1f}%)"
+    return f"{int(number):,} ({percent(share)})"

@@ -17,6 +17,7 @@ from verifair.systems.fgce.measures import Burden, change_frequency, interval
 from verifair.systems.fgce.optimum.center import Centers
 from verifair.systems.fgce.result import Advice, Certainty, GroupComparison, GroupSummary, Subgroup
 from verifair.systems.results.result import Interval
+from verifair.systems.results.words import percent, rounded
 
 GREEDY = 1 - 1 / np.e
 """What greedy reaches of the best coverage, at least."""
@@ -152,16 +153,16 @@ def _certainty(group: Group, method: str) -> Certainty:
         by = "proved" if found.proved or outcome is None else f"claimed by {outcome.backend} {outcome.version}"
         why = late if outcome is None or outcome.limit in (None, Limit.TIME) else f"stopped ({outcome.limit.value})"
         if not np.isfinite(found.cost):
-            text = f"{why} before enough were covered; no cost below {found.lower:.4g} can do it ({by})"
+            text = f"{why} before enough were covered; no cost below {rounded(found.lower, up=False, digits=4)} can do it ({by})"
         elif found.optimal:
             text = f"optimal{among}, {by}"
         else:
             share = (found.cost - found.lower) / found.cost if found.cost else 0.0
-            text = f"not below {found.lower:.4g}{among} ({by}), gap {100 * share:.1f}%: {why}"
+            text = f"not below {rounded(found.lower, up=False, digits=4)}{among} ({by}), gap {percent(share)}: {why}"
         trust: Literal["proved", "claimed"] = "proved" if found.proved else "claimed"
         return Certainty(of="cost", value=found.cost, bound=found.lower, trust=trust, optimal=found.optimal, text=text)
     size = group.instance.size
-    bound = f"{100 * found.bound / size:.1f}%"
+    bound = f"{rounded(100 * found.bound / size, up=True, digits=1)}%"
     if found.optimal:
         text = f"the most there is{among}, proved"
     elif method == "greedy":

@@ -145,10 +145,11 @@ def exact_area(steps: pd.DataFrame, low: float, high: float) -> dict[str, float]
     """
     if not low < high:
         raise QueryError(f"costs from {low:g} to {high:g}: expected a range")
-    d, coverage = steps["d"].to_numpy(dtype=float), steps["coverage"].to_numpy(dtype=float)
+    within = steps[steps["d"] <= high]
+    d, coverage = within["d"].to_numpy(dtype=float), within["coverage"].to_numpy(dtype=float)
     rise = np.diff(coverage, prepend=0.0)
     area = float((rise * np.clip(high - d, 0.0, high - low)).sum())
-    return {"score": area / (high - low), "saturation": float(d[-1]), "largest": float(coverage[-1])}
+    return {"score": area / (high - low), "saturation": float(d.max(initial=low)), "largest": float(coverage.max(initial=0.0))}
 
 
 def curves_at(steps: pd.DataFrame, costs: Array) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from verifair.systems.fgce.result import Advice, FeasibleShare, FgceResult, Grou
 from verifair.systems.fgce.settings import Cost
 from verifair.systems.groups import SMALL
 from verifair.systems.results.result import Interval
-from verifair.systems.results.words import moves
+from verifair.systems.results.words import moves, percent
 
 COSTS: dict[Cost, str] = {"l2": "L2 distance", "path": "weighted path", "hops": "moves"}
 """What a cost is counted in."""
@@ -163,7 +163,7 @@ def overview(found: Sequence[GroupSummary], *, k: int, cost: Cost, factuals: str
     frame = pd.DataFrame({
         one.name: {
             factuals.replace("-", " "): str(one.negatives),
-            "of them without any feasible counterfactual": f"{one.hopeless} ({_percent(one.hopeless / one.negatives)})",
+            "of them without any feasible counterfactual": f"{one.hopeless} ({percent(one.hopeless / one.negatives)})",
             "weak components (subgroups)": str(len(one.subgroups)),
             f"counterfactuals used, of at most {k}": str(one.used),
             "coverage of the others (95%)": _share(one.coverage),
@@ -182,7 +182,7 @@ def _short(found: Sequence[GroupSummary]) -> Grid:
             "to explain": str(one.negatives),
             "hopeless": str(one.hopeless),
             "used": str(one.used),
-            "covered": _percent(one.coverage.mean),
+            "covered": percent(one.coverage.mean),
             "cost d": _number(one.cost),
             "optimal": one.certainty.trust if one.certainty.optimal else f"bound {_number(one.certainty.bound)}",
             "mean cost": "-" if one.mean is None else _number(one.mean.mean),
@@ -265,7 +265,7 @@ def methods_table(compared: pd.DataFrame) -> pd.DataFrame:
     """Return a line for each group and method: how many rules or rows, who gets advice, for whom it is feasible, and its cost."""
     return pd.DataFrame({
         f"{line.group}: {line.method}": {
-            "rules or rows": str(line.size), "advised": _percent(line.advised), "feasible": _percent(line.coverage),
+            "rules or rows": str(line.size), "advised": percent(line.advised), "feasible": percent(line.coverage),
             "mean cost": _number(line.cost),
         }
         for line in compared.itertuples()
@@ -417,18 +417,14 @@ def _number(value: float) -> str:
     return "-" if value != value else "none" if np.isinf(value) else f"{value:.4g}"
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}%"
-
-
 def _whole(value: float) -> str:
     return "all" if value == 1 else f"{int(100 * value + 1e-9)}%"
 
 
 def _share(interval: Interval) -> str:
     if interval.low == interval.high:
-        return _percent(interval.mean)
-    return f"{_percent(interval.mean)} ({100 * interval.low:.1f} .. {_percent(interval.high)})"
+        return percent(interval.mean)
+    return f"{percent(interval.mean)} ({percent(interval.low)} .. {percent(interval.high)})"
 
 
 def _range(interval: Interval | None) -> str:

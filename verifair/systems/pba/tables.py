@@ -21,7 +21,7 @@ from verifair.engine.store import COLUMNS, json_lines
 from verifair.systems.groups import SMALL
 from verifair.systems.pba.evidence import certificates, in_words
 from verifair.systems.pba.result import PbaResult
-from verifair.systems.results.words import cell
+from verifair.systems.results.words import percent
 
 RATES = ("SP", "TPR", "FPR", "CFA")
 
@@ -123,7 +123,7 @@ def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> G
         grid.add_column(str(group), justify="right")
     values = rates.set_index(["metric", "group"])["value"]
     for metric in RATES:
-        cells = [cell(float(values.loc[(metric, g)]), ".1%") for g in groups]
+        cells = [percent(float(values.loc[(metric, g)])) for g in groups]
         grid.add_row({"TPR": "EO (TPR)", "FPR": "EO (FPR)"}.get(metric, metric), "", "", *cells)
     for metric in ("RB", "PBA"):
         grid.add_section()
@@ -151,7 +151,7 @@ def group_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> Gr
     for group in rates["group"].drop_duplicates():
         people = int(by.loc[("SP", group), "rows"])
         if people:
-            cells = [cell(float(by.loc[(metric, group), "value"]), ".1%") for metric in RATES]
+            cells = [percent(float(by.loc[(metric, group), "value"])) for metric in RATES]
             keys = [(setting, delta, group) for delta in deltas for setting in ("observed", "flipped")]
             proved = [_cell(counts.loc[key]) if key in counts.index else "-" for key in keys]
             grid.add_row(str(group), f"{people:,}", *cells, *proved)
@@ -170,7 +170,7 @@ def gap_words(gaps: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
         (high, many), (low, few) = ends
         at_once = "" if line.groups == 2 else f", for all pairs of {line.groups} groups at once"
         yield (
-            f"{line.metric}: {line.highest} {high:.1%} (n = {many:,.0f}), {line.lowest} {low:.1%} (n = {few:,.0f}); gap "
+            f"{line.metric}: {line.highest} {percent(high)} (n = {many:,.0f}), {line.lowest} {percent(low)} (n = {few:,.0f}); gap "
             f"{100 * line.gap:.1f} points (95 % interval {100 * line.low:.1f} to {100 * line.high:.1f}{at_once}).{small}"
         )
 
@@ -199,4 +199,4 @@ def _cell(counts: pd.Series) -> str:
     rows, proved, unknown = (float(counts[name]) for name in ("rows", "proved", "unknown"))
     if not rows:
         return "-"
-    return cell(proved / rows, ".1%") + (f" (+{100 * unknown / rows:.1f}% open)" if unknown else "")
+    return percent(proved / rows) + (f" (+{percent(unknown / rows)} open)" if unknown else "")

@@ -120,8 +120,10 @@ def cell(value: float | None, form: str = ".3g") -> str:
     return "-" if value is None or value != value else format(value, form)
 
 
-def percent(share: float) -> str:
-    """Never 0 % or 100 % of what is not."""
+def percent(share: float | None) -> str:
+    """Never 0 % or 100 % of what is not; a dash where there is no share."""
+    if share is None or share != share:
+        return "-"
     if 0 < share < 0.0005:
         return "<0.1%"
     return ">99.9%" if 0.9995 <= share < 1 else f"{100 * share:.1f}%"

@@ -194,7 +194,10 @@ def test_rows_outside_the_schema_are_an_error_or_left_out_and_said(tmp_path: Pat
         ("certify", {"epsilon": "0.1"}, "epsilon: Input should be a valid number, found '0.1'"),
         ("certify", {"protected": []}, "protected: List should have at least 1 item"),
         ("certify", {"box": ["age=3"]}, "expected { feature = value }"),
-        ("certify", {"maximise": False, "tolerance": 1e-4}, "tolerance: belongs to maximise = true: add that, or drop tolerance"),
+        (
+            "certify", {"maximise": False, "tolerance": 1e-4},
+            "tolerance: belongs to maximise = true or share = true: add one, or drop tolerance",
+        ),
         ("kmax", {"buckets": 20.0}, "buckets: Input should be a valid integer, found 20.0"),
     ],
 )

@@ -1,16 +1,18 @@
 """What the model decides by group: rates, intervals, the four-fifths rule, and groups too small to be compared."""
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 from tests.builders import categorical, integer, random_network, schema_of
 from verifair import datasets
 from verifair.auditing.audit import audit
-from verifair.auditing.decisions import Decisions, GroupCounts, clear, count, decisions, described, fails, rates
+from verifair.auditing.decisions import Decisions, GroupCounts, clear, count, decisions, described, fails, rates, ratio_words
 from verifair.datasets.stream import Stream
 from verifair.models.compare import ImportDifference
 from verifair.systems.fgce.findings import _of_means
@@ -76,6 +78,43 @@ def test_what_cannot_be_compared_is_no_finding(groups: dict[str, tuple[int, int]
     (said,) = decided(**groups).statements
     assert said.tone is Tone.PLAIN
     assert "not compared" in said.text
+
+
+def test_a_rate_of_exactly_four_fifths_of_another_passes() -> None:
+    for people, other in itertools.product(range(30, 121, 5), range(30, 121, 7)):
+        for better in range(5, other + 1, 5):
+            good, rest = divmod(4 * better * people, 5 * other)
+            if not rest:
+                low, high = sorted(decided(low=(people, good), high=(other, better)).groups, key=lambda one: one.rate.mean)
+                assert (low.ratio, high.ratio, fails(low)) == (0.8, 1.0, False)
+
+
+def test_equal_rates_are_those_of_different_groups() -> None:
+    (said,) = decided(women=(100, 50), men=(100, 50)).statements
+    assert "women 50.0% (100 people) and men 50.0% (100 people)" in said.text
+    assert "ratio 1.00 (0.76 to 1.32), which passes the four-fifths rule (fails at one end" in said.text
+    assert said.tone is Tone.WATCH
+
+
+def test_that_none_of_few_people_is_favoured_may_be_chance() -> None:
+    found = decided(women=(30, 0), men=(1000, 10))
+    (women,) = (one for one in found.groups if one.group == "women")
+    assert fails(women)
+    assert not clear(women)
+    # Walter: half a person more in each count
+    error = norm.ppf(0.975) * np.sqrt(1 / 0.5 - 1 / 30.5 + 1 / 10.5 - 1 / 1000.5)
+    assert (women.ratio_low, women.ratio_high) == (0.0, pytest.approx(0.5 / 30.5 / (10.5 / 1000.5) * np.exp(error)))
+    assert found.statements[0].tone is Tone.WATCH
+
+
+def test_nobody_is_said_of_the_groups_that_could_be_compared() -> None:
+    (said,) = decided(a=(100, 0), b=(100, 0), few=(10, 10)).statements
+    assert "not compared, for nobody in a group of 30 people or more gets credit" in said.text
+
+
+@pytest.mark.parametrize(("ratio", "said"), [(0.797, "0.797"), (0.7999, "0.7999"), (0.8, "0.80"), (1 / 300, "0.003"), (0, "0.00")])
+def test_a_ratio_is_shown_on_its_side_of_four_fifths(ratio: float, said: str) -> None:
+    assert ratio_words(ratio) == said
 
 
 def test_a_group_that_nobody_of_is_favoured_fails() -> None:

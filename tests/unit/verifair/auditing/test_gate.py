@@ -42,6 +42,15 @@ def test_groups_that_cannot_be_compared_are_not_decided() -> None:
     assert outcome(whole, four_fifths=0.1) == "unknown"
 
 
+def test_a_gate_says_why_groups_are_not_compared() -> None:
+    whole = found("exchanged", {})
+    assert whole.decisions is not None
+    nobody = tuple(one.model_copy(update={"ratio": None, "ratio_low": None, "ratio_high": None}) for one in whole.decisions.groups)
+    (check,) = gate(GateSection(four_fifths=0.8), replace(whole, decisions=whole.decisions.model_copy(update={"groups": nobody})))
+    assert check.outcome == "unknown"
+    assert check.text.endswith(f"for nobody in a group of 30 people or more gets {whole.favourable}")
+
+
 def test_a_threshold_that_nothing_answers_names_what_does() -> None:
     (check,) = gate(GateSection(certified_share=0.2), found("exchanged", {}))
     assert check.outcome == "unknown"

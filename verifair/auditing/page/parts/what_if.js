@@ -190,11 +190,17 @@
     const middle = (k + Z * Z / 2) / (n + Z * Z), half = Z / (n + Z * Z) * Math.sqrt(k * (n - k) / n + Z * Z / 4);
     return [k ? middle - half : 0, k < n ? middle + half : 1];
   };
-  const katz = (a, b) => {  /* the ends of the 95 % interval of a ratio of rates */
-    const half = Z * Math.sqrt(1 / a.k - 1 / a.n + 1 / b.k - 1 / b.n), ratio = a.k / a.n / (b.k / b.n);
-    return [ratio * Math.exp(-half), ratio * Math.exp(half)];
+  const ends = (one, best) => {  /* of the 95 % interval of a ratio of rates: Katz; where one is 0, up to Walter's */
+    const more = one.k ? 0 : 0.5, [a, n, b, m] = [one.k + more, one.n + more, best.k + more, best.n + more];
+    const factor = Math.exp(Z * Math.sqrt(1 / a - 1 / n + 1 / b - 1 / m)), ratio = a * m / (n * b);
+    return [one.k ? ratio / factor : 0, ratio * factor];
   };
-  const percent = (p) => `${(100 * p).toFixed(1)}%`;
+  const said = (ratio) => {  /* on which side of 0.8 it lies shows */
+    let digits = 3;
+    while (digits < 16 && (Number(ratio.toFixed(digits)) < 0.8) !== (ratio < 0.8)) digits += 1;
+    return ratio.toFixed(digits);
+  };
+  const percent = (p) => p > 0 && p < 0.0005 ? "<0.1%" : p < 1 && p >= 0.9995 ? ">99.9%" : `${(100 * p).toFixed(1)}%`;
   const count = ({ bins, people }, edge) => {
     const n = people.reduce((a, b) => a + b), above = people.reduce((sum, k, at) => sum + (bins[at] > edge ? k : 0), 0);
     return { n, k: scores.above ? above : n - above };
@@ -208,12 +214,12 @@
       const own = groups.filter((one) => one.feature === feature).sort((a, b) => b.n - a.n), ranked = own.filter((one) => one.n >= known.small);
       const best = ranked.length > 1 ? ranked.reduce((a, b) => b.k / b.n > a.k / a.n ? b : a) : { k: 0 };
       own.forEach((one, place) => {
-        const { group, n, k } = one, ratio = best.k && n >= known.small ? k / n / (best.k / best.n) : null;
-        const [low, high] = ratio && one !== best ? katz(one, best) : [ratio, ratio], fail = ratio !== null && ratio < 0.8;
+        const { group, n, k } = one, ratio = best.k && n >= known.small ? k * best.n / (n * best.k) : null;
+        const [low, high] = ratio !== null && one !== best ? ends(one, best) : [ratio, ratio], fail = ratio !== null && ratio < 0.8;
         const chance = ratio !== null && (low < 0.8) !== (high < 0.8) ? ", by chance perhaps" : "";
         if (fail) fails.push(`${feature} ${group} (n = ${n.toLocaleString("en")}${chance})`);
         row(table, [feature, group, n.toLocaleString("en"), percent(k / n), wilson(k, n).map(percent).join(" to "),
-          ratio === null ? "–" : ratio.toFixed(3) + (one === best || !ratio ? "" : ` (${low.toFixed(2)} to ${high.toFixed(2)})`),
+          ratio === null ? "–" : said(ratio) + (one === best ? "" : ` (${low.toFixed(2)} to ${high.toFixed(2)})`),
           ratio === null ? "not compared" : (fail ? "fails" : "passes") + chance], fail ? "other" : "");
       });
     }

@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.result import GuardResult
-from verifair.systems.results.words import box_options, cell
+from verifair.systems.results.words import box_options, cell, percent
 
 SHOWN = 10
 """Rules of --target on the screen; the file has all."""
@@ -76,9 +76,9 @@ def effects_table(effects: Sequence[Effect]) -> Grid:
         "max k": [f"{e.max_k}" for e in effects],
         "mean k": [cell(e.mean_k, ".2f") for e in effects],
         "#ID": [f"{e.instances:,}" for e in effects],
-        "ID": [cell(e.success_rate, ".1%") for e in effects],
+        "ID": [percent(e.success_rate) for e in effects],
         "near: mean k": [cell(e.local_k, ".2f") for e in effects],
-        "near: ID": [cell(e.local_success, ".1%") for e in effects],
+        "near: ID": [percent(e.local_success) for e in effects],
     }
     for name, cells in lines.items():
         if set(cells) != {"-"}:

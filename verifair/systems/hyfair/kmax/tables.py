@@ -8,6 +8,7 @@ from rich.table import Table as Grid
 
 from verifair.systems.hyfair.kmax.result import KmaxResult
 from verifair.systems.hyfair.search import clusters
+from verifair.systems.results.words import percent
 
 
 def show(result: KmaxResult, console: Console) -> None:
@@ -26,7 +27,7 @@ def show(result: KmaxResult, console: Console) -> None:
         agrees = "too" if best.runtime_k == best.k else "(rounding moves logits across a bucket's edge)"
         console.print(f"The float32 runtime counts {best.runtime_k} {agrees}.")
     skipped = f"; {s.skipped:,} rows of the table lie outside and were left out" if s.skipped else ""
-    had = f"{100 * s.success_rate:.1f}% had k >= 2, {s.mean_k:.1f} on average" if s.instances else "none had k >= 2"
+    had = f"{percent(s.success_rate)} had k >= 2, {s.mean_k:.1f} on average" if s.instances else "none had k >= 2"
     console.print(
         f"Search ({found.method}, seed {found.seed}): {s.rows:,} rows, {s.evaluations:,} network evaluations in {s.seconds:.1f} s; "
         f"{had}; best after {s.best_seconds:.2f} s{skipped}."

@@ -16,6 +16,7 @@ from tests.command_line import flat, is_drawn
 from verifair.errors import QueryError
 from verifair.figures import figure
 from verifair.systems.cst import plots as situation_plots
+from verifair.systems.cst import statements
 from verifair.systems.cst import tables as words
 from verifair.systems.cst.case import Case, grid, place_of
 from verifair.systems.cst.causal.graph_plot import HEIGHT, WIDTH, Passing, causal_graph, layout
@@ -300,3 +301,27 @@ def test_interventions_are_told_as_the_estimator_does(run: tuple[SituationTestin
     model, tests = run
     expected = ["sex = m", "race = w", "sex = m, race = w"]
     assert [one.name for one in tests] == [in_words(do) for do in model.interventions()] == expected
+
+
+@pytest.mark.parametrize("direction", ["negative", "positive"])
+@pytest.mark.parametrize("correction", [None, "bh"])
+def test_a_page_says_which_way_people_are_treated_and_what_chance_makes(direction: str, correction: str | None) -> None:
+    _, (one, *_) = asked_of(direction=direction, correction=correction, tau=0.1)
+    said, cases, *_ = statements.measured(one)
+    more = f"{'more' if direction == 'negative' else 'less'} often (by more than 0.1)"
+    assert said.brief is not None
+    assert f"significantly {more} than" in said.text
+    assert f"significantly {more} than" in said.brief
+    assert f"of them it is {more}" in cases.text
+    chance = "at most 5 % of these by chance (Benjamini-Hochberg)" if correction else "by chance about"
+    assert chance in said.text
+    assert chance in said.brief
+    refused = "is refused, the counterfactual is not" if direction == "negative" else "is not refused, the counterfactual is"
+    assert f"CF: the complainant {refused}." in words.legend(one)
+
+
+def test_neighbours_that_are_not_listed_are_not_called_equally_near() -> None:
+    model, (one, *_) = asked_of(k=(105,), intersectional=False, do={"sex": "m"})
+    case = Case.of(one, model.causal_model_, int(one.found.complainants[0]), seed=0)
+    own = case.people[case.people["group"] == "control"]
+    assert f"and {len(own) - 100} more, at a distance of {own['distance'].max():.4g} at most." in case.markdown(None)
