@@ -29,6 +29,10 @@ MOST_ROWS = 20_000
 """Of them at most: of more thresholds, some drawn at random."""
 
 
+TIE = 2.0**-25
+"""A share of votes so little above 1/2 is a tie: what leaves hold are votes by the number of trees, rounded to float32."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnownColumns:
     """What the features of a tree ensemble are in the model's columns.
@@ -70,6 +74,8 @@ def tree_ensemble(
     known = KnownColumns(tensor=source.before, x=x, place=place, whole=whole, block=block)
     columns = _in_columns(stored, logits, feeds, known, trees, source)
     value, base, constant, exact = _behind(final, at, trees)
+    voting = logits.link is Link.SHARES and len(base) == 1
+    constant = constant - TIE * voting
     single = not any(feed.kind == "float64" for feed in feeds) and not reading.rounded and _plain(final, at)
     root, roots = columns["root"], len(columns["root"])
     if constant.any():      # one more number that is added: a tree without a question
@@ -85,7 +91,7 @@ def tree_ensemble(
             link=logits.link, source_sha256=stored.sha256, source=str(stored.path), rounded=tuple(dict.fromkeys(rounded)),
             feeds=feeds, classes=class_names(stored.model, max(len(base), 2)), root=root, column=columns["column"],
             threshold=columns["threshold"], left=columns["left"], right=columns["right"], missing_left=columns["missing_left"],
-            value=value, base=base, columns=n, terms=roots + 4 if single and exact else None,
+            value=value, base=base, columns=n, terms=roots + 4 + voting if single and exact else None,
         )
     except ValueError as error:
         raise ModelError(stored.path, f"its trees are none: {error}; export the model again") from error

@@ -184,7 +184,23 @@ def logits_model(stored: StoredModel, output: str | None) -> LogitsModel:
     if node is not None and (node.op_type in tree_tail.REGRESSORS or (
             node.op_type == tree_tail.CLASSIFIER and list(node.output).index(name) == 1)):
         return _cut_trees(stored, node, name, shown)
+    end = by_output.get(_through(by_output, shown, reshaped))
+    if output is None and end is not None and _is_share(stored.model, end):
+        raise ModelError(stored.path, "the output lies between 0 and 1: a probability it seems, and decisions are about logits; "
+                                      f"read the tensor in front of it with output={end.input[0]!r}, or this one with "
+                                      f"output={shown!r}", node=node_name(end), op=end.op_type)
     return _cut(stored.model, _through(by_output, shown, {"Identity", "Cast"}), Link.IDENTITY, shown)
+
+
+def _is_share(model: onnx.ModelProto, end: onnx.NodeProto) -> bool:
+    """Return whether a node cuts its values off at 0 and 1."""
+    if end.op_type != "Clip":
+        return end.op_type == "HardSigmoid"
+    known = {one.name: one for one in model.graph.initializer}
+    known |= {one.output[0]: one.attribute[0].t for one in model.graph.node if one.op_type == "Constant" and one.attribute}
+    given = [numpy_helper.to_array(known[name]).item() for name in end.input[1:] if name in known]
+    named = attributes(end)
+    return (given or [named.get(name) for name in ("min", "max")]) == [0.0, 1.0]
 
 
 def _bytes(model: Path, file: Path, remedy: str) -> bytes:
@@ -412,7 +428,9 @@ def class_names(model: onnx.ModelProto, count: int) -> tuple[str, ...]:
     listed = {names for names in _listed(model) if len(names) == count}
     words = {names for names in listed if not all(name.removeprefix("-").isdecimal() for name in names)}
     found = words or listed
-    return found.pop() if len(found) == 1 else ()
+    names = found.pop() if len(found) == 1 else ()
+    bare = tuple(name.strip() for name in names)  # as tables are read: blanks around a word do not count
+    return bare if len(set(bare)) == len(names) else names
 
 
 def _listed(model: onnx.ModelProto) -> Iterator[tuple[str, ...]]:

@@ -25,10 +25,11 @@ from verifair.auditing.run import KEPT, Places, Tell, publish, run
 from verifair.auditing.settings import EFFORT
 from verifair.auditing.subject import Table, subject_of
 from verifair.datasets.stream import Stream
-from verifair.errors import QueryError
+from verifair.errors import DataError, QueryError
 from verifair.models.objects import check_decides
 from verifair.models.read import read
 from verifair.notebook.shown import Pictured
+from verifair.schema.agreement import check_decisions
 from verifair.schema.draft import noted
 from verifair.schema.infer import check_asked, column_names
 from verifair.schema.schema import Schema
@@ -142,14 +143,23 @@ def audit(
         budget(seconds, None, seed)
     if schema is None:
         check_decides(model, positive)
-    network = read(model, frame)
+    network = read(model, frame.drop(columns=[] if target is None else target, errors="ignore"))
     asked = chosen(analyses, network)
-    described = schema or Schema.infer(frame, target=str(target), positive=positive, protected=names, model=network)
+    if schema is None:
+        described = Schema.drafted(
+            frame, target=str(target), positive=positive, protected=names, model=model, network=network,
+        )
+    else:
+        described = schema
+        check_decisions(model, network, described, frame)
     text = noted(described, frame) if schema is None else schema.dumps()
     title = title or f"Audit of {Path(network.source).name if network.source else 'a network'}"
     head = {"title": title, "seed": seed, "effort": float(effort), "timeout": float(timeout), "what_if": None if what_if else False}
     file = loads(audit_text(head, sections_of(MODEL, SCHEMA, None, names, asked)), name="audit", folder=Path.cwd())
-    content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
+    try:
+        content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
+    except TypeError as error:
+        raise DataError(f"frame: a column holds what is no number and no text ({error}); drop it") from None
     table = Table(data=Stream.of(frame), words="the table", name="table in memory", sha256=sha256(content).hexdigest())
     top = Path(mkdtemp(prefix="verifair-audit-"))
     places = Places(page=top / "audit.html", json=top / "audit.json")

@@ -23,7 +23,7 @@ def names_of(model: Any) -> tuple[str, ...]:
         found = found() if callable(found) else found
         if found is not None and len(found) and all(isinstance(one, str) for one in np.asarray(found).tolist()):
             named = tuple(map(str, found))
-            return () if _placeholders(named) else named
+            return () if name != "feature_names_in_" and _placeholders(named) else named
     return ()
 
 
@@ -34,7 +34,7 @@ def holds_truths(column: pd.Series) -> bool:
 
 def _placeholders(names: Sequence[str]) -> bool:
     """Return whether these are the numbers that boosting libraries give to columns without names."""
-    plain = [tuple(f"{prefix}{k}" for k in range(len(names))) for prefix in ("Column_", "f", "")]
+    plain = [tuple(f"{prefix}{k}" for k in range(len(names))) for prefix in ("Column_", "")]
     return tuple(names) in plain
 
 

@@ -19,6 +19,7 @@ from encoders.trees.ensemble import TreeEnsemble
 from verifair.models.columns import holds_truths, names_of
 from verifair.models.objects import ANOTHER_WAY, called, exported, package_of
 from verifair.models.pipelines import fills_words
+from verifair.models.pytorch import modes_kept
 
 ROWS = 1000
 """Of a table, at most; drawn with seed 0."""
@@ -54,7 +55,7 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
         rows = None
     given, x, where = _drawn(model, network) if rows is None else rows
     try:
-        own = _predictions(model, given)
+        own = predictions(model, given)
     except Exception as error:  # objects raise what they like
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         message = f"{called(model)}: was not compared with its converted model, as it fails on {where} ({said[:200]})"
@@ -77,10 +78,12 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     count, worst = int((relative > CLOSE).sum()), int(relative.argmax())
     if not count and not other.any():
         return
-    own_of_float32 = _predictions(model, _float32(given))[:, -own.shape[1] :]
+    own_of_float32 = predictions(model, _float32(given))[:, -own.shape[1] :]
     relative_of_float32, other_of_float32 = _apart(own_of_float32, shown, network.link)
     at = int(np.abs(own - shown)[worst].argmax())
     example = f"{shown[worst, at]:.6g} instead of {own[worst, at]:.6g}"
+    if frame is not None and any(isinstance(kind, pd.CategoricalDtype) for kind in frame.dtypes):
+        remedy = "give categorical columns the categories that it was fitted with, in that order"
     if (relative > FAR).mean() > MOST or (relative_of_float32 > FAR).mean() > bound:
         found = f"its conversion to ONNX does not reproduce it: {count:,} of {where} differ, one has {example}"
         raise ModelError(called(model), f"{found}; {remedy}")
@@ -133,7 +136,7 @@ def _decided(values: Array, link: Link) -> Any:
     return values[:, 0] > (0.5 if link in (Link.SIGMOID, Link.SOFTMAX, Link.SHARES) else 0.0)
 
 
-def _predictions(model: Any, rows: Any) -> Array:
+def predictions(model: Any, rows: Any) -> Array:
     """What an object says of rows: (N, k) probabilities, or else values."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -151,13 +154,17 @@ def _predictions(model: Any, rows: Any) -> Array:
 
 def _of_module(model: Any, rows: Any) -> Any:
     torch = sys.modules["torch"]
-    first, training = next(model.parameters(), torch.zeros(1)), model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            return model(torch.as_tensor(np.asarray(rows, dtype=np.float64)).to(first)).cpu().numpy()
-    finally:
-        model.train(training)
+    first = next(model.parameters(), torch.zeros(1))
+    with modes_kept(model), torch.no_grad():
+        model.eval()
+        return model(torch.as_tensor(np.asarray(rows, dtype=np.float64)).to(first)).cpu().numpy()
+
+
+def some_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table's rows, ROWS of them at most."""
+    if len(frame) <= ROWS:
+        return frame
+    return frame.iloc[np.sort(np.random.default_rng(0).choice(len(frame), size=ROWS, replace=False))]
 
 
 def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Floats, str] | None:
@@ -168,8 +175,10 @@ def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Flo
         return None
     rows = frame[[known[name] for name in names]] if names else frame
     called_so = {exported(name): known[name] for name in names}
-    if len(rows) > ROWS:
-        rows = rows.iloc[np.sort(np.random.default_rng(0).choice(len(rows), size=ROWS, replace=False))]
+    if len(called_so) < len(names):
+        alike = " and ".join(repr(name) for name in names if [exported(one) for one in names].count(exported(name)) > 1)
+        raise ModelError(called(model), f"its columns {alike} have one name in ONNX; rename one of them, and fit it again")
+    rows = some_rows(rows)
     x, fits = np.zeros((len(rows), network.inputs)), np.ones(len(rows), dtype=bool)
     place = 0
     for feed in network.feeds:

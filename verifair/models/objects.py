@@ -31,7 +31,7 @@ def check_decides(model: Any, positive: Any = None) -> None:
         return
     from sklearn.base import is_regressor
 
-    if hasattr(model, "predict") and is_regressor(model):
+    if hasattr(model, "get_params") and is_regressor(model):
         raise QueryError(
             f"model: {called(model)} gives values, and decisions are asked about; say which values are favourable, such as "
             'positive="value >= 600", or fit a classifier'

@@ -37,17 +37,17 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     last = _last(model)
     if not hasattr(last, "predict"):
         raise QueryError(f"model: {called(model)} predicts nothing; pass a classifier, a regressor, or a pipeline to one")
-    _check_threshold(last)
+    _check_threshold(last, "" if last is model else "a Pipeline of the steps before it and ")
     if package_of(last) != "sklearn":
         return _ending_in(model, last)
     return _stored(model, {id(last): {"zipmap": False}} if hasattr(last, "classes_") and hasattr(last, "predict_proba") else {})
 
 
-def _check_threshold(last: Any) -> None:
+def _check_threshold(last: Any, steps: str) -> None:
     """Raise ModelError for an estimator that decides by a threshold of its own, or calibrates probabilities, with the rule by which
-    the estimator within decides alike: conversions hold no threshold, and no calibration is read."""
+    the estimator within decides alike: conversions hold no threshold, and no calibration is read. steps: that go before it."""
     if hasattr(last, "calibrated_classifiers_"):
-        _check_calibration(last)
+        _check_calibration(last, steps)
     threshold = getattr(last, "best_threshold_", getattr(last, "threshold", None))
     if threshold is None or not hasattr(last, "estimator_"):
         return
@@ -57,14 +57,14 @@ def _check_threshold(last: Any) -> None:
     favoured = last._curve_scorer._get_pos_label() if hasattr(last, "_curve_scorer") else last.pos_label
     rule = f"logit <= {-logit!r}" if favoured is not None and favoured == last.classes_[0] else f"logit >= {logit!r}"
     found = f"decides by a threshold of its own, {of} of {at:g}, which its conversion would leave out"
-    raise ModelError(called(last), f'{found}; pass its estimator_, and positive = "{rule}"')
+    raise ModelError(called(last), f'{found}; pass {steps}its estimator_, and positive = "{rule}"')
 
 
-def _check_calibration(last: Any) -> None:
+def _check_calibration(last: Any, steps: str) -> None:
     """Raise ModelError for calibrated probabilities; of a single estimator within and two classes with the rule."""
     found = "calibrates probabilities, which are not read"
     if len(last.calibrated_classifiers_) > 1 or len(last.classes_) > 2 or last.method != "sigmoid":
-        remedy = "fit it with ensemble=False and method='sigmoid' on two classes, or pass the estimator within"
+        remedy = "fit it with ensemble=False and method='sigmoid' on two classes, or pass what it calibrates (decides otherwise)"
         raise ModelError(called(last), f"{found}; {remedy}")
     (one,) = last.calibrated_classifiers_
     (curve,) = one.calibrators  # the probability is 1 / (1 + exp(a f + b)) for the score f
@@ -73,7 +73,7 @@ def _check_calibration(last: Any) -> None:
     _, logit = _logit(within, float(-curve.b_ / curve.a_), by_score=hasattr(within, "decision_function"))
     where = "calibrated_classifiers_[0].estimator" + (".estimator" if frozen else "")
     rule = f"logit {'>' if curve.a_ < 0 else '<'} {logit!r}"
-    raise ModelError(called(last), f'{found}; it decides as its {where} does by positive = "{rule}"')
+    raise ModelError(called(last), f'{found}; it decides as {steps}its {where} does by positive = "{rule}"')
 
 
 def _logit(within: Any, at: float, *, by_score: bool) -> tuple[str, float]:

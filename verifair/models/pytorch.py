@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import onnx
@@ -30,7 +32,19 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     first = next(model.parameters(), torch.zeros(1))
     example = torch.zeros(1, widths[0] if width is None else width, dtype=first.dtype, device=first.device)
     stored = io.BytesIO()
-    torch.onnx.export(  # dynamo=False: the other exporter needs one more package
-        model, (example,), stored, dynamo=False, input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "batch"}}
-    )
+    with modes_kept(model):
+        torch.onnx.export(  # dynamo=False: the other exporter needs one more package
+            model, (example,), stored, dynamo=False, input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "batch"}}
+        )
     return onnx.load_model_from_string(stored.getvalue())
+
+
+@contextmanager
+def modes_kept(model: Any) -> Iterator[None]:
+    """Leave a Module, and each of its parts, in training or not as it was: a part may be frozen in a Module that trains."""
+    modes = {part: part.training for part in model.modules()}
+    try:
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training

@@ -29,6 +29,9 @@ CLEARLY, SURELY = 0.02, 0.5
 """Of the rows: so many more have to be predicted right; and where labels are 0 and 1, as class 1 is expected to be label 1."""
 FLAGS = ([0, 1], list(TRUTHS.values()))
 """Categories whose code is the number that a model takes."""
+RAW = ("raw",)
+SCALES = (*RAW, "minmax", "standard")
+"""How the numbers of a matrix may have been scaled."""
 ENOUGH = 30
 """Rows from which on a label says anything about scales and merit."""
 
@@ -45,6 +48,9 @@ def check_asked(frame: Any, *, target: Any, positive: Any = None) -> None:
     if strange:
         remedy = "pass frame.rename(columns=str), and a model that was fitted on a table with such names"
         raise DataError(f"column {strange[0]!r}: its name is no text; {remedy}")
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise DataError(f"the table has several columns {str(twice[0])!r}; give each its own name")
     if not isinstance(target, str):
         raise DataError(f"target: found {type(target).__name__}; expected the name of the label column")
     if not pd.api.types.is_scalar(positive):
@@ -62,26 +68,25 @@ def column_names(found: Any, what: str) -> list[str]:
 
 
 def inferred(
-    frame: pd.DataFrame, *, target: str, positive: Any = None, protected: Sequence[str] = (), network: Model | None = None
+    frame: pd.DataFrame, *, target: str, positive: Any = None, protected: Sequence[str] = (), network: Model | None = None,
+    unscaled: bool = False,
 ) -> dict[str, Any]:
     """Return the fields of the drafted schema. Raises DataError for columns that no feature kind fits.
 
     network: the model that it is for. Of a pipeline that takes the table's columns it knows the order, which of them are encoded,
     with which categories, and that numbers come unscaled; ranges come from the table. Of a model that takes a matrix it knows the
-    width alone: numbers are drafted raw, by minmax or standardised, whichever predicts the table's labels best.
+    width alone: numbers are drafted raw, by minmax or standardised, whichever predicts the table's labels best; unscaled: raw.
     """
     for name in (target, *protected):
         if name not in frame.columns:
             raise DataError(f"the table has no column {name!r}; known are {', '.join(map(str, frame.columns))}")
-    twice = frame.columns[frame.columns.duplicated()]
-    if len(twice):
-        raise DataError(f"the table has several columns {str(twice[0])!r}; give each its own name")
+    kinds = RAW if unscaled else SCALES
     values = sorted({text(v) for v in frame[target].dropna()})
     rule = rule_of(positive, values)
     if rule is not None and rule.of == "value":
-        return _valued(frame, target, rule, protected, network)
+        return _valued(frame, target, rule, protected, network, kinds)
     if network is not None and network.outputs > 2:
-        return _several(frame, target, values, positive, rule, protected, network)
+        return _several(frame, target, values, positive, rule, protected, network, kinds)
     names = () if network is None else classes_called(network, values)
     if rule is not None and rule.of == "class":
         positive = names[rule.numbered(names).favoured(2)[0]] if len(names) == 2 else rule.named[0]
@@ -109,8 +114,8 @@ def inferred(
         numbered = values in (list(TRUTHS), list(TRUTHS.values()))
         first = chosen == values[0] if numbered else not above
         upper_rows = ~label if first else label
-        features, right = _of_model(network, frame, target, protected, upper_rows)
-        others, right_of_others = _of_model(network, frame, target, protected, ~upper_rows)
+        features, right = _of_model(network, frame, target, protected, upper_rows, kinds)
+        others, right_of_others = _of_model(network, frame, target, protected, ~upper_rows, kinds)
         if right_of_others > right + (SURELY if numbered else 0 if positive is None else CLEARLY):
             features = others
             if positive is None:
@@ -118,7 +123,7 @@ def inferred(
             else:
                 first = not first
     else:
-        features, _ = _of_model(network, frame, target, protected, ~label if first else label)
+        features, _ = _of_model(network, frame, target, protected, ~label if first else label, kinds)
     _propose_merit(features, frame, label)
     said = "class = 0" if first else "logit > 0" if network is not None and network.outputs == 1 else "class = 1"
     said = str(rule) if rule is not None and rule.of == "logit" else said
@@ -144,11 +149,11 @@ def _propose_merit(features: list[dict[str, Any]], frame: pd.DataFrame, label: B
 
 
 def _valued(
-    frame: pd.DataFrame, target: str, rule: PositiveRule, protected: Sequence[str], network: Model | None
+    frame: pd.DataFrame, target: str, rule: PositiveRule, protected: Sequence[str], network: Model | None, kinds: Sequence[str]
 ) -> dict[str, Any]:
     """The draft for a model that gives values, which a threshold compares, as it does the label's."""
     label = rule.reached(label_values(frame, target))
-    features = _features(frame, target, protected, network, rule, label)
+    features = _features(frame, target, protected, network, rule, label, kinds)
     _propose_merit(features, frame, label)
     opposite = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}[rule.operator]
     outcomes = [f"{target} {operator} {rule.number}" for operator in (opposite, rule.operator)]
@@ -157,7 +162,7 @@ def _valued(
 
 def _several(
     frame: pd.DataFrame, target: str, values: list[str], positive: Any, rule: PositiveRule | None, protected: Sequence[str],
-    network: Model,
+    network: Model, kinds: Sequence[str],
 ) -> dict[str, Any]:
     """The draft for a model of more than two classes: the label names or numbers them."""
     known = network.classes or tuple(str(k) for k in range(network.outputs))
@@ -170,18 +175,23 @@ def _several(
         if positive is None and not set(values) <= {str(k) for k in range(network.outputs)}:
             raise DataError(
                 f"label {target!r}: the model has the classes {', '.join(known)}; say which is favourable, such as "
-                f"positive={known[-1]!r} or positive='class in [{', '.join(known[1:])}]'"
+                f"positive={known[-1]!r}" + _several_named(known)
             )
         chosen = text(positive) if positive is not None else "1"
         if chosen not in known and chosen not in values:
             raise DataError(f"label {target!r} never is {chosen!r}; found {', '.join(values[:8])}")
         number = known.index(chosen) if chosen in known else int(chosen)
         rule = PositiveRule(of="class", operator="=", named=(str(number) if known[number].isdecimal() else known[number],))
+    asked = () if positive is None or text(positive) in known else rule.named
+    unclear = [name for name in asked if name in known and name.isdecimal() and known.index(name) != int(name) < len(known)]
+    if unclear:
+        what = f"{unclear[0]} is the number of class {known[int(unclear[0])]!r}, and the name of another one"
+        raise DataError(f"positive = {str(rule)!r}: {what}; pass one label, or fit the model on labels that are words")
     numbered = rule.numbered(known)
     favoured = numbered.favoured(network.outputs)
     said = {known[k] for k in favoured} | {str(k) for k in favoured if str(k) not in known}
     label = frame[target].map(text).isin(said).to_numpy()
-    features = _features(frame, target, protected, network, numbered, label)
+    features = _features(frame, target, protected, network, numbered, label, kinds)
     _propose_merit(features, frame, label)
     one = known[favoured[0]]
     what = one if len(favoured) == 1 else str(rule).replace("class", target)
@@ -190,15 +200,24 @@ def _several(
     return {"features": features, "positive": str(rule), **classes, "label": target, "outcomes": words}
 
 
+def _several_named(known: Sequence[str]) -> str:
+    """Return the rule that favours all classes but the first, as far as one can be written; "0" may be a name and a place."""
+    if any(name.isdecimal() and name != str(k) for k, name in enumerate(known)):
+        return ""
+    words = known[1:] if not any("," in name for name in known) else [str(k) for k in range(1, len(known))]
+    return f" or positive='class in [{', '.join(words)}]'"
+
+
 def _features(
-    frame: pd.DataFrame, target: str, protected: Sequence[str], network: Model | None, rule: PositiveRule, label: Booleans
+    frame: pd.DataFrame, target: str, protected: Sequence[str], network: Model | None, rule: PositiveRule, label: Booleans,
+    kinds: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Return the features of a table, or those that a model takes. label: (N,) whose true class is favourable."""
     if network is None:
         return [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
     decision = rule.judged(network, odds=False)
     judged = network if decision is None else decided(network, decision)
-    return _of_model(judged, frame, target, protected, label if rule.good else ~label)[0]
+    return _of_model(judged, frame, target, protected, label if rule.good else ~label, kinds)[0]
 
 
 def missing(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
@@ -208,12 +227,37 @@ def missing(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
     return {name: f"column {name!r} has no value in {n:,} of {len(frame):,} rows; {remedy}" for name, n in count.items() if n}
 
 
+def guesses(network: Model, drafted: dict[str, Any], frame: pd.DataFrame, *, compared: bool) -> list[str]:
+    """Return what of a draft for a model was guessed, with what to check.   compared: whether an object decided the rows alike."""
+    found, features = list[str](), drafted["features"]
+    if not _by_name(network, set(map(exported, map(str, frame.columns)))):
+        unnamed = "the model takes a matrix without names"
+        scaled = [one["name"] for one in features if "scale" in one]
+        if scaled:
+            names = f"{', '.join(scaled[:3])}{', ...' if len(scaled) > 3 else ''}"
+            found.append(f"{unnamed}, and predicts labels best by scaled numbers ({names}): a guess; give a schema with each scale")
+        if any(one["kind"] == "one-hot" for one in features) and not any(feed.categories for feed in network.feeds):
+            remedy = "pass a schema with its order (pandas.get_dummies puts numbers first)"
+            found.append(f"{unnamed}: that its one-hot blocks stand where the table has their columns is a guess; {remedy}")
+    coded = [name for one in features if isinstance(frame[name := one["name"]].dtype, pd.CategoricalDtype)]
+    if coded and not compared and not any(feed.categories for feed in network.feeds):
+        remedy = "the model has to be fitted with the same ones in this order; pass the object itself, whose decisions are compared"
+        found.append(f"column {coded[0]!r}: its categories are numbered as in this table; {remedy}")
+    return found
+
+
 def columns_of(network: Model, frame: pd.DataFrame, target: str) -> list[str]:
     """Return the table's columns that a model takes, in its order. Models with a single matrix take them as they stand."""
     columns = [str(name) for name in frame.columns if name != target]
     known = {exported(name): name for name in columns}
     if not _by_name(network, known):
         return columns
+    for feed in network.feeds:
+        alike = [name for name in columns if exported(name) == exported(feed.name)]
+        if len(alike) > 1 and feed.name not in alike:
+            listed = " and ".join(map(repr, alike))
+            raise DataError(f"columns {listed} have one name in the model, {feed.name!r}; rename one of them, and fit it again")
+    known |= {exported(feed.name): feed.name for feed in network.feeds if feed.name in columns}
     return [known.get(exported(feed.name), feed.name) for feed in network.feeds for _ in range(len(feed.start))]
 
 
@@ -242,7 +286,7 @@ def _outcome(value: str, target: str) -> str:
 
 
 def _of_model(
-    network: Model, frame: pd.DataFrame, target: str, protected: Sequence[str], label: Booleans
+    network: Model, frame: pd.DataFrame, target: str, protected: Sequence[str], label: Booleans, kinds: Sequence[str]
 ) -> tuple[list[dict[str, Any]], float]:
     """Return a feature for each column that a model takes, and the share of rows whose label it predicts (0: not known)."""
     columns = columns_of(network, frame, target)
@@ -250,7 +294,7 @@ def _of_model(
     matrix = not _by_name(network, set(map(exported, columns))) and not any(feed.categories for feed in network.feeds)
     if len(inputs) != len(columns):
         if matrix and (found := _blocks(network.inputs, frame, columns, protected)):
-            return _scaled(network, frame, found, label, ("raw", "minmax", "standard"))
+            return _scaled(network, frame, found, label, kinds)
         what = f"the model takes {len(inputs)} columns, the table has {len(columns)} beside the label"
         raise DataError(f"{what}; give the table that it was trained on")
     features: list[dict[str, Any]] = []
@@ -275,7 +319,7 @@ def _of_model(
             elif feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] not in FLAGS):
                 raise DataError(f"column {name!r} holds text, but the model takes a number there; give the table it was trained on")
         features.append(feature | ({"protected": True} if name in protected else {}))
-    return _scaled(network, frame, features, label, ("raw", "minmax", "standard") if matrix else ("raw",))
+    return _scaled(network, frame, features, label, kinds if matrix else RAW)
 
 
 def _blocks(inputs: int, frame: pd.DataFrame, columns: Sequence[str], protected: Sequence[str]) -> list[dict[str, Any]]:

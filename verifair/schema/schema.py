@@ -15,14 +15,15 @@ import pandas as pd
 
 from encoders.network import Array, Booleans, Integers, Model
 from verifair.errors import DataError, SchemaError
-from verifair.models.objects import check_decides
+from verifair.models.objects import check_decides, package_of
 from verifair.models.read import read
 from verifair.notebook.shown import Shown
 from verifair.schema import network as schema_network
 from verifair.schema import rows as schema_rows
+from verifair.schema.agreement import check_decisions
 from verifair.schema.constraint import Constraint
 from verifair.schema.feature import Feature, Scale
-from verifair.schema.infer import DraftWarning, check_asked, column_names, columns_of, inferred, missing
+from verifair.schema.infer import DraftWarning, check_asked, column_names, columns_of, guesses, inferred, missing
 from verifair.schema.space import InputSpace
 from verifair.schema.writing import toml
 
@@ -48,11 +49,25 @@ class Schema(Shown, InputSpace):
         check_asked(frame, target=target, positive=positive)
         protected = column_names(protected, "protected")
         check_decides(model, positive)
-        network = None if model is None else read(model, frame)
-        drafted = cls.build(inferred(frame, target=target, positive=positive, protected=protected, network=network))
+        network = None if model is None else read(model, frame.drop(columns=target, errors="ignore"))
+        return cls.drafted(frame, target=target, positive=positive, protected=protected, model=model, network=network)
+
+    @classmethod
+    def drafted(
+        cls, frame: pd.DataFrame, *, target: str, positive: Any, protected: Sequence[str], model: Any, network: Model | None,
+    ) -> Schema:
+        """Do the same for an object that was read already: network is what `read` made of the model."""
+        unscaled = package_of(model) is not None  # an object takes the table as it is
+        fields = inferred(frame, target=target, positive=positive, protected=protected, network=network, unscaled=unscaled)
+        drafted = cls.build(fields)
+        if network is not None:
+            check_decisions(model, network, drafted, frame)
+            guessed = guesses(network, fields, frame, compared=model is not network)
+            if guessed:
+                warnings.warn("; ".join(guessed), DraftWarning, stacklevel=3)
         lacking = missing(frame, [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target))
         if lacking:
-            warnings.warn("; ".join(lacking.values()), DraftWarning, stacklevel=2)
+            warnings.warn("; ".join(lacking.values()), DraftWarning, stacklevel=3)
         return drafted
 
     def dumps(self) -> str:

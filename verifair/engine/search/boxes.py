@@ -75,6 +75,8 @@ def corner(twin: TwinCopies, nodes: Nodes, slope: Array) -> Array:
 def widest(twin: TwinCopies, nodes: Nodes, score: Array) -> Integers:
     """Return (N,) positions of the variables to halve the boxes along: those with the largest score (N, d columns)."""
     local = twin.local
+    if not len(local.start):  # nobody differs in anything else: each box is one point
+        return np.zeros(len(nodes), dtype=np.int64)
     by_variable = np.add.reduceat(score, local.start, axis=1)
     relative = (nodes.upper - nodes.lower) / np.maximum(local.upper - local.lower, 1e-300)
     by_variable = np.where(local.divisible(nodes.lower, nodes.upper), np.maximum(by_variable, 0.0) + 1e-12 * relative, -np.inf)

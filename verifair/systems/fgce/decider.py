@@ -19,17 +19,24 @@ from verifair.schema.feature import text
 from verifair.schema.schema import Schema
 
 
-def as_decider(model: Any) -> Any:
-    """Return a model as `positive` takes it: itself where it has scikit-learn's `predict`, otherwise as `read` gives it."""
+def as_decider(model: Any, schema: Schema) -> Any:
+    """Return a model as `positive` takes it: itself where its scikit-learn's `predict` decides, otherwise as `read` gives it; also
+    where a threshold decides."""
+    rule = schema.outcome
+    if not rule.plain and rule.of != "class":
+        return read(model)
     if hasattr(model, "predict") and (hasattr(model, "fit") or package_of(model) not in ("xgboost", "lightgbm")):
         return model
     return read(model)
 
 
-def positive(model: Any, schema: Schema, raw: Array, progress: Callable[[int, int], None] | None = None) -> Booleans:
-    """(N,) whether raw rows (N, V) are decided positively: class `schema.good` of what `read` gave, `positive_label` of others.
+def positive(
+    model: Any, schema: Schema, raw: Array, progress: Callable[[int, int], None] | None = None, *, words: Words | None = None
+) -> Booleans:
+    """(N,) whether raw rows (N, V) are decided positively by the schema's outcome, of what was read or of an estimator.
 
-    An estimator is given a DataFrame of the schema's columns in the schema's words. What was read decides exactly, ties included.
+    An estimator is given a DataFrame of the schema's columns, with categories as in `words`, else as the schema writes them. What
+    was read decides exactly, ties included.
     Raises QueryError for a model that fails, or that answers with something else than a class for each row.
     """
     if isinstance(model, Model):
@@ -41,21 +48,30 @@ def positive(model: Any, schema: Schema, raw: Array, progress: Callable[[int, in
             if progress is not None:
                 progress(min(start + step, len(raw)), len(raw))
         return found
-    found = np.asarray(_predicted(model, frame_of(schema, raw)))
+    found = np.asarray(_predicted(model, frame_of(schema, raw, words)))
     if found.shape != (len(raw),):
         raise QueryError(f"model: predict gave an array of shape {found.shape} for {len(raw)} rows; expected a class for each")
     if pd.isna(found).any():
         raise QueryError(f"model: predict gave no class for {int(pd.isna(found).sum())} of {len(raw)} rows; expected one for each")
-    wanted = schema.positive_label if schema.positive_label is not None else "1"
     answers = pd.unique(found)
-    seen = {answer: text(answer) == wanted for answer in answers.tolist()}
-    classes = {text(one) for one in getattr(model, "classes_", answers)}
+    classes = [text(one) for one in getattr(model, "classes_", answers)]
+    wanted = _wanted(schema, classes)
+    seen = {answer: text(answer) in wanted for answer in answers.tolist()}
+    return np.array([seen[answer] for answer in found.tolist()], dtype=bool)
+
+
+def _wanted(schema: Schema, classes: Sequence[str]) -> set[str]:
+    """Return the favourable ones of an estimator's classes, in its order. Raises QueryError where it has none that is."""
+    rule = schema.outcome
+    if rule.of == "class" and len(classes) > 2:
+        return {classes[k] for k in rule.favoured(len(classes))}
+    wanted = schema.positive_label if schema.positive_label is not None else "1"
     if wanted not in classes:
         raise QueryError(
             f"model: decides {', '.join(sorted(classes))}, and none of these is the schema's positive label {wanted!r}; "
             "set positive_label in the schema's [model] section"
         )
-    return np.array([seen[answer] for answer in found.tolist()], dtype=bool)
+    return {wanted}
 
 
 def _predicted(model: Any, frame: pd.DataFrame) -> Any:
@@ -72,12 +88,24 @@ def _predicted(model: Any, frame: pd.DataFrame) -> Any:
         ) from error
 
 
-def frame_of(schema: Schema, raw: Array) -> pd.DataFrame:
-    """Return raw rows (N, V) as a table in the schema's words: categories by name, whole numbers as int."""
+Words = dict[str, dict[str, Any]]
+"""Column -> a category as the schema writes it -> as a table holds it: a number, True, or a word with blanks around it."""
+
+
+def words_of(schema: Schema, table: pd.DataFrame) -> Words:
+    """Return the categories of a table; of cells that are the same category the first."""
+    sources = [feature.source for feature in schema.features if feature.categories is not None and feature.source in table]
+    return {name: {text(one): one for one in table[name].dropna().unique().tolist()[::-1]} for name in sources}
+
+
+def frame_of(schema: Schema, raw: Array, words: Words | None = None) -> pd.DataFrame:
+    """Return raw rows (N, V) as a table: categories as in `words`, else as the schema writes them, whole numbers as int."""
     columns: dict[str, Any] = {}
     for v, feature in enumerate(schema.features):
         if feature.categories is not None:
-            columns[feature.source] = np.array(feature.categories, dtype=object)[raw[:, v].astype(int)]
+            known = (words or {}).get(feature.source, {})
+            cells = pd.Series([known.get(name, name) for name in feature.categories])
+            columns[feature.source] = cells.take(raw[:, v].astype(int)).to_numpy()
         else:
             columns[feature.source] = raw[:, v].astype(np.int64) if feature.kind == "integer" else raw[:, v]
     return pd.DataFrame(columns)

@@ -23,7 +23,7 @@ from verifair.systems.estimators import TableEstimator
 from verifair.systems.fgce.baselines.ares import ares
 from verifair.systems.fgce.baselines.comparison import feasible_share, of_choice
 from verifair.systems.fgce.baselines.globe_ce import globe_ce
-from verifair.systems.fgce.decider import as_decider, beside, frame_of, positive
+from verifair.systems.fgce.decider import as_decider, beside, frame_of, positive, words_of
 from verifair.systems.fgce.graph.density import edge_weights
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
@@ -103,20 +103,20 @@ class GroupCounterfactuals(TableEstimator):
         (combination of) value; None: one group of all.
         audit: (N,) rows whose decisions are to be explained; None: all. Every row may serve as a step or as a counterfactual.
 
-        Sets model_ (who decides), space_, graph_, levels_ (`binned` rows), reachability_, positive_ (N,), groups_ (name -> Group),
-        skipped_ (name -> why), stranded_ (name -> how many are to be explained, of groups that are skipped because none of them has
-        a way).
+        Sets model_ (who decides), words_ (how the table writes categories), space_, graph_, levels_ (`binned` rows), reachability_,
+        positive_ (N,), groups_ (name -> Group), skipped_ (name -> why), stranded_ (name -> how many are to be explained, of groups
+        that are skipped because none of them has a way).
         Raises DataError, QueryError, SchemaError: no negative or positive rows, no feasible counterfactual, k too few (a line for
         each group).
         """
         self._check()
         check_table(X)
-        self.model_ = as_decider(self.model) if self.only_robust is None else read(self.model)
+        self.model_ = as_decider(self.model, self.schema) if self.only_robust is None else read(self.model)
         tell = progress or (lambda what, done, total: None)
         if self.only_robust is not None:
             askable(self.model_, self.schema, [self.only_robust])
         self.space_ = FeatureSpace.of(self.schema, self.changes, self.custom)
-        raw = self.schema.raw(X)
+        raw, self.words_ = self.schema.raw(X), words_of(self.schema, X)
         explained = self._explained(X, y, raw, audit, tell)
         negatives = self._negatives(groups_of(X, sensitive_features), explained)
         self.graph_ = FeasibilityGraph.build(
@@ -204,7 +204,8 @@ class GroupCounterfactuals(TableEstimator):
         for n, (name, group, method) in enumerate(asked):
             if tell is not None:
                 tell("compared", n, len(asked))
-            advice = method(self.space_, raw, raw[group.negatives], lambda rows: positive(self.model_, self.schema, rows))
+            decide = partial(positive, self.model_, self.schema, words=self.words_)
+            advice = method(self.space_, raw, raw[group.negatives], decide)
             found = {advice.name: feasible_share(self.space_, raw, group.negatives, advice, self.graph_.eps)}
             if method is methods[-1]:
                 found |= of_choice(group.instance, group.negatives, group.found.chosen)
@@ -254,7 +255,9 @@ class GroupCounterfactuals(TableEstimator):
 
     def _explained(self, X: pd.DataFrame, y: Any, raw: Array, audit: Any, tell: Progress) -> Booleans:
         """Return (N,) rows with the negative decision that are to be explained; sets positive_."""
-        self.positive_ = positive(self.model_, self.schema, raw, lambda done, total: tell("decisions", done, total))
+        self.positive_ = positive(
+            self.model_, self.schema, raw, lambda done, total: tell("decisions", done, total), words=self.words_
+        )
         explained = ~self.positive_
         if audit is not None:
             explained &= audited(audit, len(X))

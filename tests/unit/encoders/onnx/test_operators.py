@@ -192,7 +192,7 @@ def test_operator_alone_and_below_a_relu(case: str, tmp_path: Path) -> None:
     under = [*nodes, node("Relu", ["y"], ["relu"], name="top"), node("Sub", ["relu", "y"], ["z"], name="last")]
     below = save(tmp_path / "below.onnx", under, constants, **options, outputs=["z"])
     for path, output in ((alone, "y"), (below, "z")):
-        network = read_onnx(path)
+        network = read_onnx(path, output=output)
         expected = onnxruntime_output(path, x, output)
         np.testing.assert_allclose(network.forward(x.reshape(2, -1).astype(np.float64)), expected, rtol=1e-5, atol=1e-5)
 

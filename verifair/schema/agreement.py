@@ -1,0 +1,107 @@
+"""Are the decisions that a schema asks about those of the object itself? Compared on rows of a table, as the object's `predict` is
+given them and as the schema reads them: columns, categories, scales and thresholds all have to be right for that."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from encoders.errors import ModelError
+from encoders.network import Booleans, Link, Model
+from encoders.trees.ensemble import TreeEnsemble
+from verifair.errors import VerifairError
+from verifair.models.columns import names_of
+from verifair.models.compare import ImportDifference, predictions, some_rows
+from verifair.models.objects import called, package_of
+from verifair.schema.outcome import PositiveRule
+
+if TYPE_CHECKING:
+    from verifair.schema.schema import Schema
+
+RARE = 0.01
+"""Of the rows: more that are decided otherwise are no rounding."""
+REMEDY = (
+    "give the table that it was fitted on, with its columns in their order and its categories as they were; where the rows hold a "
+    "value that decides, move the threshold of `positive` off it, for models hold float32 numbers"
+)
+
+
+def check_decisions(model: Any, network: Model, schema: Schema, frame: pd.DataFrame, *, stacklevel: int = 3) -> None:
+    """Compare the decisions on rows of a table with an object's own; whatever is no object with predictions is left alone.
+
+    network: as `read` gave it. Raises ModelError where more than RARE of the rows are decided otherwise, warns of fewer
+    (ImportDifference). Rows that the schema does not take, and objects that do not take the table, are for others to refuse.
+    """
+    if model is network or package_of(model) is None or isinstance(model, type):
+        return
+    try:
+        rows = some_rows(frame.dropna(subset=[name for name in schema.columns_read if name in frame.columns]))
+        own = _own(model, network, schema, rows) if len(rows) else None
+        if own is None:
+            return
+        settled, described = schema.settled(network)
+        logits = described.judges(settled).forward(described.encode(described.raw(rows, outside="keep")))
+    except VerifairError:
+        return
+    ours = (logits[:, 0] > 0 if logits.shape[1] == 1 else logits[:, 1] > logits[:, 0]) == bool(described.good)
+    other = np.flatnonzero(ours != own)
+    if not len(other):
+        return
+    at, words = int(other[0]), described.class_names
+    found = (
+        f"{len(other):,} of {len(rows):,} rows of the table are decided otherwise, as the schema reads them, than the object "
+        f"itself predicts; the first is row {rows.index[at]}, {words[int(ours[at] == bool(described.good))]!r} in place of "
+        f"{words[int(own[at] == bool(described.good))]!r}"
+    )
+    scaled_trees = isinstance(network.whole, TreeEnsemble) and hasattr(model, "steps")  # of which `compare` has said what it takes
+    if len(other) > RARE * len(rows) and not scaled_trees:
+        raise ModelError(called(model), f"{found}; {REMEDY}")
+    warnings.warn(f"{called(model)}: {found}. Proofs are about the model as it is read", ImportDifference, stacklevel=stacklevel)
+
+
+def _own(model: Any, network: Model, schema: Schema, rows: pd.DataFrame) -> Booleans | None:
+    """Return which rows (N,) an object decides favourably by its own predictions; None where it cannot be asked of this table."""
+    names, rule = names_of(model), schema.outcome
+    if names:
+        known = {str(name): name for name in rows.columns}
+        if not set(names) <= set(known):
+            return None
+        given: Any = rows[[known[name] for name in names]]
+    else:
+        if any(feature.scale is not None for feature in schema.features):  # the object takes what was made of the table
+            return None
+        columns = [name for name in rows.columns if name != schema.label]
+        if len(columns) != getattr(model, "n_features_in_", len(columns)):
+            return None
+        given = rows[columns].to_numpy()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _favourable(model, network, rule, given)
+    except Exception:  # objects raise what they like; `compare` has said that this one fails
+        return None
+
+
+def _favourable(model: Any, network: Model, rule: PositiveRule, given: Any) -> Booleans | None:
+    classes = list(getattr(model, "classes_", ()))
+    if classes and (rule.of == "class" or rule.plain):
+        said = [str(one) for one in np.ravel(model.predict(given)).tolist()]
+        places = {str(one): k for k, one in enumerate(classes)}
+        return rule.favourable(np.array([places[one] for one in said]))
+    values = predictions(model, given)
+    if rule.of == "value":
+        return rule.reached(values[:, 0])
+    if rule.of == "class" or values.shape[1] > 2:
+        return rule.favourable(values.argmax(axis=1)) if values.shape[1] > 1 else None
+    chance = values[:, -1]
+    match network.whole.link:
+        case Link.SHARES:
+            return rule.reached(chance - 0.5)
+        case Link.IDENTITY:
+            return rule.reached(chance if values.shape[1] == 1 else chance - values[:, 0])
+        case _:
+            with np.errstate(divide="ignore"):
+                return rule.reached(np.log(chance) - np.log1p(-chance))
