@@ -40,8 +40,8 @@ class ReproduceSettings(Settings):
     """Only these datasets (or networks) of the paper; repeat."""
     seeds: Annotated[int, Field(ge=1)] = 3
     """Seeds 0, 1, ... of what is drawn or trained; tables show mean and spread."""
-    seconds: Positive = 10.0
-    """Seconds for each search or solver that the paper gives a time limit."""
+    seconds: Positive | None = None
+    """Seconds for each search or solver that the paper gives a time limit. Default: 100 in HyFair's Table I, else 10."""
     data: Path | None = None
     """Folder of the papers' data files, where they are not shipped."""
     out: Path = Path("runs") / "papers"

@@ -3,7 +3,7 @@ what the paper has none of: what a certified gap, and with it a certified larges
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,6 +15,7 @@ from encoders.network import Array
 from encoders.onnx.reader import read_onnx
 from solvers import registry
 from solvers.outcome import Budget, LicenceLimit
+from solvers.registry import Capability
 from verifair.checker.check import check
 from verifair.datasets import Dataset
 from verifair.engine.buckets.kmax import kmax
@@ -36,8 +37,6 @@ from verifair.systems.hyfair.guard.tighten import Tightening, largest
 from verifair.systems.hyfair.search.annealing import METHODS, search_clusters
 from verifair.systems.hyfair.search.space import Space
 
-SOLVERS = {"bnb": (None,), "milp": ("highs", "scip", "gurobi"), "smt": ("z3",)}
-"""What table I calls a method here -> the backends that are asked, of those that are installed."""
 EPSILON = 0.05
 ALL = 10**9
 """A search does not end at the largest k: what it meets there is counted."""
@@ -63,24 +62,29 @@ def instances(request: Request) -> pd.DataFrame:
     space = Space.of(KDiscrimination(network=asked.network, schema=asked.schema, protected=protected))
     query = IndividualFairness(network=asked.network, schema=asked.schema, protected=protected, epsilon=EPSILON, differ="any")
     lines: list[dict[str, Any]] = []
-    for method, backends in SOLVERS.items():
-        for solver in backends:
-            if solver is not None and not registry.get(solver).is_available():
-                continue
-            line = {"network": request.dataset, "method": method, "solver": solver or "verifair"}
-            budget = Budget(seconds=request.seconds, seed=request.seed)
-            try:
-                found = counterexamples(query, MOST, budget=budget, method=method, solver=solver)
-            except LicenceLimit:
-                lines.append({**line, "#ID": np.nan, "T.1st": np.nan, "k of the first": np.nan, "largest k": np.nan})
-                continue
-            k = space.count(_rows(asked.schema, [one.x for one in found.found])) if found.found else np.empty(0)
-            lines.append({
-                **line, "#ID": len(found.found), "T.1st": found.first_seconds,
-                "k of the first": float(k[0]) if len(k) else np.nan, "largest k": float(k.max()) if len(k) else np.nan,
-            })
+    for method, solver in _solvers():
+        line = {"network": request.dataset, "method": method, "solver": solver or "verifair"}
+        budget = Budget(seconds=request.seconds, seed=request.seed)
+        try:
+            found = counterexamples(query, MOST, budget=budget, method=method, solver=solver)
+        except LicenceLimit:
+            lines.append({**line, "#ID": np.nan, "T.1st": np.nan, "k of the first": np.nan, "largest k": np.nan})
+            continue
+        k = space.count(_rows(asked.schema, [one.x for one in found.found])) if found.found else np.empty(0)
+        lines.append({
+            **line, "#ID": len(found.found), "T.1st": found.first_seconds,
+            "k of the first": float(k[0]) if len(k) else np.nan, "largest k": float(k.max()) if len(k) else np.nan,
+        })
     ours = pd.DataFrame(lines).astype({"T.1st": float})
     return ours.merge(table_1(), how="left", on=["network", "method"])
+
+
+def _solvers() -> Iterator[tuple[str, str | None]]:
+    """Yield what table I calls a method here, with each solver that is installed: our search, MIP solvers, and SMT."""
+    yield "bnb", None
+    for one in registry.backends():
+        if one.is_available() and Capability.MIP in one.capabilities:
+            yield ("smt" if Capability.CLAUSES in one.capabilities else "milp"), one.name
 
 
 def searches(request: Request) -> pd.DataFrame:

@@ -137,9 +137,8 @@ def counts_grids(one: Intervention) -> list[Grid]:
         for method in one.methods:
             own = table[table["method"] == method].set_index("k")
             grid.add_row(method, *(_count(own.loc[k, "cases"], own.loc[k, "share"]) for k in some))
-            if method != "CF":
-                cells = (_count(own.loc[k, "significant"], own.loc[k, "significant share"]) for k in some)
-                grid.add_row("  significant", *cells)
+            cells = (_count(own.loc[k, "significant"], own.loc[k, "significant share"]) for k in some)
+            grid.add_row("  significant" + (" by CST's interval" if method == "CF" else ""), *cells)
             if one.chance is not None and method in set(one.chance["method"]):
                 for label, column in (
                     ("  cases by chance", "share by chance"),

@@ -325,3 +325,12 @@ def test_neighbours_that_are_not_listed_are_not_called_equally_near() -> None:
     case = Case.of(one, model.causal_model_, int(one.found.complainants[0]), seed=0)
     own = case.people[case.people["group"] == "control"]
     assert f"and {len(own) - 100} more, at a distance of {own['distance'].max():.4g} at most." in case.markdown(None)
+
+
+def test_the_screen_says_how_many_of_every_method_are_significant(run: tuple[SituationTesting, list[Intervention]]) -> None:
+    one = run[1][0]
+    (grid,) = words.counts_grids(one)
+    labels = list(grid.columns[0].cells)
+    assert labels.count("  significant") == len(one.methods) - 1
+    found = dict(zip(labels, grid.columns[1].cells, strict=True))
+    assert found["  significant by CST's interval"].startswith(f"{int(one.found.claims('CF', 5).significant.sum()):,} ")
