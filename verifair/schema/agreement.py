@@ -21,8 +21,8 @@ from verifair.schema.outcome import PositiveRule
 if TYPE_CHECKING:
     from verifair.schema.schema import Schema
 
-RARE = 0.01
-"""Of the rows: more that are decided otherwise are no rounding."""
+RARE, FEW = 0.01, 2
+"""Of the rows, and rows: more that are decided otherwise are no rounding."""
 REMEDY = (
     "give the table that it was fitted on, with its columns in their order and its categories as they were; where the rows hold a "
     "value that decides, move the threshold of `positive` off it, for models hold float32 numbers"
@@ -32,13 +32,13 @@ REMEDY = (
 def check_decisions(model: Any, network: Model, schema: Schema, frame: pd.DataFrame, *, stacklevel: int = 3) -> None:
     """Compare the decisions on rows of a table with an object's own; whatever is no object with predictions is left alone.
 
-    network: as `read` gave it. Raises ModelError where more than RARE of the rows are decided otherwise, warns of fewer
+    network: as `read` gave it. Raises ModelError where more than RARE of the rows (and FEW) are decided otherwise, warns of fewer
     (ImportDifference). Rows that the schema does not take, and objects that do not take the table, are for others to refuse.
     """
     if model is network or package_of(model) is None or isinstance(model, type):
         return
     try:
-        rows = some_rows(frame.dropna(subset=[name for name in schema.columns_read if name in frame.columns]))
+        rows = some_rows(frame).dropna(subset=[name for name in schema.columns_read if name in frame.columns])
         own = _own(model, network, schema, rows) if len(rows) else None
         if own is None:
             return
@@ -57,7 +57,7 @@ def check_decisions(model: Any, network: Model, schema: Schema, frame: pd.DataFr
         f"{words[int(own[at] == bool(described.good))]!r}"
     )
     scaled_trees = isinstance(network.whole, TreeEnsemble) and hasattr(model, "steps")  # of which `compare` has said what it takes
-    if len(other) > RARE * len(rows) and not scaled_trees:
+    if len(other) > max(RARE * len(rows), FEW) and not scaled_trees:
         raise ModelError(called(model), f"{found}; {REMEDY}")
     warnings.warn(f"{called(model)}: {found}. Proofs are about the model as it is read", ImportDifference, stacklevel=stacklevel)
 
