@@ -13,11 +13,11 @@ import pytest
 
 from tests.command_line import Run, answered, flat, is_drawn, verifair
 from verifair import datasets
-from verifair.systems.cst import plots
+from verifair.systems.cst import plots, solve
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import LinearRule, Recorded
-from verifair.systems.cst.estimator import SituationTesting
+from verifair.systems.cst.estimator import SituationTesting, redraws
 from verifair.systems.cst.findings import Intervention
 from verifair.systems.work import OutOfTime
 
@@ -317,6 +317,109 @@ def test_what_chance_finds_stands_beside_what_is_found(tmp_path: Path) -> None:
     assert found["CST w/o", 15]["significant share"] > 10 * found["CST w/o", 15]["significant share by chance"]
     assert "dealt out anew" in flat(done.stdout)
     assert is_drawn(tmp_path / "out" / "counts.png")
+
+
+JOBS = """
+[[causal.node]]
+name = "sex"
+[[causal.node]]
+name = "job"
+parents = ["sex"]
+mechanism = "categorical"
+[situation]
+do = { sex = "Male" }
+attributes = ["job", "duration", "credit-amount"]
+k = [5, 30]
+"""
+
+
+@pytest.fixture
+def run_jobs(inside: Run) -> Run:
+    """The command in a folder with a causal model whose jobs are drawn."""
+    Path("jobs.toml").write_text(JOBS)
+    return lambda *more: inside("cst", "--demo", "german", "--causal", "jobs.toml", "--json", "a.json", *more)
+
+
+def test_shares_of_draws_are_written_for_each_person(run_jobs: Run) -> None:
+    code, screen, _ = run_jobs("--draws", "4", "--cases", "1", "--out", "o")
+    assert code == 0
+    (one,) = json.loads(Path("a.json").read_text())["tests"]
+    draws = one["draws"]
+    assert (draws["seeds"], draws["categories"]) == ([0, 1, 2, 3], ["job"])
+    counts = {line["method"]: line for line in draws["counts"]}
+    assert [line["method"] for line in draws["counts"]] == ["CST w/o", "ST", "CST", "CF"]
+    assert len(set(counts["CST w/o"]["by draw"])) > 1
+    assert "Cases over 4 draws of categories, k = 5" in screen
+    for line in counts.values():
+        shown = (line["method"], f"{line['cases']:,}", f"{line['mean']:,.1f}", f"{line['least']} .. {line['most']}")
+        assert any(all(word in told for word in shown) for told in screen.splitlines())
+    assert "(job) drawn anew, seeds 0 to 3" in screen
+    assert all(len(line) <= 80 for line in screen.splitlines() if line[:1] in "┏┃┡│├└"), "tables fit a terminal"
+    claims = pd.read_csv(Path("o") / "claims.csv")
+    least = claims[claims["k"] == 5]
+    assert claims.loc[claims["k"] == 30, ["share of draws", "draws low", "draws high"]].isna().all(axis=None)
+    for method, line in counts.items():
+        share = least.loc[least["method"] == method, "share of draws"]
+        assert share.sum() == pytest.approx(line["mean"])
+        assert (share > 0.5).sum() == line["in over half"]
+    assert (least["draws low"] <= least["share of draws"]).all()
+    assert (least["share of draws"] <= least["draws high"]).all()
+    told = pd.DataFrame(one["claims"])
+    assert set(told["row"]) == set(least.loc[least["share of draws"] > 0, "row"])
+    assert told["share of draws"].tolist() == least[least["row"].isin(told["row"])]["share of draws"].tolist()
+    assert pd.read_csv(Path("o") / "draws.csv")["mean"].tolist() == [line["mean"] for line in draws["counts"]]
+    (case,) = (Path("o") / "cases").glob("*.md")
+    assert "Over 4 draws of the counterfactual's categories it is a case by CST w/o in " in case.read_text()
+    for draw, seed in enumerate(draws["seeds"]):
+        assert run_jobs("--seed", str(seed))[0] == 0
+        alone = json.loads(Path("a.json").read_text())["tests"][0]
+        assert alone["draws"] is None
+        assert "share of draws" not in alone["claims"][0]
+        for line in alone["counts"]:
+            if line["k"] == 5:
+                assert line["cases"] == counts[line["method"]]["by draw"][draw]
+
+
+def test_where_nothing_is_drawn_nothing_is_repeated(run_loan: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(solve, "redraws", lambda *of, draws: asked.append(draws) or redraws(*of, draws=draws))
+    code, told, _ = run_loan("--causal", "loan.toml", "--draws", "50", "--json", "a.json", "--out", "o", "--cases", "1")
+    assert code == 0
+    assert asked == [1]
+    assert "do(Gender = 0) draws no category that the test reads: every draw finds the same, and none was made (--draws)." in told
+    assert "draws of categories" not in told
+    answer = json.loads(Path("a.json").read_text())
+    draws = answer["tests"][0]["draws"]
+    assert (draws["seeds"], draws["categories"], answer["notes"]) == ([0], [], [])
+    claims = pd.read_csv(Path("o") / "claims.csv").dropna(subset=["share of draws"])
+    for column in ("share of draws", "draws low", "draws high"):
+        assert claims[column].tolist() == claims["case"].astype(float).tolist()
+
+
+@pytest.mark.parametrize("draws", ["1", "0", "-3", "many"])
+def test_fewer_than_two_draws_are_refused(draws: str, run_jobs: Run) -> None:
+    code, _, error = run_jobs("--draws", draws)
+    assert code == 2
+    assert "--draws" in error
+
+
+@pytest.mark.parametrize(("ends", "code"), [(KeyboardInterrupt(), 130), (OutOfTime("the time was up"), 0)])
+@pytest.mark.parametrize("done", [1, 3])
+def test_draws_that_were_done_are_kept(
+    done: int, ends: BaseException, code: int, run_jobs: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def some(*of: Any, draws: int) -> Any:
+        yield from (one for one, _ in zip(redraws(*of, draws=draws), range(done), strict=False))
+        raise ends
+
+    monkeypatch.setattr(solve, "redraws", some)
+    found, told, _ = run_jobs("--draws", "6")
+    assert found == code
+    answer = json.loads(Path("a.json").read_text())
+    assert answer["notes"] == [f"Of 6 draws (--draws) there are {done} for do(sex = Male): there was no time for more."]
+    assert answer["notes"][0] in told
+    draws = answer["tests"][0]["draws"]
+    assert draws is None if done == 1 else draws["seeds"] == [0, 1, 2]
 
 
 def test_robustness_to_the_causal_model_is_told(tmp_path: Path) -> None:

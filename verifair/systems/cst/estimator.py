@@ -1,11 +1,12 @@
 """SituationTesting: fit a causal model to a table, test its protected rows. scikit-learn's conventions.
 
-`chance` tells what the same test finds where the protected attribute is dealt out anew, so that it means nothing.
+`chance` tells what the same test finds where the protected attribute is dealt out anew, so that it means nothing; `redraws` tells
+who is a case where the categories of counterfactuals are drawn anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +18,12 @@ from threadpoolctl import threadpool_limits
 from encoders.network import Booleans, Integers
 from verifair.errors import QueryError
 from verifair.systems.arguments import booleans, check_number, check_table
+from verifair.systems.cst.causal.categorical import CategoricalMechanism
 from verifair.systems.cst.causal.model import CausalModel
-from verifair.systems.cst.deciders import Decider, Recorded, decided, taken
+from verifair.systems.cst.deciders import Decider, Recorded, counterfactually, decided, reads, taken
 from verifair.systems.cst.groups import groups_under, in_words, least_group
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Preset, Small, Ties
-from verifair.systems.cst.testing import Situations, Terms, situation_test
+from verifair.systems.cst.testing import Method, Situations, Terms, situation_test, with_counterfactuals
 from verifair.systems.estimators import TableEstimator
 
 Z_OF_PAPER = 1.645
@@ -76,12 +78,25 @@ class SituationTesting(TableEstimator):
         alone = tuple({name: value} for name, value in self.do.items())
         return (*alone, dict(self.do)) if self.intersectional and len(alone) > 1 else alone
 
-    def counterfactual(self, do: Mapping[str, Any]) -> tuple[pd.DataFrame, Booleans | None]:
-        """The complainants (C rows) under `do`, as the decider takes them, and its decisions (C,), None where it has none."""
+    def counterfactual(self, do: Mapping[str, Any], *, seed: int | None = None) -> tuple[pd.DataFrame, Booleans | None]:
+        """The complainants (C rows) under `do`, as the decider takes them, and its decisions (C,), None where it has none.
+
+        seed: of the noise of categories; None: that of the test.
+        """
         check_is_fitted(self)
         do = self.causal_model_.check(self.frame_, do)  # the values as the table writes them: True for 1 in a column of booleans
         rows = self.frame_.iloc[self.complainants(do)]
-        return decided(self.decider, self.causal_model_.counterfactual(rows, do, seed=self.seed))
+        return decided(self.decider, self.causal_model_.counterfactual(rows, do, seed=self.seed if seed is None else seed))
+
+    def drawn(self, do: Mapping[str, Any]) -> tuple[str, ...]:
+        """Nodes whose categories are drawn for counterfactuals under `do`, if attributes or decisions depend on them."""
+        check_is_fitted(self)
+        model, read = self.causal_model_, reads(self.decider)
+        unknown = counterfactually(self.decider) is not None and not read  # who decides may read any column
+        return tuple(
+            name for name in model.descendants(list(do)) if isinstance(model.fitted[name], CategoricalMechanism)
+            and (unknown or {name, *model.descendants(name)} & {*read, *self.attributes_})
+        )
 
     def complainants(self, do: Mapping[str, Any], frame: pd.DataFrame | None = None) -> Integers:
         """(C,) positions of the rows that are tested, in the table of `fit` or another."""
@@ -191,3 +206,24 @@ def chance(
         if progress is not None:
             progress(deal + 1, deals)
     return pd.concat(found).groupby(["method", "k"], sort=False, as_index=False).mean()
+
+
+def redraws(test: SituationTesting, found: Situations, *, draws: int) -> Iterator[dict[Method, Booleans]]:
+    """Yield who (C,) is a case by each method at the smallest k, for each of `draws` draws of the noise of categories.
+
+    test: fitted.   found: what it found of one intervention, which is the first draw; the seeds of the others are the next ones.
+    The causal model stays as it was fitted. Raises QueryError for no draws.
+    Reference: none; Monte Carlo over the noise that abduction leaves undetermined (Oberst and Sontag 2019, section 3.2).
+    """
+    check_is_fitted(test)
+    check_number("draws", draws, whole=True)
+    if draws < 1:
+        raise QueryError(f"draws = {draws}: expected 1 or more")
+    k, one = min(found.k), found
+    for draw in range(draws):
+        if draw:
+            tilde, decisions = test.counterfactual(found.do, seed=test.seed + draw)
+            one = with_counterfactuals(
+                found, test.frame_, tilde, decisions, k=k, own_scale=test.preset == "paper", threads=test.threads
+            )
+        yield {method: one.claims(method, k).positive for method in one.methods}

@@ -11,12 +11,14 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import ConfigDict, Field, computed_field
 
-from encoders.network import Booleans
+from encoders.network import Array, Booleans
 from verifair.schema.feature import text
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.testing import Method, Situations
-from verifair.systems.results.result import Count, RowName, RowsOf, Shape, Share
+from verifair.systems.proportions import critical, wilson
+from verifair.systems.results.result import Count, RowName, RowsOf, Seed, Shape, Share
+from verifair.systems.results.words import percent
 
 ORDER: tuple[Method, ...] = ("CST w/o", "ST", "CST", "CF")
 """Methods as table 1 has them."""
@@ -66,6 +68,8 @@ class Change(Shape):
 class SituationClaim(Shape):
     """A complainant by one method and group size."""
 
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
+
     row: RowName
     group: str
     method: Method
@@ -80,6 +84,58 @@ class SituationClaim(Shape):
     p_value: Annotated[Share | None, Field(alias="p value")]
     case: bool
     significant: bool
+    share_of_draws: Annotated[Share | None, Field(alias="share of draws")] = None
+    """In which this is a case, with its 95 % interval (Wilson)."""
+    draws_low: Annotated[Share | None, Field(alias="draws low")] = None
+    draws_high: Annotated[Share | None, Field(alias="draws high")] = None
+
+
+class DrawnCount(Shape):
+    """How many are a case by one method, over the draws."""
+
+    method: Method
+    k: int
+    cases: Count
+    """In the first draw, which is that of all other tables."""
+    mean: float
+    least: Count
+    most: Count
+    usual: Annotated[Count, Field(alias="in over half")]
+    """People who are a case in more than half of the draws."""
+    by_draw: Annotated[list[Count], Field(alias="by draw")]
+
+
+class Draws(Shape):
+    """The test at the smallest k with the categories of counterfactuals drawn anew by each of the seeds."""
+
+    seeds: list[Seed]
+    """One alone where no category is drawn: then every draw is the same."""
+    categories: list[str]
+    """Nodes that are drawn, and that attributes or decisions depend on."""
+    counts: Annotated[pd.DataFrame, RowsOf(DrawnCount)]
+    cases: dict[Method, Booleans] = Field(exclude=True)
+    """(D, C) who is a case in each draw."""
+
+    @classmethod
+    def of(cls, draws: Sequence[Mapping[Method, Booleans]], *, k: int, seed: int, categories: Sequence[str]) -> Draws:
+        """Return what `estimator.redraws` found. seed: of the first draw."""
+        cases = {method: np.array([one[method] for one in draws]) for method in ORDER if method in draws[0]}
+        lines = []
+        for method, found in cases.items():
+            by_draw = found.sum(axis=1).tolist()
+            lines.append({
+                "method": method, "k": k, "cases": by_draw[0], "mean": float(np.mean(by_draw)), "least": min(by_draw),
+                "most": max(by_draw), "in over half": int((found.mean(axis=0) > 0.5).sum()), "by draw": by_draw,
+            })
+        seeds = list(range(seed, seed + len(draws)))
+        return cls(seeds=seeds, categories=list(categories), counts=pd.DataFrame(lines), cases=cases)
+
+    def shares(self, method: Method) -> tuple[Array, Array, Array]:
+        """Share of the draws (C,) in which each person is a case, and its 95 % interval: a point where no draw matters."""
+        share = self.cases[method].mean(axis=0)
+        if method == "ST" or not self.categories:
+            return share, share, share
+        return share, *wilson(share, len(self.seeds), critical(0.95, 2))
 
 
 class Intervention(Shape):
@@ -104,6 +160,8 @@ class Intervention(Shape):
     """(N,) rows decided negatively."""
     chance: pd.DataFrame | None = Field(default=None, exclude=True)
     """Mean counts where the protected attribute is dealt out anew, see `estimator.chance`; None where that was not asked for."""
+    draws: Draws | None = None
+    """Null: not asked for, or no time."""
 
     @classmethod
     def of(
@@ -207,9 +265,10 @@ class Intervention(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
     def claims(self) -> Annotated[pd.DataFrame, RowsOf(SituationClaim)]:
-        """At the smallest k, of the people with a case by any method; claims.csv of --out has all."""
+        """At the smallest k, of the people with a case by any method, in any draw; claims.csv of --out has all."""
         table = self.lines(sizes=[self.smallest])
-        return table[table["row"].isin(table.loc[table["case"], "row"].unique())]
+        found = table["case"] if self.draws is None else table["share of draws"] > 0
+        return table[table["row"].isin(table.loc[found, "row"].unique())]
 
     def lines(self, methods: Sequence[Method] | None = None, sizes: Sequence[int] | None = None) -> pd.DataFrame:
         """Return a line for each complainant, method and k."""
@@ -222,10 +281,14 @@ class Intervention(Shape):
         for method in self.methods if methods is None else methods:
             for k in self.k if sizes is None else sizes:
                 one = found.claims(method, k)
+                drawn = {}
+                if self.draws is not None:
+                    shares = self.draws.shares(method) if k == self.smallest else (np.nan,) * 3
+                    drawn = dict(zip(("share of draws", "draws low", "draws high"), shares, strict=True))
                 yield pd.DataFrame({
                     "row": self.rows, "group": names, "method": method, "k": k, "n": one.n,
                     "control": one.p_control, "test": one.p_test, "delta": one.delta, "low": one.low, "high": one.high,
-                    "p value": one.p_value, "case": one.positive, "significant": one.significant,
+                    "p value": one.p_value, "case": one.positive, "significant": one.significant, **drawn,
                 })
 
     def claims_of(self, at: int) -> pd.DataFrame:
@@ -238,6 +301,17 @@ class Intervention(Shape):
                 said = {"low": one.low[at], "high": one.high[at], "case": one.positive[at], "significant": one.significant[at]}
                 lines.append({"method": method, "k": k, **shares, **said})
         return pd.DataFrame(lines)
+
+    def line_of(self, place: int) -> str | None:
+        """Return what is said of the draws in a case file. place: position in the table."""
+        if self.draws is None or not self.draws.categories:
+            return None
+        at = int(np.flatnonzero(self.found.complainants == place)[0])
+        said = []
+        for method in self.draws.cases:
+            share, low, high = (percent(float(one[at])) for one in self.draws.shares(method))
+            said.append(f"by {method} in {share}" + ("" if method == "ST" else f" ({low} .. {high})"))
+        return f"Over {len(self.draws.seeds)} draws of the counterfactual's categories it is a case {', '.join(said)}."
 
     @cached_property
     def moved(self) -> list[str]:

@@ -110,6 +110,8 @@ class CstSettings(Situation):
     """Without --case: write case files of the first people to review, this number of them."""
     chance: Annotated[int, Field(ge=0)] = 0
     """Repeat the test this number of times with shuffled protected values, to show what chance finds."""
+    draws: Annotated[int, Field(ge=2)] | None = None
+    """Draw the categories of counterfactuals this number of times: in what share of the draws is a person a case?"""
     sensitivity: bool = False
     """How wrong must the (linear) causal model be before claims flip?"""
     certify: Annotated[Annotated[Number, Field(ge=0.5, lt=1)] | None, BeforeValidator(_percent)] = None

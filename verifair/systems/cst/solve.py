@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -19,8 +19,8 @@ from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.file import CausalFile
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import Decider, LinearRule, NetworkDecider, Recorded, counterfactually, reads
-from verifair.systems.cst.estimator import SituationTesting, chance
-from verifair.systems.cst.findings import Intervention
+from verifair.systems.cst.estimator import SituationTesting, chance, redraws
+from verifair.systems.cst.findings import Draws, Intervention
 from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.result import CertifiedDecisions, ClaimRobustness, CstQuery, CstResult
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
@@ -144,7 +144,7 @@ def testing(settings: CstSettings, subject: CstSubject, work: Work) -> Situation
 def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
     """Test every intervention; what else is asked of those that were tested, and case files.
 
-    After Ctrl-C, and when the time is up, the interventions that were tested are kept.
+    After Ctrl-C, and when the time is up, the interventions that were tested are kept, and their draws that were done.
     Raises QueryError, DataError, SchemaError; OutOfTime and Interrupted before the first intervention is tested.
     """
     _check_certify(settings, subject)
@@ -158,7 +158,7 @@ def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
     notes: list[str] = []
     stopped = False
     try:
-        _test(test, settings.chance, work, tests)
+        _test(test, settings, work, tests)
         if settings.sensitivity:
             robust, late = _robustness(test, tests, work)
             notes += ["How wrong the causal model must be was not finished: the time was up (--timeout)."] if late else []
@@ -172,6 +172,8 @@ def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
     if unmeasured:
         named_ = "), do(".join(unmeasured)
         notes.insert(0, f"What chance finds (--chance) was not finished for do({named_}): there was no time.")
+    undrawn = "" if settings.draws is None else ", ".join(_undrawn(settings.draws, tests))
+    notes += [f"Of {settings.draws} draws (--draws) there are {undrawn}: there was no time for more."] if undrawn else []
     if stopped and ((settings.sensitivity and not robust) or (settings.certify is not None and not proved)):
         notes.append("Interrupted before all of --sensitivity and --certify was done: what is not shown is not known.")
     network = subject.network
@@ -183,25 +185,54 @@ def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
         causal_sha256=sha256(subject.path.read_bytes()).hexdigest(), seconds=work.seconds, seed=work.seed,
         interrupted="what was tested until then is kept" if stopped else None, model=test, causal_file=subject.path.name,
         differing=differing(test), top=work.top, to_folder=work.folder is not None,
-        cases=_cases(test, tests, named, settings.cases if work.folder is not None else 0, [*robust, *proved]),
+        cases=_cases(test, tests, named, settings.cases if work.folder is not None else 0, [*tests, *robust, *proved]),
     )
 
 
-def _test(test: SituationTesting, deals: int, work: Work, done: list[Intervention]) -> None:
+def _test(test: SituationTesting, settings: CstSettings, work: Work, done: list[Intervention]) -> None:
     """Test the interventions in turn, into a list; nothing of one half tested is kept. Raises OutOfTime before the first."""
     try:
         for do in test.interventions():
             label = f"do({in_words(do)}), searches"
             with work.bar(label) as progress:
                 done.append(Intervention.of(test, do, work.stopping(label, progress)))
-            if deals:
+            if settings.chance:
                 label = f"do({in_words(do)}), deals"
                 with work.bar(label) as progress:
-                    dealt = chance(test, do, deals=deals, progress=work.stopping(label, progress))
+                    dealt = chance(test, do, deals=settings.chance, progress=work.stopping(label, progress))
                 done[-1] = done[-1].model_copy(update={"chance": dealt})
+            if settings.draws is not None:
+                _redraw(test, settings.draws, work, done)
     except OutOfTime:
         if not done:
             raise
+
+
+def _redraw(test: SituationTesting, draws: int, work: Work, done: list[Intervention]) -> None:
+    """Draw the categories of the last intervention's counterfactuals anew, and keep what was drawn, two draws or more."""
+    one, label, drawn = done[-1], f"do({done[-1].name}), draws", []
+    categories = test.drawn(one.found.do)
+    try:
+        if categories:
+            with work.bar(label) as progress:
+                tell = work.stopping(label, progress)
+                for cases in redraws(test, one.found, draws=draws):
+                    drawn.append(cases)
+                    tell(len(drawn), draws)
+        else:
+            drawn += redraws(test, one.found, draws=1)
+    finally:
+        if len(drawn) > 1 or not categories:
+            found = Draws.of(drawn, k=one.smallest, seed=test.seed, categories=categories)
+            done[-1] = one.model_copy(update={"draws": found})
+
+
+def _undrawn(draws: int, tests: Sequence[Intervention]) -> Iterator[str]:
+    """Yield how many draws there are of each intervention that has fewer than were asked for: the test itself is one."""
+    for one in tests:
+        done = 1 if one.draws is None else len(one.draws.seeds)
+        if done < draws and (one.draws is None or one.draws.categories):
+            yield f"{done} for do({one.name})"
 
 
 def _robustness(test: SituationTesting, tests: Sequence[Intervention], work: Work) -> tuple[list[ClaimRobustness], bool]:
@@ -286,7 +317,7 @@ def _check_linear(model: SituationTesting, settings: CstSettings) -> None:
 
 def _cases(
     model: SituationTesting, tests: Sequence[Intervention], named: Sequence[Sequence[int]], count: int,
-    more: Sequence[CertifiedDecisions | ClaimRobustness],
+    more: Sequence[Intervention | CertifiedDecisions | ClaimRobustness],
 ) -> tuple[tuple[Case, ...], ...]:
     """Return cases for each test: the rows that were named, or the first `count` to review where none was.
 

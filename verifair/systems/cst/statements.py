@@ -65,7 +65,7 @@ def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
         tables=tuple(table for one in result.tests for table in (_counts(one), _review(one))), evidence=tuple(evidence),
         settings={
             "causal": str(settings.causal), "do": result.query.do, "k": result.query.k, "tau": result.query.tau, "rows": rows,
-            "certify": settings.certify, "seed": work.seed,
+            "certify": settings.certify, "draws": settings.draws, "seed": work.seed,
         },
         answer=result.model_dump(
             include={"equations": True, "tests": True, "several": True, "certified": True},
@@ -95,6 +95,14 @@ def measured(one: Intervention) -> Iterator[Statement]:
         text=f"For {of(cases, people)} of them it is {more}, significantly or not (a case).", standing=Standing.MEASURED,
         tone=Tone.PLAIN,
     )
+    if one.draws is not None and one.draws.categories:
+        drawn = one.draws.counts.set_index("method").loc[one.ranking]
+        yield Statement(
+            text=f"Who they would be is drawn in part ({', '.join(one.draws.categories)}): {len(one.draws.seeds)} draws give "
+            f"{drawn['least']:,} to {drawn['most']:,} such cases, {drawn['mean']:,.1f} in the mean, and {drawn['in over half']:,} "
+            "people are a case in more than half of the draws.",
+            standing=Standing.MEASURED, tone=Tone.PLAIN,
+        )
     if one.found.refused_tilde is not None:
         refused, tilde = one.found.refused, one.found.refused_tilde
         better, worse = int((refused & ~tilde).sum()), int((~refused & tilde).sum())

@@ -57,7 +57,7 @@ def show(result: CstResult, console: Console) -> None:
             console.print(grid)
         if one is first:
             console.print(legend(one), soft_wrap=True)
-        for table in (rates_grid(one), changes_grid(one), review_grid(one, result.top)):
+        for table in (drawn_grid(one), rates_grid(one), changes_grid(one), review_grid(one, result.top)):
             if table is not None:
                 console.print(table)
         for line in _lines(one):
@@ -80,6 +80,7 @@ def show(result: CstResult, console: Console) -> None:
 def _lines(one: Intervention) -> list[str]:
     """Return what is said below the tables of one intervention."""
     lines = [left_out_line(one), nothing_line(one), *overlap_lines(one), unknown_line(one), chance_line(one), dealt_line(one)]
+    lines.append(drawn_line(one))
     return [line for line in lines if line is not None]
 
 
@@ -91,6 +92,9 @@ def tables(result: CstResult) -> dict[str, pd.DataFrame]:
         out["certified.csv"] = _of_all(result.certified, "people")
     if result.sensitivity:
         out["sensitivity.csv"] = _of_all(result.sensitivity, "table")
+    drawn = [_named(one.name, one.draws.counts.drop(columns="by draw")) for one in result.tests if one.draws is not None]
+    if drawn:
+        out["draws.csv"] = pd.concat(drawn, ignore_index=True)
     return out | ({"several.csv": result.several} if len(result.several) else {})
 
 
@@ -105,7 +109,7 @@ def _named(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
 def write(result: CstResult, folder: Path) -> None:
     """Write equations, claims (a part at a time: of a million people they are large), case files; drop an earlier run's tables."""
-    for name in {"certified.csv", "sensitivity.csv", "several.csv"} - set(tables(result)):
+    for name in {"certified.csv", "draws.csv", "sensitivity.csv", "several.csv"} - set(tables(result)):
         (folder / name).unlink(missing_ok=True)
     if not result.sensitivity:
         (folder / "sensitivity.png").unlink(missing_ok=True)
@@ -147,6 +151,20 @@ def counts_grids(one: Intervention) -> list[Grid]:
                     grid.add_row(label, *(f"({percent(own.loc[k, column])})" for k in some))
         grids.append(grid)
     return grids
+
+
+def drawn_grid(one: Intervention) -> Grid | None:
+    """How many are cases over the draws of categories; None where there is one draw alone."""
+    if one.draws is None or not one.draws.categories:
+        return None
+    grid = Grid(title=f"Cases over {len(one.draws.seeds)} draws of categories, k = {one.smallest}", title_justify="left")
+    grid.add_column("")
+    for column in ("this draw", "mean", "least .. most", "in over half of the draws"):
+        grid.add_column(column, justify="right")
+    for line in one.draws.counts.to_dict(orient="records"):
+        ends_ = f"{line['least']:,} .. {line['most']:,}"
+        grid.add_row(line["method"], f"{line['cases']:,}", f"{line['mean']:,.1f}", ends_, f"{line['in over half']:,}")
+    return grid
 
 
 def heading(one: Intervention) -> str:
@@ -251,7 +269,8 @@ def review_grid(one: Intervention, top: int) -> Grid | None:
     grid.add_column("row", justify="right")
     for column in ("group", "decision") if groups else ("decision",):
         grid.add_column(column)
-    for column in ("control", "test", "delta p", one.found.terms.label, f"k = {wide}"):
+    drawn = one.draws is not None and one.draws.categories
+    for column in ("control", "test", "delta p", one.found.terms.label, "draws" if drawn else f"k = {wide}"):
         if column != f"k = {one.smallest}":
             grid.add_column(column, justify="right")
     for line in table.to_dict(orient="records"):
@@ -259,7 +278,11 @@ def review_grid(one: Intervention, top: int) -> Grid | None:
         cells = [str(line["row"]), *((line["group"],) if groups else ())]
         cells.append(line["decision"] if tilde == "-" else f"{SHORT[line['decision']]} -> {SHORT[tilde]}")
         cells += [f"{line['control']:.2f}", f"{line['test']:.2f}", f"{line['delta']:+.2f}{'*' if line['significant'] else ''}"]
-        cells += [ends(line["low"], line["high"]), *((f"{line['delta wide']:+.2f}",) if wide != one.smallest else ())]
+        cells.append(ends(line["low"], line["high"]))
+        if drawn:
+            cells.append(percent(line["share of draws"]))
+        elif wide != one.smallest:
+            cells.append(f"{line['delta wide']:+.2f}")
         grid.add_row(*cells)
     return grid
 
@@ -291,6 +314,19 @@ def dealt_line(one: Intervention) -> str | None:
     return (
         "By chance: the same test with the protected values dealt out anew among the rows, so that they mean nothing; mean of the "
         "deals. Evidence is what exceeds it. Groups of unequal size differ by chance more as k grows."
+    )
+
+
+def drawn_line(one: Intervention) -> str | None:
+    """What the draws are; or that there is nothing to draw."""
+    if one.draws is None:
+        return None
+    if not one.draws.categories:
+        return f"do({one.name}) draws no category that the test reads: every draw finds the same, and none was made (--draws)."
+    names, (first, *_, last) = ", ".join(one.draws.categories), one.draws.seeds
+    return (
+        f"Draws: the categories of counterfactuals ({names}) drawn anew, seeds {first} to {last}; ST does not depend on them. The "
+        "share of draws in which each person is a case, with its 95 % interval, is in claims.csv (--out) and in --json."
     )
 
 

@@ -352,13 +352,8 @@ def situation_test(
     refused_tilde = None
     if counterfactual_decisions is not None:
         refused_tilde = ~booleans(counterfactual_decisions, len(complainants), "counterfactual_decisions")
-    metric = scaled = Metric.of(distance, frame, attributes, categorical)
-    if own_scale:
-        if distance == "mahalanobis":
-            raise QueryError("own_scale compares two scales axis by axis, which mahalanobis has not; use another distance")
-        rest = frame.iloc[np.flatnonzero(group < 0)]
-        scaled = Metric.of(distance, pd.concat([rest, counterfactual]), attributes, categorical)
-        scaled = replace(scaled, levels=metric.levels)  # a category may be gone there; both have to mean the same coordinates
+    metric = Metric.of(distance, frame, attributes, categorical)
+    scaled = _own_scale(metric, frame, complainants, counterfactual) if own_scale else metric
     centers, tilde = metric.embed(frame), scaled.embed(counterfactual)
     literal, literal_tilde = metric.literal(frame, centers), scaled.literal(counterfactual, tilde)
     of = partial(NeighbourPool.of, embedded=centers, negative=negative, metric=metric, literal=literal)
@@ -395,5 +390,44 @@ def situation_test(
         groups=group[complainants], names=names, pools=pools, test_pool=pool, metric=metric, ties=ties,
         centers=centers[complainants], centers_tilde=tilde, literal=own, literal_tilde=literal_tilde,
     )
-    first = found.claims("CST" if "CST" in found.methods else "CST w/o", min(sizes))
+    return _valued(found)
+
+
+def with_counterfactuals(
+    found: Situations, frame: pd.DataFrame, counterfactual: pd.DataFrame, decisions: Booleans | None, *, k: int,
+    own_scale: bool = False, threads: int = 2,
+) -> Situations:
+    """Return a test with other counterfactuals (C rows) of the same complainants, and decisions (C,) on them, for groups of k.
+
+    frame: the table (N rows) of the test.   own_scale: as in `situation_test`.
+    Control groups and those of ST stay, and groups around counterfactuals that stay; only the others are searched for.
+    """
+    at = found.k.index(k)
+    scaled = _own_scale(found.metric, frame, found.complainants, counterfactual) if own_scale else found.metric
+    tilde = scaled.embed(counterfactual)
+    literal = scaled.literal(counterfactual, tilde)
+    moved = (tilde != found.centers_tilde).any(axis=1)
+    if literal is not None:
+        moved |= (literal != found.literal_tilde).any(axis=1)
+    counter = found.counterfactual[[at]]
+    if moved.any():
+        own = None if literal is None else literal[moved]
+        counter[:, moved] = negatives(found.test_pool, tilde[moved], (k,), ties=found.ties, threads=threads, literal=own)
+    return _valued(replace(
+        found, k=(k,), control=found.control[[at]], standard=found.standard[[at]], sizes=found.sizes[[at]], counterfactual=counter,
+        refused_tilde=None if decisions is None else ~decisions, centers_tilde=tilde, literal_tilde=literal,
+    ))
+
+
+def _own_scale(metric: Metric, frame: pd.DataFrame, complainants: Integers, counterfactual: pd.DataFrame) -> Metric:
+    """Return the metric with the spread of the table in which the counterfactuals replace the complainants."""
+    if metric.name == "mahalanobis":
+        raise QueryError("own_scale compares two scales axis by axis, which mahalanobis has not; use another distance")
+    rest = frame.iloc[np.setdiff1d(np.arange(len(frame)), complainants)]
+    scaled = Metric.of(metric.name, pd.concat([rest, counterfactual]), (*metric.numbers, *metric.words), metric.words)
+    return replace(scaled, levels=metric.levels)  # a category may be gone there; both have to mean the same coordinates
+
+
+def _valued(found: Situations) -> Situations:
+    first = found.claims("CST" if "CST" in found.methods else "CST w/o", min(found.k))
     return replace(found, value=float(first.positive.mean()))

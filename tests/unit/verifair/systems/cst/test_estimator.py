@@ -17,11 +17,13 @@ from verifair import datasets
 from verifair.checker.certificates.statement import CounterfactualQuery
 from verifair.checker.check import check
 from verifair.errors import DataError, QueryError, SchemaError, VerifairError
+from verifair.systems.cst.causal.categorical import Categorical
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import Decider, LinearRule, Model, NetworkDecider, Recorded
-from verifair.systems.cst.estimator import SituationTesting, chance
+from verifair.systems.cst.estimator import SituationTesting, chance, redraws
+from verifair.systems.cst.findings import Draws
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
 from verifair.systems.cst.settings import Ties
 from verifair.systems.cst.testing import METHODS, Situations, situation_test
@@ -193,6 +195,80 @@ def test_chance_leaves_a_table_without_any_effect_alone() -> None:
     found = test.test_one({"gender": 0}).counts().set_index("method")
     dealt = chance(test, {"gender": 0}, deals=10).set_index("method")
     assert abs(found.loc["ST", "share"] - dealt.loc["ST", "share"]) < 0.05
+
+
+JOBS = CausalModel(nodes=(
+    Node(name="gender"), Node(name="race"), Node(name="job", parents=("gender",), mechanism=Categorical()),
+    Node(name="salary", parents=("gender", "job"), mechanism=Linear()),
+))
+
+
+def workers(rows: int = 300) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    gender = rng.integers(0, 2, rows)
+    job = np.array(["low", "mid", "high"])[np.clip(rng.integers(0, 3, rows) - gender * rng.integers(0, 2, rows), 0, 2)]
+    salary = 60_000 + 25_000 * (job == "mid") + 40_000 * (job == "high") - 5000 * gender + 20_000 * rng.standard_normal(rows)
+    return pd.DataFrame({"gender": gender, "race": rng.integers(0, 2, rows), "job": job, "salary": salary})
+
+
+@pytest.mark.parametrize("options", [
+    {"ties": "share"}, {"ties": "last", "distance": "heom"}, {"preset": "paper"}, {"direction": "positive", "tau": 0.05},
+])
+def test_draws_are_the_single_runs_with_the_next_seeds(options: dict[str, Any]) -> None:
+    frame, rule = workers(), LinearRule(weights={"salary": 1.0}, above=85_000.0)
+    test = vf.SituationTesting(JOBS, rule, do={"gender": 0}, k=[20, 5], seed=4, **options).fit(frame)
+    found = test.test_one({"gender": 0})
+    assert test.drawn({"gender": 0}) == ("job",)
+    drawn = list(redraws(test, found, draws=5))
+    alone = []
+    for seed in range(4, 9):
+        one = vf.SituationTesting(JOBS, rule, do={"gender": 0}, k=[5, 20], seed=seed, **options).fit(frame).test_one({"gender": 0})
+        alone.append({method: one.claims(method, 5).positive for method in METHODS})
+    draws = Draws.of(drawn, k=5, seed=4, categories=["job"])
+    assert draws.seeds == [4, 5, 6, 7, 8]
+    counts = draws.counts.set_index("method")
+    for method in METHODS:
+        cases = np.array([one[method] for one in alone])
+        assert np.array_equal(draws.cases[method], cases)
+        share, low, high = draws.shares(method)
+        assert np.array_equal(share, cases.mean(axis=0))
+        line = counts.loc[method]
+        assert line["by draw"] == cases.sum(axis=1).tolist()
+        assert (line["cases"], line["least"], line["most"]) == (cases[0].sum(), min(line["by draw"]), max(line["by draw"]))
+        assert line["mean"] == pytest.approx(cases.sum() / 5)
+        assert line["in over half"] == (cases.sum(axis=0) >= 3).sum()
+        if method == "ST":
+            assert (cases == cases[0]).all()
+            assert np.array_equal(low, share)
+            assert np.array_equal(high, share)
+            continue
+        assert method == "CF" or (cases != cases[0]).any(), "the draws differ"
+        z = 1.959963984540054  # Wilson 1927
+        middle, half = (share + z * z / 10) / (1 + z * z / 5), z / (1 + z * z / 5) * np.sqrt(share * (1 - share) / 5 + z * z / 100)
+        assert np.allclose(low, middle - half, atol=1e-12)
+        assert np.allclose(high, middle + half, atol=1e-12)
+
+
+def test_draws_of_nothing_that_is_read_are_none() -> None:
+    frame, rule = workers(), LinearRule(weights={"salary": 1.0}, above=85_000.0)
+    test = vf.SituationTesting(JOBS, rule, do={"gender": 0}, k=[5]).fit(frame)
+    assert test.drawn({"race": 0}) == ()
+    near = {"do": {"gender": 0}, "k": [5], "attributes": ["race"]}
+    assert vf.SituationTesting(JOBS, rule, **near).fit(frame).drawn({"gender": 0}) == ("job",), "the rule reads the salary"  # type: ignore[arg-type]
+    unread = LinearRule(weights={"race": 1.0}, above=0.5)
+    assert vf.SituationTesting(JOBS, unread, **near).fit(frame).drawn({"gender": 0}) == ()  # type: ignore[arg-type]
+
+    class Anybody:
+        words = "a decider of which nobody knows what it reads"
+
+        def decide(self, frame: pd.DataFrame) -> Any:
+            return np.asarray(frame["job"] == "high")
+
+    assert vf.SituationTesting(JOBS, Anybody(), **near).fit(frame).drawn({"gender": 0}) == ("job",)  # type: ignore[arg-type]
+    numbers = vf.SituationTesting(MODEL, RULE, do={"gender": 0}, k=[5]).fit(applicants())
+    assert numbers.drawn({"gender": 0}) == ()
+    with pytest.raises(QueryError, match="draws = 0: expected 1 or more"):
+        next(redraws(numbers, numbers.test_one({"gender": 0}), draws=0))
 
 
 def test_small_groups_can_be_left_out_and_are_named() -> None:
