@@ -310,8 +310,9 @@ CUT = {
     ),
     "audit": ("verifair.auditing.run.run", ("--demo", "german", "--out", "a.html"), "interrupted: finished analyses are kept"),
     "bench": ("verifair.bench.run.run", ("--quick", "--out", "b"), "interrupted: b keeps what was measured; continue with"),
+    "doctor": ("verifair.cli.output.ending", (), "interrupted: nothing is kept"),
 }
-"""Verb -> what Ctrl-C ends, arguments, and what is told."""
+"""Verb -> what Ctrl-C ends (of doctor: modules being loaded), arguments, and what is told."""
 
 
 @pytest.mark.parametrize("verb", CUT)

@@ -22,6 +22,7 @@ from typer.main import get_command
 from verifair import __version__
 from verifair.cli.command import app_of
 from verifair.cli.helps import HELPS
+from verifair.errors import INTERRUPTED, NOTHING_KEPT
 from verifair.memory import keep_freed
 from verifair.screen import Screen, visible_lines
 from verifair.systems.system import SYSTEMS, system
@@ -57,19 +58,23 @@ class Verbs(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
-        with _visible_errors():
+        with _told_errors():
             return super().make_context(*args, **settings)
 
     def invoke(self, ctx: Any) -> Any:
-        with _visible_errors():
+        with _told_errors():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _visible_errors() -> Iterator[None]:
-    """Typer writes its errors of usage itself, and they repeat words of the command line: names of files that a shell put there."""
+def _told_errors() -> Iterator[None]:
+    """Typer writes its errors of usage itself, and they repeat words of the command line: names of files that a shell put there.
+    Of Ctrl-C, while a verb is loaded, it says nothing."""
     try:
         yield
+    except KeyboardInterrupt:
+        typer.echo(NOTHING_KEPT, err=True)
+        raise typer.Exit(INTERRUPTED) from None
     except Exception as error:
         if isinstance(message := getattr(error, "message", None), str):
             error.message = visible_lines(message)  # type: ignore[attr-defined]

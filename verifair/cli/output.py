@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from verifair.cli.command import option_name
-from verifair.errors import INTERRUPTED, MissingPackage, QueryError, require
+from verifair.errors import INTERRUPTED, NOTHING_KEPT, MissingPackage, QueryError, require
 from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.results.files import save_json, save_table, save_text
@@ -94,7 +94,7 @@ def ending() -> Iterator[None]:
     except OutOfTime as error:
         raise QueryError(f"--timeout: {error}; allow more, or ask for less") from None
     except KeyboardInterrupt as error:
-        tell(str(error) if isinstance(error, Interrupted) else "interrupted: nothing is kept")
+        tell(str(error) if isinstance(error, Interrupted) else NOTHING_KEPT)
         raise typer.Exit(INTERRUPTED) from None
 
 
