@@ -28,6 +28,8 @@ def main() -> None:
         _signal.signal(one, _interrupt)
     sys.unraisablehook = _unraisable
     try:
+        if sys.argv[1:2] == ["doctor"] and "--help" not in sys.argv:
+            _check_packages()
         from verifair.cli import main as command
 
         command()
@@ -39,6 +41,17 @@ def main() -> None:
     finally:
         for one in CAUGHT:
             _signal.signal(one, _signal.SIG_IGN)
+
+
+def _check_packages() -> None:
+    """End where doctor itself could not run, with a line for each package that is broken."""
+    from verifair._packages import NEEDED, broken, line
+    from verifair.errors import MissingPackage
+
+    lines = [line(name, NEEDED[name], why) for name, why in broken(NEEDED).items()]
+    if lines:
+        print(*lines, "error: verifair doctor needs these itself: repair the first, and run it again", sep="\n", file=sys.stderr)
+        sys.exit(MissingPackage.exit_code)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import platform
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table as Grid
 
+from verifair import _packages
 from verifair._siblings import SIBLINGS
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
@@ -24,13 +21,23 @@ from verifair.systems.system import System
 if TYPE_CHECKING:
     from encoders.network import Network
 
-CORE = ("numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "python-flint", "pydantic", "joblib")
+CORE = (
+    "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "networkx", "python-flint", "pydantic", "typer", "rich",
+    "jinja2", "joblib", "filelock", "threadpoolctl",
+)
+"""Packages of the base that are no backends."""
 OPTIONAL = {
     "matplotlib": ("plots", "figures, the pages of audits"),
     "pyarrow": ("parquet", "tables in Parquet"),
     "torch": ("torch", "verifair train, retraining, baselines"),
     "skl2onnx": ("convert", "models of scikit-learn in vf.read and vf.audit"),
     "onnxmltools": ("convert", "models of XGBoost and LightGBM there"),
+    "xgboost": ("trees", "its models in vf.read and vf.audit"),
+    "lightgbm": ("trees", "its models there"),
+    "catboost": ("trees", "its models there"),
+    "numba": ("fast", "a faster search for tree ensembles"),
+    "ipywidgets": ("notebook", "progress bars in notebooks"),
+    "captum": ("torch", "only tests of our attributions"),
     "fairlearn": ("fairlearn", "baselines of CEC: Hardt, Agarwal"),
     "distributed": ("distributed", "--cluster"),
     "maraboupy": ("peers", "Marabou as a peer in verifair bench"),
@@ -39,8 +46,6 @@ OPTIONAL = {
 """Package -> its extra, and what needs it."""
 MODULES = {"scikit-learn": "sklearn", "python-flint": "flint"}
 """Package -> what is imported, where that is another name."""
-PATIENCE = 120.0
-"""Seconds that one import may take."""
 
 
 class BackendShape(Shape):
@@ -119,9 +124,9 @@ def run(system: System, given: dict[str, Any]) -> None:
         console.print(f'missing: {", ".join(names)}: pip install "verifair[{extra}]"', soft_wrap=True)
     modules = {name: MODULES.get(name, name) for name, there in packages.items() if there}
     modules |= {backend.distribution: backend.package for backend in registry.backends() if backend.is_available()}
-    broken = _broken(modules)
-    for name, message in broken.items():
-        console.print(f"broken: {name} is installed, but cannot be imported: {message}", soft_wrap=True, style="red")
+    broken = _packages.broken(modules)
+    for name, why in broken.items():
+        console.print(_packages.line(name, modules[name], why), soft_wrap=True, style="red")
     foreign = sorted({
         one for name in SIBLINGS for one in packages_distributions().get(name, ()) if one.lower() != "verifair"
     })  # fmt: skip
@@ -188,25 +193,6 @@ def _rounding(network: Network, x: Any) -> tuple[float, float | None]:
 
 SYSTEM = System(verb="doctor", help=HELPS["doctor"], settings=DoctorSettings, inputs=Settings, run=("json_file",))
 app = app_of(SYSTEM, run)
-
-
-def _broken(modules: dict[str, str]) -> dict[str, str]:
-    """Return what cannot be imported, package -> why; each in a process of its own, since some end it."""
-
-    def failure(module: str) -> str | None:
-        code = f"import sys; sys.path[:] = {sys.path!r}; import {module}"
-        try:
-            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, errors="replace", timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            return f"its import takes more than {PATIENCE:.0f} s"
-        last = (done.stderr.strip().splitlines() or [""])[-1][:500]
-        return None if done.returncode == 0 else last or f"its import ends Python (exit code {done.returncode})"
-
-    there = {name: module for name, module in modules.items() if find_spec(module) is not None}
-    with ThreadPoolExecutor(2) as pool:
-        found = dict(zip(there, pool.map(failure, there.values()), strict=True))
-    lost = {name: f"there is no module {module}" for name, module in modules.items() if name not in there}
-    return lost | {name: why for name, why in found.items() if why is not None}
 
 
 def _highspy_clash() -> str | None:

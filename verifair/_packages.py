@@ -1,0 +1,45 @@
+"""Packages that cannot be imported. This needs Python alone: `verifair doctor` asks before it loads those that it needs itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib.util import find_spec
+
+NEEDED = {name: name for name in ("numpy", "scipy", "pandas", "pydantic", "rich", "typer")}
+"""What `verifair doctor` loads: package -> module. First those that others load."""
+PATIENCE = 120.0
+"""Seconds that one import may take."""
+
+
+def broken(modules: Mapping[str, str]) -> dict[str, str]:
+    """Return what cannot be imported, package -> why; each in a process of its own, since some end it."""
+    with ThreadPoolExecutor(2) as pool:
+        found = dict(zip(modules, pool.map(_failure, modules.values()), strict=True))
+    return {name: why for name, why in found.items() if why is not None}
+
+
+@cache
+def _failure(module: str) -> str | None:
+    """Return why a module cannot be imported, None where it can."""
+    if find_spec(module) is None:
+        return f"there is no module {module}"
+    code = f"import sys; sys.path[:] = {sys.path!r}; import {module}"
+    try:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, errors="replace", timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return f"its import takes more than {PATIENCE:.0f} s"
+    last = (done.stderr.strip().splitlines() or [""])[-1][:500]
+    return None if done.returncode == 0 else last or f"its import ends Python (exit code {done.returncode})"
+
+
+def line(name: str, module: str, why: str) -> str:
+    """Return what the screen says of a broken package: which, why, and how to repair it."""
+    spec = find_spec(module)
+    file = None if spec is None else spec.origin
+    yours = file is not None and "-packages" not in file  # site-packages and dist-packages are pip's
+    remedy = f"{file} is in its place: rename that" if yours else f"run pip install --force-reinstall {name}"
+    return f"broken: {name} cannot be imported: {why}; {remedy}"
