@@ -11,12 +11,14 @@ from rich.segment import Segment
 _UNSEEN = {
     code: "�"
     for first, last in (
-        (0x00, 0x1F), (0x7F, 0x9F), (0x061C, 0x061C), (0x200B, 0x200B), (0x200E, 0x200F), (0x2028, 0x202E), (0x2066, 0x2069),
-        (0xFEFF, 0xFEFF), (0xFFFE, 0xFFFF),
+        (0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x061C, 0x061C), (0x180E, 0x180E), (0x200B, 0x200B), (0x200E, 0x200F),
+        (0x2028, 0x202E), (0x2060, 0x206F), (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB), (0xFFFE, 0xFFFF), (0x1BCA0, 0x1BCA3),
+        (0x1D173, 0x1D17A), (0xE0000, 0xE007F),
     )
     for code in range(first, last + 1)
 }  # fmt: skip
-"""Letters that control a terminal, turn the direction of writing, or have no width: with them a name could pass for another."""
+"""Letters that control a terminal, turn the direction of writing, or have no width: with them a name could pass for another.
+Those that join letters, of which scripts and emoji are made, stay: U+200C and U+200D."""
 _OF_LINES = {code: letter for code, letter in _UNSEEN.items() if chr(code) not in "\n\t"}
 
 

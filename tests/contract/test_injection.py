@@ -17,10 +17,10 @@ from verifair import datasets
 from verifair.datasets import read_table
 from verifair.systems.system import SYSTEMS, system
 
-SEX, FEMALE = "@sex\x1b[2J", "=cmd|' /C calc'!A0"
-MALE = '"><script>alert(1)</script><b style="x" onclick=y>\x1b]0;owned\x07\u202e[red]'
-AGE = "@age\x9b31m"
-JUNIOR, SENIOR = "+1;[/]\x0b\x1b[1A", "<style>*{}</style>"
+SEX, FEMALE = "@se\u00adx\x1b[2J", "=cmd|' /C calc'!A0"
+MALE = '"><script>alert(1)</script><b style="x" onclick=y>\x1b]0;owned\x07\u202e\u2060[red]'
+AGE = "@age\x9b31m\u180e"
+JUNIOR, SENIOR = "+1;[/]\x0b\x1b[1A", "<style>*{}</style>\U000e0041\ufff9"
 NEW = {"sex": SEX, "Female": FEMALE, "Male": MALE, "age": AGE, "Junior": JUNIOR, "Senior": SENIOR}
 MODEL, SCHEMA, ROWS, CAUSAL = ("m\x1b[31m.onnx", "s\x1b[31m.toml", "=d\x1b[31m.csv", "c\x1b[31m.toml")
 
@@ -34,7 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, ours in (("german.toml", SCHEMA), ("german.causal.toml", CAUSAL)):
         text = (data / name).read_text(encoding="utf-8").replace('{ sex = "Male", age = "Senior" }', '{ "age" = "Senior" }')
         text = re.sub(r"\b(model|schema|network) = .*\n", "", text) if ours == CAUSAL else text
-        (where / ours).write_text(re.sub(r'"(\w+)"', lambda word: json.dumps(NEW.get(word[1], word[1])), text), encoding="utf-8")
+        text = re.sub(r'"(\w+)"', lambda word: json.dumps(NEW.get(word[1], word[1]), ensure_ascii=False), text)
+        (where / ours).write_text(text, encoding="utf-8")
     frame = datasets.german().frame.head(120)
     frame.rename(columns=NEW).replace({SEX: NEW, AGE: NEW}).to_csv(where / ROWS, index=False)
     return where

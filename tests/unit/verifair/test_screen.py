@@ -2,6 +2,8 @@
 
 import ast
 import re
+import sys
+import unicodedata
 from io import StringIO
 from pathlib import Path
 
@@ -23,6 +25,15 @@ def test_letters_that_are_not_seen_become_a_sign() -> None:
     assert visible_lines("a\n\tb\r\x07") == "a\n\tb��"
     for text in ("Zoë", "日本", "≤ 5", "a b", "👩‍🔬", "Français : 5"):
         assert visible(text) == visible_lines(text) == text
+    assert visible("Ma\u2060le\u00ad\U000e0041\u180e\u2065") == "Ma�le����"
+
+
+def test_of_all_letters_of_format_only_those_that_are_seen_or_join_others_stay() -> None:
+    """Signs of Arabic, Syriac, Kaithi and hieroglyphs are seen."""
+    letters = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cf"]
+    kept = {letter for letter in letters if visible(letter) == letter}
+    assert all(re.match("ARABIC|SYRIAC|KAITHI|EGYPTIAN|ZERO WIDTH (NON-)?JOINER", unicodedata.name(letter)) for letter in kept)
+    assert {"\u200c", "\u200d"} < kept
 
 
 @pytest.mark.parametrize("shown", ["x\x1b]0;t\x07[red]y[/]", Text("x\x1b]0;t\x07[red]y[/]")])
