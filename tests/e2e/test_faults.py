@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import Run
+from tests.command_line import Run, german_files
+from verifair import datasets
 from verifair.files import alone
 from verifair.systems.pba import solve
 
 PBA = ("pba", "--demo", "german", "--protected", "sex", "--delta", "1", "--delta", "2", "--limit", "60")
 Mounted = Callable[[str], Path]
 ONE = ("certify", "--demo", "german", "--protected", "sex", "--box", "duration=4:8")
+PARTS = (*ONE[:5], "--partition", "10", "--store", "{}/full")
+NO_ROOM = "No space left on device; make room there, or name another place"
 FILES = ("verdicts.jsonl", "rates.csv", "shares.csv", "certificate.json.gz", "certificate-robustness.json.gz")
 
 
@@ -66,11 +69,30 @@ def test_an_answer_that_no_file_can_hold_is_shown_and_leaves_older_files(inside:
     (folder / "old.json").write_text("{}")
     (folder / "rest").write_bytes(bytes(28_000))
     code, screen, errors = inside(*ONE, "--json", folder / "old.json")
-    told = "No space left on device; make room there, or name another place"
-    assert (code, errors) == (2, f"error: {folder}/old.json: {told}")
+    assert (code, errors) == (2, f"error: {folder}/old.json: {NO_ROOM}")
     assert screen.startswith("VIOLATED: the same person, another sex, another decision")
     assert (folder / "old.json").read_text() == "{}"
     assert sorted(os.listdir(folder)) == ["old.json", "rest"]
+
+
+@pytest.mark.parametrize(("words", "room", "told"), [
+    (PARTS, 0, "full: cannot be written (database or disk is full); make room there, or name another file"),
+    (PARTS, 8_192, "full: cannot be written (disk I/O error); make room there, or name another file"),
+    (
+        (*PBA, "--store", "{}/full"), 8_192,
+        "full: disk I/O error; what was decided before is kept: make room there, then run the same command with --resume",
+    ),
+    (("export", *ONE[1:5], "--relaxed", "--vnnlib", "{}/full"), 0, "full/1.0/onnx/product.onnx: " + NO_ROOM),
+    (("schema", "infer", "german.csv", "--target", "credit", "--protected", "sex", "--out", "{}/full"), 0, "full: " + NO_ROOM),
+])
+def test_a_disk_that_is_full_names_the_file_and_the_remedy(
+    inside: Run, mounted: Mounted, tmp_path: Path, words: tuple[str, ...], room: int, told: str
+) -> None:
+    german_files(tmp_path, datasets.german().frame.head(60))
+    folder = mounted("size=16k")
+    (folder / "rest").write_bytes(bytes(16_384 - room))
+    code, _, errors = inside(*(word.format(folder) for word in words))
+    assert (code, errors) == (2, f"error: {folder}/{told}")
 
 
 @pytest.mark.parametrize("words", [

@@ -33,6 +33,7 @@ from encoders.network import Array, Booleans, Integers
 from verifair.checker.certificates.envelope import of_another_version
 from verifair.checker.certificates.extent import Extent
 from verifair.errors import CertificateError, DataError
+from verifair.files import no_room
 
 FORMAT = "verifair-partition/4"
 FAMILY = FORMAT.rpartition("/")[0]
@@ -201,6 +202,8 @@ class PartitionStore:
         except (sqlite3.Error, TypeError, ValueError, RecursionError) as error:
             if about is None:
                 raise CertificateError(f"{self.path}: is a damaged SQLite file; expected {WRITTEN}") from error
+            if no_room(error):
+                raise self._unwritten(error) from error
             raise DataError(f"{self.path}: not a store of partitions ({error}); name another file with --store") from error
 
     def _tables(self) -> set[str]:
@@ -290,7 +293,10 @@ class PartitionStore:
         try:
             yield
         except sqlite3.Error as error:
-            raise DataError(f"{self.path}: cannot be written ({error}); make room there, or name another file") from error
+            raise self._unwritten(error) from error
+
+    def _unwritten(self, error: Exception) -> DataError:
+        return DataError(f"{self.path}: cannot be written ({error}); make room there, or name another file")
 
     def add(self, chunk: Chunk) -> None:
         """Keep a chunk, and state it, in one transaction. One of the same parts that is there already stays if it has more of them

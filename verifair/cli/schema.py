@@ -43,12 +43,13 @@ def infer(
 ) -> None:
     from verifair import datasets
     from verifair.schema.draft import draft
+    from verifair.systems.results.files import save_text
 
     text = draft(datasets.read_table(data), target=target, positive=positive, protected=protected or [], model=model)
     if out is None:
         typer.echo(visible_lines(text), nl=False)
     else:
-        out.write_text(text, encoding="utf-8")
+        save_text(out, text)
         Screen().print(f"wrote {out}; check every # note in it", soft_wrap=True)
 
 

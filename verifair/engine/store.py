@@ -20,6 +20,7 @@ from pydantic_core import to_json
 from verifair.checker.certificates.tree import Tree, TreeFile
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import DataError
+from verifair.files import no_room
 
 
 class VerdictRecord(NamedTuple):
@@ -111,7 +112,7 @@ class Store:
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError) as error:
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            if no_room(error):
                 kept = "what was decided before is kept: make room there, then run the same command with --resume"
                 raise DataError(f"{self.path}: {error}; {kept}") from error
             raise DataError(f"{self.path}: no verdict store that can be used ({error}); name another file with --store") from error

@@ -42,8 +42,10 @@ from encoders.vnnlib.writer import TwinQuery, version_1, version_2
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.errors import QueryError
+from verifair.files import whole
 from verifair.interop import MOST
 from verifair.schema.schema import Schema
+from verifair.systems.results.files import save_text
 from verifair.systems.results.result import Answer, Shape
 
 DIRECTIONS = ("fall", "rise")
@@ -282,7 +284,7 @@ def export(
     _write(folder, models, texts, timeout)
     result = Export(folder=folder, files=names, single=is_single(query.network), relaxed_1=loose[0], relaxed_2=loose[1])
     manifest = _manifest(query, pieces, result, models)
-    (folder / "export.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    save_text(folder / "export.json", json.dumps(manifest, indent=2) + "\n")
     return result
 
 
@@ -394,14 +396,15 @@ def _write(folder: Path, models: dict[str, onnx.ModelProto], texts: dict[str, di
     for version, model in (("1.0", PRODUCT), ("2.0", NETWORK)):
         (folder / version / "onnx").mkdir(parents=True, exist_ok=True)
         (folder / version / "vnnlib").mkdir(parents=True, exist_ok=True)
-        (folder / version / model).write_bytes(models[model].SerializeToString(deterministic=True))
+        with whole(folder / version / model) as half:
+            half.write_bytes(models[model].SerializeToString(deterministic=True))
         lines = io.StringIO()
         writer = csv.writer(lines, lineterminator="\n")
         for name, text in texts[version].items():
-            (folder / version / "vnnlib" / name).write_text(text, encoding="utf-8")
+            save_text(folder / version / "vnnlib" / name, text)
             network = model if version == "1.0" else repr([("f", model), ("g", model)])
             writer.writerow([network, f"vnnlib/{name}", timeout])
-        (folder / version / "instances.csv").write_text(lines.getvalue(), encoding="utf-8")
+        save_text(folder / version / "instances.csv", lines.getvalue())
 
 
 def _manifest(query: IndividualFairness, pieces: Pieces, result: Export, models: dict[str, onnx.ModelProto]) -> dict[str, Any]:
