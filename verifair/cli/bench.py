@@ -87,9 +87,8 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.bench.records import Journal
     from verifair.bench.run import run as measure
     from verifair.bench.tables import comparison, to_dict
-    from verifair.cli.output import check_outputs, check_workers, save_answer
+    from verifair.cli.output import alone_in, check_outputs, check_workers, save_answer
     from verifair.engine.cluster import cluster
-    from verifair.files import alone
     from verifair.systems.results.files import plain
     from verifair.systems.work import Interrupted, budget
 
@@ -113,9 +112,8 @@ def run(system: System, given: dict[str, Any]) -> None:
     there = [one for one in everybody if one.available]
     if not there:
         raise QueryError("none of the competitors chosen is installed; verifair bench --list says how to install them")
-    busy = f"--out {out}: another bench is writing there; wait until that has ended, or name another folder"
     # The cluster first: where there is none, no journal of its settings is begun.
-    with alone(out / ".lock", busy), cluster(files.cluster), Journal(out, _settings(files, limit), resume=files.resume) as journal:
+    with alone_in(out), cluster(files.cluster), Journal(out, _settings(files, limit), resume=files.resume) as journal:
         interrupted = False
         try:
             there = _started(there, screen)

@@ -168,6 +168,8 @@ def run_system(system: System, given: dict[str, Any]) -> None:
         output.tell(f"table: {subject.words}")
     started += ready(getattr(subject, "network", None))
     with ExitStack() as held:
+        if run.out is not None:
+            held.enter_context(output.alone_in(run.out))
         with cluster(run.cluster):
             result = system.part("solve", "solve")(settings, subject, output.work(run, subject, started, held))
         output.finish(system, run, result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import typer
 
 from verifair.cli.command import option_name
 from verifair.errors import INTERRUPTED, NOTHING_KEPT, MissingPackage, QueryError, require
+from verifair.files import alone
 from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.results.files import save_json, save_table, save_text
@@ -70,6 +71,11 @@ def check_outputs(files: Mapping[str, Path | None]) -> None:
 def text_file(system: System) -> str:
     """Return the name of the screen's text in the folder of --out."""
     return system.text_file or f"{system.verb}.txt"
+
+
+def alone_in(out: Path) -> AbstractContextManager[None]:
+    """Return what holds the folder of --out while a run writes there. Raises QueryError where another one does."""
+    return alone(out / ".lock", f"--out {out}: another run is writing there; wait until that has ended, or name another folder")
 
 
 def work(run: Run, subject: Any, started: float, held: ExitStack | None = None) -> Work:

@@ -60,14 +60,20 @@ def test_a_lock_that_its_holder_removes_as_another_takes_it_is_made_anew(tmp_pat
             raise AssertionError("it is held")
 
 
-@pytest.mark.parametrize(("command", "lock"), [
-    (("audit", "--demo", "german", "--only", "kmax", "--timeout", "5", "--out", "a.html"), ".a.html.lock"),
-    (("bench", "--quick", "--timeout", "1", "--out", "runs"), "runs/.lock"),
+GERMAN = ("--demo", "german", "--protected", "sex", "--out", "runs")
+
+
+@pytest.mark.parametrize(("command", "lock", "told"), [
+    (("audit", "--demo", "german", "--only", "kmax", "--out", "a.html"), ".a.html.lock", "another audit is writing"),
+    *((words, "runs/.lock", "--out runs: another run is writing there") for words in (
+        ("bench", "--quick", "--timeout", "1", "--out", "runs"), ("cec", *GERMAN), ("fgce", *GERMAN), ("explain", *GERMAN),
+        ("cst", "--demo", "german", "--do", "sex=Male", "--out", "runs"),
+    )),
 ])
-def test_verbs_leave_a_run_of_another_process_alone(command: tuple[str, ...], lock: str, tmp_path: Path) -> None:
+def test_verbs_leave_a_run_of_another_process_alone(command: tuple[str, ...], lock: str, told: str, tmp_path: Path) -> None:
     with held(tmp_path / lock):
         before = sorted(tmp_path.rglob("*"))
         done = verifair(*command, cwd=tmp_path)
         assert sorted(tmp_path.rglob("*")) == before
     assert done.returncode == 2
-    assert f"another {command[0]} is writing" in " ".join(done.stderr.split())
+    assert told in " ".join(done.stderr.split())
