@@ -22,7 +22,8 @@ PAPERS: Mapping[str, str] = {
 """Name on the command line -> the paper. Each is a folder of this package."""
 MANY = 1_000
 """Seeds of what is trained or drawn."""
-ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI")
+ROMAN = [tens + ones for tens in ("", "X", "XX", "XXX") for ones in ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")]
+"""0 (no text) to 39."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +98,6 @@ def number(text: str) -> int:
     """Return the number of a table: "4" or "IV". Raises QueryError."""
     if re.fullmatch(r"\d{1,3}", text):
         return int(text)
-    if text.upper() in ROMAN:
-        return ROMAN.index(text.upper()) + 1
+    if text.upper() in ROMAN[1:]:
+        return ROMAN.index(text.upper())
     raise QueryError(f"{text}: expected the number of a table or figure, such as 4 or IV")

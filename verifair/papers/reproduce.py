@@ -110,11 +110,14 @@ def pairs(frame: pd.DataFrame) -> Iterator[tuple[str, pd.Series, pd.Series]]:
 
 def draw(made: Reproduced, path: Path) -> bool:
     """Draw ours over the paper's, a panel for each column that both have; on the line both are equal. A table that the paper does
-    not have is drawn as its lines. Returns whether there is anything to draw."""
+    not have is drawn as its lines, a figure without printed numbers as bars. Returns whether there is anything to draw."""
     if made.printed.lines is not None:
         _lines(made, *made.printed.lines, path)
         return True
     shown = list(pairs(made.frame))
+    if not shown and made.printed.name.startswith("figure"):
+        _bars(made, path)
+        return True
     if not shown:
         return False
     columns = [(name, ours, paper, made.frame.get(SPREAD + name)) for name, ours, paper in shown]
@@ -146,6 +149,29 @@ def _lines(made: Reproduced, across: str, up: str, path: Path) -> None:
             axis.set(xlabel=across, ylabel=up, title=str(name))
             axis.grid(True)
         drawn.legend(loc="outside lower center", ncols=2 * wide)
+
+
+def _bars(made: Reproduced, path: Path) -> None:
+    """Draw a line of panels for each value of the first key: one a column that has numbers there, with a bar for each row."""
+    first, *keys = made.printed.keys
+    numbers = [name for name in made.frame.select_dtypes("number") if name not in keys and not str(name).startswith(SPREAD)]
+    lines = [
+        (name, part, [one for one in numbers if part[one].notna().any()]) for name, part in made.frame.groupby(first, sort=False)
+    ]
+    wide = max(len(shown) for _, _, shown in lines)
+    heights = [1.0 + 0.2 * len(part) for _, part, _ in lines]
+    with figure(path, (4.2 * wide, sum(heights) + 0.6), len(lines), wide, heights=heights) as drawn:
+        drawn.suptitle(f"{made.printed.name}: {made.printed.about}")
+        axes = iter(drawn.axes)
+        for name, part, shown in lines:
+            for axis, column in zip([next(axes) for _ in range(wide)], [*shown, *[None] * (wide - len(shown))], strict=True):
+                if column is None:
+                    axis.remove()
+                    continue
+                axis.barh(range(len(part)), part[column], color=COLORS[0], xerr=part.get(f"{SPREAD}{column}"))
+                axis.set_yticks(range(len(part)), part[keys].astype(str).agg(", ".join, axis=1))
+                axis.set(title=f"{name}: {column}")
+                axis.invert_yaxis()
 
 
 def _panel(axis: Any, name: str, ours: pd.Series, paper: pd.Series, spread: pd.Series | None) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from tests.command_line import is_drawn
 from verifair import datasets
 from verifair.cli.main import app
 from verifair.errors import QueryError
@@ -43,13 +44,16 @@ def test_every_table_of_a_paper_has_a_name_of_its_own(paper: str) -> None:
     assert all(name.split()[0] in ("table", "figure") and name.split()[1].isdecimal() for name in names)
 
 
-@pytest.mark.parametrize(("text", "name"), [("4", "table 4"), ("IV", "table 4"), ("iv", "table 4")])
+@pytest.mark.parametrize(("text", "name"), [("4", "table 4"), ("IV", "table 4"), ("iv", "table 4"), ("XI", "table 11")])
 def test_a_table_is_named_by_either_numeral(text: str, name: str) -> None:
     assert [one.name for one in chosen("fgce", [text], ["2"])] == [name, "figure 2"]
     assert len(chosen("fgce", [], [])) == len(catalog("fgce"))
 
 
-@pytest.mark.parametrize(("text", "told"), [("12", "table 12 cannot be made"), ("four", "the number"), ("IIII", "the number")])
+@pytest.mark.parametrize(("text", "told"), [
+    ("12", "table 12 cannot be made"), ("XII", "table 12 cannot be made; known are table 1"), ("", "the number"),
+    ("four", "the number"), ("IIII", "the number"),
+])
 def test_a_table_that_is_not_there_is_refused(text: str, told: str) -> None:
     with pytest.raises(QueryError, match=told):
         chosen("cst", [text], [])
@@ -98,6 +102,16 @@ def test_a_picture_shows_the_columns_that_both_have(tmp_path: Path) -> None:
     assert not draw(replace(found, frame=found.frame.drop(columns="paper's share")), tmp_path / "none.png")
     lines = replace(TABLE, keys=("who", "share"), lines=("share", "paper's share"))
     assert draw(replace(found, printed=lines), tmp_path / "lines.png")
+
+
+def test_a_figure_whose_numbers_are_not_printed_is_drawn_of_ours_alone(tmp_path: Path) -> None:
+    """Columns without numbers for a dataset are left out there, as the groups of another one."""
+    men = {"Men": [0.1, 0.2, None], "± Men": [0.1, 0.0, None]}
+    columns = {"dataset": ["a", "a", "b"], "k": [1, 2, 1], **men, "Old": [0.4, 0.1, 0.3]}
+    figure = replace(TABLE, name="figure 9", keys=("dataset", "k"))
+    found = Reproduced(printed=figure, frame=pd.DataFrame(columns), parts=1, asked=1, seeds=2)
+    assert draw(found, tmp_path / "bars.png")
+    assert is_drawn(tmp_path / "bars.png")
 
 
 def test_averages_keep_lines_apart_that_have_no_name() -> None:
