@@ -12,7 +12,7 @@ from types import FrameType
 def _begin(number: int, frame: FrameType | None) -> None:
     """End at once, as nothing has begun."""
     os.write(2, b"interrupted: nothing is kept\n")
-    os._exit(130)  # NOTHING_KEPT and INTERRUPTED, which take an import
+    os._exit(130)  # INTERRUPTED, which takes an import
 
 
 CAUGHT = [one for one in (_signal.SIGINT, _signal.SIGTERM) if _signal.getsignal(one) != _signal.SIG_IGN]  # as under nohup
@@ -34,9 +34,9 @@ def main() -> None:
 
         command()
     except KeyboardInterrupt:
-        from verifair.errors import INTERRUPTED, NOTHING_KEPT
+        from verifair.errors import INTERRUPTED
 
-        print(NOTHING_KEPT, file=sys.stderr)
+        print("interrupted: nothing is kept", file=sys.stderr)
         sys.exit(INTERRUPTED)
     finally:
         for one in CAUGHT:

@@ -9,8 +9,6 @@ from importlib.util import find_spec
 
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C or SIGTERM ended, as shells have it."""
-NOTHING_KEPT = "interrupted: nothing is kept"
-"""What such a command says where nobody knows better."""
 
 
 class VerifairError(Exception):

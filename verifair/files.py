@@ -26,13 +26,6 @@ def whole(path: Path) -> Iterator[Path]:
             half.unlink(missing_ok=True)
 
 
-def no_room(error: Exception) -> bool:
-    """Whether SQLite says that its disk is full: by that name, or as an I/O error where a file beside the store does not fit."""
-    from sqlite3 import SQLITE_FULL, SQLITE_IOERR
-
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (SQLITE_FULL, SQLITE_IOERR)
-
-
 @contextmanager
 def alone(lock: Path, message: str) -> Iterator[None]:
     """Hold a lock file while the block runs; a kill frees it. Raises QueryError with this message where another process has it.

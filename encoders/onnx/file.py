@@ -194,13 +194,11 @@ def logits_model(stored: StoredModel, output: str | None) -> LogitsModel:
 
 def _is_share(model: onnx.ModelProto, end: onnx.NodeProto) -> bool:
     """Return whether a node cuts its values off at 0 and 1."""
-    if end.op_type != "Clip":
-        return end.op_type == "HardSigmoid"
     known = {one.name: one for one in model.graph.initializer}
     known |= {one.output[0]: one.attribute[0].t for one in model.graph.node if one.op_type == "Constant" and one.attribute}
-    given = [numpy_helper.to_array(known[name]).item() for name in end.input[1:] if name in known]
-    named = attributes(end)
-    return (given or [named.get(name) for name in ("min", "max")]) == [0.0, 1.0]
+    given = [numpy_helper.to_array(known[name]).tolist() for name in end.input[1:] if name in known]
+    ends = given or [attributes(end).get(name) for name in ("min", "max")]
+    return end.op_type == "HardSigmoid" or (end.op_type == "Clip" and ends == [0.0, 1.0])
 
 
 def _bytes(model: Path, file: Path, remedy: str) -> bytes:
@@ -428,9 +426,7 @@ def class_names(model: onnx.ModelProto, count: int) -> tuple[str, ...]:
     listed = {names for names in _listed(model) if len(names) == count}
     words = {names for names in listed if not all(name.removeprefix("-").isdecimal() for name in names)}
     found = words or listed
-    names = found.pop() if len(found) == 1 else ()
-    bare = tuple(name.strip() for name in names)  # as tables are read: blanks around a word do not count
-    return bare if len(set(bare)) == len(names) else names
+    return tuple(map(str.strip, found.pop())) if len(found) == 1 else ()  # tables are read without blanks around words, too
 
 
 def _listed(model: onnx.ModelProto) -> Iterator[tuple[str, ...]]:

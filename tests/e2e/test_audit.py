@@ -85,14 +85,14 @@ def differences(one: Any, other: Any, at: str = "") -> list[str]:
 
 
 def test_sections_have_the_verbs_numbers_and_their_proofs_check_as_the_page_says(inside: Run, tmp_path: Path) -> None:
-    files(tmp_path, PBA + KMAX + CST)
+    files(tmp_path, PBA + KMAX + CST + "draws = 2\n")
     code, screen, errors = inside("audit", "audit.toml", "--out", "report.html")
     assert code == 0, errors
     assert "page: report.html" in screen
     own, data = ("net.onnx", "--schema", "schema.toml"), ("--data", "rows.csv")
     assert inside("pba", *own, *data, "--protected", "sex", "--delta", "1", "--json", "pba.json")[0] == 0
     assert inside("kmax", *own, *data, "--protected", "sex", "--timeout", "20", "--json", "kmax.json")[0] == 0
-    assert inside("cst", *own, *data, "--causal", "causal.toml", "--k", "15", "--json", "cst.json")[0] == 0
+    assert inside("cst", *own, *data, "--causal", "causal.toml", "--k", "15", "--draws", "2", "--json", "cst.json")[0] == 0
     report = tmp_path / "report.json"
     pba = section(report, "pba")["answer"]
     for key in ("counts", "rates", "shares"):
@@ -102,6 +102,7 @@ def test_sections_have_the_verbs_numbers_and_their_proofs_check_as_the_page_says
         assert kmax[key] == verb[key]
     tests = section(report, "cst")["answer"]["tests"]
     assert tests == without(answer(tmp_path / "cst.json")["tests"], "claims")
+    assert tests[0]["draws"]["seeds"] == [0, 1]
     counted = next(one for one in tests[0]["counts"] if one["method"] == "CST")
     said = section(report, "cst")["statements"][0]["text"]
     assert said.startswith(f"For {counted['significant']} of {tests[0]['complainants']} ")

@@ -416,7 +416,7 @@ def test_draws_that_were_done_are_kept(
     found, told, _ = run_jobs("--draws", "6")
     assert found == code
     answer = json.loads(Path("a.json").read_text())
-    assert answer["notes"] == [f"Of 6 draws (--draws) there are {done} for do(sex = Male): there was no time for more."]
+    assert answer["notes"] == [f"Of the 6 draws asked for there are {done} for do(sex = Male): there was no time for more."]
     assert answer["notes"][0] in told
     draws = answer["tests"][0]["draws"]
     assert draws is None if done == 1 else draws["seeds"] == [0, 1, 2]

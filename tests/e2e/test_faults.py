@@ -76,8 +76,8 @@ def test_an_answer_that_no_file_can_hold_is_shown_and_leaves_older_files(inside:
 
 
 @pytest.mark.parametrize(("words", "room", "told"), [
-    (PARTS, 0, "full: cannot be written (database or disk is full); make room there, or name another file"),
-    (PARTS, 8_192, "full: cannot be written (disk I/O error); make room there, or name another file"),
+    (PARTS, 0, "full: no store of partitions (database or disk is full); make room, or name another with --store"),
+    (PARTS, 8_192, "full: no store of partitions (disk I/O error); make room, or name another with --store"),
     (
         (*PBA, "--store", "{}/full"), 8_192,
         "full: disk I/O error; what was decided before is kept: make room there, then run the same command with --resume",

@@ -33,7 +33,6 @@ from encoders.network import Array, Booleans, Integers
 from verifair.checker.certificates.envelope import of_another_version
 from verifair.checker.certificates.extent import Extent
 from verifair.errors import CertificateError, DataError
-from verifair.files import no_room
 
 FORMAT = "verifair-partition/4"
 FAMILY = FORMAT.rpartition("/")[0]
@@ -202,9 +201,7 @@ class PartitionStore:
         except (sqlite3.Error, TypeError, ValueError, RecursionError) as error:
             if about is None:
                 raise CertificateError(f"{self.path}: is a damaged SQLite file; expected {WRITTEN}") from error
-            if no_room(error):
-                raise self._unwritten(error) from error
-            raise DataError(f"{self.path}: not a store of partitions ({error}); name another file with --store") from error
+            raise DataError(f"{self.path}: no store of partitions ({error}); make room, or name another with --store") from error
 
     def _tables(self) -> set[str]:
         return {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -293,10 +290,7 @@ class PartitionStore:
         try:
             yield
         except sqlite3.Error as error:
-            raise self._unwritten(error) from error
-
-    def _unwritten(self, error: Exception) -> DataError:
-        return DataError(f"{self.path}: cannot be written ({error}); make room there, or name another file")
+            raise DataError(f"{self.path}: cannot be written ({error}); make room there, or name another file") from error
 
     def add(self, chunk: Chunk) -> None:
         """Keep a chunk, and state it, in one transaction. One of the same parts that is there already stays if it has more of them

@@ -22,6 +22,9 @@ from verifair.schema import file as schema_file
 from verifair.systems.settings import Option, Run, Settings
 from verifair.systems.system import System
 
+NOTHING_KEPT = "interrupted: nothing is kept"
+"""What a command that Ctrl-C ended says where nobody knows better; `verifair.__main__` says it before this is loaded."""
+
 
 def app_of(system: System, run: Callable[[System, dict[str, Any]], None] | None = None) -> typer.Typer:
     """Return the command of a system. run: what it does with its options; by default what all systems do."""

@@ -20,9 +20,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from verifair import __version__
-from verifair.cli.command import app_of
+from verifair.cli.command import NOTHING_KEPT, app_of
 from verifair.cli.helps import HELPS
-from verifair.errors import INTERRUPTED, NOTHING_KEPT
+from verifair.errors import INTERRUPTED
 from verifair.memory import keep_freed
 from verifair.screen import Screen, visible_lines
 from verifair.systems.system import SYSTEMS, system

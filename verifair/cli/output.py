@@ -11,8 +11,8 @@ from typing import Any
 
 import typer
 
-from verifair.cli.command import option_name
-from verifair.errors import INTERRUPTED, NOTHING_KEPT, MissingPackage, QueryError, require
+from verifair.cli.command import NOTHING_KEPT, option_name
+from verifair.errors import INTERRUPTED, MissingPackage, QueryError, require
 from verifair.files import alone
 from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen

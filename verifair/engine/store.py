@@ -20,7 +20,6 @@ from pydantic_core import to_json
 from verifair.checker.certificates.tree import Tree, TreeFile
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import DataError
-from verifair.files import no_room
 
 
 class VerdictRecord(NamedTuple):
@@ -112,7 +111,7 @@ class Store:
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError) as error:
-            if no_room(error):
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):  # of a file beside it
                 kept = "what was decided before is kept: make room there, then run the same command with --resume"
                 raise DataError(f"{self.path}: {error}; {kept}") from error
             raise DataError(f"{self.path}: no verdict store that can be used ({error}); name another file with --store") from error

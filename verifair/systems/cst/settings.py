@@ -162,6 +162,6 @@ A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv 
         question="Would people of a protected group have been decided on alike, had they not been of that group?",
         source="Counterfactual Situation Testing (Alvarez, Ruggieri)",
     ),
-    keys=("causal", "do", "k", "tau", "rows", "certify"),
+    keys=("causal", "do", "k", "tau", "rows", "certify", "draws"),
     required=("causal",),
 )

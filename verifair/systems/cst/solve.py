@@ -173,7 +173,7 @@ def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
         named_ = "), do(".join(unmeasured)
         notes.insert(0, f"What chance finds (--chance) was not finished for do({named_}): there was no time.")
     undrawn = "" if settings.draws is None else ", ".join(_undrawn(settings.draws, tests))
-    notes += [f"Of {settings.draws} draws (--draws) there are {undrawn}: there was no time for more."] if undrawn else []
+    notes += [f"Of the {settings.draws} draws asked for there are {undrawn}: there was no time for more."] if undrawn else []
     if stopped and ((settings.sensitivity and not robust) or (settings.certify is not None and not proved)):
         notes.append("Interrupted before all of --sensitivity and --certify was done: what is not shown is not known.")
     network = subject.network

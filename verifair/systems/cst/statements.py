@@ -51,7 +51,8 @@ def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
             proof = _kept(result.certified[n], subject, work)
             evidence += [] if proof is None else [proof]
             statements.append(_certified(result.certified[n], proof))
-    statements += [Statement(text=missing_line(name), standing=Standing.UNKNOWN, tone=Tone.WATCH) for name in result.not_tested]
+    missing = (*map(missing_line, result.not_tested), *result.notes)
+    statements += [Statement(text=line, standing=Standing.UNKNOWN, tone=Tone.WATCH) for line in missing]
     statements.append(Statement(text=honest_line(), standing=Standing.MEASURED, tone=Tone.PLAIN))
     return Section(
         **SYSTEM.heading,

@@ -25,7 +25,7 @@ from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import LinearRule, Recorded
 from verifair.systems.cst.estimator import SituationTesting
-from verifair.systems.cst.findings import Intervention, several
+from verifair.systems.cst.findings import Draws, Intervention, several
 from verifair.systems.cst.groups import in_words
 from verifair.systems.results.files import file_name, save_table, save_text
 
@@ -318,6 +318,20 @@ def test_a_page_says_which_way_people_are_treated_and_what_chance_makes(directio
     assert chance in said.brief
     refused = "is refused, the counterfactual is not" if direction == "negative" else "is not refused, the counterfactual is"
     assert f"CF: the complainant {refused}." in words.legend(one)
+
+
+def test_a_page_tells_of_draws_where_categories_are_drawn(run: tuple[SituationTesting, list[Intervention]]) -> None:
+    _, (one, *_) = run
+    found = {method: one.found.claims(method, 5).positive for method in one.methods}
+    cases = int(found["CST"].sum())
+    nobody = {method: np.zeros_like(who) for method, who in found.items()}
+    drawn = [Draws.of([found, nobody, found], k=5, seed=0, categories=names) for names in ([], ["income"])]
+    without, told = (" ".join(s.text for s in statements.measured(one.model_copy(update={"draws": d}))) for d in drawn)
+    assert "draws" not in without
+    assert (
+        f"Who they would be is drawn in part (income): 3 draws give 0 to {cases:,} such cases, {2 * cases / 3:,.1f} in the mean, "
+        f"and {cases:,} people are a case in more than half of the draws."
+    ) in told
 
 
 def test_neighbours_that_are_not_listed_are_not_called_equally_near() -> None:
