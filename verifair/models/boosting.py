@@ -123,6 +123,10 @@ def _rounded(text: list[str]) -> list[str]:
 
 
 def _catboost(model: Any) -> onnx.ModelProto:
+    classes = np.asarray(getattr(model, "classes_", ()))
+    if len(classes) == 2 and classes.dtype.kind in "iu" and classes.tolist() != [0, 1]:
+        found = f"has the labels {' and '.join(map(str, classes.tolist()))}, which its exporter writes as 0 and 1"
+        raise ModelError(called(model), f"{found}; fit it on labels 0 and 1")
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         model.save_model(str(path), format="onnx")

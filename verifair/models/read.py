@@ -32,6 +32,7 @@ ACCEPTED = (
 REMEDIES = {
     "non symmetric trees": "fit it with grow_policy='SymmetricTree'",
     "Unexpected label type": "fit it on labels 0 and 1",
+    "does not support floating-point labels": "fit it on whole numbers, or words, for labels",
     "does yet not support categorical features": "fit it behind an encoder, such as OneHotEncoder",
     "missing values are not nan": "fit it with missing=numpy.nan",
     "Unexpected objective": "fit it with the objective 'binary:logistic', or 'multi:softprob'",

@@ -173,3 +173,16 @@ def test_tables_that_cannot_be_are_refused_in_one_line() -> None:
         vf.audit(model, pd.concat([frame, frame[["age"]]], axis=1), **asked)
     with pytest.raises(DataError, match="holds what is no number and no text"):
         vf.audit(model, frame.assign(cells=[[1]] * N), **asked)
+
+
+@pytest.mark.parametrize(("labels", "said"), [
+    ((1, 2), "has the labels 1 and 2, which its exporter writes as 0 and 1; fit it on labels 0 and 1"),
+    ((1.0, 2.0), "fit it on whole numbers, or words, for labels"),
+])
+def test_labels_that_catboost_cannot_export_are_refused_with_the_remedy(labels: tuple[Any, Any], said: str) -> None:
+    catboost = pytest.importorskip("catboost")
+    frame = people()[["age", "score"]]
+    y = np.where(frame["score"] > 0, labels[1], labels[0])
+    model = catboost.CatBoostClassifier(iterations=2, verbose=0, allow_writing_files=False).fit(frame, y)
+    with pytest.raises(ModelError, match=said):
+        vf.read(model, frame)
