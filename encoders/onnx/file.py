@@ -194,11 +194,12 @@ def logits_model(stored: StoredModel, output: str | None) -> LogitsModel:
 
 def _is_share(model: onnx.ModelProto, end: onnx.NodeProto) -> bool:
     """Return whether a node cuts its values off at 0 and 1."""
+    if end.op_type != "Clip":
+        return end.op_type == "HardSigmoid"
     known = {one.name: one for one in model.graph.initializer}
     known |= {one.output[0]: one.attribute[0].t for one in model.graph.node if one.op_type == "Constant" and one.attribute}
     given = [numpy_helper.to_array(known[name]).tolist() for name in end.input[1:] if name in known]
-    ends = given or [attributes(end).get(name) for name in ("min", "max")]
-    return end.op_type == "HardSigmoid" or (end.op_type == "Clip" and ends == [0.0, 1.0])
+    return (given or [attributes(end).get(name) for name in ("min", "max")]) == [0.0, 1.0]
 
 
 def _bytes(model: Path, file: Path, remedy: str) -> bytes:

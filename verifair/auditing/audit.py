@@ -26,6 +26,7 @@ from verifair.auditing.settings import EFFORT
 from verifair.auditing.subject import Table, subject_of
 from verifair.datasets.stream import Stream
 from verifair.errors import DataError, QueryError
+from verifair.models.compare import some_rows
 from verifair.models.objects import check_decides
 from verifair.models.read import read
 from verifair.notebook.shown import Pictured
@@ -143,7 +144,7 @@ def audit(
         budget(seconds, None, seed)
     if schema is None:
         check_decides(model, positive)
-    network = read(model, frame.drop(columns=[] if target is None else target, errors="ignore"))
+    network = read(model, some_rows(frame).drop(columns=[] if target is None else target, errors="ignore"))
     asked = chosen(analyses, network)
     if schema is None:
         described = Schema.drafted(

@@ -10,7 +10,7 @@ from textwrap import shorten
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest, norm
+from scipy.stats import binomtest
 from scipy.stats.contingency import relative_risk
 
 from encoders.network import Array, Booleans, Integers
@@ -25,6 +25,7 @@ from verifair.figures import COLORS, figure
 from verifair.schema.network import upwards
 from verifair.schema.schema import Schema
 from verifair.systems.groups import SMALL
+from verifair.systems.proportions import critical
 from verifair.systems.results.findings import DataTable, Standing, Statement, Tone
 from verifair.systems.results.result import Count, Interval, Probability, Shape
 from verifair.systems.results.words import percent
@@ -299,7 +300,7 @@ def _against(n: int, best: int, good: Integers, people: Integers) -> tuple[float
 def _walter(good: int, people: int, good_other: int, people_other: int) -> float:
     """Return the upper end of the 95 % interval of a ratio of rates, half a person more in each count (Walter, Biometrika 1975)."""
     a, n, b, m = good + 0.5, people + 0.5, good_other + 0.5, people_other + 0.5
-    return float(a / n * m / b * math.exp(norm.ppf(0.975) * math.sqrt(1 / a - 1 / n + 1 / b - 1 / m)))
+    return float(a / n * m / b * math.exp(critical(0.95, 2) * math.sqrt(1 / a - 1 / n + 1 / b - 1 / m)))
 
 
 def reference(groups: Sequence[GroupDecisions]) -> GroupDecisions:
@@ -309,7 +310,8 @@ def reference(groups: Sequence[GroupDecisions]) -> GroupDecisions:
 
 def lowest(groups: Sequence[GroupDecisions]) -> GroupDecisions:
     """Return the group with the lowest rate, of those that are compared with the reference; of equal ones the largest."""
-    others = [one for one in groups if one.ratio is not None and one is not reference(groups)]
+    best = reference(groups)
+    others = [one for one in groups if one.ratio is not None and one is not best]
     return min(others, key=lambda one: (one.rate.mean, -one.people))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from encoders.errors import ModelError
-from encoders.network import Array, Booleans, Feed, Floats, Link, Model
+from encoders.network import Array, Booleans, Feed, Floats, Integers, Link, Model
 from encoders.onnx.feed import make_legal
 from encoders.onnx.reader import comparison_points
 from encoders.onnx.runtime import runtime_outputs
@@ -98,17 +99,14 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
 
 def _check_decides(model: Any, rows: Any, values: Array, link: Link, where: str) -> None:
     """Raise ModelError where an object's `predict` decides otherwise than its own values (N, k) do, by a threshold of its own."""
-    classes = [str(one) for one in getattr(model, "classes_", ())]
-    if not 2 <= len(classes) == max(2, values.shape[1]):
+    if not 2 <= len(getattr(model, "classes_", ())) == max(2, values.shape[1]):
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        said = [str(one) for one in np.ravel(model.predict(rows)).tolist()]
-    if len(said) != len(values) or not set(said) <= set(classes):
+    said = predicted_classes(model, rows)
+    if said is None or len(said) != len(values):
         return
     ranked = np.sort(values, axis=1)
     near = ranked[:, -1] - ranked[:, -2] <= CLOSE if values.shape[1] > 1 else np.zeros(len(values), dtype=bool)
-    other = int((~near & (np.array([classes.index(one) for one in said]) != _decided(values, link))).sum())
+    other = int((~near & (said != _decided(values, link))).sum())
     if other:
         found = f"decides {other:,} of {where} otherwise than its own probabilities, by a threshold that its conversion leaves out"
         remedy = 'set it to 1/2, and write positive = "logit >= T" with its log-odds T'
@@ -136,6 +134,15 @@ def _decided(values: Array, link: Link) -> Any:
     return values[:, 0] > (0.5 if link in (Link.SIGMOID, Link.SOFTMAX, Link.SHARES) else 0.0)
 
 
+def predicted_classes(model: Any, rows: Any) -> Integers | None:
+    """Return the numbers, in `classes_`, of the classes that an object's `predict` gives rows (N,); None where it gives others."""
+    numbers = {str(name): k for k, name in enumerate(model.classes_)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        said = [str(one) for one in np.ravel(model.predict(rows)).tolist()]
+    return np.array([numbers[one] for one in said]) if set(said) <= set(numbers) else None
+
+
 def predictions(model: Any, rows: Any) -> Array:
     """What an object says of rows: (N, k) probabilities, or else values."""
     with warnings.catch_warnings():
@@ -160,6 +167,14 @@ def _of_module(model: Any, rows: Any) -> Any:
         return model(torch.as_tensor(np.asarray(rows, dtype=np.float64)).to(first)).cpu().numpy()
 
 
+def named_columns(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame | None:
+    """Return the columns of a table that an object was fitted on, in its order, all where it knows no names; None without one."""
+    known = {str(name): name for name in frame.columns}
+    if not set(names) <= set(known):
+        return None
+    return frame[[known[name] for name in names]] if names else frame
+
+
 def some_rows(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table's rows, ROWS of them at most."""
     if len(frame) <= ROWS:
@@ -170,11 +185,10 @@ def some_rows(frame: pd.DataFrame) -> pd.DataFrame:
 def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Floats, str] | None:
     """Rows of a table, as the object takes them and as the network does; None where it has not the model's columns."""
     names = names_of(model)
-    known = {str(name): name for name in frame.columns}
-    if not (set(names) <= set(known) if names else len(known) == sum(len(feed.start) for feed in network.feeds)):
+    rows = named_columns(frame, names)
+    if rows is None or not (names or len(rows.columns) == sum(len(feed.start) for feed in network.feeds)):
         return None
-    rows = frame[[known[name] for name in names]] if names else frame
-    called_so = {exported(name): known[name] for name in names}
+    called_so = {exported(str(column)): column for column in rows.columns} if names else {}
     if len(called_so) < len(names):
         alike = " and ".join(repr(name) for name in names if [exported(one) for one in names].count(exported(name)) > 1)
         raise ModelError(called(model), f"its columns {alike} have one name in ONNX; rename one of them, and fit it again")

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import logit
 
 from encoders.errors import ModelError
-from encoders.network import Booleans, Link, Model
+from encoders.network import Array, Booleans, Link, Model
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.errors import VerifairError
 from verifair.models.columns import names_of
-from verifair.models.compare import ImportDifference, predictions, some_rows
+from verifair.models.compare import ImportDifference, named_columns, predicted_classes, predictions, some_rows
 from verifair.models.objects import called, package_of
 from verifair.schema.outcome import PositiveRule
 
@@ -65,43 +66,38 @@ def check_decisions(model: Any, network: Model, schema: Schema, frame: pd.DataFr
 def _own(model: Any, network: Model, schema: Schema, rows: pd.DataFrame) -> Booleans | None:
     """Return which rows (N,) an object decides favourably by its own predictions; None where it cannot be asked of this table."""
     names, rule = names_of(model), schema.outcome
-    if names:
-        known = {str(name): name for name in rows.columns}
-        if not set(names) <= set(known):
-            return None
-        given: Any = rows[[known[name] for name in names]]
-    else:
+    given: Any = named_columns(rows, names)
+    if given is None:
+        return None
+    if not names:
         if any(feature.scale is not None for feature in schema.features):  # the object takes what was made of the table
             return None
         columns = [name for name in rows.columns if name != schema.label]
         if len(columns) != getattr(model, "n_features_in_", len(columns)):
             return None
         given = rows[columns].to_numpy()
+    named = len(getattr(model, "classes_", ())) > 0 and (rule.of == "class" or rule.plain)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return _favourable(model, network, rule, given)
-    except Exception:  # objects raise what they like; `compare` has said that this one fails
+        classes = predicted_classes(model, given) if named else None
+        values = None if named else predictions(model, given)
+    except Exception:  # objects raise what they like where the table is not theirs; what is ours stands outside
         return None
+    if values is not None:
+        return _of_values(values, network.whole.link, rule)
+    return None if classes is None else rule.favourable(classes)
 
 
-def _favourable(model: Any, network: Model, rule: PositiveRule, given: Any) -> Booleans | None:
-    classes = list(getattr(model, "classes_", ()))
-    if classes and (rule.of == "class" or rule.plain):
-        said = [str(one) for one in np.ravel(model.predict(given)).tolist()]
-        places = {str(one): k for k, one in enumerate(classes)}
-        return rule.favourable(np.array([places[one] for one in said]))
-    values = predictions(model, given)
+def _of_values(values: Array, link: Link, rule: PositiveRule) -> Booleans | None:
+    """Return the same of probabilities or values (N, k) that an object shows; None of a class that they do not tell."""
     if rule.of == "value":
         return rule.reached(values[:, 0])
     if rule.of == "class" or values.shape[1] > 2:
         return rule.favourable(values.argmax(axis=1)) if values.shape[1] > 1 else None
     chance = values[:, -1]
-    match network.whole.link:
+    match link:
         case Link.SHARES:
             return rule.reached(chance - 0.5)
         case Link.IDENTITY:
             return rule.reached(chance if values.shape[1] == 1 else chance - values[:, 0])
         case _:
-            with np.errstate(divide="ignore"):
-                return rule.reached(np.log(chance) - np.log1p(-chance))
+            return rule.reached(logit(chance))

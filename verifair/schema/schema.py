@@ -15,6 +15,7 @@ import pandas as pd
 
 from encoders.network import Array, Booleans, Integers, Model
 from verifair.errors import DataError, SchemaError
+from verifair.models.compare import some_rows
 from verifair.models.objects import check_decides, package_of
 from verifair.models.read import read
 from verifair.notebook.shown import Shown
@@ -49,7 +50,7 @@ class Schema(Shown, InputSpace):
         check_asked(frame, target=target, positive=positive)
         protected = column_names(protected, "protected")
         check_decides(model, positive)
-        network = None if model is None else read(model, frame.drop(columns=target, errors="ignore"))
+        network = None if model is None else read(model, some_rows(frame).drop(columns=target, errors="ignore"))
         return cls.drafted(frame, target=target, positive=positive, protected=protected, model=model, network=network)
 
     @classmethod

@@ -6,6 +6,7 @@ the trees that no longer change the score. Comparing rounds nothing, so the one 
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def least_tree(root: Integers, nodes: Nodes, value: Array, *, largest: bool) -> 
     feature, threshold, left, right, missing_left = (one.tolist() for one in nodes.values())
     score, roots, leaves = (sign * value).tolist(), root.tolist(), 1
     ends = [_largest_leaf(feature, left, right, score, one) for one in roots]
-    rest = [max(ends[k:], default=-np.inf) for k in range(len(ends) + 1)]
+    rest = [*accumulate(ends[::-1], max, initial=-np.inf)][::-1]
     found: list[tuple[int, float, int, int, bool, float]] = [LEAF]
     waiting: list[tuple[int, int, int, float, dict[int, tuple[float, float, bool]]]] = [(0, 0, roots[0], -np.inf, {})]
     while waiting:

@@ -105,7 +105,7 @@ class DrawnCount(Shape):
     by_draw: Annotated[list[Count], Field(alias="by draw")]
 
 
-class Draws(Shape):
+class DrawnCases(Shape):
     """The test at the smallest k with the categories of counterfactuals drawn anew by each of the seeds."""
 
     seeds: list[Seed]
@@ -117,7 +117,7 @@ class Draws(Shape):
     """(D, C) who is a case in each draw."""
 
     @classmethod
-    def of(cls, draws: Sequence[Mapping[Method, Booleans]], *, k: int, seed: int, categories: Sequence[str]) -> Draws:
+    def of(cls, draws: Sequence[Mapping[Method, Booleans]], *, k: int, seed: int, categories: Sequence[str]) -> DrawnCases:
         """Return what `estimator.redraws` found. seed: of the first draw."""
         cases = {method: np.array([one[method] for one in draws]) for method in ORDER if method in draws[0]}
         lines = []
@@ -160,7 +160,7 @@ class Intervention(Shape):
     """(N,) rows decided negatively."""
     chance: pd.DataFrame | None = Field(default=None, exclude=True)
     """Mean counts where the protected attribute is dealt out anew, see `estimator.chance`; None where that was not asked for."""
-    draws: Draws | None = None
+    draws: DrawnCases | None = None
     """Null: not asked for, or no time."""
 
     @classmethod

@@ -20,7 +20,7 @@ from verifair.systems.cst.causal.file import CausalFile
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import Decider, LinearRule, NetworkDecider, Recorded, counterfactually, reads
 from verifair.systems.cst.estimator import SituationTesting, chance, redraws
-from verifair.systems.cst.findings import Draws, Intervention
+from verifair.systems.cst.findings import DrawnCases, Intervention
 from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.result import CertifiedDecisions, ClaimRobustness, CstQuery, CstResult
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
@@ -223,7 +223,7 @@ def _redraw(test: SituationTesting, draws: int, work: Work, done: list[Intervent
             drawn += redraws(test, one.found, draws=1)
     finally:
         if len(drawn) > 1 or not categories:
-            found = Draws.of(drawn, k=one.smallest, seed=test.seed, categories=categories)
+            found = DrawnCases.of(drawn, k=one.smallest, seed=test.seed, categories=categories)
             done[-1] = one.model_copy(update={"draws": found})
 
 

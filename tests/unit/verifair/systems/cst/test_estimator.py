@@ -23,7 +23,7 @@ from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import Decider, LinearRule, Model, NetworkDecider, Recorded
 from verifair.systems.cst.estimator import SituationTesting, chance, redraws
-from verifair.systems.cst.findings import Draws
+from verifair.systems.cst.findings import DrawnCases
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
 from verifair.systems.cst.settings import Ties
 from verifair.systems.cst.testing import METHODS, Situations, situation_test
@@ -224,7 +224,7 @@ def test_draws_are_the_single_runs_with_the_next_seeds(options: dict[str, Any]) 
     for seed in range(4, 9):
         one = vf.SituationTesting(JOBS, rule, do={"gender": 0}, k=[5, 20], seed=seed, **options).fit(frame).test_one({"gender": 0})
         alone.append({method: one.claims(method, 5).positive for method in METHODS})
-    draws = Draws.of(drawn, k=5, seed=4, categories=["job"])
+    draws = DrawnCases.of(drawn, k=5, seed=4, categories=["job"])
     assert draws.seeds == [4, 5, 6, 7, 8]
     counts = draws.counts.set_index("method")
     for method in METHODS:

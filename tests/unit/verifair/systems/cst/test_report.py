@@ -25,7 +25,7 @@ from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import LinearRule, Recorded
 from verifair.systems.cst.estimator import SituationTesting
-from verifair.systems.cst.findings import Draws, Intervention, several
+from verifair.systems.cst.findings import DrawnCases, Intervention, several
 from verifair.systems.cst.groups import in_words
 from verifair.systems.results.files import file_name, save_table, save_text
 
@@ -325,7 +325,7 @@ def test_a_page_tells_of_draws_where_categories_are_drawn(run: tuple[SituationTe
     found = {method: one.found.claims(method, 5).positive for method in one.methods}
     cases = int(found["CST"].sum())
     nobody = {method: np.zeros_like(who) for method, who in found.items()}
-    drawn = [Draws.of([found, nobody, found], k=5, seed=0, categories=names) for names in ([], ["income"])]
+    drawn = [DrawnCases.of([found, nobody, found], k=5, seed=0, categories=names) for names in ([], ["income"])]
     without, told = (" ".join(s.text for s in statements.measured(one.model_copy(update={"draws": d}))) for d in drawn)
     assert "draws" not in without
     assert (
