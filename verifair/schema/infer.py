@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from encoders.decision import decided
-from encoders.network import NO_COLUMN, Array, Booleans, Model
+from encoders.network import NO_COLUMN, Array, Booleans, Category, Model
 from verifair.errors import DataError, SchemaError
 from verifair.models.columns import holds_truths
 from verifair.models.objects import exported
@@ -29,8 +30,7 @@ CLEARLY, SURELY = 0.02, 0.5
 """Of the rows: so many more have to be predicted right; and where labels are 0 and 1, as class 1 is expected to be label 1."""
 FLAGS = ([0, 1], list(TRUTHS.values()))
 """Categories whose code is the number that a model takes."""
-RAW = ("raw",)
-SCALES = (*RAW, "minmax", "standard")
+SCALES = ("raw", "minmax", "standard")
 """How the numbers of a matrix may have been scaled."""
 ENOUGH = 30
 """Rows from which on a label says anything about scales and merit."""
@@ -80,13 +80,132 @@ def inferred(
     for name in (target, *protected):
         if name not in frame.columns:
             raise DataError(f"the table has no column {name!r}; known are {', '.join(map(str, frame.columns))}")
-    kinds = RAW if unscaled else SCALES
+    table = _LabelledTable(frame=frame, target=target, protected=protected, network=network, unscaled=unscaled)
     values = sorted({text(v) for v in frame[target].dropna()})
     rule = rule_of(positive, values)
     if rule is not None and rule.of == "value":
-        return _valued(frame, target, rule, protected, network, kinds)
+        return _of_value(table, rule)
     if network is not None and network.outputs > 2:
-        return _several(frame, target, values, positive, rule, protected, network, kinds)
+        return _of_many_classes(table, network, values, positive, rule)
+    return _of_two_classes(table, values, positive, rule)
+
+
+def rule_of(positive: Any, values: Sequence[str] = ()) -> PositiveRule | None:
+    """Return the outcome that `positive` says by a rule, such as "value >= 600"; None where it is a label, or nothing."""
+    if not isinstance(positive, str) or text(positive) in values:
+        return None
+    try:
+        return PositiveRule.parse(positive)
+    except SchemaError:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _LabelledTable:
+    """A table with its label and its protected columns, and the model that it is for.   unscaled: its numbers are the model's."""
+
+    frame: pd.DataFrame
+    target: str
+    protected: Sequence[str]
+    network: Model | None
+    unscaled: bool
+
+    def feature(self, name: str) -> dict[str, Any]:
+        """Return the feature that a column is, as far as the table tells."""
+        return _feature(name, self.frame[name], name in self.protected)
+
+    def columns(self) -> list[dict[str, Any]]:
+        """Return a feature for every column but the label."""
+        return [self.feature(name) for name in self.frame.columns if name != self.target]
+
+    def features(self, rule: PositiveRule, label: Booleans) -> list[dict[str, Any]]:
+        """Return the features that the model takes; without a model, those of all columns.
+
+        rule: what the model favours.   label: (N,) whose true class is favourable.
+        """
+        if self.network is None:
+            return self.columns()
+        decision = rule.judged(self.network, odds=False)
+        judged = self.network if decision is None else decided(self.network, decision)
+        return self.fitted(judged, label if rule.good else ~label)[0]
+
+    def fitted(self, network: Model, label: Booleans) -> tuple[list[dict[str, Any]], float]:
+        """Return a feature for each column that a model takes, and the share of rows whose label it predicts (0: not known).
+
+        label: (N,) whose true class is the model's second one.
+        """
+        frame = self.frame
+        columns = columns_of(network, frame, self.target)
+        inputs = [(feed, position) for feed in network.feeds for position in range(len(feed.start))]
+        matrix = not _by_name(network, set(map(exported, columns))) and not any(feed.categories for feed in network.feeds)
+        if len(inputs) != len(columns):
+            if matrix and (found := self._blocks(network.inputs, columns)):
+                return self._scaled(network, found, label, raw=self.unscaled)
+            what = f"the model takes {len(inputs)} columns, the table has {len(columns)} beside the label"
+            raise DataError(f"{what}; give the table that it was trained on")
+        features = [
+            self._taken(name, feed.categories.get(position)) for name, (feed, position) in zip(columns, inputs, strict=True)
+            if feed.start[position] != NO_COLUMN
+        ]
+        return self._scaled(network, features, label, raw=self.unscaled or not matrix)
+
+    def _taken(self, name: str, categories: Sequence[Category] | None) -> dict[str, Any]:
+        """Return the feature of a column that a model takes.   categories: those that the model encodes, if it does."""
+        if name not in self.frame.columns:
+            hint = f"known are {', '.join(map(str, self.frame.columns))}"
+            if re.fullmatch(r"x\d+", name):
+                hint = "the model was fitted without names of columns: fit it on a table whose column names are text"
+            raise DataError(f"the table has no column {name!r}, which the model takes; {hint}")
+        column = self.frame[name]
+        if categories is not None:
+            known = list(categories)
+            if set(known) <= {0, 1} and holds_truths(column):
+                known = [TRUTHS[text(code)] for code in known]
+            feature: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": known}
+            return feature | ({"protected": True} if name in self.protected else {})
+        feature = {k: v for k, v in self.feature(name).items() if k != "scale"}
+        if isinstance(column.dtype, pd.CategoricalDtype):   # whose codes XGBoost and LightGBM take
+            return feature | {"kind": "categorical", "categories": list(map(text, column.dtype.categories))}
+        if feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] not in FLAGS):
+            raise DataError(f"column {name!r} holds text, but the model takes a number there; give the table it was trained on")
+        return feature
+
+    def _blocks(self, inputs: int, columns: Sequence[str]) -> list[dict[str, Any]]:
+        """Return features of the columns that make so many inputs, words as one-hot blocks; none where these do not."""
+        features = [self.feature(name) for name in columns]
+        for blocks in (("one-hot",), ("one-hot", "categorical")):
+            wide = [len(f["categories"]) if f["kind"] in blocks and f["categories"] != [0, 1] else 1 for f in features]
+            if sum(wide) == inputs:
+                return [f | {"kind": "one-hot"} if width > 1 else f for f, width in zip(features, wide, strict=True)]
+        return []
+
+    def _scaled(
+        self, network: Model, features: list[dict[str, Any]], label: Booleans, *, raw: bool
+    ) -> tuple[list[dict[str, Any]], float]:
+        """Return the features with numbers by minmax or standardised where that predicts the labels clearly better than raw.
+
+        Beside them stands the share of rows whose label is predicted so.   raw: whether numbers are known to come unscaled.
+        """
+        features = [{k: v for k, v in feature.items() if k != "scale"} for feature in features]
+        rows = _known(self.frame, features)
+        if network.outputs > 2 or rows.sum() < ENOUGH or len(set(label[rows])) < 2:
+            return features, 0.0
+        tries = [[_with_scale(one, self.frame, scale) for one in features] for scale in (SCALES[:1] if raw else SCALES)]
+        right = [float((_predicted(network, _encoded(self.frame[rows], one)) == label[rows]).mean()) for one in tries]
+        best = int(np.argmax(right))
+        best = best if right[best] > right[0] + max(CLEARLY, 1 / np.sqrt(rows.sum())) else 0
+        return tries[best], right[best]
+
+    def propose_merit(self, features: list[dict[str, Any]], label: Booleans) -> None:
+        """Call the numbers merit that go with the label (N,) and are not protected."""
+        for feature in features:
+            if not feature.get("protected") and _goes_with(self.frame[feature["name"]], label):
+                feature["merit"] = True
+
+
+def _of_two_classes(table: _LabelledTable, values: list[str], positive: Any, rule: PositiveRule | None) -> dict[str, Any]:
+    """Return the draft for a model of two classes, or for no model.   values: the label's."""
+    network, target = table.network, table.target
     names = () if network is None else classes_called(network, values)
     if rule is not None and rule.of == "class":
         positive = names[rule.numbered(names).favoured(2)[0]] if len(names) == 2 else rule.named[0]
@@ -107,15 +226,15 @@ def inferred(
     flaw = None if network is None else other_class(network, chosen, 0 if first else 1)
     if flaw is not None:
         raise DataError(f"label {target!r}, positive {chosen!r}: {flaw}")
-    label = (frame[target].map(text) == chosen).to_numpy() & frame[target].notna().to_numpy()
+    label = (table.frame[target].map(text) == chosen).to_numpy() & table.frame[target].notna().to_numpy()
     if network is None:
-        features = [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
+        features = table.columns()
     elif upper not in values and len(values) == 2:  # which label each class stands for its decisions say
         numbered = values in (list(TRUTHS), list(TRUTHS.values()))
         first = chosen == values[0] if numbered else not above
         upper_rows = ~label if first else label
-        features, right = _of_model(network, frame, target, protected, upper_rows, kinds)
-        others, right_of_others = _of_model(network, frame, target, protected, ~upper_rows, kinds)
+        features, right = table.fitted(network, upper_rows)
+        others, right_of_others = table.fitted(network, ~upper_rows)
         if right_of_others > right + (SURELY if numbered else 0 if positive is None else CLEARLY):
             features = others
             if positive is None:
@@ -123,8 +242,8 @@ def inferred(
             else:
                 first = not first
     else:
-        features, _ = _of_model(network, frame, target, protected, ~label if first else label, kinds)
-    _propose_merit(features, frame, label)
+        features, _ = table.fitted(network, ~label if first else label)
+    table.propose_merit(features, label)
     said = "class = 0" if first else "logit > 0" if network is not None and network.outputs == 1 else "class = 1"
     said = str(rule) if rule is not None and rule.of == "logit" else said
     other = next(v for v in values if v != chosen) if len(values) == 2 else f"not {chosen}"
@@ -132,39 +251,22 @@ def inferred(
     return {"features": features, "positive": said, "label": target, "positive_label": chosen, "outcomes": outcomes}
 
 
-def rule_of(positive: Any, values: Sequence[str] = ()) -> PositiveRule | None:
-    """Return the outcome that `positive` says by a rule, such as "value >= 600"; None where it is a label, or nothing."""
-    if not isinstance(positive, str) or text(positive) in values:
-        return None
-    try:
-        return PositiveRule.parse(positive)
-    except SchemaError:
-        return None
-
-
-def _propose_merit(features: list[dict[str, Any]], frame: pd.DataFrame, label: Booleans) -> None:
-    for feature in features:
-        if not feature.get("protected") and _goes_with(frame[feature.get("column", feature["name"])], label):
-            feature["merit"] = True
-
-
-def _valued(
-    frame: pd.DataFrame, target: str, rule: PositiveRule, protected: Sequence[str], network: Model | None, kinds: Sequence[str]
-) -> dict[str, Any]:
-    """The draft for a model that gives values, which a threshold compares, as it does the label's."""
-    label = rule.reached(label_values(frame, target))
-    features = _features(frame, target, protected, network, rule, label, kinds)
-    _propose_merit(features, frame, label)
+def _of_value(table: _LabelledTable, rule: PositiveRule) -> dict[str, Any]:
+    """Return the draft for a model that gives values, which a threshold compares, as it does the label's."""
+    target = table.target
+    label = rule.reached(label_values(table.frame, target))
+    features = table.features(rule, label)
+    table.propose_merit(features, label)
     opposite = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}[rule.operator]
     outcomes = [f"{target} {operator} {rule.number}" for operator in (opposite, rule.operator)]
     return {"features": features, "positive": str(rule), "label": target, "outcomes": outcomes}
 
 
-def _several(
-    frame: pd.DataFrame, target: str, values: list[str], positive: Any, rule: PositiveRule | None, protected: Sequence[str],
-    network: Model, kinds: Sequence[str],
+def _of_many_classes(
+    table: _LabelledTable, network: Model, values: list[str], positive: Any, rule: PositiveRule | None
 ) -> dict[str, Any]:
-    """The draft for a model of more than two classes: the label names or numbers them."""
+    """Return the draft for a model of more than two classes: the label, with these values, names or numbers them."""
+    target = table.target
     known = network.classes or tuple(str(k) for k in range(network.outputs))
     named = ", ".join(f"{k} for {name}" for k, name in enumerate(known))
     strange = [value for value in values if value not in known and not (value.isdecimal() and int(value) < network.outputs)]
@@ -190,9 +292,9 @@ def _several(
     numbered = rule.numbered(known)
     favoured = numbered.favoured(network.outputs)
     said = {known[k] for k in favoured} | {str(k) for k in favoured if str(k) not in known}
-    label = frame[target].map(text).isin(said).to_numpy()
-    features = _features(frame, target, protected, network, numbered, label, kinds)
-    _propose_merit(features, frame, label)
+    label = table.frame[target].map(text).isin(said).to_numpy()
+    features = table.features(numbered, label)
+    table.propose_merit(features, label)
     one = known[favoured[0]]
     what = one if len(favoured) == 1 else str(rule).replace("class", target)
     words = [_outcome(name, target) for name in (f"not {what}", what)]
@@ -206,18 +308,6 @@ def _several_named(known: Sequence[str]) -> str:
         return ""
     words = known[1:] if not any("," in name for name in known) else [str(k) for k in range(1, len(known))]
     return f" or positive='class in [{', '.join(words)}]'"
-
-
-def _features(
-    frame: pd.DataFrame, target: str, protected: Sequence[str], network: Model | None, rule: PositiveRule, label: Booleans,
-    kinds: Sequence[str],
-) -> list[dict[str, Any]]:
-    """Return the features of a table, or those that a model takes. label: (N,) whose true class is favourable."""
-    if network is None:
-        return [_feature(str(name), frame[name], name in protected) for name in frame.columns if name != target]
-    decision = rule.judged(network, odds=False)
-    judged = network if decision is None else decided(network, decision)
-    return _of_model(judged, frame, target, protected, label if rule.good else ~label, kinds)[0]
 
 
 def missing(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
@@ -285,71 +375,6 @@ def _outcome(value: str, target: str) -> str:
     return said if len(bare) > 1 and any(map(str.isalpha, bare)) and bare.lower() not in BARE else f"{target} {said or '(empty)'}"
 
 
-def _of_model(
-    network: Model, frame: pd.DataFrame, target: str, protected: Sequence[str], label: Booleans, kinds: Sequence[str]
-) -> tuple[list[dict[str, Any]], float]:
-    """Return a feature for each column that a model takes, and the share of rows whose label it predicts (0: not known)."""
-    columns = columns_of(network, frame, target)
-    inputs = [(feed, position) for feed in network.feeds for position in range(len(feed.start))]
-    matrix = not _by_name(network, set(map(exported, columns))) and not any(feed.categories for feed in network.feeds)
-    if len(inputs) != len(columns):
-        if matrix and (found := _blocks(network.inputs, frame, columns, protected)):
-            return _scaled(network, frame, found, label, kinds)
-        what = f"the model takes {len(inputs)} columns, the table has {len(columns)} beside the label"
-        raise DataError(f"{what}; give the table that it was trained on")
-    features: list[dict[str, Any]] = []
-    for name, (feed, position) in zip(columns, inputs, strict=True):
-        if feed.start[position] == NO_COLUMN:
-            continue
-        if name not in frame.columns:
-            hint = f"known are {', '.join(map(str, frame.columns))}"
-            if re.fullmatch(r"x\d+", name):
-                hint = "the model was fitted without names of columns: fit it on a table whose column names are text"
-            raise DataError(f"the table has no column {name!r}, which the model takes; {hint}")
-        if position in feed.categories:
-            known = list(feed.categories[position])
-            if set(known) <= {0, 1} and holds_truths(frame[name]):
-                known = [TRUTHS[text(code)] for code in known]
-            feature: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": known}
-        else:
-            feature = {k: v for k, v in _feature(name, frame[name], name in protected).items() if k != "scale"}
-            kind = frame[name].dtype
-            if isinstance(kind, pd.CategoricalDtype):   # whose codes XGBoost and LightGBM take
-                feature |= {"kind": "categorical", "categories": list(map(text, kind.categories))}
-            elif feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] not in FLAGS):
-                raise DataError(f"column {name!r} holds text, but the model takes a number there; give the table it was trained on")
-        features.append(feature | ({"protected": True} if name in protected else {}))
-    return _scaled(network, frame, features, label, kinds if matrix else RAW)
-
-
-def _blocks(inputs: int, frame: pd.DataFrame, columns: Sequence[str], protected: Sequence[str]) -> list[dict[str, Any]]:
-    """Return features of the table's columns that make so many inputs, words as one-hot blocks; none where these do not."""
-    features = [_feature(name, frame[name], name in protected) for name in columns]
-    for blocks in (("one-hot",), ("one-hot", "categorical")):
-        wide = [len(f["categories"]) if f["kind"] in blocks and f["categories"] != [0, 1] else 1 for f in features]
-        if sum(wide) == inputs:
-            return [f | {"kind": "one-hot"} if width > 1 else f for f, width in zip(features, wide, strict=True)]
-    return []
-
-
-def _scaled(
-    network: Model, frame: pd.DataFrame, features: list[dict[str, Any]], label: Booleans, kinds: Sequence[str]
-) -> tuple[list[dict[str, Any]], float]:
-    """Return the features with numbers by minmax or standardised where that predicts the labels clearly better than raw.
-
-    Beside them stands the share of rows whose label is predicted so.
-    """
-    raw = [{k: v for k, v in feature.items() if k != "scale"} for feature in features]
-    rows = _known(frame, raw)
-    if network.outputs > 2 or rows.sum() < ENOUGH or len(set(label[rows])) < 2:
-        return raw, 0.0
-    tries = [[_with_scale(one, frame, kind) for one in raw] for kind in kinds]
-    right = [float((_predicted(network, _encoded(frame[rows], one)) == label[rows]).mean()) for one in tries]
-    best = int(np.argmax(right))
-    best = best if right[best] > right[0] + max(CLEARLY, 1 / np.sqrt(rows.sum())) else 0
-    return tries[best], right[best]
-
-
 def _known(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Booleans:
     """Which rows have a value of every feature that the draft knows."""
     known = np.ones(len(frame), dtype=bool)
@@ -361,13 +386,13 @@ def _known(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Booleans:
     return known
 
 
-def _with_scale(feature: dict[str, Any], frame: pd.DataFrame, kind: str) -> dict[str, Any]:
+def _with_scale(feature: dict[str, Any], frame: pd.DataFrame, scale: str) -> dict[str, Any]:
     low, high = feature.get("range", (0.0, 0.0))
-    if low == high or kind == "raw":
+    if low == high or scale == "raw":
         return feature
     column = frame[feature["name"]].to_numpy(dtype=float, na_value=np.nan)
     spread = {"offset": float(np.nanmean(column)), "scale": float(np.nanstd(column))}
-    return feature | {"scale": "minmax" if kind == "minmax" else spread}
+    return feature | {"scale": "minmax" if scale == "minmax" else spread}
 
 
 def _encoded(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Array:
@@ -396,28 +421,32 @@ def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, Any]:
         raise DataError(f"column {name!r} is empty; drop it from the table")
     if pd.api.types.is_datetime64_any_dtype(values):
         raise DataError(f"column {name!r} holds dates, which no feature kind takes; turn it into a number, or drop it")
-    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
-        if not np.isfinite(values.to_numpy(dtype=float)).all():
-            raise DataError(f"column {name!r} holds an infinite value, expected finite numbers; correct the data")
-        if set(values) == {0, 1}:  # a flag: as a number, PBA would move it by a unit
-            flag: dict[str, Any] = {"name": name, "kind": "categorical", "categories": [0, 1]}
-            return flag | ({"protected": True} if protected else {})
-        low, high = float(values.min()), float(values.max())
-        whole = bool((values == values.round()).all())
-        if protected and whole and values.nunique() <= 10:
-            return {"name": name, "kind": "integer", "range": [low, high], "protected": True}
-        numeric: dict[str, Any] = {"name": name, "kind": "integer" if whole else "real", "range": [low, high]}
-        if low < high:
-            numeric |= {"scale": "minmax", "unit": _unit(high - low, whole)}
-        return numeric | ({"protected": True} if protected else {})
-    categories = FLAGS[1] if holds_truths(column) else sorted({text(v) for v in values})
+    numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+    described = _number(name, values, protected) if numeric else _category(name, values)
+    return {"name": name} | described | ({"protected": True} if protected else {})
+
+
+def _number(name: str, values: pd.Series, protected: bool) -> dict[str, Any]:
+    if not np.isfinite(values.to_numpy(dtype=float)).all():
+        raise DataError(f"column {name!r} holds an infinite value, expected finite numbers; correct the data")
+    if set(values) == {0, 1}:  # a flag: as a number, PBA would move it by a unit
+        return {"kind": "categorical", "categories": [0, 1]}
+    low, high = float(values.min()), float(values.max())
+    whole = bool((values == values.round()).all())
+    found: dict[str, Any] = {"kind": "integer" if whole else "real", "range": [low, high]}
+    if low == high or (protected and whole and values.nunique() <= 10):
+        return found
+    return found | {"scale": "minmax", "unit": _unit(high - low, whole)}
+
+
+def _category(name: str, values: pd.Series) -> dict[str, Any]:
+    categories = FLAGS[1] if holds_truths(values) else sorted({text(v) for v in values})
     if len(categories) > MANY:
         raise DataError(
             f"column {name!r} holds {len(categories)} distinct texts (for example {categories[0]!r}), too many for a category; "
             "drop it, or group its values"
         )
-    kind = "categorical" if len(categories) <= 2 else "one-hot"
-    return {"name": name, "kind": kind, "categories": categories} | ({"protected": True} if protected else {})
+    return {"kind": "categorical" if len(categories) <= 2 else "one-hot", "categories": categories}
 
 
 def _unit(width: float, whole: bool) -> float:
