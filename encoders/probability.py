@@ -24,6 +24,8 @@ from flint import arb
 from encoders.exact.balls import ball, precision, sigmoid
 from encoders.network import Array
 
+LINES = 65
+"""Under the curve of a gap. Certificates name rows by their numbers, so it stays."""
 PRECISION = 128
 """Bits to begin with; `exceeds` doubles them until the comparison is decided."""
 MAX_PRECISION = 1 << 16
@@ -83,7 +85,7 @@ def require_gap(epsilon: float) -> None:
         raise ValueError(f"epsilon = {epsilon}: a gap between probabilities lies strictly between 0 and 1 ({SMALLEST} from either)")
 
 
-def gap_rows(epsilon: float, *, rise: bool, count: int = 65) -> tuple[Array, Array]:
+def gap_rows(epsilon: float, *, rise: bool, count: int = LINES) -> tuple[Array, Array]:
     """Rows (R, 2) and constants (R,) of the goal "gap at most epsilon": each is sufficient.
 
     For the fall g(x) over g(x'):  -a + m b + c >= 0, and the two limits  a <= logit(epsilon)  and  b >= logit(1 - epsilon).

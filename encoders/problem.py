@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Model
-from encoders.probability import GapGoal
+from encoders.probability import LINES, GapGoal, gap_rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,6 +81,12 @@ class Goal:
     def strict_rows(self) -> Booleans:
         """(R,) whether each row must be positive (else non-negative)."""
         return np.broadcast_to(self.strict, len(self.rows))
+
+
+def gap_goal(epsilon: float, *, rise: bool, count: int = LINES) -> Goal:
+    """Return sigma(g(x)) - sigma(g(x')) <= epsilon, the other way round for a `rise`, as `count` lines. Raises ValueError."""
+    rows, constant = gap_rows(epsilon, rise=rise, count=count)
+    return Goal(rows=rows, constant=constant, strict=False, gap=GapGoal(epsilon=epsilon, rise=rise))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from encoders.exact.balls import ball, precision, sigmoid
 from encoders.network import Array, Booleans, Integers
-from encoders.probability import PRECISION, STEEPEST, GapGoal, gap_rows, line_of, require_gap
+from encoders.probability import PRECISION, STEEPEST, line_of, require_gap
 from encoders.problem import Goal
 from solvers.program import Program
 
@@ -109,12 +109,6 @@ def matrix(blocks: list[RowBlock], width: int) -> tuple[sp.csr_array, Array, Arr
 
 LEAST_GAIN = 1e-9
 """A further line must lift the goal's best row at the point by as much, or refining would never end."""
-
-
-def gap_goal(epsilon: float, *, rise: bool, count: int = 33) -> Goal:
-    """sigma(g(x)) - sigma(g(x')) <= epsilon, or the other way round when `rise`, with `count` lines. Raises ValueError."""
-    rows, constant = gap_rows(epsilon, rise=rise, count=count)
-    return Goal(rows=rows, constant=constant, strict=False, gap=GapGoal(epsilon=epsilon, rise=rise))
 
 
 def refined(goal: Goal, margins: Array) -> Goal | None:

@@ -19,9 +19,6 @@ from verifair.checker import partition
 from verifair.checker.certificates.extent import digest
 from verifair.checker.check import check
 
-STORES = ("bias.sqlite", "robust.sqlite")
-"""Of pba: `verifair check` says that these are none of its business."""
-
 
 class CertificateTarget:
     """What `verifair check` does with a file of JSON, compressed or not."""

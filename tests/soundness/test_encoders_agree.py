@@ -9,9 +9,9 @@ import pytest
 from encoders.bounds.twin import Twin
 from encoders.domain import Forbidden
 from encoders.probability import exceeds
-from encoders.problem import TwinProblem
+from encoders.problem import TwinProblem, gap_goal
 from encoders.programs.big_m import big_m
-from encoders.programs.rows import gap_goal, refined
+from encoders.programs.rows import refined
 from encoders.programs.smt import smt, violated
 from encoders.programs.triangle import naive_triangle, triangle
 from encoders.programs.twin_box import Method, TwinBox

@@ -34,7 +34,7 @@ from verifair.engine.gap.lines import STEEPEST, conjugate, gap_below, gap_of, we
 from verifair.engine.gap.neurons import PhaseSearch
 from verifair.engine.gap.search import deferred_interrupt
 from verifair.engine.questions import no_gap
-from verifair.engine.search.attack import Climb, Objective, attack
+from verifair.engine.search.attack import Climb, Objective
 from verifair.engine.search.boxes import anywhere
 from verifair.systems.results.files import json_text
 from verifair.systems.results.verdicts import Gap
@@ -421,7 +421,9 @@ def test_the_attack_finds_the_best_pair_of_a_small_box(objective: Objective, see
     if shut:
         forbidden = Forbidden(lower=np.array([[-np.inf, 0.0, -np.inf, 1.0]]), upper=np.array([[np.inf, 3.0, np.inf, 2.0]]))
         problem = replace(problem, domain=replace(problem.domain, forbidden=forbidden))
-    found = attack(problem, objective=objective, seconds=5, rng=np.random.default_rng(seed), rounds=4)
+    climb = Climb(Twin.of(problem), objective, np.random.default_rng(seed))
+    climb.run(5, rounds=4)
+    found = climb.found(32)
     most = most_of(problem, objective)
     if not np.isfinite(most).any():
         assert not len(found.value)

@@ -16,8 +16,7 @@ from encoders.domain import Domain
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Integers, Model, layered
-from encoders.probability import GapGoal, gap_rows
-from encoders.problem import Goal, TwinBatch, TwinProblem
+from encoders.problem import Goal, TwinBatch, TwinProblem, gap_goal
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.statement import Scale
@@ -162,11 +161,7 @@ def no_gap(epsilon: float, scale: Scale = "probability") -> tuple[Goal, Goal]:
     if scale == "logit":
         fall, rise = (Goal(rows=np.array([row]), constant=np.array([epsilon]), strict=False) for row in ((-1.0, 1.0), (1.0, -1.0)))
         return fall, rise
-    goals = []
-    for rises in (False, True):
-        rows, constants = gap_rows(epsilon, rise=rises)
-        goals.append(Goal(rows=rows, constant=constants, strict=False, gap=GapGoal(epsilon=epsilon, rise=rises)))
-    return goals[0], goals[1]
+    return gap_goal(epsilon, rise=False), gap_goal(epsilon, rise=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

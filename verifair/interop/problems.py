@@ -62,7 +62,7 @@ def case_problems(query: VnnlibQuery, case: Conjunction, networks: Sequence[Netw
         yield twin
         if len(outputs) == len(case.left):
             return
-        blocks = _blocks(case, networks[0].inputs)
+        blocks = _blocks(case)
         if blocks:
             yield replace(twin, problem=_with_categories(twin.problem, blocks), way="categories", proves=False)
     yield _scalar(query, case, networks)
@@ -148,7 +148,7 @@ def _twin(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) ->
     return CaseProblem(problem=problem, column=position, way="twin", proves=True)
 
 
-def _blocks(case: Conjunction, inputs: int) -> list[tuple[int, int]]:
+def _blocks(case: Conjunction) -> list[tuple[int, int]]:
     """Return (first column, width) of neighbouring inputs of the first network in [0, 1] that are to sum up to 1."""
     found: list[tuple[int, int]] = []
     for atom in case.left:

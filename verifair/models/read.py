@@ -75,9 +75,9 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
     return found
 
 
-def read_network(model: Any, what: str, frame: pd.DataFrame | None = None) -> Network:
+def read_network(model: Any, what: str) -> Network:
     """Return what `read` gives where that is a network. Raises ModelError saying that `what` takes no other, and as `read` does."""
-    return layered(read(model, frame), what)
+    return layered(read(model), what)
 
 
 def converted(model: Any, convert: Convert, columns: int | None) -> ModelProto:

@@ -30,7 +30,7 @@ REMEDY = (
 )
 
 
-def check_decisions(model: Any, network: Model, schema: Schema, frame: pd.DataFrame, *, stacklevel: int = 3) -> None:
+def check_decisions(model: Any, network: Model, schema: Schema, frame: pd.DataFrame) -> None:
     """Compare the decisions on rows of a table with an object's own; whatever is no object with predictions is left alone.
 
     network: as `read` gave it. Raises ModelError where more than RARE of the rows (and FEW) are decided otherwise, warns of fewer
@@ -60,7 +60,7 @@ def check_decisions(model: Any, network: Model, schema: Schema, frame: pd.DataFr
     scaled_trees = isinstance(network.whole, TreeEnsemble) and hasattr(model, "steps")  # of which `compare` has said what it takes
     if len(other) > max(RARE * len(rows), FEW) and not scaled_trees:
         raise ModelError(called(model), f"{found}; {REMEDY}")
-    warnings.warn(f"{called(model)}: {found}. Proofs are about the model as it is read", ImportDifference, stacklevel=stacklevel)
+    warnings.warn(f"{called(model)}: {found}. Proofs are about the model as it is read", ImportDifference, stacklevel=3)
 
 
 def _own(model: Any, network: Model, schema: Schema, rows: pd.DataFrame) -> Booleans | None:

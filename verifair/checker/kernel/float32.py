@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from encoders.network import Array, Model, Network
+from encoders.network import Array, Network
 
 Enclosure = tuple[Array, Array]
 """Lower and upper ends (B, n) of a layer's pre-activations, of all copies that are asked about."""
@@ -28,12 +28,7 @@ RAISED = 1 + 2.0**-30
 NOTHING_KNOWN = "it claims to be certified for float32, but nothing is known of how this network is evaluated in float32"
 
 
-def known(network: Model) -> bool:
-    """Return whether anything can be said about float32 evaluations of a model."""
-    return network.knows_float32
-
-
-def logit_errors(network: Network, low: Array, high: Array, known: Sequence[Enclosure] = ()) -> tuple[Array, Array]:
+def logit_errors(network: Network, low: Array, high: Array, known: Sequence[Enclosure]) -> tuple[Array, Array]:
     """Return, over boxes (B, n_0) of network inputs, the largest errors (B, n_N) of the logits, inf where there is no bound, and
     the logits' sizes (B, n_N). known: what the pre-activations of the hidden layers are known to lie within, if anything is."""
     assert network.rounding is not None

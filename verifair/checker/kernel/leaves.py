@@ -31,7 +31,7 @@ from encoders.probability import STEEPEST, line_of
 from verifair.checker.certificates.tree import MAX_ROWS, Tree, leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds, ranges
 from verifair.checker.kernel.ensembles import tree_bounds
-from verifair.checker.kernel.float32 import NOTHING_KNOWN, known, margin_errors
+from verifair.checker.kernel.float32 import NOTHING_KNOWN, margin_errors
 from verifair.checker.kernel.multipliers import LeafRows, lagrange
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import Tasks
@@ -202,7 +202,7 @@ class LeafRule:
             (tree[smooth & (forest.feature < -1)], "it splits signs of neurons, and some of the network's are smooth"),
             (np.flatnonzero(forest.margin < 0), "its margin is below 0"),
             (np.flatnonzero(stated & (rows > 1)), "it claims a margin, and its goal has several rows"),
-            (np.flatnonzero(forest.float32 & (not known(self.network))), NOTHING_KNOWN),
+            (np.flatnonzero(forest.float32 & (not self.network.knows_float32)), NOTHING_KNOWN),
         )
         return {number: text for numbers, text in wrong for number in numbers.tolist()}
 

@@ -60,7 +60,7 @@ class Attributes:
         return not count or (value.is_integer() and 0 <= value < count)
 
 
-def query_flaw(query: CounterfactualQuery, network: Model, schema: InputSpace) -> str | None:
+def query_flaw(query: CounterfactualQuery, schema: InputSpace) -> str | None:
     """Return why the equations cannot be read as a causal model of this schema's features, or None."""
     attributes = Attributes.of(query, schema)
     twice = [feature.name for feature in schema.features if feature.name in query.also]
@@ -86,14 +86,14 @@ def query_flaw(query: CounterfactualQuery, network: Model, schema: InputSpace) -
         if equation.range is not None and equation.range[0] > equation.range[1]:
             return f"the range of {equation.node!r} is reversed"
         for term in equation.terms:
-            flaw = _term_flaw(term, known, query, attributes)
+            flaw = _term_flaw(term, known, attributes)
             if flaw is not None:
                 return f"the equation of {equation.node!r}: {flaw}"
         known.add(equation.node)
     return None
 
 
-def _term_flaw(term: Term, known: set[str], query: CounterfactualQuery, attributes: Attributes) -> str | None:
+def _term_flaw(term: Term, known: set[str], attributes: Attributes) -> str | None:
     if term.parent not in known:
         return f"its parent {term.parent!r} is neither set nor the node of an earlier equation"
     if term.low > term.high:

@@ -83,7 +83,7 @@ def _misfits(certificate: Certificate, network: Model, schema: InputSpace) -> It
     elif isinstance(certificate.query, CounterfactualQuery):
         from verifair.checker.kinds.counterfactuals import decisions_missing, query_flaw  # loaded for its own files alone
 
-        flaw = query_flaw(certificate.query, network, schema)
+        flaw = query_flaw(certificate.query, schema)
         yield from decisions_missing(certificate.query, certificate.proofs) if flaw is None else [flaw]
 
 

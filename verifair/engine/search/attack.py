@@ -19,7 +19,6 @@ from encoders.bounds.twin import Twin
 from encoders.domain import Batched
 from encoders.evaluate import at_once
 from encoders.network import Array, Integers
-from encoders.problem import TwinProblem
 from solvers import clock
 from verifair.engine.search.boxes import anywhere, legal_pairs, roots, rows_at
 
@@ -53,18 +52,6 @@ class Found:
     question: Integers
     direction: Integers
     value: Array
-
-
-def attack(
-    problem: TwinProblem, *, objective: Objective, seconds: float, rng: np.random.Generator, rounds: int = 1000, most: int = 32
-) -> Found:
-    """Return up to `most` legal pairs with large objectives, from `rounds` rounds at most; empty where none was met.
-
-    The goals of the problem do not matter. At least one round is done, however little time there is.
-    """
-    climb = Climb(Twin.of(problem), objective, rng)
-    climb.run(seconds, rounds)
-    return climb.found(most)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

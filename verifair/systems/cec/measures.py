@@ -18,6 +18,8 @@ from verifair.systems.cec.audit import ComparedPairs
 from verifair.systems.cec.explanations import REGIMES, regimes
 from verifair.systems.results.result import Interval, Measured, Shape, Share
 
+LEVEL = 0.95
+"""Confidence of all intervals."""
 FLAT = 0.01
 """A variance of the probability below this (a standard deviation of 0.1) is that of a model which hardly tells people apart."""
 ONE_SIDED = 0.95
@@ -26,7 +28,7 @@ GUESSING = 0.6
 """An AUC below this is near the 0.5 of guessing."""
 
 
-def interval(audit: ComparedPairs, values: Array, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
+def interval(audit: ComparedPairs, values: Array, *, seed: int = 0) -> Interval:
     """Mean of values (M,) over the matched pairs, and the percentile bootstrap of it over people (a ratio of two sums)."""
     place = np.unique(audit.individual, return_inverse=True)[1]
     total, count = np.bincount(place, weights=values), np.bincount(place).astype(float)
@@ -35,38 +37,36 @@ def interval(audit: ComparedPairs, values: Array, *, level: float = 0.95, resamp
         return Interval(mean=mean, low=mean, high=mean)
     found = bootstrap(
         (total, count), lambda t, c, axis: t.sum(axis=axis) / c.sum(axis=axis), paired=True, vectorized=True, method="percentile",
-        confidence_level=level, n_resamples=resamples, rng=seed, batch=max(1, 2**22 // len(total)),
+        confidence_level=LEVEL, n_resamples=1000, rng=seed, batch=max(1, 2**22 // len(total)),
     )
     return Interval(mean=mean, low=float(found.confidence_interval.low), high=float(found.confidence_interval.high))
 
 
-def excess(
-    audit: ComparedPairs, control: ComparedPairs, *, level: float = 0.95, resamples: int | None = None, seed: int = 0
-) -> Interval:
+def excess(audit: ComparedPairs, control: ComparedPairs, *, seed: int = 0) -> Interval:
     """Mean over people of (mean score over the other groups - score within the own group): what the group adds to the score.
 
-    Over people that have both; NaN where there are none.   resamples: None for 10,000, for more than 5,000 people fewer, 1,000 at
-    least: whether the interval holds 0 must not hang on the seed.   Reference: ours; see `verifair.systems.cec.audit.control`.
+    Over people that have both; NaN where there are none. Resampled 10,000 times, for more than 5,000 people less often, 1,000 times
+    at least: whether the interval holds 0 must not hang on the seed.   Reference: ours; see `verifair.systems.cec.audit.control`.
     """
     across = pd.Series(audit.score).groupby(audit.individual).mean()
     both = (across - pd.Series(control.score, index=control.individual)).dropna().to_numpy()
     if len(both) < 2 or np.ptp(both) == 0:
         mean = float(both.mean()) if len(both) else float("nan")
         return Interval(mean=mean, low=mean, high=mean)
-    count = resamples or min(10_000, max(1000, 50_000_000 // len(both)))
+    count = min(10_000, max(1000, 50_000_000 // len(both)))
     found = bootstrap(
-        (both,), np.mean, confidence_level=level, n_resamples=count, method="percentile", rng=seed,
+        (both,), np.mean, confidence_level=LEVEL, n_resamples=count, method="percentile", rng=seed,
         batch=max(1, 2**22 // len(both)),
     )
     return Interval(mean=float(both.mean()), low=float(found.confidence_interval.low), high=float(found.confidence_interval.high))
 
 
-def population(audit: ComparedPairs, *, seed: int = 0) -> dict[str, Interval]:
+def population(audit: ComparedPairs) -> dict[str, Interval]:
     """CEC, the prediction flip rate PFR, and the share of every regime."""
     regime = audit.regime
     values = {"CEC": audit.score, "PFR": (~audit.same_decision).astype(float)}
     values |= {name: (regime == name).astype(float) for name in REGIMES}
-    return {name: interval(audit, value, seed=seed) for name, value in values.items()}
+    return {name: interval(audit, value) for name, value in values.items()}
 
 
 def by_group(audit: ComparedPairs) -> pd.DataFrame:

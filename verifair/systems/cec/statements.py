@@ -42,7 +42,7 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
         split = {one: cuts for one, cuts in settings.split.items() if one == name}
         share = replace(work, top=SHOWN, checks=1 - PROOFS / (len(names) - n))
         found = solve(settings.model_copy(update={"protected": (name,), "split": split}), subject, share).whole()
-        statements += _measured(subject, name, found)
+        statements += _measured(name, found)
         if found.certified is not None:
             proof, said = _certified(found.certified, subject, name, work)
             evidence += [proof] if proof is not None else []
@@ -73,7 +73,7 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
     )
 
 
-def _measured(subject: Subject, name: str, found: CecResult) -> Iterator[Statement]:
+def _measured(name: str, found: CecResult) -> Iterator[Statement]:
     one = found.everybody
     if not one.matched:
         text = f"{name}: nobody has a comparable counterpart in another group; allow a larger tau."

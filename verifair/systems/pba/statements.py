@@ -59,7 +59,7 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
     for name in result.protected:
         for one in (one for one in proved if one.exchange.name == name):
             biased = isinstance(one.query, PersistentBias)
-            statements += _biased(subject, one, unit, result.rows) if biased else _robust(subject, one)
+            statements += _biased(subject, one, unit, result.rows) if biased else _robust(one)
     return Section(
         **SYSTEM.heading,
         method=(
@@ -177,7 +177,7 @@ def _by_pair(answers: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:
     return counted
 
 
-def _robust(subject: Subject, one: _Proved) -> Iterator[Statement]:
+def _robust(one: _Proved) -> Iterator[Statement]:
     """Whether decisions on people as they are change nearby."""
     answers = one.verdicts.answers()
     for delta, part in answers[answers["robust"].notna()].groupby("delta"):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from encoders.bounds.twin import Twin
 from encoders.network import Array
 from encoders.probability import exceeds
-from encoders.problem import Goal, TwinProblem
+from encoders.problem import Goal, TwinProblem, gap_goal
 from encoders.programs.big_m import big_m
-from encoders.programs.rows import gap_goal, line_at, refined
+from encoders.programs.rows import line_at, refined
 from encoders.programs.smt import smt, violated
 from encoders.programs.triangle import triangle
 from encoders.programs.twin import Encoding

@@ -49,29 +49,27 @@ class ColumnRoles:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Order:
-    """What a method is trained on and with.   consistency: weights of "cec" and "excess".   repair_level: of "dir"."""
+    """What a method is trained on and with.   consistency: weights of "cec" and "excess"."""
 
     people: People
     columns: ColumnRoles
     loop: Loop
     consistency: ConsistencyTerms
-    repair_level: float
 
 
 def train_decider(
     method: str, people: People, columns: ColumnRoles, *, loop: Loop = CEC_LOOP, consistency: ConsistencyTerms | None = None,
-    repair_level: float = 1.0,
 ) -> TrainedDecider:
     """Train a method of METHODS on these people.
 
-    consistency: weights of "cec" and "excess".   repair_level: of "dir".   The same seed, machine and torch give the same decider.
+    consistency: weights of "cec" and "excess".   The same seed, machine and torch give the same decider.
     Raises TrainingError for an unknown method, DataError where a group lacks a label, MissingPackage without torch or fairlearn.
     """
     if method not in METHODS:
         raise TrainingError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     _check(method, people)
     terms = consistency or (EXCESS_TERMS if method == "excess" else ConsistencyTerms())
-    order = Order(people=people, columns=columns, loop=loop, consistency=terms, repair_level=repair_level)
+    order = Order(people=people, columns=columns, loop=loop, consistency=terms)
     return METHODS[method](order)
 
 
@@ -91,7 +89,7 @@ def _merit_only(order: Order) -> TrainedDecider:
 
 
 def _dir(order: Order) -> TrainedDecider:
-    repair = Repair.of(order.people, order.columns.numbers, order.columns.sensitive, order.repair_level)
+    repair = Repair.of(order.people, order.columns.numbers, order.columns.sensitive)
     return TrainedDecider(method="dir", network=_plain(repair.apply(order.people), order.loop), repair=repair)
 
 

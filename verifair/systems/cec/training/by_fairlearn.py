@@ -25,6 +25,8 @@ from verifair.systems.cec.training.decider import Rule, constant, mixture
 
 ROUNDS = 5
 """Rounds of exponentiated gradient, each of three trainings; fairlearn's own 50 would be hours of neural networks."""
+ALLOWED = 0.01
+"""Violation of equalized odds, and 1 / the largest sum of multipliers."""
 TIGHT = 1e-6
 """The duality gap at which rounds end early. Near it, fairlearn trains six more networks a round to measure it; so few rounds as
 ours never get there, and the answer is the mixture with the least gap so far."""
@@ -102,13 +104,12 @@ class Randomised:
         return positive
 
 
-def reduce(people: People, train: Train, *, rounds: int = ROUNDS, eps: float = 0.01) -> Randomised:
-    """Run the reduction. rounds: of exponentiated gradient.   eps: allowed violation of equalized odds, and 1 / the largest sum
-    of multipliers.
+def reduce(people: People, train: Train) -> Randomised:
+    """Run the reduction.
 
     Every group needs people of both labels. A round whose answer is one label for everybody yields a constant network.
     """
-    found = ExponentiatedGradient(_Trained(train), EqualizedOdds(difference_bound=eps), eps=eps, max_iter=rounds, nu=TIGHT)
+    found = ExponentiatedGradient(_Trained(train), EqualizedOdds(difference_bound=ALLOWED), eps=ALLOWED, max_iter=ROUNDS, nu=TIGHT)
     with warnings.catch_warnings():  # fairlearn 0.15 grows Series with .at, which pandas 3 announces to refuse in 4
         warnings.filterwarnings("ignore", category=DeprecationWarning, module="fairlearn")
         found.fit(people.x, people.labels, sensitive_features=people.groups)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from verifair.systems.cec.explanations import EPSILON
 from verifair.systems.cec.matching import Matches, Reference
 from verifair.systems.cec.training.path_gradients import Buffers, attributions
 from verifair.systems.cec.training.settings import ConsistencyTerms
@@ -132,12 +133,12 @@ def _differences(count: int) -> Tensor:
     return torch.eye(count)[:, one] - torch.eye(count)[:, other]
 
 
-def explanation_gap(g: Tensor, eps: float = 1e-8) -> Tensor:
+def explanation_gap(g: Tensor) -> Tensor:
     """Return CEC's procedural term: mean over pairs of || g / (|g| + eps) - g~ / (|g~| + eps) ||^2 / 4, within [0, 1].
 
-    g: (2, P, n) attributions of the persons, and of their counterparts. The square is summed as it is, as a root has no
-    gradient at 0; the norm of an attribution of 0 has gradient 0, so that the attribution's own is 1 / eps at most. No
+    eps: EPSILON.   g: (2, P, n) attributions of the persons, and of their counterparts. The square is summed as it is: a root has
+    no gradient at 0; the norm of an attribution of 0 has gradient 0, so that the attribution's own is 1 / eps at most. No
     pairs give 0. Reference: CEC, definition 3 and "Training Objective".
     """
-    unit = g / (torch.linalg.vector_norm(g, dim=2, keepdim=True) + eps)
+    unit = g / (torch.linalg.vector_norm(g, dim=2, keepdim=True) + EPSILON)
     return (unit[0] - unit[1]).square().sum() / (4 * max(1, g.shape[1]))

@@ -23,6 +23,8 @@ from verifair.training.trainer import require_torch
 
 BATCH = 256
 """Rows a step: the network is there already, and few and gentle steps are enough."""
+SAMPLES = 5000
+"""Around each cluster."""
 SHARE = 1.0
 """Added rows, as a share of the training rows, at most."""
 
@@ -44,18 +46,16 @@ class Instances:
         return self.from_data + self.from_samples
 
 
-def instances(
-    space: Space, rows: Array, labels: Integers, clusters: Array, *, samples: int = 5000, seed: int = 0, share: float = SHARE
-) -> Instances:
+def instances(space: Space, rows: Array, labels: Integers, clusters: Array, *, seed: int = 0) -> Instances:
     """Data rows and local samples around the clusters that fall into several outcome buckets, the worst first.
 
     rows (N, V), labels (N,): the training rows. A data row keeps its own label for all its variants; a sample takes the label
     that most of its variants get from the network (a tie: that of their mean probability). Half of them are samples, as far as
-    there are any; all together add at most share * N rows. Raises DataError when nothing discriminates.
+    there are any; all together add at most SHARE * N rows. Raises DataError when nothing discriminates.
     """
     rng = np.random.default_rng(seed)
-    budget = max(1, int(share * len(rows) / len(space.combinations)))
-    near = [_samples(space, centre, rows, samples, rng) for centre in clusters]
+    budget = max(1, int(SHARE * len(rows) / len(space.combinations)))
+    near = [_samples(space, centre, rows, SAMPLES, rng) for centre in clusters]
     drawn = _worst(space, np.concatenate(near), budget // 2 if len(rows) else budget, rng) if near else np.empty((0, rows.shape[1]))
     inside = np.flatnonzero(space.legal(rows))
     order = _order(space.count(rows[inside]), rng)[: budget - len(drawn)]
