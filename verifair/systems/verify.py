@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from verifair.engine.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
 from verifair.errors import QueryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import pandas as pd
 
@@ -19,17 +18,7 @@ if TYPE_CHECKING:
     from verifair.engine.buckets.kmax import KmaxVerdict
     from verifair.engine.gap.maximise import MaximumGap
     from verifair.engine.verdict import Verdict
-
-    class RowOptions(TypedDict, total=False):
-        """Options of `verifair.systems.pba.rows.verify_rows`."""
-
-        budget: Budget | None
-        method: str
-        solver: str | None
-        jobs: int
-        store: str | Path | None
-        resume: bool
-        progress: Callable[[int, int], None] | None
+    from verifair.systems.pba.rows import RowOptions
 
 
 DECIDERS: dict[type, str] = {

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import joblib
 import numpy as np
@@ -77,18 +77,19 @@ class _Run:
     replay: Replay | None
 
 
-def verify_rows(
-    query: PersistentBias | Robustness,
-    frame: pd.DataFrame | Table,
-    *,
-    budget: Budget | None = None,
-    method: str = "auto",
-    solver: str | None = None,
-    jobs: int = 1,
-    store: str | Path | None = None,
-    resume: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> pd.DataFrame:
+class RowOptions(TypedDict, total=False):
+    """Options of `decide_rows`."""
+
+    budget: Budget | None
+    method: str
+    solver: str | None
+    jobs: int
+    store: str | Path | None
+    resume: bool
+    progress: Callable[[int, int], None] | None
+
+
+def verify_rows(query: PersistentBias | Robustness, frame: pd.DataFrame | Table, **options: Unpack[RowOptions]) -> pd.DataFrame:
     """Decide a query for every eligible row of a table (or of its rows as read); returns one verdict a line, in a fixed order.
 
     As `decide_rows`, of a table in memory, whose verdicts fit there too.
@@ -97,9 +98,7 @@ def verify_rows(
         people = TableStream.passed(lambda: [frame], [query])
     else:
         people = TableStream.of(query.network, query.schema, Stream.of(frame), [query])
-    return decide_rows(
-        query, people, budget=budget, method=method, solver=solver, jobs=jobs, store=store, resume=resume, progress=progress
-    ).frame()
+    return decide_rows(query, people, **options).frame()
 
 
 def decide_rows(
