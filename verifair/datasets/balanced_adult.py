@@ -18,7 +18,7 @@ BLACK = {"<=50K": 535, ">50K": 395}
 """Of 2,400 people of each label."""
 
 
-def balanced_frame(frame: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+def balanced_frame(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Draw the sample from Adult's rows, in their order, numbered anew."""
     rng = np.random.default_rng(seed)
     drawn = []

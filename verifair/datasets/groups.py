@@ -17,7 +17,7 @@ MANY = 20
 """Values of a number that still make a group each."""
 
 
-def group_of(schema: Schema, frame: pd.DataFrame, name: str, cuts: Sequence[float] | None = None) -> pd.Series:
+def group_of(schema: Schema, frame: pd.DataFrame, name: str, cuts: Sequence[float] | None) -> pd.Series:
     """Return (N,) the group of each row by one feature or column.   cuts: rising; parts of a number, at most and above each.
 
     Raises DataError for a name that is neither, QueryError for a number of many values that nobody cuts.

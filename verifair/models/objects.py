@@ -23,7 +23,7 @@ def called(model: Any) -> str:
     return f"{_root(kind)} {kind.__name__}" if _root(kind) in PACKAGES else kind.__name__
 
 
-def check_decides(model: Any, positive: Any = None) -> None:
+def check_decides(model: Any, positive: Any) -> None:
     """Raise QueryError for an estimator that gives values, where `positive` names no threshold of these."""
     if isinstance(positive, str) and positive.strip().startswith("value"):
         return

@@ -40,7 +40,7 @@ class DraftWarning(UserWarning):
     """Something about a table that its drafted schema cannot say."""
 
 
-def check_asked(frame: Any, *, target: Any, positive: Any = None) -> None:
+def check_asked(frame: Any, *, target: Any, positive: Any) -> None:
     """Raise DataError unless a schema can be asked for so: of a table whose columns have words for names, by the label's name."""
     if not isinstance(frame, pd.DataFrame):
         raise DataError(f"frame: found {type(frame).__name__}; expected a DataFrame with the label and the model's columns")
@@ -68,8 +68,7 @@ def column_names(found: Any, what: str) -> list[str]:
 
 
 def inferred(
-    frame: pd.DataFrame, *, target: str, positive: Any = None, protected: Sequence[str] = (), network: Model | None = None,
-    unscaled: bool = False,
+    frame: pd.DataFrame, *, target: str, positive: Any, protected: Sequence[str], network: Model | None, unscaled: bool,
 ) -> dict[str, Any]:
     """Return the fields of the drafted schema. Raises DataError for columns that no feature kind fits.
 
@@ -90,7 +89,7 @@ def inferred(
     return _of_two_classes(table, values, positive, rule)
 
 
-def rule_of(positive: Any, values: Sequence[str] = ()) -> PositiveRule | None:
+def rule_of(positive: Any, values: Sequence[str]) -> PositiveRule | None:
     """Return the outcome that `positive` says by a rule, such as "value >= 600"; None where it is a label, or nothing."""
     if not isinstance(positive, str) or text(positive) in values:
         return None

@@ -121,7 +121,7 @@ def objective_for(settings: TrainingSettings, rows: EncodedRows, flip: Flip | No
     return CertiFair(prediction, rows.x, groups, flip, settings.lambda_f)
 
 
-def classification(z: Tensor, labels: Tensor, class_weight: Tensor | None = None) -> Tensor:
+def classification(z: Tensor, labels: Tensor, class_weight: Tensor | None) -> Tensor:
     """Return the mean cross-entropy of the softmax; with class_weight (2,), the weighted mean."""
     return cross_entropy(z, labels, weight=class_weight)
 

@@ -58,8 +58,8 @@ class Bracket:
 
 @np.errstate(all="ignore")  # overflow proves nothing
 def bracket(
-    query: ProbabilityGap, batch: TwinBatch, *, tolerance: float, budget: Budget, patient: bool = True, jobs: int = 1,
-    progress: Callable[[float, float], None] | None = None,
+    query: ProbabilityGap, batch: TwinBatch, *, tolerance: float, budget: Budget, patient: bool = True, jobs: int,
+    progress: Callable[[float, float], None] | None,
 ) -> Bracket:
     """Return the largest gap of the query's questions, bracketed to the tolerance or as far as the budget goes.
 

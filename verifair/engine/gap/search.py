@@ -69,8 +69,8 @@ class Extreme:
 
 
 def largest_gap(
-    problem: TwinProblem, *, logit: bool, tolerance: float, spare: float, budget: Budget, jobs: int = 1,
-    progress: Callable[[float, float], None] | None = None,
+    problem: TwinProblem, *, logit: bool, tolerance: float, spare: float, budget: Budget, jobs: int,
+    progress: Callable[[float, float], None] | None,
 ) -> Extreme:
     """Bracket the largest gap over all questions of a problem, whatever its goals. progress is called with (witness, bound).
 

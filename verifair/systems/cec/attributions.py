@@ -57,7 +57,7 @@ def words_of(model: Model, settings: CecSettings, attribution: Attribution | Non
 
 def attributed(
     model: Model, reference: Reference, people: People, who: Integers, row: Integers, settings: CecSettings,
-    attribution: Attribution | None, *, threads: int = 1, progress: Progress | None = None,
+    attribution: Attribution | None, *, threads: int, progress: Progress | None,
 ) -> Iterator[tuple[Integers, Pairs]]:
     """Yield the places of some pairs, and these pairs explained, until each was.
 

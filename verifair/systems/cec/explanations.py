@@ -68,7 +68,7 @@ def contributions(g: Array, g_tilde: Array) -> Array:
     return np.asarray((normalised(g) - normalised(g_tilde)) ** 2 / 4)
 
 
-def regimes(score: Array, same_decision: Booleans, threshold: float = THRESHOLD) -> npt.NDArray[np.str_]:
+def regimes(score: Array, same_decision: Booleans, threshold: float) -> npt.NDArray[np.str_]:
     """(B,) A, B, C or D; explanations are the same when the score is at most the threshold. Raises QueryError outside [0, 1]."""
     if not 0 <= threshold <= 1:
         raise QueryError(f"threshold = {threshold}: the score lies in [0, 1]; expected a number there, such as {THRESHOLD}")

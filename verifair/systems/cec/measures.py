@@ -113,7 +113,7 @@ def review_order(audit: ComparedPairs) -> Integers:
     return np.lexsort((audit.individual, -audit.score, ~audit.same_decision))
 
 
-def to_review(audit: ComparedPairs, schema: Schema, top: int = 20) -> pd.DataFrame:
+def to_review(audit: ComparedPairs, schema: Schema, top: int) -> pd.DataFrame:
     """The pairs to look at first, in the order of `review_order`.
 
     Columns: row (of the audited table), group, counterpart (row of the reference), other, score, regime, decision and

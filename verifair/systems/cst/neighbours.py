@@ -298,7 +298,7 @@ def _shared(k: Integers, edge: Edge) -> Array:
 
 
 def _ranked(
-    pool: NeighbourPool, near: Near, edge: Edge, b: int, ties: Ties, *, most: int | None = None, center: Array | None = None
+    pool: NeighbourPool, near: Near, edge: Edge, b: int, ties: Ties, *, most: int | None = None, center: Array | None
 ) -> tuple[Integers, Integers]:
     """Rows around the b-th center, as far as any tie with the last of the largest group: positions in the pool, columns of `near`.
 

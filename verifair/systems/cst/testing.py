@@ -395,7 +395,7 @@ def situation_test(
 
 def with_counterfactuals(
     found: Situations, frame: pd.DataFrame, counterfactual: pd.DataFrame, decisions: Booleans | None, *, k: int,
-    own_scale: bool = False, threads: int = 2,
+    own_scale: bool, threads: int,
 ) -> Situations:
     """Return a test with other counterfactuals (C rows) of the same complainants, and decisions (C,) on them, for groups of k.
 
