@@ -15,7 +15,7 @@ References: HyFair, Table I (#ID, T.1st); Fairify.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
@@ -32,6 +32,7 @@ from solvers.outcome import Budget
 from verifair.checker.certificates.certificate import Certificate, Claim
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.certificates.tree import Tree
+from verifair.checker.report import Progress
 from verifair.engine.answer import GoalAnswer, engines, runtime_agrees
 from verifair.engine.cascade import check_method, solve
 from verifair.engine.queries import IndividualFairness
@@ -86,7 +87,7 @@ class Counterexamples(Pictured):
 
 def counterexamples(
     query: IndividualFairness, count: int, *, budget: Budget | None = None, method: str = "auto", solver: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Counterexamples:
     """Return up to `count` people who are decided otherwise than their partner. Ctrl-C ends the search; what is found is kept.
 
@@ -154,7 +155,7 @@ class _Enumeration:
         self.reach = np.where(domain.integer, 0.0, APART * (domain.upper - domain.lower))
         self.real = np.flatnonzero(shared & moving & ~domain.integer)
 
-    def run(self, progress: Callable[[int, int], None]) -> Reason | None:
+    def run(self, progress: Progress) -> Reason | None:
         """Search; return why it ended before all were found, None where it did not."""
         progress(0, self.count)
         while len(self.open) and len(self.found) < self.count:

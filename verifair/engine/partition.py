@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.tree import Tree
 from verifair.checker.partition import PROVED, UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
+from verifair.checker.report import Progress
 from verifair.engine.answer import runtime_agrees
 from verifair.engine.parallel import Deadline, Shared, as_done
 from verifair.engine.queries import IndividualFairness
@@ -68,7 +69,7 @@ class PartitionRun:
 
 def certify_partition(
     query: IndividualFairness, *, size: int, store: str | Path, resume: bool = False, budget: Budget | None = None, jobs: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Decide the parts of the query's box, `size` values a block, into a store; `report.partition.summary` reads it.
 

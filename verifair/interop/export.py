@@ -23,7 +23,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -39,6 +39,7 @@ from encoders.onnx.product_network import NONE, is_single, network_model, produc
 from encoders.probability import STEEPEST, gap_rows, line_of
 from encoders.problem import Goal, TwinProblem
 from encoders.vnnlib.writer import TwinQuery, version_1, version_2
+from verifair.checker.report import Progress
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import goals_of, questions_of, twin_problem
 from verifair.errors import QueryError
@@ -258,7 +259,7 @@ class Export:
 
 def export(
     query: IndividualFairness, folder: Path, *, enumerated: Sequence[str] = (), relaxed: bool = False, timeout: int = 60,
-    limit: int = MOST, progress: Callable[[int, int], None] | None = None,
+    limit: int = MOST, progress: Progress | None = None,
 ) -> Export:
     """Write a query for other verifiers.
 

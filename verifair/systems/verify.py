@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from verifair.checker.report import Progress
 from verifair.engine.queries import IndividualFairness, KDiscrimination, PersistentBias, ProbabilityGap, Robustness
 from verifair.errors import QueryError
 
@@ -49,7 +50,7 @@ def verify(
 @overload
 def verify(
     query: KDiscrimination, *, budget: Budget | None = None, start: Array | None = None, jobs: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> KmaxVerdict: ...
 
 

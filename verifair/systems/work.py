@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from verifair.checker.certificates.extent import Extent
+from verifair.checker.report import Progress
 from verifair.errors import QueryError
 from verifair.files import alone, whole
 from verifair.systems.results.files import file_name
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from solvers.outcome import Budget
     from verifair.schema.schema import Schema
 
-Progress = Callable[[int, int], None]
 Tell = Callable[[str, int, int], None]
 
 

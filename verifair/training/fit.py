@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 
 from encoders.network import Floats, Integers
+from verifair.checker.report import Progress
 from verifair.errors import TrainingError
 from verifair.training.objectives import FineTuning, Objective
 from verifair.training.onnx_writer import Weights
@@ -17,7 +18,7 @@ from verifair.training.settings import GradientDescent, Loop
 
 
 def fit(
-    x: Floats, loop: Loop, objective: Objective, progress: Callable[[int, int], None] | None = None
+    x: Floats, loop: Loop, objective: Objective, progress: Progress | None = None
 ) -> tuple[Weights, tuple[float, ...]]:
     """Train a network on rows x (N, n), which the objective holds the labels of; returns as `descend` does.
 
@@ -29,7 +30,7 @@ def fit(
 
 
 def fine_tune(
-    weights: Weights, x: Floats, labels: Integers, descent: GradientDescent, progress: Callable[[int, int], None] | None = None
+    weights: Weights, x: Floats, labels: Integers, descent: GradientDescent, progress: Progress | None = None
 ) -> tuple[Weights, tuple[float, ...]]:
     """Train a network that exists on, with cross-entropy on rows of the caller's own; returns as `descend` does.
 
@@ -42,7 +43,7 @@ def fine_tune(
 
 def descend(
     network: Perceptron, x: Floats, descent: GradientDescent, objective: Objective,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Weights, tuple[float, ...]]:
     """Go down the objective on rows x (N, n); returns the weights and the mean loss of each epoch.
 

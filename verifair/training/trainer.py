@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from verifair.checker.report import Progress
 from verifair.datasets import Dataset
 from verifair.errors import DataError, require
 from verifair.schema.schema import Schema
@@ -92,7 +92,7 @@ class TrainingTask:
             held_out=rows_of(schema, dataset.test, names), flips={name: flip_of(schema, name) for name in names},
         )
 
-    def train(self, objective: Objective, progress: Callable[[int, int], None] | None = None) -> TrainedModel:
+    def train(self, objective: Objective, progress: Progress | None = None) -> TrainedModel:
         """Train on the rows, measure on those held out."""
         from verifair.training.fit import fit  # imports torch
 
@@ -107,7 +107,7 @@ class TrainingTask:
 
 
 def train(
-    dataset: Dataset, *, method: str, sensitive: str | None = None, progress: Callable[[int, int], None] | None = None,
+    dataset: Dataset, *, method: str, sensitive: str | None = None, progress: Progress | None = None,
     **choices: Unpack[Choices],
 ) -> TrainedModel:
     """Train on the dataset's 80 %, measure on its 20 %: Adam, no early stopping.  (PBA, section 3.1 and A.3)

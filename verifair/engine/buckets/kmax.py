@@ -10,7 +10,6 @@ Complete? yes: inputs are float32 numbers, so splitting ends at single points, w
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +29,7 @@ from solvers.outcome import Budget
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.certificates.kmax import BucketQuery, KmaxCertificate
 from verifair.checker.certificates.tree import Tree
+from verifair.checker.report import Progress
 from verifair.engine.buckets.bounds import different, most_buckets
 from verifair.engine.buckets.points import Point, PointSearch
 from verifair.engine.buckets.tree_copies import TreeCopies
@@ -43,7 +43,6 @@ from verifair.errors import Disagreement, QueryError
 from verifair.notebook.pictures import interval
 from verifair.notebook.shown import Pictured
 
-Progress = Callable[[int, int], None]
 COPIES = 1024
 """Copies bounded at once: so many divided by K are the boxes of a block."""
 BLOCKS = 16

@@ -24,13 +24,13 @@ from encoders.network import Array, Integers, Model, Network, layered
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.shapley import shapley_values
+from verifair.checker.report import Progress
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import QueryError
 from verifair.systems.cec.explanations import explanations, positive_margin
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import CecSettings
-from verifair.systems.work import Progress
 
 Attribution = Callable[[Array, Array], Any]
 """attribution(x, background) -> (B, n_0): what each column adds to f at model inputs x (B, n_0), against rows (R, n_0) of people

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from encoders.decision import Favoured
 from encoders.network import Array, Booleans, Integers, Model
 from encoders.shares import probabilities
+from verifair.checker.report import Progress
 from verifair.engine.questions import decisions
 from verifair.engine.verdict import Finding
 from verifair.systems.cec.attributions import Attribution, attributed, words_of
@@ -19,7 +20,6 @@ from verifair.systems.cec.explanations import length as norm
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import DEFAULTS, THRESHOLD, CecSettings
-from verifair.systems.work import Progress
 
 SILENT = 1e-6
 """Attributions of at most this say nothing."""

@@ -34,6 +34,7 @@ from verifair.checker.certificates.consistency import ConsistencyCertificate, Co
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.certificates.tree import Tree
 from verifair.checker.kinds.consistency import SLICES, ExplanationBounds, explanation_bounds, leaf_flaw
+from verifair.checker.report import Progress
 from verifair.engine.parallel import Deadline, Shared, Task, as_done
 from verifair.engine.questions import decisions, neighbourhood
 from verifair.engine.search.subdivision import SHARE, Objects, Open, subdivide
@@ -45,7 +46,6 @@ from verifair.systems.cec.audit import ComparedPairs
 from verifair.systems.cec.explanations import EPSILON, cec_score, explanations, positive_margin
 from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import People
-from verifair.systems.work import Progress
 
 AT_ONCE = 1024
 """Slices of paths bounded at once: their forms in a layer of 500, of 8 inputs that move, take 40 MiB."""

@@ -9,6 +9,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from encoders.network import Model
+from verifair.checker.report import Progress
 from verifair.errors import QueryError
 from verifair.models.read import read
 from verifair.schema.schema import Schema
@@ -19,7 +20,6 @@ from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
 from verifair.systems.cec.settings import DEFAULTS, CecSettings, Ties
 from verifair.systems.estimators import TableEstimator
-from verifair.systems.work import Progress
 
 
 class ExplanationConsistency(TableEstimator):

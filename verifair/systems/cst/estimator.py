@@ -6,7 +6,7 @@ who is a case where the categories of counterfactuals are drawn anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from encoders.network import Booleans, Integers
+from verifair.checker.report import Progress
 from verifair.errors import QueryError
 from verifair.systems.arguments import booleans, check_number, check_table
 from verifair.systems.cst.causal.categorical import CategoricalMechanism
@@ -103,7 +104,7 @@ class SituationTesting(TableEstimator):
         frame = self.frame_ if frame is None else frame
         return np.flatnonzero(groups_under(frame, do, least=least_group(self.k, self.small))[1] >= 0)
 
-    def test(self, *, progress: Callable[[int, int], None] | None = None) -> dict[str, Situations]:
+    def test(self, *, progress: Progress | None = None) -> dict[str, Situations]:
         """Intervention in words -> what was found. progress(done, total) starts anew with each.
 
         Raises DataError where a group is smaller than a k.
@@ -111,7 +112,7 @@ class SituationTesting(TableEstimator):
         check_is_fitted(self)
         return {in_words(do): self.test_one(do, progress=progress) for do in self.interventions()}
 
-    def test_one(self, do: Mapping[str, Any], *, progress: Callable[[int, int], None] | None = None) -> Situations:
+    def test_one(self, do: Mapping[str, Any], *, progress: Progress | None = None) -> Situations:
         """One intervention only."""
         tilde, decisions = self.counterfactual(do)
         do = self.causal_model_.check(self.frame_, do)
@@ -119,7 +120,7 @@ class SituationTesting(TableEstimator):
 
     def compared(
         self, frame: pd.DataFrame, tilde: pd.DataFrame, do: Mapping[str, Any], decisions: Booleans | None = None, *,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Situations:
         """The test, on these terms, of a table whose rows are decided as those of `fit` are: see `situation_test`."""
         paper = self.preset == "paper"
@@ -177,7 +178,7 @@ class SituationTesting(TableEstimator):
 
 
 def chance(
-    test: SituationTesting, do: Mapping[str, Any], *, deals: int = 10, progress: Callable[[int, int], None] | None = None
+    test: SituationTesting, do: Mapping[str, Any], *, deals: int = 10, progress: Progress | None = None
 ) -> pd.DataFrame:
     """Mean counts over `deals` of ST and CST w/o, a line for each method and k, columns as in `Situations.counts`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -12,6 +12,7 @@ import pandas as pd
 from pydantic import ConfigDict, Field, computed_field
 
 from encoders.network import Array, Booleans
+from verifair.checker.report import Progress
 from verifair.schema.feature import text
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import in_words
@@ -165,7 +166,7 @@ class Intervention(Shape):
 
     @classmethod
     def of(
-        cls, model: SituationTesting, do: Mapping[str, Any], progress: Callable[[int, int], None] | None = None
+        cls, model: SituationTesting, do: Mapping[str, Any], progress: Progress | None = None
     ) -> Intervention:
         """Test one intervention with a fitted model. progress(done, total) counts searches."""
         tilde, decisions = model.counterfactual(do)

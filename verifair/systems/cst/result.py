@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, computed_field
 
+from verifair.checker.report import Progress
 from verifair.schema.feature import text
 from verifair.systems.cst.case import Case
 from verifair.systems.cst.deciders import LinearRule, counterfactually
@@ -147,7 +147,7 @@ class ClaimRobustness(Shape):
     claims: list[RobustClaims]
 
     @classmethod
-    def of(cls, model: SituationTesting, one: Intervention, progress: Callable[[int, int], None] | None = None) -> ClaimRobustness:
+    def of(cls, model: SituationTesting, one: Intervention, progress: Progress | None = None) -> ClaimRobustness:
         """Ask of the cases by CST (or without search centers, where nobody decides on counterfactuals), of the significant ones
         where each stands on its own, and of CF where a rule decides: there it is exact, and of networks `--certify` knows more.
 

@@ -22,7 +22,7 @@ Reference: CST (Alvarez and Ruggieri 2023), definitions 3.1-3.5, equations 4 and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal, get_args
@@ -32,6 +32,7 @@ import pandas as pd
 from scipy.stats import false_discovery_control, norm
 
 from encoders.network import Array, Booleans, Integers
+from verifair.checker.report import Progress
 from verifair.engine.verdict import Finding
 from verifair.errors import DataError, QueryError
 from verifair.systems.arguments import booleans, check_number
@@ -328,7 +329,7 @@ def situation_test(
     frame: pd.DataFrame, counterfactual: pd.DataFrame, *, do: Mapping[str, Any], attributes: Sequence[str], decisions: Booleans,
     counterfactual_decisions: Booleans | None = None, k: Sequence[int] = DEFAULTS.k, terms: Terms | None = None,
     distance: Distance = DEFAULTS.distance, own_scale: bool = False, ties: Ties = DEFAULTS.ties, categorical: Sequence[str] = (),
-    small: Small = DEFAULTS.small, threads: int = 2, progress: Callable[[int, int], None] | None = None,
+    small: Small = DEFAULTS.small, threads: int = 2, progress: Progress | None = None,
 ) -> Situations:
     """Test every protected row of a table.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from encoders.network import Array, Integers
 from encoders.onnx.runtime import Replay
 from solvers.outcome import Budget
 from verifair.checker.certificates.certificate import Certificate
+from verifair.checker.report import Progress
 from verifair.datasets.stream import Stream
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import METHODS, solve
@@ -86,7 +87,7 @@ class RowOptions(TypedDict, total=False):
     jobs: int
     store: str | Path | None
     resume: bool
-    progress: Callable[[int, int], None] | None
+    progress: Progress | None
 
 
 def verify_rows(query: PersistentBias | Robustness, frame: pd.DataFrame | Table, **options: Unpack[RowOptions]) -> pd.DataFrame:
@@ -111,7 +112,7 @@ def decide_rows(
     jobs: int = 1,
     store: str | Path | None = None,
     resume: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Verdicts:
     """Decide a query for every eligible row of a table, chunk by chunk; returns the verdicts, which stay in their store.
 

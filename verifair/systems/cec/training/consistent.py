@@ -6,11 +6,11 @@ this does not import torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Unpack
 
 from encoders.network import Network
+from verifair.checker.report import Progress
 from verifair.datasets import Dataset
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import audit, control
@@ -103,7 +103,7 @@ class ConsistencyReport(TrainingReport):
 
 def train(
     dataset: Dataset, *, sensitive: str | None = None, consistency: ConsistencyTerms | None = None,
-    progress: Callable[[int, int], None] | None = None, **choices: Unpack[Choices],
+    progress: Progress | None = None, **choices: Unpack[Choices],
 ) -> TrainedModel:
     """Train a network as `verifair.training.train` does, by CEC's objective, with `auc_loss` above floors; its report is a
     `ConsistencyReport`.

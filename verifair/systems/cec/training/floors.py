@@ -8,14 +8,13 @@ hold the one with the least score and excess is kept; the plain network, where t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from encoders.network import Booleans, Integers
+from verifair.checker.report import Progress
 from verifair.errors import TrainingError
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
 from verifair.systems.cec.people import People
@@ -38,7 +37,7 @@ ASKED = 1_000
 
 def fit_above_floors(
     people: People, columns: Integers, loop: Loop, terms: ConsistencyTerms, *, class_weight: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Weights, tuple[float, ...]]:
     """Train a network; returns its weights and the mean loss of each epoch after the plain ones.
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +41,7 @@ from verifair.checker.certificates.envelope import semantics
 from verifair.checker.certificates.statement import CounterfactualStatement
 from verifair.checker.certificates.tree import Tree
 from verifair.checker.kinds.counterfactuals import Row
+from verifair.checker.report import Progress
 from verifair.engine.answer import GoalAnswer
 from verifair.engine.cascade import solve
 from verifair.engine.questions import decided_problem
@@ -55,8 +56,6 @@ from verifair.systems.cst.groups import groups_under
 from verifair.systems.cst.robustness.cells import Cells, Dependence, Part
 from verifair.systems.cst.robustness.effects import Effects, Errors, quantile
 from verifair.systems.cst.robustness.network_rows import NetworkRows
-
-Progress = Callable[[int, int], None]
 
 FLIPS, STAYS, DEPENDS, UNKNOWN = "flips", "stays", "depends", "unknown"
 TIME, NODES, WEAK, IMPOSSIBLE, CATEGORIES = "time", "nodes", "relaxation-too-weak", "impossible", "categories"

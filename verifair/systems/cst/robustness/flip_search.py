@@ -5,12 +5,12 @@ Every flip that is reported was found by the test itself at these very coefficie
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from encoders.network import Array, Booleans, Integers
+from verifair.checker.report import Progress
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.robustness.what_if import WhatIf
 
@@ -50,7 +50,7 @@ def directions(effects: Effects) -> tuple[Array, Integers]:
     return np.vstack([single, corners]), np.concatenate([np.repeat(loose, 2), np.full(len(corners), -1)])
 
 
-def search(what: WhatIf, safe: Array, most: float, *, progress: Callable[[int, int], None] | None = None) -> Flips:
+def search(what: WhatIf, safe: Array, most: float, *, progress: Progress | None = None) -> Flips:
     """The smallest flips found up to `most` standard errors. safe: (C,) sizes below which there are none.
 
     progress(done, total) counts levels.

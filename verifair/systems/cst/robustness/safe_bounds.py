@@ -15,13 +15,13 @@ nearest part that is left says how far everything before it is safe. Parts are m
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
 
 from encoders.network import Array, Booleans, Integers
+from verifair.checker.report import Progress
 from verifair.systems.cst.deciders import LinearRule, counterfactually, decided
 from verifair.systems.cst.neighbours import NeighbourPool
 from verifair.systems.cst.robustness.cells import halved
@@ -249,7 +249,7 @@ def _rounding_room(effects: Effects, t: Array) -> Array:
 
 
 def refined(
-    what: WhatIf, safe: Array, upper: Array, *, effort: int, progress: Callable[[int, int], None] | None = None
+    what: WhatIf, safe: Array, upper: Array, *, effort: int, progress: Progress | None = None
 ) -> Array:
     """(C,) sizes of boxes in which no verdict flips, at least `safe` (C,) and at most `upper` (C,), where a flip is known.
 

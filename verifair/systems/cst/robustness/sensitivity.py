@@ -16,7 +16,7 @@ Reference: none for situation testing; Kilbertus et al. (UAI 2019) vary the nois
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from encoders.network import Array, Booleans, Integers
+from verifair.checker.report import Progress
 from verifair.engine.verdict import Finding
 from verifair.errors import QueryError
 from verifair.systems.cst.deciders import LinearRule, counterfactually, reads
@@ -114,7 +115,7 @@ class Sensitivity(Finding):
 def sensitivity(
     tester: SituationTesting, do: Mapping[str, Any] | None = None, *, method: Method = "CST", k: int | None = None,
     verdict: Verdict = "positive", errors: Errors | None = None, most: float = 5.0, effort: int = 256,
-    claims_only: bool = True, found: Situations | None = None, progress: Callable[[int, int], None] | None = None,
+    claims_only: bool = True, found: Situations | None = None, progress: Progress | None = None,
 ) -> Sensitivity:
     """How far the coefficients must move before verdicts of a fitted test flip.
 

@@ -6,7 +6,7 @@ read; those with refuted or open parts are opened for their witnesses and reason
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from encoders.evaluate import gap
 from encoders.network import Array, Integers
 from encoders.shares import probabilities
 from verifair.checker.partition import UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
+from verifair.checker.report import Progress
 from verifair.engine.partition import describe, partition_of
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of
@@ -37,7 +38,7 @@ def partition_summary(
     *,
     query: IndividualFairness,
     rows: Array | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> PartitionSummary:
     """Read the store of a query that `certify_partition` wrote, also an unfinished one; rows: (N, V) raw rows of a table.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from encoders.network import Array, Model
 from solvers import clock
 from solvers.outcome import Budget
+from verifair.checker.report import Progress
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import QueryError
 from verifair.systems.hyfair.explain.refusals import guarded_schema, snapped
@@ -43,7 +44,7 @@ class Rounds:
 
 def explain_rounds(
     query: KDiscrimination, settings: ExplainSettings, *, budget: Budget = SEARCH, rows: Array | None = None,
-    deadline: float = np.inf, centre: Array | None = None, progress: Callable[[int, int], None] | None = None,
+    deadline: float = np.inf, centre: Array | None = None, progress: Progress | None = None,
 ) -> Rounds:
     """HyFair's debugging, round by round.
 

@@ -5,7 +5,6 @@ No guarantee: the largest k often rises (HyFair, Table IV); certify the new netw
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import numpy as np
 import scipy.special
 
 from encoders.network import Array, Integers, Network, layered
+from verifair.checker.report import Progress
 from verifair.datasets import Dataset
 from verifair.errors import DataError, TrainingError
 from verifair.systems.hyfair.explain.samples import Neighbourhood, label
@@ -118,7 +118,7 @@ def retrain(
     epochs: int = 5,
     learning_rate: float = 1e-3,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Instances:
     """Train the network on, on the dataset's training rows and the instances, and write it to `out` (ONNX); seeded.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -26,6 +26,7 @@ from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.certificate import Certificate
 from verifair.checker.certificates.tree import Tree
+from verifair.checker.report import Progress
 from verifair.engine.gap.maximise import MaximumGap, maximise
 from verifair.engine.queries import IndividualFairness, KDiscrimination, ProbabilityGap
 from verifair.engine.questions import questions_of
@@ -158,7 +159,7 @@ class Tightening:
         self.whole = GuardCell(lower=self.space.lower, upper=self.space.upper, rows=np.arange(len(self.rows)))
         self.asked = 0
 
-    def towards(self, target: float, seconds: float, progress: Callable[[int, int], None] | None = None) -> Tightened:
+    def towards(self, target: float, seconds: float, progress: Progress | None = None) -> Tightened:
         """Cut and decide for so long. Raises KeyboardInterrupt after Ctrl-C, and QueryError where nothing is left to answer."""
         started, each = clock.now(), seconds / PARTS
         waiting = list[tuple[int, int, GuardCell]]()
@@ -292,7 +293,7 @@ class Tightening:
 
 def tighten(
     query: KDiscrimination, rows: Array, target: float, *, rules: Sequence[Rule] = (), seconds: float = 60.0, seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[MaximumGap, Tightened]:
     """Return the largest gap outside of the given rules, bracketed, and rules outside of which no gap is larger than the target.
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from encoders.network import Array, Booleans, Integers
 from solvers import clock
+from verifair.checker.report import Progress
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import QueryError
 from verifair.systems.hyfair.search.clusters import Cluster, ClusterSearch, Statistics, Stopped, TracePoint, recount
@@ -69,7 +70,7 @@ def search_clusters(
     seed: int = 0,
     reseed: Reseed | None = None,
     enough: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> ClusterSearch:
     """Look for the row of the box that falls into the most outcome buckets (HyFair, Algorithm 1).
 
