@@ -13,7 +13,7 @@ from encoders.problem import TwinProblem
 from verifair import datasets
 from verifair.engine.questions import bias_problem, decisions
 from verifair.schema.schema import Schema
-from verifair.systems.pba.stream import Table
+from verifair.systems.pba.stream import LabelledRows
 from verifair.training import train
 
 SIZES = ((100, 50), (200, 100), (500, 100))
@@ -26,7 +26,7 @@ class Adult:
 
     network: Network
     schema: Schema
-    table: Table
+    table: LabelledRows
     rows: Integers
 
     @classmethod
@@ -38,7 +38,7 @@ class Adult:
             path.parent.mkdir(parents=True, exist_ok=True)
             train(dataset, method="agnostic", sensitive=None, hidden=hidden, seed=0).save(path)
         network, schema = read_onnx(path), dataset.schema
-        table = Table.of(network, schema, dataset.test)
+        table = LabelledRows.of(network, schema, dataset.test)
         v = schema.index("sex")
         flipped = table.raw.copy()
         flipped[:, v] = 1 - flipped[:, v]

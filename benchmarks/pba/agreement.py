@@ -31,7 +31,7 @@ from verifair.engine.questions import bias_problem
 from verifair.engine.search.optimum import minimum
 from verifair.engine.verdict import Status
 from verifair.errors import Disagreement
-from verifair.systems.pba.stream import Table
+from verifair.systems.pba.stream import LabelledRows
 from verifair.training import train
 
 ROWS, DELTA, LIMIT = 160, 2.0, 30.0
@@ -117,7 +117,7 @@ def _with_z3() -> list[dict[str, object]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         train(dataset, method="agnostic", sensitive=None, hidden=(4,), seed=0).save(path)
     network, schema = read_onnx(path), dataset.schema
-    table = Table.of(network, schema, dataset.test)
+    table = LabelledRows.of(network, schema, dataset.test)
     v = schema.index("age")
     problems: list[TwinProblem] = []
     for label in (0, 1):

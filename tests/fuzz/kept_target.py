@@ -25,7 +25,7 @@ from verifair.papers.catalog import Printed, Request
 from verifair.papers.reproduce import pairs, reproduce
 from verifair.systems.pba.evidence import certificate_of, witness_of
 from verifair.systems.pba.rows import verify_rows
-from verifair.systems.pba.stream import Table
+from verifair.systems.pba.stream import LabelledRows
 from verifair.systems.results.files import json_text, plain, save_json
 from verifair.systems.results.findings import DataTable, Evidence, Section, Standing, Statement, Tone, WitnessRow
 
@@ -212,7 +212,7 @@ class StoreTarget:
         _alone(path)
         table = world.frame().head(ROWS)
         found = verify_rows(_bias(), table, store=path, resume=True, budget=vf.Budget(seconds=5))
-        certificate = certificate_of(_bias(), Table.of(world.network(), world.SCHEMA, table), found)
+        certificate = certificate_of(_bias(), LabelledRows.of(world.network(), world.SCHEMA, table), found)
         for line in found[found["status"] == "violated"].itertuples(index=False):
             witness_of(_bias(), line)
         report = vf.check(certificate, network=world.network(), schema=world.SCHEMA)

@@ -28,7 +28,7 @@ from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
 from verifair.systems.pba.evidence import certificate_of
 from verifair.systems.pba.rows import verify_rows
-from verifair.systems.pba.stream import Table
+from verifair.systems.pba.stream import LabelledRows
 from verifair.training.onnx_writer import onnx_model
 
 SCHEMA = schema_of(
@@ -105,7 +105,7 @@ def certificates(folder: Path) -> None:
         "robust": vf.Robustness(**ask, delta=[1]),
     }.items():
         found = verify_rows(query, table, budget=BUDGET, store=folder / f"{name}.sqlite")
-        kept[name] = certificate_of(query, Table.of(network(), SCHEMA, table), found)
+        kept[name] = certificate_of(query, LabelledRows.of(network(), SCHEMA, table), found)
     kept["kmax"] = kmax(vf.KDiscrimination(**ask, protected=["race", "sex"], buckets=10), budget=BUDGET).certificate
     who = people_of(SCHEMA, table, "sex")
     reference = Reference.of(who, merit_columns(SCHEMA))

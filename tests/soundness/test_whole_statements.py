@@ -39,7 +39,7 @@ from verifair.engine.partition import certify_partition, partition_of
 from verifair.errors import CertificateError, VerifairError
 from verifair.systems.pba.evidence import certificate_of
 from verifair.systems.pba.rows import verify_rows
-from verifair.systems.pba.stream import Table
+from verifair.systems.pba.stream import LabelledRows
 
 Store = tuple[dict[str, Any], list[Chunk]]
 SIZE = 2
@@ -333,7 +333,7 @@ def rows_certificate(seed: int) -> tuple[Any, Certificate]:
     verdicts = verify_rows(query, frame, budget=Budget(seconds=20))
     lines = rng.random(len(verdicts)) < 0.1
     verdicts.loc[lines, ["status", "reason", "witness"]] = ["unknown", "time", None]
-    return network, certificate_of(query, Table.of(network, PEOPLE, frame), verdicts)
+    return network, certificate_of(query, LabelledRows.of(network, PEOPLE, frame), verdicts)
 
 
 def false_statement(network: Any, proof: Proof) -> bool:

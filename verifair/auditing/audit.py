@@ -23,7 +23,7 @@ from verifair.auditing.page import page
 from verifair.auditing.result import AuditResult, Comparison
 from verifair.auditing.run import KEPT, Places, Tell, publish, run
 from verifair.auditing.settings import EFFORT
-from verifair.auditing.subject import Table, subject_of
+from verifair.auditing.subject import PeopleTable, subject_of
 from verifair.datasets.stream import Stream
 from verifair.errors import DataError, QueryError
 from verifair.models.compare import some_rows
@@ -161,7 +161,7 @@ def audit(
         content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
     except TypeError as error:
         raise DataError(f"frame: a column holds what is no number and no text ({error}); drop it") from None
-    table = Table(data=Stream.of(frame), words="the table", name="table in memory", sha256=sha256(content).hexdigest())
+    table = PeopleTable(data=Stream.of(frame), words="the table", name="table in memory", sha256=sha256(content).hexdigest())
     top = Path(mkdtemp(prefix="verifair-audit-"))
     places = Places(page=top / "audit.html", json=top / "audit.json")
     try:

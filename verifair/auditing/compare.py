@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from verifair.auditing.decisions import ratio_words
 from verifair.auditing.gate import biased, by_feature, flips, gaps, shares
-from verifair.auditing.result import AuditResult, Change, Comparison
+from verifair.auditing.result import AuditResult, Comparison, QuantityChange
 from verifair.errors import QueryError
 from verifair.systems.proportions import critical, wilson
 from verifair.systems.results.findings import Section
@@ -104,7 +104,7 @@ def compare(now: AuditResult, before: AuditResult) -> Comparison:
                       same_data=same["data"], changes=tuple(changes))  # fmt: skip
 
 
-def _not_compared(now: AuditResult, before: AuditResult) -> Iterator[Change]:
+def _not_compared(now: AuditResult, before: AuditResult) -> Iterator[QuantityChange]:
     """Name the analyses whose numbers are left to the reader, so that nobody takes them for unchanged."""
     for key in ("cst", "cec", "fgce"):
         found = [section for section in (_section(now, key), _section(before, key)) if section is not None]
@@ -193,7 +193,7 @@ def _answers(result: AuditResult, key: str) -> Iterator[tuple[tuple[str, str], _
 
 def _changes(
     now: dict[tuple[str, str], _Quantity], before: dict[tuple[str, str], _Quantity], why: str, same: bool
-) -> Iterator[Change]:
+) -> Iterator[QuantityChange]:
     for what, of in dict.fromkeys((*now, *before)):
         first, second = before.get((what, of)), now.get((what, of))
         if first is None or second is None:
@@ -204,21 +204,21 @@ def _changes(
             yield _change(what, of, first, second, same)
 
 
-def _apart(what: str, of: str | None, why: str, first: _Quantity | None = None, second: _Quantity | None = None) -> Change:
-    return Change(
+def _apart(what: str, of: str | None, why: str, first: _Quantity | None = None, second: _Quantity | None = None) -> QuantityChange:
+    return QuantityChange(
         what=what, of=of, before=first.shown if first else None, now=second.shown if second else None, low=None, high=None,
         standing="incomparable", why=why,
     )
 
 
-def _change(what: str, of: str, first: _Quantity, second: _Quantity, same: bool) -> Change:
+def _change(what: str, of: str, first: _Quantity, second: _Quantity, same: bool) -> QuantityChange:
     """Compare two quantities by what they can be at least and at most.
 
     same: both are of one model, and of one table if of people.
     """
     ends = [one for one in (first.low, first.high, second.low, second.high) if one is not None]
     if len(ends) < 4:
-        return Change(what=what, of=of, before=first.shown, now=second.shown, low=None, high=None, standing="not clear",
+        return QuantityChange(what=what, of=of, before=first.shown, now=second.shown, low=None, high=None, standing="not clear",
                       why="one end is not known")  # fmt: skip
     (a, b, c, d), why = ends, ""
     low, high = c - b, d - a
@@ -234,7 +234,7 @@ def _change(what: str, of: str, first: _Quantity, second: _Quantity, same: bool)
     elif low > 0 or high < 0:
         direction = "higher" if low > 0 else "lower"
         standing = "moved" if second.better is None else "better" if direction == second.better else "worse"
-    return Change(what=what, of=of, before=first.shown, now=second.shown, low=low, high=high, standing=standing, why=why)
+    return QuantityChange(what=what, of=of, before=first.shown, now=second.shown, low=low, high=high, standing=standing, why=why)
 
 
 def _wilson(share: float, people: int) -> tuple[float, float]:

@@ -32,7 +32,7 @@ class GateCheck(Shape):
     """What was asked and found, in one line."""
 
 
-class Change(Shape):
+class QuantityChange(Shape):
     """One quantity in two audits."""
 
     what: str
@@ -76,7 +76,7 @@ class Comparison(Shape):
     same_model: bool
     same_schema: bool
     same_data: bool
-    changes: tuple[Change, ...]
+    changes: tuple[QuantityChange, ...]
 
     def count(self, standing: str) -> int:
         return sum(one.standing == standing for one in self.changes)

@@ -49,7 +49,7 @@ class AuditSubject(systems.Subject):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Table:
+class PeopleTable:
     """A table of people.   words: where it is from.   name: what the page's list of sources calls it.   sha256: of its content."""
 
     data: Stream
@@ -69,7 +69,7 @@ def read(file: AuditFile) -> AuditSubject:
 
 def subject_of(
     file: AuditFile, network: Model, described: Schema, *, model: Path, schema_path: Path | None, schema_text: str,
-    table: Table | None,
+    table: PeopleTable | None,
 ) -> AuditSubject:  # fmt: skip
     """What was read, checked against each other.   model, schema_path: the files that `verifair check` will be given.
 
@@ -144,7 +144,7 @@ def _check_features(file: AuditFile, schema: Schema, data: Stream | None) -> Non
         raise SchemaError("\n".join(lines))
 
 
-def _table(file: AuditFile) -> Table:
+def _table(file: AuditFile) -> PeopleTable:
     assert file.data is not None
     if file.data.demo is not None:
         dataset = datasets.load(file.data.demo)
@@ -152,12 +152,12 @@ def _table(file: AuditFile) -> Table:
         rows = "test rows" if file.data.rows == "test" else "all rows"
         content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
         name = f"shipped example {file.data.demo}, {rows}"
-        return Table(data=Stream.of(frame), words=name, name=name, sha256=sha256(content).hexdigest())
+        return PeopleTable(data=Stream.of(frame), words=name, name=name, sha256=sha256(content).hexdigest())
     assert file.data.file is not None
     path = file.inside("data", "file", file.data.file)
     with path.open("rb") as opened:
         content = file_digest(opened, "sha256").hexdigest()
-    return Table(data=Stream.of(path), words=file.data.file, name=file.data.file, sha256=content)
+    return PeopleTable(data=Stream.of(path), words=file.data.file, name=file.data.file, sha256=content)
 
 
 def _fitting(schema: Schema, data: Stream, outside: str, words: str) -> tuple[Stream, int]:

@@ -19,7 +19,7 @@ from verifair.systems.cst.deciders import NetworkDecider
 from verifair.systems.fgce.decider import positive
 from verifair.systems.fgce.robust import certify_robust, re_evaluated
 from verifair.systems.pba.scores import group_rates
-from verifair.systems.pba.stream import Rates, Table
+from verifair.systems.pba.stream import LabelledRows, Rates
 
 
 def favourable(network: Network, raw: Array, good: int) -> np.ndarray:
@@ -48,7 +48,7 @@ def test_decisions_and_proofs_are_those_of_the_favourable_class(seed: int, outpu
     told = re_evaluated(network, described, ROWS)
     assert np.array_equal(told["positive"], expected)
     assert np.array_equal(told["float32"].astype(bool), expected)  # onnxruntime decides ties so too
-    table = Table.of(network, described, frame)
+    table = LabelledRows.of(network, described, frame)
     assert np.array_equal(table.labels, table.predicted)
     rates = group_rates(Rates.of(Exchange.of(described, "sex")).add(table)).set_index(["metric", "group"])["value"]
     for name in ("F", "M"):

@@ -17,7 +17,7 @@ from verifair.errors import QueryError
 from verifair.systems.pba.evidence import certificate_of
 from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.scores import group_gaps, group_rates
-from verifair.systems.pba.stream import Rates, Table, judge
+from verifair.systems.pba.stream import LabelledRows, Rates, judge
 
 FEATURES = (
     integer("age", 0, 3, unit=1.0), categorical("sex", "F", "M", protected=True), one_hot("race", "a", "b", "c", protected=True),
@@ -67,7 +67,7 @@ def test_pba_of_an_intersection_is_that_of_brute_force(constrained: bool) -> Non
         statuses |= set(found["status"])
         told = vf.verify(query, frame)
         assert set(told["group"]) <= {f"{s}, {r}" for s in "FM" for r in "abc"}
-        certificate = certificate_of(query, Table.of(network, schema, frame), found)
+        certificate = certificate_of(query, LabelledRows.of(network, schema, frame), found)
         report = vf.check(certificate, network=network, schema=schema)
         assert not report.rejections, report.rejections
     assert statuses == {"proved", "violated"}
@@ -87,7 +87,7 @@ def test_robustness_of_an_intersection_holds_its_features_still() -> None:
                 sex, race = divmod(line.to, 3)
             near = {logit[a, sex, race] > 0 for a in np.arange(max(0, age - 1), min(3, age + 1) + 1)}
             assert (line.status == "proved") == (near == {line.label == 1})
-        certificate = certificate_of(query, Table.of(network, schema, frame), found)
+        certificate = certificate_of(query, LabelledRows.of(network, schema, frame), found)
         assert not vf.check(certificate, network=network, schema=schema).rejections
 
 
@@ -97,7 +97,7 @@ def test_rates_and_gaps_of_intersections_are_counts() -> None:
     logit = logits(network, schema)
     raw = ROWS[rng.choice(len(ROWS), size=400, p=np.where(ROWS[:, 2] == 2, 0.1, 1.0) / np.where(ROWS[:, 2] == 2, 0.1, 1.0).sum())]
     good = np.array([logit[tuple(row)] > 0 for row in raw.tolist()])
-    table = Table(raw=raw, labels=rng.integers(0, 2, 400), judge=judge(network, schema))
+    table = LabelledRows(raw=raw, labels=rng.integers(0, 2, 400), judge=judge(network, schema))
     exchange = Exchange.of(schema, ["sex", "race"])
     rates = group_rates(Rates.of(exchange).add(table))
     for s, r in ((s, r) for s in range(2) for r in range(3)):

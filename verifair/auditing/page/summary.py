@@ -40,7 +40,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Feature:
+class SensitiveFeature:
     """A sensitive feature: its groups, and what the feature alone does.
 
     flips: people of the table who would be decided otherwise, for how many it is decided, and how many there are; None: not asked.
@@ -91,7 +91,7 @@ class Person:
     place: int
 
 
-def features(result: AuditResult) -> tuple[Feature, ...]:
+def features(result: AuditResult) -> tuple[SensitiveFeature, ...]:
     """Every sensitive feature, in the order of the audit."""
     alike = {name: (low, 1.0 - high) for name, low, high, _ in shares(result) if low is not None and high is not None}
     gap = {name: (low, high) for name, low, high, _ in gaps(result) if low is not None and high is not None}
@@ -100,7 +100,7 @@ def features(result: AuditResult) -> tuple[Feature, ...]:
     parts = _parts(result)
     boxed = any(section.key == "certify" and bool(section.settings.get("box")) for section in result.sections)
     return tuple(
-        Feature(
+        SensitiveFeature(
             name=name, groups=() if result.decisions is None else result.decisions.of(name), flips=flips.get(name),
             gain=exchanged.get(name, {}).get("to_favourable"), hit=_hit(exchanged.get(name, {}).get("groups", {})),
             alike=alike.get(name, parts.get(name)), gap=gap.get(name), boxed=boxed,
@@ -164,14 +164,14 @@ def answer(result: AuditResult) -> tuple[str, str]:
     return "bad" if yes or failing else "open" if open_ or not no else "good", " ".join(text)
 
 
-def _ways(one: Feature, result: AuditResult) -> str:
+def _ways(one: SensitiveFeature, result: AuditResult) -> str:
     """Return in which direction decisions change, where that is known."""
     if one.flips is None or one.gain is None:
         return ""
     return f' ({one.gain:,} the favourable "{result.favourable}", {one.flips[0] - one.gain:,} "{result.unfavourable}")'
 
 
-def _failing(feature: Feature, one: GroupDecisions, favourable: str) -> str:
+def _failing(feature: SensitiveFeature, one: GroupDecisions, favourable: str) -> str:
     best = reference(feature.groups)
     between = "" if one.ratio_low is None else f"95 % interval {one.ratio_low:.2f} to {one.ratio_high:.2f}, "
     counts = f"{one.people:,} and {best.people:,} people" + ("" if clear(one) else "; this ratio may be chance")

@@ -29,7 +29,7 @@ from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, bias_problem, classes, decisions, goals_of, margin, robustness_problem, twin_problem
 from verifair.errors import QueryError
 from verifair.schema.schema import Schema
-from verifair.systems.pba.stream import Table, judge
+from verifair.systems.pba.stream import LabelledRows, judge
 
 SENSITIVE = "sex"
 NAMES = ("german", "adult")
@@ -54,7 +54,7 @@ class AskedRows:
     network: Network
     schema: Schema
     sensitive: str
-    table: Table
+    table: LabelledRows
     eligible: Integers
     favoured: Integers
     sure: Integers
@@ -64,7 +64,7 @@ class AskedRows:
         return _bias(self.network, self.schema, self.sensitive, self.table, np.array([row]), delta)
 
     @classmethod
-    def of(cls, name: str, network: Network, schema: Schema, sensitive: str, table: Table) -> AskedRows:
+    def of(cls, name: str, network: Network, schema: Schema, sensitive: str, table: LabelledRows) -> AskedRows:
         """Choose the rows to ask about: all of them where none is predicted right twice."""
         right = table.predicted == table.labels
         flipped = decisions(network, schema.encode(_flipped(schema, sensitive, table.raw)))
@@ -87,7 +87,7 @@ def shipped(name: str) -> AskedRows:
     """Read german or adult."""
     dataset = datasets.load(name)
     network, schema = read_onnx(datasets.network_path(name)), dataset.schema
-    return AskedRows.of(name, network, schema, SENSITIVE, Table.of(network, schema, dataset.test))
+    return AskedRows.of(name, network, schema, SENSITIVE, LabelledRows.of(network, schema, dataset.test))
 
 
 @lru_cache
@@ -103,10 +103,10 @@ def own(model: Path, schema_file: Path, data: Path) -> AskedRows:
         raise QueryError(f"{model}: decides between {classes(network)} classes, and the questions are about two")
     frame = datasets.read_table(data)
     if schema.label is not None and schema.label in frame:
-        table = Table.of(network, schema, frame)
+        table = LabelledRows.of(network, schema, frame)
     else:
         raw, decide = schema.raw(frame), judge(network, schema)
-        table = Table(raw=raw, labels=decide(raw), judge=decide)
+        table = LabelledRows(raw=raw, labels=decide(raw), judge=decide)
     if not len(table.raw):
         raise QueryError(f"{data}: has no rows to ask about")
     return AskedRows.of("own", network, schema, schema.protected_names[0], table)
@@ -120,7 +120,7 @@ def _flipped(schema: Schema, sensitive: str, raw: Array) -> Array:
     return out
 
 
-def _bias(network: Network, schema: Schema, sensitive: str, table: Table, rows: Integers, delta: float) -> TwinProblem:
+def _bias(network: Network, schema: Schema, sensitive: str, table: LabelledRows, rows: Integers, delta: float) -> TwinProblem:
     """Return PBA of rows of one label."""
     label = int(table.labels[rows[0]])
     raw = table.raw[rows]

@@ -58,7 +58,7 @@ def words_of(model: Model, settings: CecSettings, attribution: Attribution | Non
 def attributed(
     model: Model, reference: Reference, people: People, who: Integers, row: Integers, settings: CecSettings,
     attribution: Attribution | None, *, threads: int, progress: Progress | None,
-) -> Iterator[tuple[Integers, Pairs]]:
+) -> Iterator[tuple[Integers, ExplainedPairs]]:
     """Yield the places of some pairs, and these pairs explained, until each was.
 
     who: (M,) the person of each pair.   row: (M,) the counterpart's row in the reference. Each is explained among the reference
@@ -82,7 +82,7 @@ def attributed(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pairs:
+class ExplainedPairs:
     """Pairs of persons and counterparts with their explanations; who is of several pairs is there once.
 
     x: (B, n_0) model inputs.   g: (B, n_0) attributions; those of a one-hot block may stand in its first column alone.
@@ -95,10 +95,10 @@ class Pairs:
     g: Array = field(default_factory=lambda: np.empty(0))
 
 
-def _inputs(reference: Reference, people: People, who: Integers, row: Integers) -> Pairs:
+def _inputs(reference: Reference, people: People, who: Integers, row: Integers) -> ExplainedPairs:
     (persons, own), (counterparts, other) = (np.unique(rows, return_inverse=True) for rows in (who, row))
     x = np.concatenate([people.inputs(persons), reference.people.inputs(counterparts)])
-    return Pairs(x=x, own=own, other=len(persons) + other)
+    return ExplainedPairs(x=x, own=own, other=len(persons) + other)
 
 
 def _parts(pairs: Integers, model: Model, settings: CecSettings, threads: int) -> Iterator[Integers]:

@@ -82,7 +82,7 @@ class LinearRule:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Model:
+class EstimatorDecider:
     """A fitted classifier with scikit-learn's `predict` on a table of these columns; `positive` is the favourable class."""
 
     estimator: Any
@@ -217,7 +217,7 @@ def reads(decider: Decider) -> tuple[str, ...]:
     match decider:
         case LinearRule():
             return tuple(decider.weights)
-        case Model():
+        case EstimatorDecider():
             return tuple(decider.columns)
         case NetworkDecider():
             return tuple(feature.source for feature in decider.schema.features)

@@ -153,7 +153,7 @@ class SituationTesting(TableEstimator):
             raise QueryError(f"causal_model: found {type(self.causal_model).__name__}; expected a CausalModel (CausalModel.load)")
         if not callable(getattr(self.decider, "decide", None)):
             raise QueryError(
-                f"decider: found {type(self.decider).__name__}; expected Recorded, Rule, Model or NetworkDecider "
+                f"decider: found {type(self.decider).__name__}; expected Recorded, LinearRule, EstimatorDecider or NetworkDecider "
                 "(verifair.systems.cst.deciders)"
             )
         if not isinstance(self.do, Mapping) or not self.do:

@@ -56,7 +56,7 @@ class GroupRate(Shape):
     """Null: nobody decides on counterfactuals."""
 
 
-class Change(Shape):
+class AttributeChange(Shape):
     """What the intervention moves."""
 
     attribute: str
@@ -252,7 +252,7 @@ class Intervention(Shape):
 
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
-    def changes(self) -> Annotated[pd.DataFrame, RowsOf(Change)]:
+    def changes(self) -> Annotated[pd.DataFrame, RowsOf(AttributeChange)]:
         """What `do` moves: how many people, means before and after, or the most frequent move of words."""
         lines: list[tuple[Any, ...]] = []
         for name in self.moved:

@@ -19,8 +19,8 @@ from verifair.systems.cst.findings import Intervention, several
 from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.robustness.cells import Dependence
 from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, LEFT_OUT, STAYS, TOLD, CertifiedCounterfactuals
+from verifair.systems.cst.robustness.problem import Verdict
 from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
-from verifair.systems.cst.robustness.what_if import Verdict
 from verifair.systems.cst.settings import Direction
 from verifair.systems.cst.testing import Method
 from verifair.systems.results.files import file_name

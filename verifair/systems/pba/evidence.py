@@ -19,7 +19,7 @@ from verifair.engine.store import load_tree, verdict_records
 from verifair.engine.verdict import Status, Witness
 from verifair.files import whole
 from verifair.systems.pba.result import Asked
-from verifair.systems.pba.stream import Table, TableStream
+from verifair.systems.pba.stream import LabelledRows, TableStream
 
 STATEMENTS = 50_000
 """Of one certificate: it is held in memory when it is written, and when it is checked."""
@@ -40,7 +40,7 @@ def certificates(asked: Asked, people: TableStream, folder: Path, name: str) -> 
         yield file, certificate
 
 
-def certificate_of(query: PersistentBias | Robustness, table: Table, verdicts: pd.DataFrame) -> Certificate:
+def certificate_of(query: PersistentBias | Robustness, table: LabelledRows, verdicts: pd.DataFrame) -> Certificate:
     """All proofs and counterexamples of a query about the rows of a table, each with the statement that it proves or refutes."""
     return Certificate(
         network_sha256=query.network.source_sha256,
@@ -56,7 +56,7 @@ def certificate_of(query: PersistentBias | Robustness, table: Table, verdicts: p
     )
 
 
-def _decided(query: PersistentBias | Robustness, table: Table, line: Any) -> Proof | RowStatement:
+def _decided(query: PersistentBias | Robustness, table: LabelledRows, line: Any) -> Proof | RowStatement:
     """Return what decides the statement of a verdict, or the statement alone where nothing does."""
     row, exchange = table.raw[line.row - table.start], query.exchange
     bias = line.goal in ("observed", "flipped")

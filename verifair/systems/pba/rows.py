@@ -36,7 +36,7 @@ from verifair.engine.questions import bias_problem, classes, robustness_problem
 from verifair.engine.store import Store, VerdictRecord, Verdicts, dump_tree
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import DataError, QueryError
-from verifair.systems.pba.stream import KINDS, Table, TableStream, kinds, sensitive_of
+from verifair.systems.pba.stream import KINDS, LabelledRows, TableStream, kinds, sensitive_of
 
 BATCH = 512
 """Questions a batch: what a kill can lose, and the unit of parallel work."""
@@ -90,12 +90,14 @@ class RowOptions(TypedDict, total=False):
     progress: Progress | None
 
 
-def verify_rows(query: PersistentBias | Robustness, frame: pd.DataFrame | Table, **options: Unpack[RowOptions]) -> pd.DataFrame:
+def verify_rows(
+    query: PersistentBias | Robustness, frame: pd.DataFrame | LabelledRows, **options: Unpack[RowOptions]
+) -> pd.DataFrame:
     """Decide a query for every eligible row of a table (or of its rows as read); returns one verdict a line, in a fixed order.
 
     As `decide_rows`, of a table in memory, whose verdicts fit there too.
     """
-    if isinstance(frame, Table):
+    if isinstance(frame, LabelledRows):
         people = TableStream.passed(lambda: [frame], [query])
     else:
         people = TableStream.of(query.network, query.schema, Stream.of(frame), [query])
@@ -166,7 +168,7 @@ def decide_rows(
     return found
 
 
-def plan(query: PersistentBias | Robustness, people: Iterable[Table]) -> Iterator[Batch]:
+def plan(query: PersistentBias | Robustness, people: Iterable[LabelledRows]) -> Iterator[Batch]:
     """All questions of a query, in batches that do not depend on how the table is cut into chunks: kind by kind and delta by delta,
     of rows of one class in the table's order."""
     count = classes(query.network)

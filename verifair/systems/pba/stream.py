@@ -29,7 +29,7 @@ HELD = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Table:
+class LabelledRows:
     """Rows as the engine takes them: raw (N, V), labels (N,) true classes.
 
     judge: raw rows (B, V) -> the network's decisions (B,).   start: of a chunk, the position of its first row in the table.
@@ -42,7 +42,7 @@ class Table:
     _flipped: dict[tuple[str, float], Integers] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, network: Model, schema: Schema, frame: pd.DataFrame, *, names: Collection[str] | None = None) -> Table:
+    def of(cls, network: Model, schema: Schema, frame: pd.DataFrame, *, names: Collection[str] | None = None) -> LabelledRows:
         """Raises DataError for rows that do not fit the schema, and for rows outside its ranges.   names: as in `Schema.labels`."""
         return cls(raw=schema.raw(frame), labels=schema.labels(frame, names=names), judge=judge(network, schema))
 
@@ -83,7 +83,7 @@ class Table:
         order = np.lexsort((to, found))
         return found[order], to[order]
 
-    def take(self, low: int, high: int) -> Table:
+    def take(self, low: int, high: int) -> LabelledRows:
         """Return the rows at places low .. high - 1, as a chunk."""
         return replace(self, raw=self.raw[low:high], labels=self.labels[low:high], start=self.start + low, _flipped={})
 
@@ -136,7 +136,7 @@ class Rates:
         shape = (len(cls.NAMES), len(exchange.numbers))
         return cls(exchange=exchange, hits=np.zeros(shape, np.int64), rows=np.zeros(shape, np.int64))
 
-    def add(self, table: Table) -> Rates:
+    def add(self, table: LabelledRows) -> Rates:
         """Count the rows of a table, too; returns these counts."""
         exchange = self.exchange
         own = exchange.of_rows(table.raw)
@@ -171,7 +171,7 @@ class DecisionCounts:
 
     @classmethod
     def of(
-        cls, tables: Iterable[Table], queries: Sequence[PersistentBias | Robustness], exchanges: Sequence[Exchange] = ()
+        cls, tables: Iterable[LabelledRows], queries: Sequence[PersistentBias | Robustness], exchanges: Sequence[Exchange] = ()
     ) -> DecisionCounts:
         rows = right = highest = 0
         eligible, rates = Counter[tuple[str, str]](), tuple(map(Rates.of, exchanges))
@@ -212,7 +212,7 @@ class TableStream:
     groups: exchange by exchange, (K,) how many rows are of each group.
     """
 
-    chunks: Callable[[], Iterable[Table]]
+    chunks: Callable[[], Iterable[LabelledRows]]
     rows: int
     sha256: str
     digests: tuple[bytes, ...]
@@ -231,9 +231,9 @@ class TableStream:
         """
         names = schema.label_names(source.chunks())
 
-        def chunks() -> Iterator[Table]:
+        def chunks() -> Iterator[LabelledRows]:
             start = 0
-            for table in source.each(lambda frame: Table.of(network, schema, frame, names=names)):
+            for table in source.each(lambda frame: LabelledRows.of(network, schema, frame, names=names)):
                 yield replace(table, start=start)
                 start += len(table.raw)
 
@@ -241,11 +241,11 @@ class TableStream:
 
     @classmethod
     def passed(
-        cls, chunks: Callable[[], Iterable[Table]], queries: Sequence[PersistentBias | Robustness] = (),
+        cls, chunks: Callable[[], Iterable[LabelledRows]], queries: Sequence[PersistentBias | Robustness] = (),
         exchanges: Sequence[Exchange] = (),
     ) -> TableStream:  # fmt: skip
         """Return the same of rows that are read already, or that `chunks` reads."""
-        held: list[Table] = []
+        held: list[LabelledRows] = []
         rows, whole, digests = 0, hashlib.sha256(), []
         groups = tuple(np.zeros(len(exchange.numbers), np.int64) for exchange in exchanges)
         for table in chunks():
@@ -279,16 +279,16 @@ class TableStream:
         first = DecisionCounts.of(islice(self, 1), [query])
         return first.verdicts(query, classes) * self.rows // max(first.rows, 1)
 
-    def __iter__(self) -> Iterator[Table]:
+    def __iter__(self) -> Iterator[LabelledRows]:
         """Yield the chunks. Raises DataError where they are no longer what they were in the first pass."""
         for table, digest in zip_longest(self.chunks(), self.digests):
             if table is None or table.digest != digest:
                 raise DataError("the table was changed while it was read; start again, on a copy that nothing writes to")
             yield table
 
-    def pieces(self, rows: int) -> Iterator[Table]:
+    def pieces(self, rows: int) -> Iterator[LabelledRows]:
         """Yield all rows in tables of so many, however they are cut into chunks; the last may be shorter."""
-        held, room = list[Table](), rows
+        held, room = list[LabelledRows](), rows
         for table in self:
             low = 0
             while low < len(table.raw):
@@ -301,6 +301,6 @@ class TableStream:
             yield _joined(held)
 
 
-def _joined(tables: Sequence[Table]) -> Table:
+def _joined(tables: Sequence[LabelledRows]) -> LabelledRows:
     raw, labels = (np.concatenate([getattr(one, name) for one in tables]) for name in ("raw", "labels"))
     return replace(tables[0], raw=raw, labels=labels, _flipped={})

@@ -18,7 +18,7 @@ from verifair.engine import partition as engine
 from verifair.engine.parallel import spread
 from verifair.errors import CertificateError
 from verifair.systems.pba.evidence import certificate_of
-from verifair.systems.pba.rows import Table, verify_rows
+from verifair.systems.pba.rows import LabelledRows, verify_rows
 
 NETWORK, SCHEMA = vf.read_onnx(datasets.network_path("german")), datasets.load("german").schema
 ROW = datasets.load("german").frame.iloc[0]
@@ -37,7 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         vf.certify_partition(fair, size=10, store=files["parts"])
     rows = datasets.load("german").frame.head(20)
     bias = vf.PersistentBias(network=NETWORK, schema=SCHEMA, sensitive="sex", delta=[1])
-    table = Table.of(NETWORK, SCHEMA, rows)
+    table = LabelledRows.of(NETWORK, SCHEMA, rows)
     certificate_of(bias, table, verify_rows(bias, rows)).save(files["rows"])
     plain = vf.IndividualFairness(network=NETWORK, schema=SCHEMA, protected=["sex"])
     vf.certify_share(plain, tolerance=0.2, budget=vf.Budget(nodes=60), store=files["share"])

@@ -12,7 +12,7 @@ import numpy as np
 from encoders.network import Array, Booleans, Integers
 from verifair.checker.report import Progress
 from verifair.systems.cst.robustness.effects import Effects
-from verifair.systems.cst.robustness.what_if import WhatIf
+from verifair.systems.cst.robustness.problem import SensitivityProblem
 
 LEVELS = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
 """Shares of the largest t that are tried on each ray, the smallest first."""
@@ -50,14 +50,14 @@ def directions(effects: Effects) -> tuple[Array, Integers]:
     return np.vstack([single, corners]), np.concatenate([np.repeat(loose, 2), np.full(len(corners), -1)])
 
 
-def search(what: WhatIf, safe: Array, most: float, *, progress: Progress | None = None) -> Flips:
+def search(problem: SensitivityProblem, safe: Array, most: float, *, progress: Progress | None = None) -> Flips:
     """The smallest flips found up to `most` standard errors. safe: (C,) sizes below which there are none.
 
     progress(done, total) counts levels.
     """
-    signs, coefficient = directions(what.effects)
+    signs, coefficient = directions(problem.effects)
     rays = len(signs)
-    reached = np.full((len(what), rays), np.inf)
+    reached = np.full((len(problem), rays), np.inf)
     before = np.tile(np.minimum(safe, most)[:, None], (1, rays))
     levels = most * np.array(LEVELS)
     for number, level in enumerate(levels):
@@ -65,7 +65,7 @@ def search(what: WhatIf, safe: Array, most: float, *, progress: Progress | None 
         nearest = reached.min(axis=1, initial=np.inf)
         left = np.isinf(reached) & (level > safe)[:, None] & ((coefficient >= 0) | np.isinf(nearest)[:, None])
         who, ray = np.nonzero(left)
-        flipped = _flipped(what, who, signs[ray], np.full(len(who), level))
+        flipped = _flipped(problem, who, signs[ray], np.full(len(who), level))
         reached[who[flipped], ray[flipped]] = level
         before[who[~flipped], ray[~flipped]] = level
         if progress is not None:
@@ -74,16 +74,16 @@ def search(what: WhatIf, safe: Array, most: float, *, progress: Progress | None 
     low, high = before[who, ray], reached[who, ray]
     for _ in range(STEPS):
         middle = (low + high) / 2
-        flipped = _flipped(what, who, signs[ray], middle)
+        flipped = _flipped(problem, who, signs[ray], middle)
         low, high = np.where(flipped, low, middle), np.where(flipped, middle, high)
     reached[who, ray] = high
-    return _flips(what.effects, reached, signs, coefficient)
+    return _flips(problem.effects, reached, signs, coefficient)
 
 
-def _flipped(what: WhatIf, who: Integers, signs: Array, t: Array) -> Booleans:
+def _flipped(problem: SensitivityProblem, who: Integers, signs: Array, t: Array) -> Booleans:
     """(R,) whether verdicts on complainants who (R,) are others at t (R,) standard errors along signs (R, p)."""
-    theta = what.effects.estimates + t[:, None] * signs * what.effects.errors
-    return np.asarray(what.verdicts(who, theta) != what.now[who])
+    theta = problem.effects.estimates + t[:, None] * signs * problem.effects.errors
+    return np.asarray(problem.verdicts(who, theta) != problem.now[who])
 
 
 def _flips(effects: Effects, reached: Array, signs: Array, coefficient: Integers) -> Flips:

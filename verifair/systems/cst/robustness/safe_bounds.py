@@ -27,7 +27,7 @@ from verifair.systems.cst.neighbours import NeighbourPool
 from verifair.systems.cst.robustness.cells import halved
 from verifair.systems.cst.robustness.effects import PAD, Effects
 from verifair.systems.cst.robustness.exact_flips import accepts, scores
-from verifair.systems.cst.robustness.what_if import WhatIf
+from verifair.systems.cst.robustness.problem import SensitivityProblem
 
 STEPS = 40
 """Of bisection for t."""
@@ -81,17 +81,17 @@ class Around:
         return np.where(beyond, sure_bad, least).astype(float), np.where(beyond, sure_bad + left, most).astype(float)
 
 
-def safe(what: WhatIf, most: float) -> Array:
+def safe(problem: SensitivityProblem, most: float) -> Array:
     """(C,) sizes t, in standard errors, up to `most`, of coefficients' boxes within which no verdict flips."""
-    found = np.zeros(len(what))
-    for start in range(0, len(what), SURROUNDINGS):
-        who = np.arange(start, min(start + SURROUNDINGS, len(what)))
-        found[who] = _largest(Bounds(what, who, np.tile(what.effects.estimates, (len(who), 1))), most)
+    found = np.zeros(len(problem))
+    for start in range(0, len(problem), SURROUNDINGS):
+        who = np.arange(start, min(start + SURROUNDINGS, len(problem)))
+        found[who] = _largest(Bounds(problem, who, np.tile(problem.effects.estimates, (len(who), 1))), most)
     return found
 
 
 def _largest(bounds: Bounds, most: float) -> Array:
-    effects = bounds.what.effects
+    effects = bounds.problem.effects
 
     def holds(t: Array) -> Booleans:
         reach = t[:, None] * effects.errors
@@ -109,49 +109,49 @@ def _largest(bounds: Bounds, most: float) -> Array:
 class Bounds:
     """Complainants who (R,), their counterfactuals at coefficients centre (R, p), and what surrounds them."""
 
-    def __init__(self, what: WhatIf, who: Integers, centre: Array) -> None:
-        self.what, self.who, self.centre = what, who, centre
-        self.nodes = what.nodes(who, centre)
-        self.now = what.now[who]
-        rows = what.rows(who, self.nodes)
-        self.rule = counterfactually(what.decider)
-        legal, accepted = decided(what.decider, rows)
+    def __init__(self, problem: SensitivityProblem, who: Integers, centre: Array) -> None:
+        self.problem, self.who, self.centre = problem, who, centre
+        self.nodes = problem.nodes(who, centre)
+        self.now = problem.now[who]
+        rows = problem.rows(who, self.nodes)
+        self.rule = counterfactually(problem.decider)
+        legal, accepted = decided(problem.decider, rows)
         self.tilde = np.zeros(len(who)) if accepted is None else (~accepted).astype(float)
         self.score = self.rule.score(rows) if isinstance(self.rule, LinearRule) else np.zeros(len(who))
-        if what.method != "CF":
-            self.around = Around.of(what.found.test_pool, what.metric.embed(legal), what.k)
+        if problem.method != "CF":
+            self.around = Around.of(problem.found.test_pool, problem.metric.embed(legal), problem.k)
 
     def holds(self, low: Array, high: Array, t: Array | None = None) -> Booleans:
         """(R,) whether no coefficients in low .. high (R, p) change the verdict, as far as the bounds show it.
 
         t: (R,) where the boxes are estimates -+ t standard errors.
         """
-        what = self.what
-        ends = what.effects.enclosure(what.values[self.who], what.change[self.who], low, high)
-        least, most = (what.allowed(end) for end in ends)
+        problem = self.problem
+        ends = problem.effects.enclosure(problem.values[self.who], problem.change[self.who], low, high)
+        least, most = (problem.allowed(end) for end in ends)
         tilde = self._tilde(t, least, most)
-        if what.method == "CF":
-            refused = what.found.refused[what.index[self.who]]
+        if problem.method == "CF":
+            refused = problem.found.refused[problem.index[self.who]]
             return np.asarray(~refused | ((tilde[0] == tilde[1]) & ((tilde[0] == 0) == self.now)))
         moved = np.maximum(np.abs(least - self.nodes), np.abs(most - self.nodes))
         rho = self._length(moved)
-        fewest, largest = self.around.negatives(what.k, rho, what.found.test_pool.rounding)
+        fewest, largest = self.around.negatives(problem.k, rho, problem.found.test_pool.rounding)
         held = self._constant(fewest, largest, *tilde)
         still = np.flatnonzero((rho == 0) & ~held & (tilde[0] == tilde[1]))  # the very same test group, ties included
-        held[still] = what.verdicts(self.who[still], self.centre[still]) == self.now[still]
+        held[still] = problem.verdicts(self.who[still], self.centre[still]) == self.now[still]
         return held
 
     def _length(self, moved: Array) -> Array:
         """(R,) how far at most a counterfactual moves whose nodes move by up to `moved` (R, m), in the metric."""
-        metric = self.what.metric
-        of = [self.what.effects.nodes.index(name) if name in self.what.effects.nodes else None for name in metric.numbers]
+        metric = self.problem.metric
+        of = [self.problem.effects.nodes.index(name) if name in self.problem.effects.nodes else None for name in metric.numbers]
         steps = np.column_stack([np.zeros((len(moved), 0)), *(moved[:, n] if n is not None else np.zeros(len(moved)) for n in of)])
         length = np.linalg.norm(steps @ np.abs(metric.linear), ord=metric.p, axis=1)
         return np.asarray(length * (1 + 1e-12))
 
     def _tilde(self, t: Array | None, least: Array, most: Array) -> tuple[Array, Array]:
         """(R,), (R,) 0 or 1: the counterfactual is refused at least, and at most."""
-        if self.what.method == "CST w/o":  # no part of it
+        if self.problem.method == "CST w/o":  # no part of it
             return np.zeros(len(least)), np.zeros(len(least))
         still = (least == most).all(axis=1)
         sure = still if not isinstance(self.rule, LinearRule) else still | self._decided(self.rule, t, least, most)
@@ -159,8 +159,8 @@ class Bounds:
 
     def _decided(self, rule: LinearRule, t: Array | None, least: Array, most: Array) -> Booleans:
         """(R,) whether the rule's score stays on its side of the threshold: by intervals, or by corners with room for rounding."""
-        what = self.what
-        effects = what.effects
+        problem = self.problem
+        effects = problem.effects
         weights = np.array([rule.weights.get(name, 0.0) for name in effects.nodes])
         score = self.score
         size = np.abs(score) + np.abs(self.nodes) @ np.abs(weights)
@@ -177,18 +177,18 @@ class Bounds:
         if t is not None and (effects.errors > 0).sum() <= CORNERED and not any(effects.logarithmic):
             room = _rounding_room(effects, t) @ np.abs(weights) + PAD * size
             smallest, largest = self._corners(rule, t)
-            unmoved = rule.score(what.rows(self.who, what.values[self.who]))
+            unmoved = rule.score(problem.rows(self.who, problem.values[self.who]))
             sure |= on_its_side(unmoved + smallest - room, unmoved + largest + room) & self._unclipped(t)
         return np.asarray(sure)
 
     def _corners(self, rule: LinearRule, t: Array) -> tuple[Array, Array]:
         """(R,), (R,) least and largest change of the score over the corners of boxes of size t (R,), unrounded and unclipped."""
-        what = self.what
-        change = what.change[self.who]
+        problem = self.problem
+        change = problem.change[self.who]
         distinct, place = np.unique(change, axis=0, return_inverse=True)
         least, most = np.empty(len(t)), np.empty(len(t))
         for group, one in enumerate(distinct):
-            polynomial = scores(what.effects, rule, one, what.effects.corners)
+            polynomial = scores(problem.effects, rule, one, problem.effects.corners)
             mine = np.flatnonzero(place.reshape(-1) == group)
             value = polynomial @ (t[mine] ** np.arange(polynomial.shape[1])[:, None])
             least[mine], most[mine] = value.min(axis=0), value.max(axis=0)
@@ -196,24 +196,24 @@ class Bounds:
 
     def _unclipped(self, t: Array) -> Booleans:
         """(R,) whether neither the nodes' ranges nor a decider's rounding play a part within t."""
-        what = self.what
-        effects = replace(what.effects, range=(None,) * len(what.effects.nodes))
+        problem = self.problem
+        effects = replace(problem.effects, range=(None,) * len(problem.effects.nodes))
         reach = t[:, None] * effects.errors
         ends = effects.enclosure(
-            what.values[self.who], what.change[self.who], effects.estimates - reach, effects.estimates + reach
+            problem.values[self.who], problem.change[self.who], effects.estimates - reach, effects.estimates + reach
         )
         inside = np.ones(len(t), dtype=bool)
-        for n, span in enumerate(what.effects.range):
+        for n, span in enumerate(problem.effects.range):
             if span is not None:
                 inside &= (ends[0][:, n] >= span[0]) & (ends[1][:, n] <= span[1])
         return inside
 
     def _constant(self, fewest: Array, largest: Array, accepted: Array, refused: Array) -> Booleans:
         """(R,) whether the verdict is the same for all test groups with fewest .. largest negative decisions."""
-        what, who = self.what, self.who
-        ends = [what.judged(who, fewest, accepted), what.judged(who, largest, refused)]
+        problem, who = self.problem, self.who
+        ends = [problem.judged(who, fewest, accepted), problem.judged(who, largest, refused)]
         same = (ends[0] == self.now) & (ends[1] == self.now)
-        if what.verdict == "significant" and what.terms.interval == "wald":  # its lower limit is convex, not monotone, in p_t
+        if problem.verdict == "significant" and problem.terms.interval == "wald":  # its lower limit is convex, not monotone, in p_t
             same &= self._least_limit(fewest + accepted, largest + refused) == self.now
         return np.asarray(same)
 
@@ -222,13 +222,13 @@ class Bounds:
         ratio = (np.sqrt(5) - 1) / 2
 
         def limit(counter: Array) -> Array:
-            return self.what.claims(self.who, counter, np.zeros(len(counter))).low
+            return self.problem.claims(self.who, counter, np.zeros(len(counter))).low
 
         for _ in range(GOLDEN):
             left, right = high - ratio * (high - low), low + ratio * (high - low)
             smaller = limit(left) < limit(right)
             low, high = np.where(smaller, low, left), np.where(smaller, right, high)
-        return self.what.judged(self.who, (low + high) / 2, np.zeros(len(low)))
+        return self.problem.judged(self.who, (low + high) / 2, np.zeros(len(low)))
 
 
 CORNERED = 10
@@ -249,17 +249,18 @@ def _rounding_room(effects: Effects, t: Array) -> Array:
 
 
 def refined(
-    what: WhatIf, safe: Array, upper: Array, *, effort: int, progress: Progress | None = None
+    problem: SensitivityProblem, safe: Array, upper: Array, *, effort: int, progress: Progress | None = None
 ) -> Array:
     """(C,) sizes of boxes in which no verdict flips, at least `safe` (C,) and at most `upper` (C,), where a flip is known.
 
     effort: parts to bound for each complainant.   progress(done, total) counts rounds.
     """
     number = count()
-    weight = _weights(what)
-    loose = np.flatnonzero(what.effects.errors > 0)
+    weight = _weights(problem)
+    loose = np.flatnonzero(problem.effects.errors > 0)
     heaps: dict[int, list[Part]] = {
-        k: _slabs(float(safe[k]), float(upper[k]), loose, len(what.effects), number) for k in np.flatnonzero(safe < upper).tolist()
+        k: _slabs(float(safe[k]), float(upper[k]), loose, len(problem.effects), number)
+        for k in np.flatnonzero(safe < upper).tolist()
     }
     found = np.minimum(np.maximum(safe, 0.0), upper)
     rounds = -(-effort // AT_ONCE)
@@ -269,7 +270,7 @@ def refined(
             taken += [(k, part) for part in _nearest(heap, float(upper[k]))]
         if not taken:
             break
-        held = _held(what, taken)
+        held = _held(problem, taken)
         for (k, (near, _, low, high)), proved in zip(taken, held, strict=True):
             if not proved:
                 j = int(np.argmax(weight[k] * (high - low)))
@@ -290,15 +291,15 @@ def _nearest(heap: list[Part], upper: float) -> list[Part]:
     return parts
 
 
-def _held(what: WhatIf, taken: list[tuple[int, Part]]) -> Booleans:
+def _held(problem: SensitivityProblem, taken: list[tuple[int, Part]]) -> Booleans:
     """Whether the verdict is the same throughout each part."""
     who = np.array([k for k, _ in taken], dtype=np.int64)
-    low, high = (np.array([part[end] for _, part in taken]) * what.effects.errors + what.effects.estimates for end in (2, 3))
+    low, high = (np.array([part[end] for _, part in taken]) * problem.effects.errors + problem.effects.estimates for end in (2, 3))
     found = np.empty(len(who), dtype=bool)
     for start in range(0, len(who), SURROUNDINGS):
         part = slice(start, start + SURROUNDINGS)
         middle = low[part] + (high[part] - low[part]) / 2
-        found[part] = Bounds(what, who[part], middle).holds(low[part], high[part])
+        found[part] = Bounds(problem, who[part], middle).holds(low[part], high[part])
     return found
 
 
@@ -322,15 +323,15 @@ def _nearness(low: Array, high: Array) -> float:
     return float(np.maximum(np.maximum(low, -high), 0.0).max(initial=0.0))
 
 
-def _weights(what: WhatIf) -> Array:
+def _weights(problem: SensitivityProblem) -> Array:
     """(C, p) how much one standard error of each coefficient moves a complainant's counterfactual: what parts are halved along."""
-    effects = what.effects
-    weight = np.zeros((len(what), len(effects)))
-    here = effects.counterfactuals(what.values, what.change, effects.estimates[None], bounded=False)[0]
-    spread = np.maximum(what.values.std(axis=0), 1e-12) if len(what) else np.ones(len(effects.nodes))
+    effects = problem.effects
+    weight = np.zeros((len(problem), len(effects)))
+    here = effects.counterfactuals(problem.values, problem.change, effects.estimates[None], bounded=False)[0]
+    spread = np.maximum(problem.values.std(axis=0), 1e-12) if len(problem) else np.ones(len(effects.nodes))
     for k in np.flatnonzero(effects.errors > 0).tolist():
         theta = effects.estimates.copy()
         theta[k] += effects.errors[k]
-        there = effects.counterfactuals(what.values, what.change, theta[None], bounded=False)[0]
+        there = effects.counterfactuals(problem.values, problem.change, theta[None], bounded=False)[0]
         weight[:, k] = (np.abs(there - here) / spread).sum(axis=1) + 1e-12
     return weight

@@ -35,8 +35,8 @@ from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.robustness.effects import Effects, Errors
 from verifair.systems.cst.robustness.exact_flips import smallest_flips
 from verifair.systems.cst.robustness.flip_search import Flips, directions, search
+from verifair.systems.cst.robustness.problem import SensitivityProblem, Verdict
 from verifair.systems.cst.robustness.safe_bounds import refined, safe
-from verifair.systems.cst.robustness.what_if import Verdict, WhatIf
 from verifair.systems.cst.testing import METHODS, Claims, Method, Situations
 
 LEVELS = (1.0, 1.645, 1.96)
@@ -148,29 +148,32 @@ def sensitivity(
     claims = found.claims(method, min(found.k) if k is None else k)  # refuses what the test cannot tell
     now = claims.positive if verdict == "positive" else claims.significant
     index = np.flatnonzero(now) if claims_only else np.arange(len(now))
-    what = _what_if(tester, do, found, errors, index, claims, verdict, most)
-    rule = counterfactually(what.decider)
-    exact = method == "CF" and isinstance(rule, LinearRule) and what.effects.plain
+    problem = _problem(tester, do, found, errors, index, claims, verdict, most)
+    rule = counterfactually(problem.decider)
+    exact = method == "CF" and isinstance(rule, LinearRule) and problem.effects.plain
     if exact:
         assert isinstance(rule, LinearRule)
-        flips = _exactly(what, rule)
+        flips = _exactly(problem, rule)
         below = flips.smallest
     else:
-        what.effects.check_finite(what.values, what.change, most)
-        below = safe(what, most)
-        flips = search(what, below, most, progress=progress)
-        below = refined(what, below, np.minimum(flips.smallest, most), effort=effort, progress=progress)
-    return _found(what, do, below, flips, exact, most)
+        problem.effects.check_finite(problem.values, problem.change, most)
+        below = safe(problem, most)
+        flips = search(problem, below, most, progress=progress)
+        below = refined(problem, below, np.minimum(flips.smallest, most), effort=effort, progress=progress)
+    return _found(problem, do, below, flips, exact, most)
 
 
-def _found(what: WhatIf, do: Mapping[str, Any], below: Array, flips: Flips, exact: bool, most: float) -> Sensitivity:
-    claims = what.now
+def _found(problem: SensitivityProblem, do: Mapping[str, Any], below: Array, flips: Flips, exact: bool, most: float) -> Sensitivity:
+    claims = problem.now
     value = float((below[claims] >= LEVELS[-1]).mean()) if claims.any() else float("nan")
     return Sensitivity(
         kind="sensitivity of situation testing to its causal model", value=value, method="exact" if exact else "bracket", seed=None,
-        details={"do": in_words(do), "claims": int(claims.sum()), "coefficients": [one.name for one in what.effects.coefficients]},
-        do=dict(do), test=what.method, k=what.k, verdict=what.verdict, effects=what.effects,
-        complainants=what.found.complainants[what.index], claims=claims, safe=below, flip=flips.smallest, theta=flips.theta,
+        details={
+            "do": in_words(do), "claims": int(claims.sum()),
+            "coefficients": [one.name for one in problem.effects.coefficients],
+        },
+        do=dict(do), test=problem.method, k=problem.k, verdict=problem.verdict, effects=problem.effects,
+        complainants=problem.found.complainants[problem.index], claims=claims, safe=below, flip=flips.smallest, theta=flips.theta,
         alone=flips.alone, exact=exact, most=float("inf") if exact else most,
     )
 
@@ -183,10 +186,10 @@ def _intervention(tester: SituationTesting, do: Mapping[str, Any] | None) -> dic
     return dict(model.check(tester.frame_, given[0] if do is None else do))
 
 
-def _what_if(
+def _problem(
     tester: SituationTesting, do: Mapping[str, Any], found: Situations, errors: Errors | None, index: Integers,
     claims: Claims, verdict: Verdict, most: float,
-) -> WhatIf:
+) -> SensitivityProblem:
     frame, method = tester.frame_.iloc[found.complainants], claims.method
     needed = {*(tester.attributes_ if method != "CF" else ()), *(reads(tester.decider) if method != "CST w/o" else ())}
     effects = Effects.of(tester.causal_model_, do, needed=needed, errors=errors)
@@ -202,22 +205,22 @@ def _what_if(
         rest = tester.frame_.iloc[np.setdiff1d(np.arange(len(tester.frame_)), found.complainants)]
         scaled = Metric.of(metric.name, pd.concat([rest, legal]), tester.attributes_, tester.categorical)
         metric = replace(scaled, levels=metric.levels)  # as `situation_test` has them
-    return WhatIf(
+    return SensitivityProblem(
         effects=effects, decider=tester.decider, found=found, base=base.iloc[index], values=values, change=change,
         metric=metric, index=index, method=method, k=claims.k, verdict=verdict,
     )
 
 
-def _exactly(what: WhatIf, rule: LinearRule) -> Flips:
+def _exactly(problem: SensitivityProblem, rule: LinearRule) -> Flips:
     """t* of CF under a rule. Who was not refused has no claim, whatever the coefficients: their t* is infinite."""
-    effects = what.effects
-    refused = what.found.refused[what.index]
-    accepted = ~(what.found.refused_tilde if what.found.refused_tilde is not None else what.found.refused)[what.index]
-    base = rule.score(what.rows(np.arange(len(what)), what.values))
-    smallest, theta = smallest_flips(effects, rule, base, what.change, accepted, effects.corners)
-    alone = np.full((len(what), len(effects)), np.inf)
+    effects = problem.effects
+    refused = problem.found.refused[problem.index]
+    accepted = ~(problem.found.refused_tilde if problem.found.refused_tilde is not None else problem.found.refused)[problem.index]
+    base = rule.score(problem.rows(np.arange(len(problem)), problem.values))
+    smallest, theta = smallest_flips(effects, rule, base, problem.change, accepted, effects.corners)
+    alone = np.full((len(problem), len(effects)), np.inf)
     signs, coefficient = directions(effects)
     for k in dict.fromkeys(coefficient[coefficient >= 0].tolist()):
-        alone[:, k], _ = smallest_flips(effects, rule, base, what.change, accepted, signs[coefficient == k])
+        alone[:, k], _ = smallest_flips(effects, rule, base, problem.change, accepted, signs[coefficient == k])
     smallest, alone = np.where(refused, smallest, np.inf), np.where(refused[:, None], alone, np.inf)
     return Flips(smallest=smallest, theta=np.where(refused[:, None], theta, np.nan), alone=alone)

@@ -21,7 +21,7 @@ from verifair.systems.cst.causal.categorical import Categorical
 from verifair.systems.cst.causal.mechanisms import Linear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
-from verifair.systems.cst.deciders import Decider, LinearRule, Model, NetworkDecider, Recorded
+from verifair.systems.cst.deciders import Decider, EstimatorDecider, LinearRule, NetworkDecider, Recorded
 from verifair.systems.cst.estimator import SituationTesting, chance, redraws
 from verifair.systems.cst.findings import DrawnCases
 from verifair.systems.cst.robustness.certified import certify_counterfactuals
@@ -98,7 +98,7 @@ def test_deciders_that_decide_alike_give_the_same_findings() -> None:
     assert bare.methods == ("ST", "CST w/o")
     assert np.array_equal(bare.counterfactual, exact.counterfactual)
     table = frame.assign(salary=frame["salary"] / 1e5, balance=frame["balance"] / 1e5)
-    learned = Model(estimator=scaled, columns=["salary", "balance"], positive=True)
+    learned = EstimatorDecider(estimator=scaled, columns=["salary", "balance"], positive=True)
     agree = (learned.decide(table) == RULE.decide(frame)).mean()
     assert agree > 0.95
 
@@ -134,7 +134,7 @@ def test_clipped_rows_are_told() -> None:
     (LinearRule(weights={"pay": 1.0}, above=1.0), "no column 'pay'"),
     (Recorded(column="approved", positive="yes"), "no column 'approved'"),
     (Recorded(column="gender", positive=3), "no row has 3"),
-    (Model(estimator=LogisticRegression(), columns=["pay"]), "no column 'pay'"),
+    (EstimatorDecider(estimator=LogisticRegression(), columns=["pay"]), "no column 'pay'"),
 ])
 def test_deciders_that_do_not_fit_the_table(decider: Decider, message: str) -> None:
     with pytest.raises(DataError, match=message):

@@ -18,14 +18,14 @@ from verifair.systems.cst.causal.categorical import Categorical
 from verifair.systems.cst.causal.mechanisms import Additive, Linear, LogLinear
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
-from verifair.systems.cst.deciders import Decider, LinearRule, Model, NetworkDecider, Recorded
+from verifair.systems.cst.deciders import Decider, EstimatorDecider, LinearRule, NetworkDecider, Recorded
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.neighbours import NeighbourPool, negatives
 from verifair.systems.cst.result import RobustClaims
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.robustness.exact_flips import polynomials, smallest_flips
 from verifair.systems.cst.robustness.safe_bounds import Around, Bounds, safe
-from verifair.systems.cst.robustness.sensitivity import Sensitivity, _what_if, sensitivity
+from verifair.systems.cst.robustness.sensitivity import Sensitivity, _problem, sensitivity
 from verifair.systems.results.files import json_text
 
 RULE = LinearRule(weights={"income": 1.0, "years": 2.0}, above=14.0)
@@ -190,7 +190,7 @@ def test_networks_classifiers_and_recorded_decisions() -> None:
     network = NetworkDecider(network=network_of(([[1.0, 2.0]], [-14.0])), schema=schema)
     label = RULE.decide(frame)
     columns = ["income", "years"]
-    classifier = Model(estimator=LogisticRegression().fit(frame[columns], label), columns=columns, positive=True)
+    classifier = EstimatorDecider(estimator=LogisticRegression().fit(frame[columns], label), columns=columns, positive=True)
     for decider in (network, classifier, Recorded(column="got", positive="yes", counterfactual=RULE)):
         test = ready(decider, frame=frame)
         for method in ("CF", "CST"):
@@ -274,7 +274,7 @@ def test_what_is_no_number_is_not_sure() -> None:
     test = SituationTesting(causal, rule, do={"sex": "m"}, k=(1,))
     found = test.fit(frame).test_one({"sex": "m"})
     errors = {"income": {"sex = m": 0.5}, "years": {"sex = m": 400.0}}
-    what = _what_if(test, {"sex": "m"}, found, errors, np.array([0]), found.claims("CF", 1), "positive", 5.0)
+    what = _problem(test, {"sex": "m"}, found, errors, np.array([0]), found.claims("CF", 1), "positive", 5.0)
     assert safe(what, 5.0)[0] == pytest.approx(2.0)
     bounds = Bounds(what, np.array([0]), what.effects.estimates[None])
     known, endless = bounds.nodes, bounds.nodes * [[1.0, np.inf]]

@@ -11,7 +11,7 @@ from verifair.engine.exchange import Exchange
 from verifair.engine.questions import decisions
 from verifair.systems.pba import stream
 from verifair.systems.pba.scores import group_rates
-from verifair.systems.pba.stream import Rates, Table, judge
+from verifair.systems.pba.stream import LabelledRows, Rates, judge
 
 SCHEMA = schema_of(integer("group", 0, 2), integer("x", -3, 3), integer("y", -3, 3))
 NETWORK = random_network(np.random.default_rng(3), (3, 8, 1))
@@ -28,7 +28,7 @@ def test_every_counterfactual_is_decided_once(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(stream, "decisions", counted)
     own = decisions(NETWORK, SCHEMA.encode(raw))
-    table = Table(raw=raw, labels=rng.integers(0, 2, 60), judge=judge(NETWORK, SCHEMA))
+    table = LabelledRows(raw=raw, labels=rng.integers(0, 2, 60), judge=judge(NETWORK, SCHEMA))
     for _ in range(2):
         for value in (0.0, 1.0, 2.0):
             other = raw.copy()

@@ -22,7 +22,7 @@ PAIRS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WhatIf:
+class SensitivityProblem:
     """C complainants of one test, one method and one k.
 
     base: (C rows) the complainants under do at the estimates.   values: (C, m) of the nodes as they are, change: (C, p), see
