@@ -53,7 +53,7 @@ class Session:
             try:
                 found = self.session.run(computed, fed)
             except Exception as error:      # onnxruntime's exceptions have no common public base
-                raise ModelError(self.path, f"onnxruntime cannot run it: {_first_line(error)}") from error
+                raise ModelError(self.path, f"onnxruntime cannot run it: {first_line(error)}") from error
             pieces.append([np.asarray(v, dtype=np.float64).reshape(len(fed[self.feeds[0].name]), -1)[: len(rows)] for v in found])
         values |= dict(zip(computed, (np.concatenate(parts) for parts in zip(*pieces, strict=True)), strict=True))
         return [values[name] for name in outputs]
@@ -94,7 +94,7 @@ def _session(path: Path, model: onnx.ModelProto, outputs: Sequence[str]) -> Any:
     try:
         return onnxruntime.InferenceSession(exposed.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:              # onnxruntime's exceptions have no common public base
-        raise ModelError(path, f"onnxruntime cannot load it: {_first_line(error)}") from error
+        raise ModelError(path, f"onnxruntime cannot load it: {first_line(error)}") from error
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -206,5 +206,6 @@ def _stamp(file: Path) -> tuple[Path, int, int]:
     return file, status.st_mtime_ns, status.st_size
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
+    """Return what messages quote of somebody else's error."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -15,7 +15,7 @@ from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Feed, Floats, Integers, Link, Model
 from encoders.onnx.feed import make_legal
 from encoders.onnx.reader import comparison_points
-from encoders.onnx.runtime import runtime_outputs
+from encoders.onnx.runtime import first_line, runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.models.columns import holds_truths, names_of
 from verifair.models.objects import ANOTHER_WAY, called, exported, package_of
@@ -58,8 +58,7 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     try:
         own = predictions(model, given)
     except Exception as error:  # objects raise what they like
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        message = f"{called(model)}: was not compared with its converted model, as it fails on {where} ({said[:200]})"
+        message = f"{called(model)}: was not compared with its converted model, as it fails on {where} ({first_line(error)[:200]})"
         warnings.warn(f"{message}; pass read(model, frame) with a table of its columns", ImportDifference, stacklevel=4)
         return
     shown = runtime_outputs(network, x)

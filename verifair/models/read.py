@@ -14,6 +14,7 @@ from onnx import ModelProto
 from encoders.errors import ModelError
 from encoders.network import Model, Network, layered
 from encoders.onnx.reader import read_model
+from encoders.onnx.runtime import first_line
 from verifair.errors import MissingPackage, QueryError, VerifairError
 from verifair.models.objects import ANOTHER_WAY, called, check_classes, package_of
 
@@ -93,6 +94,6 @@ def converted(model: Any, convert: Convert, columns: int | None) -> ModelProto:
         what = f"{called(model)}: its conversion to ONNX needs {needs}, which is not installed"
         raise MissingPackage(f"{what}: pip install {needs}") from error
     except Exception as error:  # converters raise what they like
-        said = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+        said = first_line(error)
         remedy = next((one for part, one in REMEDIES.items() if part in said), ANOTHER_WAY)
         raise ModelError(called(model), f"cannot be converted to ONNX ({said[:300]}); {remedy}") from error

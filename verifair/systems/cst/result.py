@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, computed_field
 
+from verifair.checker.certificates.extent import Sha256
 from verifair.checker.report import Progress
 from verifair.schema.feature import text
 from verifair.systems.cst.case import Case
@@ -24,7 +25,7 @@ from verifair.systems.cst.robustness.sensitivity import Sensitivity, sensitivity
 from verifair.systems.cst.settings import Direction
 from verifair.systems.cst.testing import Method
 from verifair.systems.results.files import file_name
-from verifair.systems.results.result import Count, MeasuredTrust, Result, RowName, RowsOf, Seconds, Sha256, Shape, Share, Value
+from verifair.systems.results.result import Count, MeasuredTrust, Result, RowName, RowsOf, Seconds, Shape, Share, Value
 
 Do = Annotated[dict[str, Value | int], Field(description="Protected attribute -> the value of those who are not protected.")]
 FARTHEST = 5.0

@@ -12,8 +12,9 @@ import pandas as pd
 from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from verifair.checker.certificates.extent import Sha256
 from verifair.systems.results.files import plain
-from verifair.systems.results.result import Seconds, Sha256, Shape
+from verifair.systems.results.result import Seconds, Shape
 
 
 class Standing(Enum):

@@ -24,13 +24,13 @@ from pydantic import (
 )
 from pydantic_core import core_schema
 
+from verifair.checker.certificates.extent import Sha256
 from verifair.errors import QueryError
 from verifair.notebook.shown import Pictured
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Seconds = Annotated[float, Field(ge=0, description="Wall-clock seconds.")]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1, description="Part of a whole, 0 to 1.")]
