@@ -47,6 +47,7 @@ def solve(
     group: (Q,) questions that stand together: once one is violated, the others are moot (see `branch_and_bound.decide`).
     Networks with smooth layers are decided by branch-and-bound alone, tree ensembles by MILP and SMT as well; CurveError or
     ModelError where anything else is asked for.
+    Sound? yes, and what a solver alone says is marked CLAIMED.  Complete? as `engine.verify.verify` says of each method.
     """
     check_method(problem.network, method, solver)
     budget = budget or Budget()

@@ -185,27 +185,36 @@ def certify_consistency(
         done += len(part)
         if progress is not None:
             progress(done, len(candidates))
-    # Several pairs of people with the same values are one statement.
-    asked = np.column_stack([raw[audit.individual], other[audit.counterpart], baseline[audit.individual]])[candidates]
-    same = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
-    sure, first = np.unique(same[status[candidates] == CERTIFIED], return_index=True)
-    left = np.setdiff1d(same, sure)
-    late = np.setdiff1d(left, same[count[candidates] > 0])
-    proved = np.sort(candidates[status[candidates] == CERTIFIED][first])
-    distinct, which = np.unique(baseline[audit.individual[proved]], axis=0, return_inverse=True)
-    query = ConsistencyQuery(
-        kind="explanation-consistency", delta=float(delta), threshold=float(audit.threshold), epsilon=EPSILON
-    )
-    certificate = ConsistencyCertificate(
-        network_sha256=network.source_sha256, schema_sha256=schema.sha256, semantics=semantics(network), query=query,
-        features=tuple(feature.name for feature in schema.features), baselines=distinct, rows=raw[audit.individual[proved]],
-        counterparts=other[audit.counterpart[proved]], baseline=which.reshape(-1),
-        trees=tuple(trees[k] for k in proved.tolist()),
-        undecided=len(left) - len(late), not_reached=len(late),
-    )
+    pairs = raw[audit.individual], other[audit.counterpart], baseline[audit.individual]
     return CertifiedConsistency(
         delta=delta, threshold=audit.threshold, status=status, reason=reason, bound=bound, score=audit.score, boxes=count,
-        seconds=clock.now() - started, certificate=certificate,
+        seconds=clock.now() - started, certificate=_certificate(common.value, delta, pairs, candidates, count > 0, trees),
+    )
+
+
+def _certificate(
+    common: _Common, delta: float, pairs: tuple[Array, Array, Array], candidates: Integers, tried: Booleans, trees: dict[int, Tree]
+) -> ConsistencyCertificate:
+    """Return what proves the pairs that have a tree; several pairs of people with the same values are one statement.
+
+    pairs: (M, V) rows and counterparts, (M, n_0) baselines.   candidates: pairs in regime A.   tried: (M,) with bounded boxes.
+    """
+    same = np.unique(np.column_stack(pairs)[candidates], axis=0, return_inverse=True)[1].reshape(-1)
+    certified = np.isin(candidates, list(trees))
+    sure, first = np.unique(same[certified], return_index=True)
+    left = np.setdiff1d(same, sure)
+    late = np.setdiff1d(left, same[tried[candidates]])
+    proved = np.sort(candidates[certified][first])
+    rows, counterparts, baselines = (one[proved] for one in pairs)
+    distinct, which = np.unique(baselines, axis=0, return_inverse=True)
+    query = ConsistencyQuery(
+        kind="explanation-consistency", delta=float(delta), threshold=float(common.threshold), epsilon=EPSILON
+    )
+    return ConsistencyCertificate(
+        network_sha256=common.network.source_sha256, schema_sha256=common.schema.sha256, semantics=semantics(common.network),
+        query=query, features=tuple(feature.name for feature in common.schema.features), baselines=distinct, rows=rows,
+        counterparts=counterparts, baseline=which.reshape(-1), trees=tuple(trees[k] for k in proved.tolist()),
+        undecided=len(left) - len(late), not_reached=len(late),
     )
 
 

@@ -51,9 +51,10 @@ def directions(effects: Effects) -> tuple[Array, Integers]:
 
 
 def search(problem: SensitivityProblem, safe: Array, most: float, *, progress: Progress | None = None) -> Flips:
-    """The smallest flips found up to `most` standard errors. safe: (C,) sizes below which there are none.
+    """Return the smallest flips found up to `most` standard errors.
 
-    progress(done, total) counts levels.
+    safe: (C,) sizes, in standard errors, below which there are none.   progress(done, total) counts levels.
+    Sound? yes: the test was run at the coefficients of each flip.  Complete? no: smaller flips may lie off the rays.
     """
     signs, coefficient = directions(problem.effects)
     rays = len(signs)
