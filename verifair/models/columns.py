@@ -27,6 +27,11 @@ def names_of(model: Any) -> tuple[str, ...]:
     return ()
 
 
+def holds_numbers(column: pd.Series) -> bool:
+    """Return whether a column of a table holds numbers; truth values are none."""
+    return bool(pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column))
+
+
 def holds_truths(column: pd.Series) -> bool:
     """Return whether a column of a table holds True and False, whatever its dtype, beside missing values."""
     return bool(pd.api.types.is_bool_dtype(column.dropna().infer_objects()))

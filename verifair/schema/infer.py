@@ -14,7 +14,7 @@ import pandas as pd
 from encoders.decision import decided
 from encoders.network import NO_COLUMN, Array, Booleans, Category, Model
 from verifair.errors import DataError, SchemaError
-from verifair.models.columns import holds_truths
+from verifair.models.columns import holds_numbers, holds_truths
 from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
 from verifair.schema.network import TRUTHS, check_threshold, classes_called, other_class, upwards
@@ -358,7 +358,7 @@ def _by_name(network: Model, known: Container[str]) -> bool:
 
 def _goes_with(column: pd.Series, label: Booleans) -> bool:
     """Return whether a column of numbers is correlated with the label, by more than chance at about 5 %."""
-    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+    if not holds_numbers(column):
         return False
     numbers = column.to_numpy(dtype=float, na_value=np.nan)
     known = np.isfinite(numbers)
@@ -420,8 +420,7 @@ def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, Any]:
         raise DataError(f"column {name!r} is empty; drop it from the table")
     if pd.api.types.is_datetime64_any_dtype(values):
         raise DataError(f"column {name!r} holds dates, which no feature kind takes; turn it into a number, or drop it")
-    numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
-    described = _number(name, values, protected) if numeric else _category(name, values)
+    described = _number(name, values, protected) if holds_numbers(values) else _category(name, values)
     return {"name": name} | described | ({"protected": True} if protected else {})
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from encoders.network import Array, Booleans, Integers
 from verifair.errors import DataError
+from verifair.models.columns import holds_numbers
 from verifair.schema.constraint import Constraint, boxes_of, labelled
 from verifair.schema.feature import Feature, text
 from verifair.schema.spelling import closest, listed
@@ -130,7 +131,7 @@ def _indices(column: pd.Series, feature: Feature) -> Array:
     unknown = np.array([name not in index for name in names], dtype=bool)
     if not unknown.any():
         return np.asarray(np.array([index[name] for name in names], dtype=float)[place])
-    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column) and feature.read_by_code:
+    if holds_numbers(column) and feature.read_by_code:
         first, step = (feature.codes[0], round(1 / feature.affine[1])) if feature.codes else (0, 1)
         numbers = _numbers(column, feature)
         return (numbers - first) / step  # codes that no category has are outside the domain: `inside` tells them

@@ -24,6 +24,7 @@ import pandas as pd
 
 from encoders.network import Array
 from verifair.errors import DataError, QueryError
+from verifair.models.columns import holds_numbers
 from verifair.schema.feature import text
 from verifair.systems.arguments import check_no_hidden_numbers
 from verifair.systems.cst.settings import Distance
@@ -74,7 +75,7 @@ class Metric:
         twice = [one for one in attributes if list(attributes).count(one) > 1]
         if twice:
             raise QueryError(f"attributes: {twice[0]!r} is named twice, and would count twice; name it once")
-        words = tuple(a for a in attributes if a in categorical or not _is_number(frame[a]))
+        words = tuple(a for a in attributes if a in categorical or not holds_numbers(frame[a]))
         numbers = tuple(a for a in attributes if a not in words)
         levels = tuple(tuple(sorted(set(_factor(frame[a])[1]))) for a in words)
         _check_size(words, levels, len(frame))
@@ -210,10 +211,6 @@ def _check_column(frame: pd.DataFrame, name: str) -> None:
             f"attribute {name!r}: {total} {'row has' if total == 1 else 'rows have'} no value, first row {first}; "
             "drop such rows, or fill them in"
         )
-
-
-def _is_number(column: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
 def _numbers(frame: pd.DataFrame, names: Sequence[str]) -> Array:

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, computed_field
 
 from encoders.network import Array, Booleans
 from verifair.checker.report import Progress
+from verifair.models.columns import holds_numbers
 from verifair.schema.feature import text
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import in_words
@@ -257,7 +258,7 @@ class Intervention(Shape):
         lines: list[tuple[Any, ...]] = []
         for name in self.moved:
             before, after = self.factual[name], self.tilde[name]
-            numbers = is_number(before) and is_number(after)
+            numbers = holds_numbers(before) and holds_numbers(after)
             means = (float(before.mean()), float(after.mean())) if numbers else (np.nan, np.nan)
             people = int((before.to_numpy() != after.to_numpy()).sum())
             lines.append((name, people, *means, "" if numbers else most_frequent_move(before, after)))
@@ -383,7 +384,3 @@ def most_frequent_move(before: pd.Series, after: pd.Series) -> str:
         return ""
     counted = pd.Series(pairs).value_counts()
     return f"{counted.index[0]} ({counted.iloc[0]:,})"
-
-
-def is_number(values: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)

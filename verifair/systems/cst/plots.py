@@ -17,11 +17,12 @@ import numpy as np
 import pandas as pd
 
 from verifair.figures import figure
+from verifair.models.columns import holds_numbers
 from verifair.schema.feature import text
 from verifair.systems.cst.case import Case
 from verifair.systems.cst.causal.graph_plot import causal_graph
 from verifair.systems.cst.deciders import reads
-from verifair.systems.cst.findings import Intervention, is_number
+from verifair.systems.cst.findings import Intervention
 from verifair.systems.cst.result import FARTHEST, ClaimRobustness, CstResult
 from verifair.systems.cst.robustness.sensitivity import LEVELS
 from verifair.systems.results.files import file_name
@@ -90,7 +91,7 @@ def distribution(name: str, factual: pd.Series, counterfactual: pd.Series, who: 
     """An attribute of the complainants as they are and as their counterfactuals are (figure 2, left). who: they, in words."""
     with figure(path, (7.5, 4)) as drawn:
         axis = drawn.axes[0]
-        if is_number(factual) and is_number(counterfactual):
+        if holds_numbers(factual) and holds_numbers(counterfactual):
             _histograms(axis, factual.to_numpy(dtype=float), counterfactual.to_numpy(dtype=float))
             axis.set_ylabel("% of the complainants")
         else:
@@ -138,7 +139,7 @@ def groups(name: str, people: pd.DataFrame, own: pd.DataFrame, scales: str, path
     cases = list(own["case"])
     with figure(path, (max(6.4, 2.2 + 1.15 * len(cases)), 4.3)) as drawn:
         axis = drawn.axes[0]
-        if is_number(people["value"]):
+        if holds_numbers(people["value"]):
             handles = _boxes(axis, people, own)
             axis.set_ylabel(name)
         else:
@@ -316,7 +317,7 @@ def _claims(axis: Any, claims: pd.DataFrame, tau: float) -> None:
 
 def _attribute(axis: Any, people: pd.DataFrame, own: pd.DataFrame, name: str) -> None:
     """Dots of the groups' people by their decision, beside each other for each group; over them the two who are compared."""
-    numeric = pd.api.types.is_numeric_dtype(people[name]) and not pd.api.types.is_bool_dtype(people[name])
+    numeric = holds_numbers(people[name])
     levels = None if numeric else sorted({*people[name].astype(str), *own[name].astype(str)})
     for place, group in enumerate(GROUPS):
         mine = people[people["group"] == group]
