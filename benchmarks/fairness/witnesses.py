@@ -54,7 +54,7 @@ Finder = Callable[[TwinProblem, int, int, float], bool | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FirstWitness:
     """status: "violated", "unknown", "licence" or "not installed"; "no witness" when a peer denies that there is any."""
 
     status: str
@@ -112,11 +112,11 @@ def _summary(runs: pd.DataFrame, table: pd.DataFrame) -> str:
             f"({ratio.min():.1f}-{ratio.max():.1f}x)")
 
 
-def _ours(subject: ListedNetwork, protected: str, seconds: float) -> Found:
+def _ours(subject: ListedNetwork, protected: str, seconds: float) -> FirstWitness:
     query = subject.fairness(protected)
     started = time.perf_counter()
     verdict = verify(query, budget=Budget(seconds=seconds))
-    return Found(status=verdict.status.value, seconds=time.perf_counter() - started)
+    return FirstWitness(status=verdict.status.value, seconds=time.perf_counter() - started)
 
 
 def _problem(subject: ListedNetwork, protected: str) -> TwinProblem:
@@ -126,7 +126,7 @@ def _problem(subject: ListedNetwork, protected: str) -> TwinProblem:
     return twin_problem(query, batch, goals_of(query))
 
 
-def _first(finder: Finder, problem: TwinProblem, seconds: float) -> Found:
+def _first(finder: Finder, problem: TwinProblem, seconds: float) -> FirstWitness:
     """Question by question until a witness is found."""
     started = time.perf_counter()
     status = "no witness"
@@ -135,14 +135,14 @@ def _first(finder: Finder, problem: TwinProblem, seconds: float) -> Found:
         try:
             found = finder(problem, q, g, left) if left > 0 else None
         except (LicenceLimit, Unavailable) as error:
-            return Found(status="licence" if isinstance(error, LicenceLimit) else "not installed", seconds=np.nan)
+            return FirstWitness(status="licence" if isinstance(error, LicenceLimit) else "not installed", seconds=np.nan)
         if found:
             status = "violated"
         elif found is None:
             status = "unknown"
         if status == "violated" or left <= 0:
             break
-    return Found(status=status, seconds=time.perf_counter() - started)
+    return FirstWitness(status=status, seconds=time.perf_counter() - started)
 
 
 def _worst(method: str, backend: str) -> Finder:

@@ -43,7 +43,7 @@ PARTITIONED = (("AC-1", "race"), ("AC-3", "race"), ("AC-6", "race"), *((f"GC-{n}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class KmaxRuns:
     """seconds: for each whole domain, and for all seeded searches of it together.   each: seconds for a partition."""
 
     seconds: float
@@ -60,7 +60,7 @@ def run(
     folder: Path, *, seconds: float = 60.0, seeds: int = 10, sample: int = 200, each: float = 2.0, nets: Sequence[str] = ()
 ) -> list[pd.DataFrame]:
     data = data_folder()
-    settings = Settings(seconds=seconds, seeds=seeds, sample=sample, each=each, nets=tuple(nets))
+    settings = KmaxRuns(seconds=seconds, seeds=seeds, sample=sample, each=each, nets=tuple(nets))
     with threadpool_limits(limits=1):
         whole = [_whole(data, settings, *asked) for asked in WHOLE if settings.wanted(asked[0])]
         parts = [_partitioned(data, settings, *asked) for asked in PARTITIONED if settings.wanted(asked[0])]
@@ -72,7 +72,7 @@ def run(
 
 
 def _whole(
-    data: Path, settings: Settings, net: str, which: str, protected: tuple[str, ...], values: Mapping[str, Sequence[float]]
+    data: Path, settings: KmaxRuns, net: str, which: str, protected: tuple[str, ...], values: Mapping[str, Sequence[float]]
 ) -> dict[str, Any]:
     family, _ = FAMILY[net[:2]]
     schema, network = fairify_schema(data, family), read_onnx(data / "nets" / f"{net}.onnx")
@@ -89,7 +89,7 @@ def _whole(
     }
 
 
-def _partitioned(data: Path, settings: Settings, net: str, protected: str) -> dict[str, Any]:
+def _partitioned(data: Path, settings: KmaxRuns, net: str, protected: str) -> dict[str, Any]:
     family, threshold = FAMILY[net[:2]]
     schema, network = fairify_schema(data, family), read_onnx(data / "nets" / f"{net}.onnx")
     verdicts, checks = [], []

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.interop import marabou_files
-from benchmarks.interop.questions import Question, questions
+from benchmarks.interop.questions import ExportedQuery, questions
 from benchmarks.shared import Skipped, show
 from encoders.vnnlib.reader import Variable, VnnlibQuery, read_vnnlib
 from solvers.outcome import Budget
@@ -58,7 +58,7 @@ def run(folder: Path, *, people: int = 10, seconds: int = 10) -> pd.DataFrame:
     return table
 
 
-def compared(question: Question, folder: Path, seconds: int) -> Iterator[dict[str, Any]]:
+def compared(question: ExportedQuery, folder: Path, seconds: int) -> Iterator[dict[str, Any]]:
     """A line for each file of one question. Raises Disagreement where the file and the question cannot both be right."""
     written = export(question.query, folder, relaxed=True)
     pieces = pieces_of(question.query, enumerated=[], relaxed=True)

@@ -32,7 +32,7 @@ EPSILONS = (None, 0.05)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Question:
+class ExportedQuery:
     """One fairness query, called by table, network, person and width."""
 
     name: str
@@ -41,7 +41,7 @@ class Question:
 
 def questions(
     folder: Path, people: int, *, tables: Sequence[str] = TABLES, hidden: Sequence[tuple[int, ...]] = HIDDEN, seed: int = 0
-) -> Iterator[Question]:
+) -> Iterator[ExportedQuery]:
     """`people` people a network: three in four those nearest to the border of its decisions, the others drawn."""
     for table in tables:
         dataset = datasets.load(table)
@@ -55,7 +55,7 @@ def questions(
                     network=network, schema=dataset.schema, protected=["sex"], box=_box(dataset, row, width), epsilon=epsilon
                 )
                 asked = "flip" if epsilon is None else f"gap {epsilon}"
-                yield Question(name=f"{table} {which} person {k} width {width} {asked}", query=query)
+                yield ExportedQuery(name=f"{table} {which} person {k} width {width} {asked}", query=query)
 
 
 def _people(dataset: Dataset, network: Network, raw: Array, count: int, seed: int) -> Array:

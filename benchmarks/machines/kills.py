@@ -55,7 +55,7 @@ ONE, TWO, COMMAND, WORKER = "1 process", "2 processes", "cluster, command", "clu
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class KilledVerb:
     """A command, run in a folder of its own.
 
     begun: files without which it cannot be resumed; empty: it starts anew.   kept: how much it has kept; None: its progress is the
@@ -160,48 +160,48 @@ GERMAN = ("--demo", "german", "--protected", "sex")
 DELTAS = tuple(word for k in range(1, 9) for word in ("--delta", str(k)))
 PARTS = ("certify", *GERMAN, "--protected", "age", "--partition", "10", "--timeout", "3000")
 CASES = (
-    Case(
+    KilledVerb(
         name="pba", command=("pba", *GERMAN, *DELTAS, "--limit", "400", "--out", ".", "--json", "answer.json"),
         begun="verdicts.sqlite", kept=lambda folder: kept(folder / "verdicts.sqlite", "verdicts"), answer=_pba,
     ),
-    Case(
+    KilledVerb(
         name="partition", command=(*PARTS, "--store", "parts.sqlite", "--json", "answer.json"),
         begun="parts.sqlite", kept=lambda folder: kept(folder / "parts.sqlite", "chunks"), answer=_partition,
     ),
-    Case(
+    KilledVerb(
         name="share",
         command=("certify", *GERMAN, "--share", "--nodes", "4000", "--store", "share.json.gz", "--json", "answer.json"),
         begun="share.json.gz", kept=None, answer=_share,
     ),
-    Case(
+    KilledVerb(
         name="audit", command=("audit", "audit.toml", "--out", "report.html"), begun="report.files.part/resume", kept=None,
         answer=_audit, prepare=_prepare_audit,
     ),
-    Case(
+    KilledVerb(
         name="bench", command=("bench", "--cases", "pba-german/*", *BENCH, "--out", "b", "--json", "answer.json"),
         begun="b/runs.jsonl", kept=_benched, answer=_bench,
     ),
-    Case(
+    KilledVerb(
         name="check", command=("check", "parts.sqlite", "--demo", "german", "--json", "answer.json"), begun="",
         kept=None, answer=_check,
         prepare=lambda folder, undisturbed: shutil.copy(undisturbed / "partition" / "parts.sqlite", folder),
     ),
     *(
-        Case(name=command[0], command=(*command, "--json", "answer.json"), begun="", kept=None, answer=_check)
+        KilledVerb(name=command[0], command=(*command, "--json", "answer.json"), begun="", kept=None, answer=_check)
         for command in (("cec", *GERMAN), ("cst", "--demo", "german", "--do", "sex=Male"), ("fgce", *GERMAN, "--k", "20"))
     ),
 )
 
 
 @dataclass(kw_only=True)
-class Cell:
+class KillCell:
     """Kills of one command in one place.
 
     wanted: how many.   whole: the progress of an undisturbed run.   states: the progress at each kill.   signals: of each.
     wrong: everything that was.
     """
 
-    case: Case
+    case: KilledVerb
     place: str
     wanted: int = 0
     whole: float = 0
@@ -235,9 +235,9 @@ def run(
     return table
 
 
-def _lines(scratch: Path, kills: int, seed: int, cases: Sequence[Case], places: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _lines(scratch: Path, kills: int, seed: int, cases: Sequence[KilledVerb], places: Sequence[str]) -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(seed)
-    cells = [Cell(case=case, place=place) for case in cases for place in case.places if any(one in place for one in places)]
+    cells = [KillCell(case=case, place=place) for case in cases for place in case.places if any(one in place for one in places)]
     cpu: dict[str, float] = {}
     for case in CASES:
         if any(cell.case is case or (cell.case.name == "check" and case.name == "partition") for cell in cells):
@@ -263,7 +263,7 @@ def _lines(scratch: Path, kills: int, seed: int, cases: Sequence[Case], places: 
                 }
 
 
-def _kill(cell: Cell, scratch: Path, cluster: LocalCluster | None, rng: np.random.Generator) -> None:
+def _kill(cell: KillCell, scratch: Path, cluster: LocalCluster | None, rng: np.random.Generator) -> None:
     """Run a command in folders of its own until it was killed so often; each run is resumed to its end and compared."""
     while len(cell.states) < cell.wanted:
         cell.runs += 1
@@ -275,7 +275,7 @@ def _kill(cell: Cell, scratch: Path, cluster: LocalCluster | None, rng: np.rando
             cell.wrong.append(f"run {cell.runs} gave another answer")
 
 
-def _to_the_end(cell: Cell, folder: Path, cluster: LocalCluster | None, rng: np.random.Generator) -> None:
+def _to_the_end(cell: KillCell, folder: Path, cluster: LocalCluster | None, rng: np.random.Generator) -> None:
     while True:
         mark = uuid4().hex
         log = folder / "log"
@@ -312,7 +312,7 @@ def _to_the_end(cell: Cell, folder: Path, cluster: LocalCluster | None, rng: np.
             raise RuntimeError(f"{cell.case.name} ended with {code}:\n{text}")
 
 
-def _start(cell: Cell, folder: Path, cluster: LocalCluster | None, mark: str) -> subprocess.Popen[bytes]:
+def _start(cell: KillCell, folder: Path, cluster: LocalCluster | None, mark: str) -> subprocess.Popen[bytes]:
     where = ["--cluster", cluster.address] if cluster else ["--jobs", "2"] if cell.place == TWO else []
     more = ["--resume"] if cell.case.begun and (folder / cell.case.begun).exists() else []
     with (folder / "log").open("ab") as log:
@@ -323,7 +323,7 @@ def _start(cell: Cell, folder: Path, cluster: LocalCluster | None, mark: str) ->
         )
 
 
-def _moment(cell: Cell, folder: Path, running: subprocess.Popen[bytes], rng: np.random.Generator) -> int | None:
+def _moment(cell: KillCell, folder: Path, running: subprocess.Popen[bytes], rng: np.random.Generator) -> int | None:
     """Wait for the moment of the next kill; returns how far the command is then, None when it ended before."""
     most = before = cell.progress(folder, running.pid)
     if rng.random() < 0.2 or before >= 0.95 * cell.whole:
