@@ -12,7 +12,7 @@ from encoders.network import Array, Layer, Link, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from verifair.checker.certificates.tree import Tree
 from verifair.checker.kernel.bounds import TwinBounds
-from verifair.checker.kernel.leaves import Boxes, Forest, LeafRule, Leaves, replay
+from verifair.checker.kernel.leaves import Boxes, JoinedTrees, LeafRule, Leaves, replay
 from verifair.checker.kernel.multipliers import lagrange
 from verifair.checker.kernel.tasks import StatedGoal, Task, Tasks
 from verifair.schema.schema import Schema
@@ -155,7 +155,7 @@ def tree_flaw(
     network: Network, domain: Domain, claim: Task, tree: Tree, *, float32: bool = False, margin: float | None = None
 ) -> str | None:
     """Why the checker does not take a tree for a proof of a claim, or None."""
-    return tree.misfit or replay(network, domain, Tasks.of([claim]), Forest.of([tree], [float32], [margin])).get(0)
+    return tree.misfit or replay(network, domain, Tasks.of([claim]), JoinedTrees.of([tree], [float32], [margin])).get(0)
 
 
 def by_multipliers(
@@ -171,7 +171,7 @@ def by_multipliers(
             index, value = np.append(index, slopes.shape[1] + weights.shape[1]), np.append(value, own[k])
         entries.append((np.concatenate([given, index]), np.concatenate([slopes[k, given], value])))
     count, tasks = len(regions), Tasks.of([claim])
-    forest = Forest(
+    joined = JoinedTrees(
         size=np.array([count]), feature=np.full(count, -1), cut=np.zeros(count),
         start=np.cumsum([0, *(len(i) for i, _ in entries)]), index=np.concatenate([i for i, _ in entries]),
         value=np.concatenate([v for _, v in entries]), float32=np.array([False]), margin=np.array([np.nan]),
@@ -183,7 +183,7 @@ def by_multipliers(
     )
     ends = [regions.lower, regions.upper, *(tasks.second(first, end) for end in (regions.lower, regions.upper))]
     (low, high), (low2, high2) = domain.box(*ends[:2]), domain.box(*ends[2:])
-    rule = LeafRule(network, domain, tasks, forest)
+    rule = LeafRule(network, domain, tasks, joined)
     with np.errstate(all="ignore"):
         bounds = TwinBounds(network, low, high, low2, high2, close=True, signs=(regions.active, regions.inactive))
         rows, _ = rule.rows_of(leaves)

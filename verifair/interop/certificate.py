@@ -28,7 +28,7 @@ from encoders.vnnlib.reader import VnnlibQuery
 from verifair.checker.certificates.envelope import Text, read, semantics, write
 from verifair.checker.certificates.extent import NO_MORE, Sha256
 from verifair.checker.certificates.tree import Tree, TreeFile
-from verifair.checker.kernel.leaves import Forest, replay
+from verifair.checker.kernel.leaves import JoinedTrees, replay
 from verifair.checker.kernel.tasks import StatedGoal, Task, Tasks
 from verifair.interop.problems import case_problems
 from verifair.interop.witness import assignment
@@ -124,8 +124,8 @@ def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], ev
     )
     if evidence.tree is None:
         return "it has no proof"
-    forest = Forest.of([evidence.tree], [False], [None])
-    return evidence.tree.misfit or replay(problem.network, problem.domain, Tasks.of([task]), forest).get(0)
+    joined = JoinedTrees.of([evidence.tree], [False], [None])
+    return evidence.tree.misfit or replay(problem.network, problem.domain, Tasks.of([task]), joined).get(0)
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)

@@ -55,7 +55,7 @@ SMALLEST = 1e-200
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Forest:
+class JoinedTrees:
     """T trees, one after the other: size (T,) their nodes; the other arrays as in `Tree`. float32: (T,) what they claim to hold in;
     margin: (T,) what they claim the least bound to be, NaN where nothing."""
 
@@ -69,7 +69,7 @@ class Forest:
     margin: Array
 
     @classmethod
-    def of(cls, trees: Sequence[Tree], float32: Sequence[bool], margin: Sequence[float | None]) -> Forest:
+    def of(cls, trees: Sequence[Tree], float32: Sequence[bool], margin: Sequence[float | None]) -> JoinedTrees:
         """Join trees whose arrays fit together (`Tree.misfit`)."""
         ends = np.cumsum([0, *(len(tree.index) for tree in trees)])
         starts = [np.zeros(1, dtype=np.int64), *(tree.start[1:] + end for tree, end in zip(trees, ends.tolist(), strict=False))]
@@ -125,10 +125,10 @@ class Boxes(Batched):
     high2: Array
 
 
-def replay(network: Model, domain: Domain, tasks: Tasks, forest: Forest) -> dict[int, str]:
+def replay(network: Model, domain: Domain, tasks: Tasks, joined: JoinedTrees) -> dict[int, str]:
     """Return why trees do not prove the tasks with their numbers; those that do are left out."""
     with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing
-        rule = LeafRule(network, domain, tasks, forest)
+        rule = LeafRule(network, domain, tasks, joined)
         found = rule.misfits() | tasks.flaws(domain)
         for leaves, frames in rule.leaves(found):
             held = LEAVES_HELD if rule.trees is None else LEAVES_OF_TREES
@@ -146,30 +146,30 @@ def replay(network: Model, domain: Domain, tasks: Tasks, forest: Forest) -> dict
 class LeafRule:
     """The rule for the leaves of some trees. rows: (A, R, 3) of the things asked, padded, and whether each is strict (A, R)."""
 
-    def __init__(self, network: Model, domain: Domain, tasks: Tasks, forest: Forest) -> None:
+    def __init__(self, network: Model, domain: Domain, tasks: Tasks, joined: JoinedTrees) -> None:
         self.network, self.domain, self.tasks = network, domain, tasks
         self.neurons = 2 * sum(network.hidden)
         self.points = Points(network, domain, tasks)
         self.trees = tree_bounds(network, domain)
         self.count = np.array([len(one.rows) for one in tasks.asked])
-        node = np.repeat(np.arange(len(forest.feature)), np.diff(forest.start))
-        tree = np.repeat(np.arange(len(forest.size)), forest.size)
-        above = forest.index - self.neurons - self.count[tasks.which[tree[node]]]
+        node = np.repeat(np.arange(len(joined.feature)), np.diff(joined.start))
+        tree = np.repeat(np.arange(len(joined.size)), joined.size)
+        above = joined.index - self.neurons - self.count[tasks.which[tree[node]]]
         framed = (above == 1) | (above == 2)
         # (K,) how many nodes before a node its frame stands, and, of a frame, the one that it stands in, -1: none; and whether
         # differences are bounded there.
         self.before, self.outer = np.full((2, len(tree)), -1.0)
         self.differences = np.zeros(len(tree), dtype=bool)
-        self.before[node[framed]], self.differences[node[framed]] = forest.value[framed], above[framed] == 2
-        self.outer[node[above == 3]] = forest.value[above == 3]
-        at, framed = np.arange(len(tree)) - (np.cumsum(forest.size) - forest.size)[tree], framed | (above == 3)
-        stray = ((self.before >= 0) & (forest.feature != -1)) | (self.outer == 0)
+        self.before[node[framed]], self.differences[node[framed]] = joined.value[framed], above[framed] == 2
+        self.outer[node[above == 3]] = joined.value[above == 3]
+        at, framed = np.arange(len(tree)) - (np.cumsum(joined.size) - joined.size)[tree], framed | (above == 3)
+        stray = ((self.before >= 0) & (joined.feature != -1)) | (self.outer == 0)
         for named in (self.before, self.outer):
             stray |= ~(named <= at) | (named != np.floor(named)) | (named < -1) | ((named >= 0) & (not network.piecewise_linear))
         self.stray = tree[stray]
         kept = np.bincount(node[~framed], minlength=len(tree))
-        self.forest = forest = replace(
-            forest, start=np.concatenate([[0], np.cumsum(kept)]), index=forest.index[~framed], value=forest.value[~framed]
+        self.joined = joined = replace(
+            joined, start=np.concatenate([[0], np.cumsum(kept)]), index=joined.index[~framed], value=joined.value[~framed]
         )
         self.rows = np.zeros((len(tasks.asked), self.count.max(), 3))
         self.strict = np.ones(self.rows.shape[:2], dtype=bool)
@@ -179,7 +179,7 @@ class LeafRule:
         enough = equal & np.where(self.strict, self.rows[:, :, 2] > 0, self.rows[:, :, 2] >= 0)
         # What a row says where both margins are the same number: its constant; -inf where that is not enough.
         self.equal = np.where(enough, self.rows[:, :, 2], -np.inf).max(axis=1)
-        self.target = np.where(np.isnan(forest.margin), 0.0, forest.margin * (1 - SLACK))
+        self.target = np.where(np.isnan(joined.margin), 0.0, joined.margin * (1 - SLACK))
 
     @property
     def layered(self) -> Network:
@@ -188,29 +188,29 @@ class LeafRule:
 
     def misfits(self) -> dict[int, str]:
         """Return why some trees claim what none proves here, or have multipliers of nothing."""
-        forest, rows, smooth = self.forest, self.count[self.tasks.which], not self.network.piecewise_linear
-        tree = np.repeat(np.arange(len(rows)), forest.size)
-        of, stated = np.repeat(tree, np.diff(forest.start)), ~np.isnan(forest.margin)
-        slopes = (forest.index >= 0) & (forest.index < self.neurons)
+        joined, rows, smooth = self.joined, self.count[self.tasks.which], not self.network.piecewise_linear
+        tree = np.repeat(np.arange(len(rows)), joined.size)
+        of, stated = np.repeat(tree, np.diff(joined.start)), ~np.isnan(joined.margin)
+        slopes = (joined.index >= 0) & (joined.index < self.neurons)
         wrong = (
-            (of[~np.isfinite(forest.value)], "a multiplier is not a finite number"),
-            (of[(forest.index < 0) | (forest.index > self.neurons + rows[of])],
+            (of[~np.isfinite(joined.value)], "a multiplier is not a finite number"),
+            (of[(joined.index < 0) | (joined.index > self.neurons + rows[of])],
              f"a multiplier belongs to none of the {self.neurons} neurons and to no row of its goal"),
-            (of[~slopes & (forest.value < 0)], "a row has a negative weight"),
+            (of[~slopes & (joined.value < 0)], "a row has a negative weight"),
             (self.stray, "a frame is not the node of a tree of piecewise-linear neurons that a leaf can have"),
             (of[smooth & slopes], "it has slopes of neurons, and some of the network's are smooth"),
-            (tree[smooth & (forest.feature < -1)], "it splits signs of neurons, and some of the network's are smooth"),
-            (np.flatnonzero(forest.margin < 0), "its margin is below 0"),
+            (tree[smooth & (joined.feature < -1)], "it splits signs of neurons, and some of the network's are smooth"),
+            (np.flatnonzero(joined.margin < 0), "its margin is below 0"),
             (np.flatnonzero(stated & (rows > 1)), "it claims a margin, and its goal has several rows"),
-            (np.flatnonzero(forest.float32 & (not self.network.knows_float32)), NOTHING_KNOWN),
+            (np.flatnonzero(joined.float32 & (not self.network.knows_float32)), NOTHING_KNOWN),
         )
         return {number: text for numbers, text in wrong for number in numbers.tolist()}
 
     def leaves(self, found: dict[int, str]) -> Iterator[tuple[Leaves, Frames]]:
         """Yield the leaves of all trees that have no flaw, with their frames; those that cut up nothing get theirs."""
-        forest = self.forest
-        signed = np.zeros(len(forest.size), dtype=bool)
-        signed[np.repeat(np.arange(len(signed)), forest.size)[forest.feature < -1]] = True
+        joined = self.joined
+        signed = np.zeros(len(joined.size), dtype=bool)
+        signed[np.repeat(np.arange(len(signed)), joined.size)[joined.feature < -1]] = True
         for neurons, mine in ((0, ~signed), (self.neurons, signed)):
             trees = np.array([number for number in np.flatnonzero(mine).tolist() if number not in found], dtype=np.int64)
             decoded = self._decoded(trees, neurons)
@@ -223,7 +223,7 @@ class LeafRule:
             yield decoded
 
     def _decoded(self, trees: Integers, neurons: int) -> tuple[Leaves, Frames] | str:
-        forest, nodes = self.forest, self.forest.nodes(trees)
+        joined, nodes = self.joined, self.joined.nodes(trees)
         free = np.zeros((len(trees), neurons), dtype=bool)
         roots = Regions(lower=self.tasks.lower[trees], upper=self.tasks.upper[trees], active=free, inactive=free)
         every_node = np.arange(len(nodes))
@@ -233,11 +233,11 @@ class LeafRule:
         frame = np.where(own, outer, frame)
         named = np.unique(np.concatenate([frame, outer]))
         named = named[named >= 0]
-        found = leaf_regions(forest.feature[nodes], forest.cut[nodes], roots, self.domain, forest.size[trees], named)
+        found = leaf_regions(joined.feature[nodes], joined.cut[nodes], roots, self.domain, joined.size[trees], named)
         if isinstance(found, str):
             return found
         every, regions = found
-        tree, leaf, holds = np.repeat(trees, forest.size[trees]), forest.feature[nodes[every]] == -1, np.searchsorted(every, named)
+        tree, leaf, holds = np.repeat(trees, joined.size[trees]), joined.feature[nodes[every]] == -1, np.searchsorted(every, named)
         of, around, at = regions.take(leaf), regions.take(holds), every[leaf]
         number = np.append(np.searchsorted(named, every_node), -1)  # of a node that is named; and that of none
         return Leaves(
@@ -271,7 +271,7 @@ class LeafRule:
         return *self.domain.box(lower, upper), *self.domain.box(self.tasks.second(tree, lower), self.tasks.second(tree, upper))
 
     def _at_points(self, tree: Integers, raw: Array) -> dict[int, str]:
-        return self.points.flaws(tree, raw, self.target[tree], self.forest.float32[tree])
+        return self.points.flaws(tree, raw, self.target[tree], self.joined.float32[tree])
 
     def _at_corners(self, leaf: Leaves, flaw: str | None) -> str | None:
         """Return why the corners of a leaf (L = 1) that is not proved otherwise (why: `flaw`) do not prove it either: they do where
@@ -280,7 +280,7 @@ class LeafRule:
         wide = np.flatnonzero(leaf.lower[0] < leaf.upper[0])
         whole = self.domain.divisible(leaf.lower, leaf.upper).any() or self.tasks.asked[self.tasks.which[tree]].reals
         if whole or len(wide) > MAX_WIDE:
-            margin, float32 = self.forest.margin[tree], self.forest.float32[tree]
+            margin, float32 = self.joined.margin[tree], self.joined.float32[tree]
             of = " of every float32 evaluation" * bool(float32) + ("" if np.isnan(margin) else f" with the margin {margin:g}")
             return flaw or f"nothing that it names proves its goal{of}"
         corners = np.tile(leaf.lower, (1 << len(wide), 1))
@@ -321,13 +321,13 @@ class LeafRule:
                         proved[at[mine]] |= compared.gaps((one.low, one.high), (one.low2, one.high2), apart, gap)
                 continue
             if compared is not None:
-                part = part.take(~part.mixed & (part.constant == 0) & ~self.forest.float32[tree[part.leaf]])
+                part = part.take(~part.mixed & (part.constant == 0) & ~self.joined.float32[tree[part.leaf]])
                 target = self.target[tree[part.leaf]]
                 proved[at] |= compared.decided(*ends, apart, place[part.leaf], part.p, part.q, part.strict, target)
                 continue
             charge = np.where(part.mixed, CHARGE * (part.size * (np.abs(margin) @ bounds.sizes) + part.size_of_constant), 0.0)
             target = self.target[tree[part.leaf]] * part.weight
-            error = np.where(self.forest.float32[tree[part.leaf]], part.size * bounds.float32_errors(margin), -1.0)
+            error = np.where(self.joined.float32[tree[part.leaf]], part.size * bounds.float32_errors(margin), -1.0)
             needed = np.maximum(target, error) + charge - part.constant
             even = np.where(part.mixed, needed + 8 * UNIT * (np.abs(needed) + np.abs(part.constant)), -np.inf)
             least = bounds.least(*ends, apart, place[part.leaf], part.p, part.q, even)
@@ -343,9 +343,9 @@ class LeafRule:
             return proved
         if self.trees is not None:
             return self._by_trees(leaves, boxes, self.trees)
-        start, end = self.forest.start[leaves.node], self.forest.start[leaves.node + 1]
+        start, end = self.joined.start[leaves.node], self.joined.start[leaves.node + 1]
         entries, of = ranges(start, end), np.repeat(np.arange(len(leaves)), end - start)
-        sloped = np.isin(np.arange(len(leaves)), of[self.forest.index[entries] < self.neurons])
+        sloped = np.isin(np.arange(len(leaves)), of[self.joined.index[entries] < self.neurons])
         widest, differences = self._widest(leaves, boxes), self.differences[leaves.node]
         framed = (leaves.frame >= 0) | leaves.anew
         ways = [(False, False), *[(True, True)][: len(self.layered.layers) > 2]]
@@ -411,7 +411,7 @@ class LeafRule:
         ends = boxes.low, boxes.high, boxes.low2, boxes.high2
         bounds = TwinBounds(self.layered, *ends, close=close[0], differences=close[1], signs=signs, frame=frame, anew=anew)
         said = np.where(bounds.alike(margin), self.equal[self.tasks.which[tree]], -np.inf)
-        proved = bounds.empty | ((said >= self.target[tree]) & ~self.forest.float32[tree])
+        proved = bounds.empty | ((said >= self.target[tree]) & ~self.joined.float32[tree])
         rows, slopes = self.rows_of(leaves)
         margins = bounds.margins(margin)
         ways = ("intervals", "relaxation", "slopes")[: 3 if self.network.piecewise_linear else 2]
@@ -437,7 +437,7 @@ class LeafRule:
         """Return (N,) which bounds of rows prove their leaves."""
         tree = leaves.tree[rows.leaf]
         met = np.where(rows.strict, bound > 0, bound >= 0) & (bound >= self.target[tree] * rows.weight)
-        short = met & self.forest.float32[tree] & ~(bound > rows.size * widest)
+        short = met & self.joined.float32[tree] & ~(bound > rows.size * widest)
         if short.any():
             left = np.unique(rows.leaf[short])
             error = np.full(len(leaves), np.inf)
@@ -450,7 +450,7 @@ class LeafRule:
 
     def _widest(self, leaves: Leaves, boxes: Boxes) -> float:
         """Return the float32 error of any margin over all leaves together that claim float32."""
-        mine = self.forest.float32[leaves.tree]
+        mine = self.joined.float32[leaves.tree]
         if not mine.any():
             return 0.0
         low, high = np.minimum(boxes.low, boxes.low2)[mine].min(axis=0), np.maximum(boxes.high, boxes.high2)[mine].max(axis=0)
@@ -460,13 +460,13 @@ class LeafRule:
     def rows_of(self, leaves: Leaves) -> tuple[LeafRows, Array | None]:
         """Return what is to be bounded on leaves, and slopes (L, 2 H) of neurons, NaN where left out; None for leaves without."""
         which = self.tasks.which[leaves.tree]
-        start, end = self.forest.start[leaves.node], self.forest.start[leaves.node + 1]
+        start, end = self.joined.start[leaves.node], self.joined.start[leaves.node + 1]
         few = np.flatnonzero((start == end) & (self.count[which] <= FEW))
         leaf, row = np.repeat(few, self.count[which[few]]), ranges(np.zeros(len(few), dtype=np.int64), self.count[which[few]])
         plain, one = self.rows[which[leaf], row], np.ones(len(leaf))
         named = np.flatnonzero(start < end)
         entries, of = ranges(start[named], end[named]), np.repeat(np.arange(len(named)), (end - start)[named])
-        index, value = self.forest.index[entries] - self.neurons, self.forest.value[entries]
+        index, value = self.joined.index[entries] - self.neurons, self.joined.value[entries]
         weights, own = np.zeros((len(named), self.count.max() + 1)), index == self.count[which[named]][of]
         slopes = None
         if (index < 0).any():

@@ -26,7 +26,7 @@ from encoders.probability import SMALLEST, GapGoal
 from verifair.checker.certificates.envelope import about_another
 from verifair.checker.certificates.extent import Extent
 from verifair.checker.certificates.statement import Scale, Signs
-from verifair.checker.kernel.leaves import Forest, replay
+from verifair.checker.kernel.leaves import JoinedTrees, replay
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import StatedGoal, Tasks, asked_of
 from verifair.checker.kind import Kind
@@ -282,12 +282,12 @@ def _check_parts(query: _StoredQuery, network: Model, schema: InputSpace, joined
         return len(chunk), ([Rejection(proof=chunk.first, reason=f"{len(chunk.size)} trees for {len(asked)} questions")], 0, 0, 0)
     float32 = chunk.float32[np.searchsorted(joined.part, asked.part)] == 1
     if len(asked):
-        forest = Forest(
+        trees = JoinedTrees(
             size=chunk.size, feature=chunk.feature, cut=chunk.cut, start=np.concatenate([[0], np.cumsum(chunk.count)]),
             index=chunk.index, value=chunk.value, float32=np.repeat(float32, 2), margin=np.full(len(chunk.size), np.nan),
         )
         each = asked.take(np.repeat(np.arange(len(asked)), 2))
-        flaws = replay(network, schema.domain, query.tasks(each, np.tile([0, 1], len(asked))), forest)
+        flaws = replay(network, schema.domain, query.tasks(each, np.tile([0, 1], len(asked))), trees)
         found += [Rejection(proof=int(asked.part[tree // 2]), reason=reason) for tree, reason in flaws.items()]
     found += _check_witnesses(joined, query, network, schema)
     leaves = int((chunk.feature == -1).sum())

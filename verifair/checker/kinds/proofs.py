@@ -37,7 +37,7 @@ from verifair.checker.certificates.statement import (
     Statement,
 )
 from verifair.checker.certificates.tree import Tree
-from verifair.checker.kernel.leaves import Forest, replay
+from verifair.checker.kernel.leaves import JoinedTrees, replay
 from verifair.checker.kernel.points import Points
 from verifair.checker.kernel.tasks import Task, Tasks
 from verifair.checker.kind import Kind
@@ -87,15 +87,15 @@ def _misfits(certificate: Certificate, network: Model, schema: InputSpace) -> It
         yield from decisions_missing(certificate.query, certificate.proofs) if flaw is None else [flaw]
 
 
-def _replayed(network: Model, domain: Domain, numbers: list[int], tasks: Tasks, forest: Forest) -> tuple[int, Any]:
+def _replayed(network: Model, domain: Domain, numbers: list[int], tasks: Tasks, joined: JoinedTrees) -> tuple[int, Any]:
     """Return how many proofs some are, their leaves, and what is wrong with them."""
-    flaws = [Rejection(proof=numbers[k], reason=flaw) for k, flaw in replay(network, domain, tasks, forest).items()]
-    return len(numbers), (int((forest.feature == -1).sum()), flaws)
+    flaws = [Rejection(proof=numbers[k], reason=flaw) for k, flaw in replay(network, domain, tasks, joined).items()]
+    return len(numbers), (int((joined.feature == -1).sum()), flaws)
 
 
 def _groups(
     certificate: Certificate, network: Model, schema: InputSpace, found: list[Rejection]
-) -> Iterator[tuple[list[int], Tasks, Forest]]:
+) -> Iterator[tuple[list[int], Tasks, JoinedTrees]]:
     """Yield the numbers of some proofs, their tasks and trees in groups of bounded size; what cannot be checked goes to `found`."""
     held: list[tuple[int, Task, Tree, bool, float | None]] = []
     nodes = 0
@@ -121,9 +121,9 @@ def _groups(
         yield _joined(held)
 
 
-def _joined(held: list[tuple[int, Task, Tree, bool, float | None]]) -> tuple[list[int], Tasks, Forest]:
+def _joined(held: list[tuple[int, Task, Tree, bool, float | None]]) -> tuple[list[int], Tasks, JoinedTrees]:
     numbers, tasks, trees, float32, margin = zip(*held, strict=True)
-    return list(numbers), Tasks.of(tasks), Forest.of(trees, float32, margin)
+    return list(numbers), Tasks.of(tasks), JoinedTrees.of(trees, float32, margin)
 
 
 def _repeated(certificate: Certificate) -> Iterator[Rejection]:
