@@ -88,13 +88,13 @@ def _tables(data: Path) -> Iterator[dict[str, Any]]:
             for method, ours in cases(found).items():
                 significant = [int(found.claims(method, k).significant.sum()) for k in found.k]  # type: ignore[arg-type]
                 yield {
-                    "table": name, "procedure": setting, "method": method, "ours, k = 15 30 50 100": _told(ours),
-                    "printed": _told(printed[method]), "equal": ours == printed[method], "significant": _told(significant),
+                    "table": name, "procedure": setting, "method": method, "ours, k = 15 30 50 100": _listed(ours),
+                    "printed": _listed(printed[method]), "equal": ours == printed[method], "significant": _listed(significant),
                     "s": round(time.perf_counter() - started, 2),
                 }
 
 
-def _told(counts: Sequence[float]) -> str:
+def _listed(counts: Sequence[float]) -> str:
     return " ".join(map(str, counts))
 
 
@@ -111,9 +111,9 @@ def _ties(data: Path, orders: int) -> Iterator[dict[str, Any]]:
             low, high = counts.min(axis=0), counts.max(axis=0)
             inside = [bool(a <= p <= b) for a, p, b in zip(low, printed[method], high, strict=True)]
             yield {
-                "table": name, "method": method, "orders": orders, "printed": _told(printed[method]),
+                "table": name, "method": method, "orders": orders, "printed": _listed(printed[method]),
                 "ours, least .. most": " ".join(f"{a}..{b}" if a < b else f"{a}" for a, b in zip(low, high, strict=True)),
-                "printed inside": _told([int(one) for one in inside]),
+                "printed inside": _listed([int(one) for one in inside]),
             }
 
 
@@ -158,8 +158,8 @@ def _stated(data: Path) -> Iterator[dict[str, Any]]:
                     "table": name, "graph": variant, "seed": seed, "do": words, "complainants": len(found.complainants),
                     "refused %": round(100 * float(found.refused.mean()), 1),
                     "counterfactuals refused %": round(100 * float(np.mean(found.refused_tilde)), 1),
-                    **{method: _told(counts) for method, counts in cases(found).items()},
-                    "CST significant": _told([int(found.claims("CST", k).significant.sum()) for k in found.k]),
+                    **{method: _listed(counts) for method, counts in cases(found).items()},
+                    "CST significant": _listed([int(found.claims("CST", k).significant.sum()) for k in found.k]),
                     "fit s": round(fitted, 1), "all s": round(time.perf_counter() - started, 1),
                 }
 
@@ -183,7 +183,7 @@ def _chance(data: Path, deals: int = 10) -> Iterator[dict[str, Any]]:
                     "table": name, "do": f"{protected} = {asked[protected]}", "complainants": len(found.complainants),
                     "correction": correction or "none", "method": method, "deals": deals,
                     **{
-                        f"{what} %{which}": _told([round(100 * float(share), 1) for share in lines[column + which]])
+                        f"{what} %{which}": _listed([round(100 * float(share), 1) for share in lines[column + which]])
                         for what, column in (("cases", "share"), ("significant", "significant share")) for which in ("", ", chance")
                     },
                 }

@@ -103,10 +103,10 @@ def build(group: type[Settings], given: dict[str, Any], defaults: Mapping[str, A
         problems = error.errors(include_url=False)
         deeper = {one["loc"][0] for one in problems if len(one["loc"]) > 1}  # a refused item is not also a missing one
         kept = [one for one in problems if one["type"] != "too_short" or one["loc"][0] not in deeper]
-        raise QueryError("\n".join(_told(group, one) for one in kept)) from None
+        raise QueryError("\n".join(_problem_line(group, one) for one in kept)) from None
 
 
-def _told(group: type[Settings], problem: Any) -> str:
+def _problem_line(group: type[Settings], problem: Any) -> str:
     """Return one of pydantic's findings as a line for somebody who typed a command."""
     place = [str(part) for part in problem["loc"]]
     text = str(problem["msg"]).removeprefix("Value error, ")

@@ -58,16 +58,16 @@ class Verbs(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
-        with _told_errors():
+        with _visible_errors():
             return super().make_context(*args, **settings)
 
     def invoke(self, ctx: Any) -> Any:
-        with _told_errors():
+        with _visible_errors():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _told_errors() -> Iterator[None]:
+def _visible_errors() -> Iterator[None]:
     """Typer writes its errors of usage itself, and they repeat words of the command line: names of files that a shell put there.
     Of Ctrl-C, while a verb is loaded, it says nothing."""
     try:

@@ -28,7 +28,7 @@ def check(
         raise SchemaError(
             f"the schema describes {domain.columns} input columns ({len(features)} features"
             + (f"; one-hot blocks: {blocks}" if blocks else "")
-            + f"), but the network takes {network.inputs}{_told(network.feeds)}; describe every column, in the network's order"
+            + f"), but the network takes {network.inputs}{_columns(network.feeds)}; describe every column, in the network's order"
             + "".join(f"\n{problem}" for problem in problems)
         )
     if problems:
@@ -83,7 +83,7 @@ def other_class(network: Model, label: str | None, good: int) -> str | None:
     )
 
 
-def _told(feeds: Sequence[Feed]) -> str:
+def _columns(feeds: Sequence[Feed]) -> str:
     """Return the columns of a model that takes a table, for a message."""
     if len(feeds) < 2 and not any(feed.categories for feed in feeds):
         return ""

@@ -64,7 +64,7 @@ def _confirm(given: CentersCertificate, network: Model, schema: InputSpace, batc
     if favoured is None:
         yield "decisions of a smooth model are not exact: there is no such certificate of one"
         return
-    flaw_of = partial(_told, given, favoured, _points(given, schema), _edges(given, schema))
+    flaw_of = partial(_checked, given, favoured, _points(given, schema), _edges(given, schema))
     yield from (flaw for flaw in batches(flaw_of, zip(given.groups, strict=True), len(given.groups)) if flaw is not None)
 
 
@@ -117,7 +117,7 @@ def _edges(given: CentersCertificate, schema: InputSpace) -> np.ndarray:
     return edges
 
 
-def _told(given: CentersCertificate, favoured: Booleans, points: Array, edges: np.ndarray, name: str) -> tuple[int, str | None]:
+def _checked(given: CentersCertificate, favoured: Booleans, points: Array, edges: np.ndarray, name: str) -> tuple[int, str | None]:
     flaw = _group_flaw(given, favoured, points, edges, name)
     return 1, flaw and f"group {name!r}: {flaw}"
 
