@@ -41,6 +41,7 @@ class PaperData:
     """frame: the features (N rows), in the words of the schema.   target: (N,) 1 for what the authors call positive.
 
     group: (N,) 0 or 1, rows of G0 and G1, called `groups`.   eps: of the paper; see `fgce.graphs` for what it leaves alone.
+    continuous: features whose values are numbers of bins.
     """
 
     name: str
@@ -50,6 +51,7 @@ class PaperData:
     group: Integers
     groups: tuple[str, str]
     eps: float
+    continuous: tuple[str, ...]
 
     @cached_property
     def space(self) -> FeatureSpace:
@@ -177,7 +179,6 @@ def german(folder: Path) -> PaperData:
         {"A91": "divorced", "A92": "divorced or married", "A93": "single", "A94": "married or widowed"}
     )
     frame["Sex"] = frame["Sex"].map({"A91": "male", "A92": "female", "A93": "male", "A94": "male"})
-    frame = _binned(frame, ("Credit-Amount",))
     rules = {
         **_all(("Existing-Account-Status", "Savings-Account", "Age", "Present-Employment"), "increase"),
         **_all(("Guarantors", "Housing", "Job", "Telephone"), "increase"),
@@ -188,7 +189,7 @@ def german(folder: Path) -> PaperData:
     better = {**dict.fromkeys(("A30", "A31", "A32", "A33"), paid), "A34": (*paid, "A33")}
     return _data(
         "German", frame, 2 - table["credit"], rules, outcomes=("bad", "good"), eps=2.9, protected=("Sex",),
-        moves={"Credit-History": better},
+        moves={"Credit-History": better}, continuous=("Credit-Amount",),
     )
 
 
@@ -208,8 +209,8 @@ def heloc(folder: Path) -> PaperData:
     }
     good = (table["RiskPerformance"] == "Good").astype(int)
     return _data(
-        "HELOC", _binned(frame, CONTINUOUS), good, rules, outcomes=("Bad", "Good"), eps=1.4, protected=(),
-        group=group, groups=("MaxDelqEver <= 5", "MaxDelqEver > 5"),
+        "HELOC", frame, good, rules, outcomes=("Bad", "Good"), eps=1.4, protected=(), group=group,
+        groups=("MaxDelqEver <= 5", "MaxDelqEver > 5"), continuous=CONTINUOUS,
     )
 
 
@@ -249,18 +250,21 @@ def _binned(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 def _data(
     name: str, frame: pd.DataFrame, target: pd.Series, rules: Rules, *, outcomes: tuple[str, str], eps: float,
     protected: Sequence[str] = ("sex",), ordered: Sequence[str] = (), moves: Mapping[str, Any] | None = None,
-    group: Integers | None = None, groups: tuple[str, str] = ("female", "male"),
+    group: Integers | None = None, groups: tuple[str, str] = ("female", "male"), continuous: tuple[str, ...] = (),
 ) -> PaperData:
-    """group: without it, the first protected feature's two categories, in alphabetical order."""
+    """group: without it, the first protected feature's two categories, in alphabetical order.   continuous: put into bins."""
     unknown = {*rules, *protected, *ordered} - set(frame.columns)
     if unknown:
         raise DataError(f"{name}: no columns {', '.join(sorted(unknown))} in the file; take the file of the FGCE authors")
+    frame = _binned(frame, continuous)
     features = [_feature(frame[one], rules, protected, ordered, moves or {}) for one in frame.columns]
     if group is None:
         group = pd.factorize(frame[protected[0]], sort=True)[0].astype(np.int64)
     schema = Schema(features=tuple(features), outcomes=outcomes)
     classes = target.to_numpy().astype(np.int64)
-    return PaperData(name=name, frame=frame, target=classes, schema=schema, group=group, groups=groups, eps=eps)
+    return PaperData(
+        name=name, frame=frame, target=classes, schema=schema, group=group, groups=groups, eps=eps, continuous=continuous
+    )
 
 
 def _feature(

@@ -21,7 +21,9 @@ from verifair.papers.pba.printed import BLOCKS, DELTAS, printed
 from verifair.papers.reproduce import Reproduced, averaged, draw, pairs, reproduce
 
 DATA = os.environ.get("VERIFAIR_DATA")
-SOME = [("fgce", "8", "German"), ("fgce", "7", "German"), ("hyfair", "2", "BM-1"), ("hyfair", "3", "BM-1")]
+SOME = [
+    ("fgce", "8", "German"), ("fgce", "7", "German"), ("fgce", "15", "German"), ("hyfair", "2", "BM-1"), ("hyfair", "3", "BM-1"),
+]
 needs_data = pytest.mark.skipif(not DATA, reason="VERIFAIR_DATA is not set")
 
 
