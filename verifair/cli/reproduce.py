@@ -157,9 +157,10 @@ def _show(made: Reproduced, agreement: list[Agreement], written: list[str], scre
     from verifair.papers.reproduce import PAPERS_OWN, SPREAD
     from verifair.systems.results.words import cell
 
-    seeds = f", mean of {made.seeds} seeds and ± standard deviation" if made.seeds > 1 else ""
-    grid = Grid(title=f"{made.printed.name}: {made.printed.about}{seeds}", title_justify="left")
     frame = made.frame
+    spread = any(str(name).startswith(SPREAD) for name in frame.columns)
+    seeds = f", mean of {made.seeds} seeds and ± standard deviation" if spread else ""
+    grid = Grid(title=f"{made.printed.name}: {made.printed.about}{seeds}", title_justify="left")
     alike = [name for name in made.printed.keys if len(frame) > 1 and frame[name].nunique() == 1]
     own = [name for name in frame.columns if f"{PAPERS_OWN}{name}" in frame.columns]
     beside = {f"{PAPERS_OWN}{name}" for name in own}
@@ -168,8 +169,8 @@ def _show(made: Reproduced, agreement: list[Agreement], written: list[str], scre
         grid.add_column(f"{name} / paper's" if name in own else str(name), justify="left" if name in made.printed.keys else "right")
     for _, row in frame.head(SHOWN).iterrows():
         cells = [_number(row[name]) for name in shown]
-        spread = [row.get(SPREAD + str(name)) for name in shown]
-        ours = (text if part is None else f"{text} ±{cell(part, '.2g')}" for text, part in zip(cells, spread, strict=True))
+        deviations = [row.get(SPREAD + str(name)) for name in shown]
+        ours = (text if part is None else f"{text} ±{cell(part, '.2g')}" for text, part in zip(cells, deviations, strict=True))
         paper = (f" / {_number(row[PAPERS_OWN + str(name)])}" if name in own else "" for name in shown)
         grid.add_row(*map("".join, zip(ours, paper, strict=True)))
     screen.print(grid)

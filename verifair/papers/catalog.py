@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from verifair.errors import QueryError
+
+if TYPE_CHECKING:
+    from verifair.papers.reproduce import Reproduced
 
 PAPERS: Mapping[str, str] = {
     "pba": "Uncovering Locally-Persistent Bias via Ceteris Paribus Fairness (PBA)",
@@ -62,7 +66,9 @@ class Printed:
     make: a part as a table, with a column "paper's X" beside each column X that the paper prints too.   keys: what names a line.
     seeds: the most that mean something, 1 where nothing is drawn.   differences: what is known of why ours are not the paper's.
     seconds: for each search or solver, where the command line says nothing.   lines: the columns of a picture, across and up, of a
-    table that the paper does not have.
+    table that the paper does not have.   parts: the table whose parts this one is made of, if it has none of its own.
+    together: makes the table of all parts, where it is more than their means over the seeds.   picture: what draws it, where it is
+    no plain one.
     """
 
     name: str
@@ -74,6 +80,9 @@ class Printed:
     differences: str = ""
     seconds: float = 10.0
     lines: tuple[str, str] | None = None
+    parts: str = ""
+    together: Callable[[pd.DataFrame], pd.DataFrame] | None = None
+    picture: Callable[[Reproduced, Path], None] | None = None
 
 
 def catalog(paper: str) -> tuple[Printed, ...]:

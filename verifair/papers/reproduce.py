@@ -62,15 +62,18 @@ def reproduce(
         if not parts:
             raise
     frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(printed.keys))
-    shown = averaged(frame, printed.keys) if count > 1 else frame
-    return Reproduced(printed=printed, frame=shown, parts=len(parts), asked=len(asked), seeds=count)
+    if printed.together is not None and parts:
+        frame = printed.together(frame)
+    elif count > 1:
+        frame = averaged(frame, printed.keys)
+    return Reproduced(printed=printed, frame=frame, parts=len(parts), asked=len(asked), seeds=count)
 
 
 def _part(printed: Printed, request: Request, kept: Path | None, resume: bool) -> pd.DataFrame:
     """Return one part, made or read back."""
     path = None
     if kept is not None:
-        path = kept / f"{file_name(f'{printed.name} {request.dataset} {request.seed} {request.seconds:g}')}.csv"
+        path = kept / f"{file_name(f'{printed.parts or printed.name} {request.dataset} {request.seed} {request.seconds:g}')}.csv"
         if resume and path.exists():
             part = read_table(path)
             if not set(printed.keys) <= set(part.columns):
@@ -84,8 +87,12 @@ def _part(printed: Printed, request: Request, kept: Path | None, resume: bool) -
 
 
 def averaged(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Return one line for each value of the keys: means of ours with their standard deviations, the paper's as they are."""
+    """Return one line for each value of the keys: means of ours with their standard deviations, the paper's as they are.
+
+    Where each value has one line, there are no deviations.
+    """
     groups = frame.groupby(list(keys), sort=False, dropna=False)
+    spread = frame.duplicated(list(keys)).any()
     columns: dict[str, pd.Series] = {}
     for name in frame.columns:
         if name in keys:
@@ -94,7 +101,8 @@ def averaged(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
             columns[name] = groups[name].first()
             continue
         columns[name] = groups[name].mean()
-        columns[SPREAD + name] = groups[name].std(ddof=1)
+        if spread:
+            columns[SPREAD + name] = groups[name].std(ddof=1)
     return pd.DataFrame(columns).reset_index()
 
 
@@ -110,7 +118,11 @@ def pairs(frame: pd.DataFrame) -> Iterator[tuple[str, pd.Series, pd.Series]]:
 
 def draw(made: Reproduced, path: Path) -> bool:
     """Draw ours over the paper's, a panel for each column that both have; on the line both are equal. A table that the paper does
-    not have is drawn as its lines, a figure without printed numbers as bars. Returns whether there is anything to draw."""
+    not have is drawn as its lines, a figure without printed numbers as bars, and what has a picture of its own as that. Returns
+    whether there is anything to draw."""
+    if made.printed.picture is not None:
+        made.printed.picture(made, path)
+        return True
     if made.printed.lines is not None:
         _lines(made, *made.printed.lines, path)
         return True
@@ -122,10 +134,15 @@ def draw(made: Reproduced, path: Path) -> bool:
         return False
     columns = [(name, ours, paper, made.frame.get(SPREAD + name)) for name, ours, paper in shown]
     with figure(path, (4.2 * len(shown), 4.4), across=len(shown)) as drawn:
-        drawn.suptitle(f"{made.printed.name}: {made.printed.about}")
+        drawn.suptitle(titled(made, 4.2 * len(shown)))
         for axis, column in zip(drawn.axes, columns, strict=True):
             _panel(axis, *column)
     return True
+
+
+def titled(made: Reproduced, width: float) -> str:
+    """Return the title of a picture of so many inches."""
+    return fill(f"{made.printed.name}: {made.printed.about}", int(LETTERS * width))
 
 
 def _lines(made: Reproduced, across: str, up: str, path: Path) -> None:
@@ -137,7 +154,7 @@ def _lines(made: Reproduced, across: str, up: str, path: Path) -> None:
     down = -(-len(panels) // wide)
     width = 3.4 * wide + 1.2
     with figure(path, (width, 2.8 * down + 1), down, wide) as drawn:
-        drawn.suptitle(fill(f"{made.printed.name}: {made.printed.about}", int(LETTERS * width)))
+        drawn.suptitle(titled(made, width))
         for axis in drawn.axes[len(panels) :]:
             axis.remove()
         for axis, (name, part) in zip(drawn.axes, panels, strict=False):
@@ -161,7 +178,7 @@ def _bars(made: Reproduced, path: Path) -> None:
     wide = max(len(shown) for _, _, shown in lines)
     heights = [1.0 + 0.2 * len(part) for _, part, _ in lines]
     with figure(path, (4.2 * wide, sum(heights) + 0.6), len(lines), wide, heights=heights) as drawn:
-        drawn.suptitle(f"{made.printed.name}: {made.printed.about}")
+        drawn.suptitle(titled(made, 4.2 * wide))
         axes = iter(drawn.axes)
         for name, part, shown in lines:
             for axis, column in zip([next(axes) for _ in range(wide)], [*shown, *[None] * (wide - len(shown))], strict=True):

@@ -18,7 +18,7 @@ from verifair.papers.catalog import PAPERS, Printed, Request, catalog, chosen
 from verifair.papers.hyfair import tables as hyfair
 from verifair.papers.pba import tables as pba
 from verifair.papers.pba.printed import BLOCKS, DELTAS, printed
-from verifair.papers.reproduce import Reproduced, averaged, draw, pairs, reproduce
+from verifair.papers.reproduce import Reproduced, averaged, draw, pairs, reproduce, titled
 
 DATA = os.environ.get("VERIFAIR_DATA")
 SOME = [
@@ -116,9 +116,25 @@ def test_a_figure_whose_numbers_are_not_printed_is_drawn_of_ours_alone(tmp_path:
     assert is_drawn(tmp_path / "bars.png")
 
 
+def test_a_table_may_be_more_than_means_and_share_parts_and_have_its_own_picture(tmp_path: Path) -> None:
+    drawn: list[Path] = []
+    counted = replace(
+        TABLE, name="table 5", parts="table 3", together=lambda parts: pd.DataFrame({"who": ["all"], "lines": [len(parts)]}),
+        picture=lambda made, path: drawn.append(path), make=lambda request: pytest.fail("the parts are there"),
+    )
+    run(TABLE, kept=tmp_path)
+    found = run(counted, kept=tmp_path, resume=True)
+    assert found.frame.to_dict("records") == [{"who": "all", "lines": 8}]
+    assert draw(found, tmp_path / "own.png")
+    assert drawn == [tmp_path / "own.png"]
+    long = replace(found, printed=replace(counted, about="a title that is longer than a narrow picture is wide, in words"))
+    assert max(map(len, titled(long, 4.2).splitlines())) <= 42
+
+
 def test_averages_keep_lines_apart_that_have_no_name() -> None:
     frame = pd.DataFrame({"k": [1.0, np.nan, 1.0, np.nan], "cost": [1.0, 2.0, 3.0, 4.0], "note": list("abcd")})
     assert averaged(frame, ["k"])["cost"].tolist() == [2.0, 3.0]
+    assert list(averaged(frame.head(2), ["k"])) == ["k", "cost", "note"], "one line has no deviation"
 
 
 @pytest.mark.parametrize(("dataset", "sensitive"), BLOCKS)
