@@ -31,7 +31,7 @@ CASES = {
     "search": "hyfair.search", "guardrail": "hyfair.guardrail", "kmax": "hyfair.kmax",
     "interop_marabou": "interop.marabou", "kills": "machines.kills", "cluster": "machines.efficiency", "losses": "machines.losses",
     "cec_audit": "cec.audit",
-    "cec_epoch": "cec.epoch", "cec_comparison": "cec.comparison", "cec_ablation": "cec.ablation", "cec_verified": "cec.verified",
+    "cec_epoch": "cec.epoch", "cec_encodings": "cec.encodings", "cec_verified": "cec.verified",
     "cec_frontier": "cec.frontier",
     "fgce_graphs": "fgce.graphs", "fgce_adult": "fgce.adult", "k_center": "fgce.k_center",
     "fgce_tables": "fgce.tables",

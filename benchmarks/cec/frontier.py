@@ -1,10 +1,10 @@
 """How consistent can a network be that still decides? CEC and its excess against AUC, where constancy counts for nothing.
 
-Every method of `cec_comparison`, and `excess` (CEC training with the excess, above floors) at several losses of AUC, on the same
-folds; of the larger datasets a sample of `rows` to train on and as many to test on, drawn with the fold. "CEC frontier" has means
-over the folds with standard deviations, by how much the AUC is below the unconstrained one's, and whether a point counts: by NEAR
-at most, with a variance of the probability of at least VARIANCE of its. "CEC bar" says of each dataset how the best point of ours
-that counts stands to the lowest CEC and the lowest excess (in absolute value) of the paper's methods.
+Every method of `verifair reproduce cec --table 2`, and `excess` (CEC training with the excess, above floors) at several losses of
+AUC, on the same folds; of the larger datasets a sample of `rows` to train on and as many to test on, drawn with the fold. "CEC
+frontier" has means over the folds with standard deviations, by how much the AUC is below the unconstrained one's, and whether a
+point counts: by NEAR at most, with a variance of the probability of at least VARIANCE of its. "CEC bar" says of each dataset how
+the best point of ours that counts stands to the lowest CEC and the lowest excess (in absolute value) of the paper's methods.
 
     python -m benchmarks.run cec_frontier --datasets german --folds 0 1 2 3 4
     python -m benchmarks.run cec_frontier --datasets adult hmda synthetic --folds 0 --rows 5000
@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.cec.comparison import HMDA
-from benchmarks.cec.figures import frontier
 from benchmarks.shared import Skipped, data_folder, show
+from verifair.figures import COLORS, figure
+from verifair.papers.cec.catalog import HMDA
 from verifair.papers.cec.data import FOLDS, SENSITIVE, Case, measured
 from verifair.systems.cec.people import People
 from verifair.systems.cec.training import CEC_LOOP, EXCESS_TERMS, METHODS, OURS, ConsistencyTerms, train_decider
@@ -34,6 +34,7 @@ LOSSES = (0.01, 0.03, 0.1)
 """Of AUC, that the floors allow."""
 PLAIN = "unconstrained"
 RIVALS = tuple(method for method in METHODS if method not in (*OURS, "cec"))
+MARKERS = "osD^vP*X<>"
 KEPT = ("AUC", "variance", "positive", "F1", "EO gap", "CEC", "CEC within", "PFR", "B")
 
 
@@ -47,7 +48,7 @@ def run(
     for fold in folds:
         for name in datasets:
             try:
-                case = Case.load(name, data_folder() / HMDA if name == "hmda" else None)
+                case = Case.load(name, data_folder().joinpath(*HMDA) if name == "hmda" else None)
             except Skipped as reason:
                 print(f"cec_frontier: {name} skipped, {reason}")
                 continue
@@ -55,7 +56,7 @@ def run(
                 _one(case, fold, rows, label, method, terms, store)
     results = pd.DataFrame([json.loads(path.read_text()) for path in sorted(store.glob("*.json"))])
     table = summary(results)
-    frontier(table, NEAR, folder / "cec-frontier.png")
+    draw(table, folder / "cec-frontier.png")
     return [
         show("CEC frontier: means over folds", table, folder), show("CEC bar: ours beside the paper's methods", bar(table), folder),
     ]
@@ -127,3 +128,23 @@ def bar(table: pd.DataFrame) -> pd.DataFrame:
             "met": best["CEC"] < rivals["CEC"].min() and abs(best["excess"]) < least.min(),
         })
     return pd.DataFrame(lines)
+
+
+def draw(table: pd.DataFrame, path: Path) -> None:
+    """CEC (above) and excess (below) against AUC, a column for each dataset; grey: more than NEAR below the unconstrained AUC."""
+    names, methods = list(dict.fromkeys(table["dataset"])), list(dict.fromkeys(table["method"]))
+    with figure(path, (5.2 * len(names), 8.2), 2, len(names)) as drawn:
+        for number, axis in enumerate(drawn.axes):
+            name, of = names[number % len(names)], ("CEC", "excess")[number // len(names)]
+            part = table[table["dataset"] == name].set_index("method")
+            for place, method in enumerate(methods):
+                if method in part.index:
+                    at, color = part.loc[method], COLORS[place % len(COLORS)]
+                    axis.errorbar(
+                        at["AUC"], at[of], yerr=at[f"± {of}"], fmt=MARKERS[place % len(MARKERS)], color=color, capsize=2,
+                        mfc=color if at["counts"] else "white", label=method,
+                    )
+            left = axis.get_xlim()[0]
+            axis.axvspan(left, part.loc[PLAIN, "AUC"] - NEAR, color="0.9", zorder=0)
+            axis.set(xlim=(left, None), xlabel="AUC", ylabel=of, title=name)
+        drawn.legend(*drawn.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)

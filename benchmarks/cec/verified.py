@@ -1,6 +1,6 @@
 """Do measured procedure and verified fairness agree? CEC-trained networks and the paper's baselines, put through the engine.
 
-The networks of `cec_comparison --keep` (trained here where they are missing), German and Adult, one fold. Beside the measured CEC,
+The networks of `verifair reproduce cec --table 2`, German and Adult, one fold, kept in a folder. Beside the measured CEC,
 regime B and prediction flip rate of the network on the test fold stand answers that hold for every input: the share of regime A
 that is certified within delta units, PBA's proved shares (sex, both groups, delta 1), the largest probability gap when only the
 sensitive feature changes, and the largest k over all protected features, each between a witness and a certified bound. The last
@@ -57,7 +57,7 @@ def run(
     folder: Path, *, kept: Path | None = None, seconds: float = 30.0, datasets: Sequence[str] = DATASETS, fold: int = 0,
     methods: Sequence[str] = NETWORKS,
 ) -> pd.DataFrame:
-    """kept: folder of cec_comparison --kept; missing networks are trained into it.   seconds: for each gap, k and certification."""
+    """kept: folder of networks; missing ones are trained into it.   seconds: for each gap, k and certification."""
     nets = folder / "cec-nets" if kept is None else kept
     tables = []
     with threadpool_limits(limits=1):

@@ -9,7 +9,7 @@ from benchmarks.run import CASES, main, options_of
 
 README = Path(__file__).parents[3] / "benchmarks" / "README.md"
 OPTIONAL = {
-    "fairlearn": ("cec_comparison", "cec_ablation", "cec_verified", "cec_frontier"),
+    "fairlearn": ("cec_encodings", "cec_verified", "cec_frontier"),
     "captum": ("cec_audit",), "torch": ("cec_epoch",),
 }
 

@@ -111,8 +111,3 @@ def keep(decider: TrainedDecider, case: Case, path: Path, fold: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     case.data.schema.save(path.with_suffix(".toml"))
     save_onnx(path.with_suffix(".onnx"), weights, metadata)
-
-
-def always_positive(people: People) -> float:
-    """F1 of deciding positively about everybody: what a constant model reaches."""
-    return float(f1_score(people.labels, np.ones_like(people.labels)))
