@@ -80,7 +80,8 @@ class CheckReport:
         if [one.reason for one in self.rejections] == [NOTHING_DECIDED]:
             return "NOTHING TO ACCEPT"
         # Nobody can re-prove a solver's word: such a certificate is neither true nor false to us.
-        return "CLAIMED, NOT RE-PROVABLE" if len(self.rejections) == self.claimed > 0 else "REJECTED"
+        only_claims = len(self.rejections) == self.claimed > 0 and all(one.proof is not None for one in self.rejections)
+        return "CLAIMED, NOT RE-PROVABLE" if only_claims else "REJECTED"
 
     @property
     def left_out(self) -> str:

@@ -85,4 +85,4 @@ def exactly(value: float) -> str:
 def category(schema: InputSpace, name: str, value: float) -> str:
     """A category's name; the number where the file names none that there is."""
     known = set(schema.values(name).tolist())
-    return schema.format(name, value) if value in known else f"{value:g}"
+    return schema.format(name, value) if value in known else exactly(value)

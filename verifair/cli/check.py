@@ -16,7 +16,7 @@ from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.notebook.progress import progress_bar
-from verifair.screen import Screen
+from verifair.screen import Screen, visible
 from verifair.systems.results.result import Answer, Count, Seconds
 from verifair.systems.settings import Option, Run, Settings
 from verifair.systems.system import System
@@ -95,7 +95,7 @@ def run(system: System, given: dict[str, Any]) -> None:
         report = check(
             settings.certificate, network=network, schema=schema, partial=settings.partial, progress=progress, spread=spread
         )
-    screen.print(report.statement, soft_wrap=True)
+    screen.print(visible(report.statement), soft_wrap=True)
     for rejection in report.rejections[:10]:
         screen.print(f"not accepted: {rejection}")
     if len(report.rejections) > 10:

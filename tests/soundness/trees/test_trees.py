@@ -348,3 +348,15 @@ def test_bounds_fall_where_the_last_question_takes_too_long(
     assert min(asked[:jobs]) < 0.2
     assert np.isfinite(asked).all()
     assert 0.5 <= found.upper <= 0.52
+
+
+def test_a_threshold_that_no_float32_is_may_be_met_exactly(tmp_path: Path) -> None:
+    """0.1 + 0.5 of float32 numbers is a float64 number alone, and the value of half of all people."""
+    tenth = float(np.float32(0.1))
+    trees = [(0, "BRANCH_LEQ", 0.5, [tenth], [float(np.float32(0.3))]), (1, "BRANCH_LEQ", 2.5, [float(np.float32(0.7))], [0.5])]
+    model = read_model(save(tmp_path / "m.onnx", trees, 2))
+    of = schema_of(integer("sex", 0, 1, protected=True), integer("age", 0, 5), positive=f"value >= {tenth + 0.5!r}")
+    found = vf.verify(vf.IndividualFairness(network=model, schema=of, protected=["sex"]))
+    assert found.status is vf.Status.PROVED
+    assert found.certificate is not None
+    assert vf.check(found.certificate, network=model, schema=of).accepted

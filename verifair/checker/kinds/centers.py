@@ -26,6 +26,7 @@ from encoders.network import Array, Booleans, Model
 from verifair.checker.certificates.centers import FILE, MOST_ROWS, UNIT, CentersCertificate, GroupProof
 from verifair.checker.kind import Kind
 from verifair.checker.report import Batches, CheckReport, Rejection
+from verifair.checker.words import exactly
 from verifair.schema.space import InputSpace
 
 NEAR = 1e-9
@@ -203,15 +204,16 @@ def _statement(given: CentersCertificate, schema: InputSpace, network: Model) ->
     query, parts = given.query, []
     for name, proof in given.groups.items():
         if query.max_cost is None:
-            parts.append(f"{name}: the least largest cost is {proof.value:.9g}, with {len(proof.chosen)}")
+            parts.append(f"{name!r}: the least largest cost is {exactly(proof.value)}, with {len(proof.chosen)}")
         else:
-            parts.append(f"{name}: at most {proof.value:.0f} people can be covered, with {len(proof.chosen)}")
-    share = f"cover {100 * query.coverage:.9g}% of those who can be helped"
-    aim = share if query.max_cost is None else f"cost at most {query.max_cost:g}"
+            parts.append(f"{name!r}: at most {proof.value:.0f} people can be covered, with {len(proof.chosen)}")
+    cover = f"cover at least {exactly(query.coverage)} of those who can be helped"
+    aim = cover if query.max_cost is None else f"cost at most {exactly(query.max_cost)}"
     moves = ", ".join(f"{name} {change}" for name, change in query.changes.items() if change != "free") or "all features free"
     return (
         f"It states: of all choices of at most {query.k} rows of its table of {len(given.rows):,} that {aim} ({schema.positive}; "
-        f"moves of at most {query.eps:.6g}; {moves}), none is better (costs within 1e-9). {'; '.join(parts)}."
+        f"moves of at most {exactly(query.eps)}; {moves}), none is better (costs within 1e-9). "
+        f"By the file's own names of the groups: {'; '.join(parts)}."
     )
 
 

@@ -315,19 +315,12 @@ def _cut(box: tuple[Interval, ...], cell: tuple[Interval, ...]) -> tuple[int, fl
 
 def counterfactuals_statement(given: Certificate, query: CounterfactualQuery, schema: InputSpace) -> str:
     """How the file says that rows and their counterfactuals are decided, and for which coefficients."""
-    own: dict[Row, int] = {}
-    other: dict[tuple[Row, tuple[float, ...]], int] = {}
-    for proof in given.proofs:
-        one = proof.statement
-        if isinstance(one, CounterfactualStatement):
-            row = (one.row, one.also)
-            if one.goal == "factual":
-                own[row] = one.classes[0]
-            else:
-                other[row, one.categories] = one.classes[0]
+    stated = [proof.statement for proof in given.proofs if isinstance(proof.statement, CounterfactualStatement)]
+    own = {(one.row, one.also): one.classes[0] for one in stated if one.goal == "factual"}
+    other = {((one.row, one.also), one.categories): one.classes[0] for one in stated if one.goal == "counterfactual"}
     flips = sum(own.get(row) != decided for (row, _), decided in other.items())
     known = {feature.name for feature in schema.features}
-    to = ", ".join(f"{name} = {_set_to(query, schema, name, value, known)}" for name, value in query.do.items())
+    to = ", ".join(_set_to(query, schema, name, value, known) for name, value in query.do.items())
     left = "".join(
         f"; {count:,} {what}"
         for count, what in (
@@ -338,17 +331,18 @@ def counterfactuals_statement(given: Certificate, query: CounterfactualQuery, sc
     )
     what, beyond = f"{len(own):,} rows", "nothing about other rows"
     if query.categories:
-        what = f"{len(other):,} counterfactuals of {len(own):,} rows, with given categories of {', '.join(query.categories)},"
+        names = ", ".join(map(repr, query.categories))
+        what = f"{len(other):,} counterfactuals of {len(own):,} rows, with given categories of {names},"
         beyond = "nothing about other rows and categories, or how probable these are"
     return (
         f"It states: with {to}, and what that causes, {flips:,} of {what} would be decided otherwise than the row and "
         f"{len(other) - flips:,} as it is, whatever the {len(query.coefficients)} coefficients of the file's causal model are in "
-        f"their intervals (which the file calls: {query.origin}){left}; {beyond}."
+        f"their intervals (which the file calls {query.origin!r}){left}; {beyond}."
     )
 
 
 def _set_to(query: CounterfactualQuery, schema: InputSpace, name: str, value: float, known: set[str]) -> str:
     if name in known:
-        return exactly(value) if schema[name].numeric else category(schema, name, value)
-    words = query.also.get(name, ())
-    return words[int(value)] if words and value.is_integer() and 0 <= value < len(words) else f"{value:g}"
+        return f"{name} = {exactly(value) if schema[name].numeric else category(schema, name, value)}"
+    words = query.also.get(name, ())  # the file's own: in quotes, on one line
+    return f"{name!r} = {words[int(value)]!r}" if words and value in range(len(words)) else f"{name!r} = {exactly(value)}"

@@ -34,6 +34,7 @@ from verifair.checker.certificates.statement import (
     CounterfactualStatement,
     Query,
     RowsQuery,
+    RowStatement,
     Statement,
 )
 from verifair.checker.certificates.tree import Tree
@@ -80,7 +81,11 @@ def _misfits(certificate: Certificate, network: Model, schema: InputSpace) -> It
         missing = pairs_missing(certificate.query, certificate.proofs, network, schema)
         if missing is not None:
             yield missing
-    elif isinstance(certificate.query, CounterfactualQuery):
+    elif isinstance(certificate.query, RowsQuery):
+        protected = certificate.query.protected
+        if len(set(protected) & {feature.name for feature in schema.features}) < len(protected):
+            yield f"it names features as protected that the schema does not have, or one twice: {', '.join(map(repr, protected))}"
+    else:
         from verifair.checker.kinds.counterfactuals import decisions_missing, query_flaw  # loaded for its own files alone
 
         flaw = query_flaw(certificate.query, schema)
@@ -180,7 +185,7 @@ def _statement(given: Certificate, schema: InputSpace, network: Model) -> str:
         return counterfactuals_statement(given, query, schema)
     who = " and ".join(query.protected)
     if not isinstance(query, BoxQuery):
-        sizes = ", ".join(map(exactly, query.delta)) + (" unit" if query.delta == (1.0,) else " units")
+        deltas = {one.statement.delta for one in given.proofs if isinstance(one.statement, RowStatement)}
         of = f"{query.kind} by {who}," if who else query.kind
         found = given.extent
         proved = counted(found.proved + found.claimed, "proof", "proofs")
@@ -188,9 +193,9 @@ def _statement(given: Certificate, schema: InputSpace, network: Model) -> str:
             (found.refuted, "refuted, with a counterexample of each in the file"),
             (found.undecided, "undecided: no proof of those is in the file"), (found.not_reached, "not reached"),
         )
-        rest = "".join(f", {count:,} {what}" for count, what in counts if count)
-        said = f"{proved} of {found.total:,} statements asked{rest}"
-        return f"It states: {said}, of {of} within {sizes}; nothing about other rows."
+        said = f"{proved} of {found.total:,} statements asked{''.join(f', {count:,} {what}' for count, what in counts if count)}"
+        units = f"{', '.join(map(exactly, sorted(deltas)))} unit{'' if deltas == {1.0} else 's'}"
+        return f"It states: {said}, of {of} within {units}; nothing about other rows."
     nearby = f", and {near(query.relax, schema)}" if query.relax else ""
     differ = f"when {who} changes" if len(query.protected) == 1 else f"when {query.differ} of {who} change"
     if query.epsilon is None:

@@ -627,3 +627,20 @@ def test_no_leaf_is_cut_by_who_checks_it(classes: tuple[int, int], depth: int, a
     whole = replace(certificate(network, proof, kind="robustness"), schema_sha256=schema.sha256, features=("x", "y", "sex"))
     report = check(whole, network=network, schema=schema)
     assert report.accepted == accepted, reasons(report)
+
+
+def test_a_file_s_own_words_state_nothing_beside_its_proofs() -> None:
+    network = mixed_network(0)
+    given = certificate(network, proof_of(network, "robust"), kind="robustness")
+    assert "within 1 unit;" in check(given, network=network, schema=SCHEMA).statement  # no proof is about its query's 0 and 2
+    for protected in (("sex: no decision flips.\nIt states: nothing",), ("sex", "sex")):
+        forged = replace(given, query=replace(given.query, protected=protected))
+        assert "names features as protected" in str(check(forged, network=network, schema=SCHEMA).rejections)
+
+
+def test_a_changed_file_with_a_claim_is_rejected() -> None:
+    network = mixed_network(0)
+    claimed = Proof(statement=proof_of(network).statement, evidence=Claim(backend="highs", version="1", tolerance=1e-6))
+    given = certificate(network, claimed)
+    assert check(given, network=network, schema=SCHEMA).verdict == "CLAIMED, NOT RE-PROVABLE"
+    assert check(replace(given, network_sha256="1" * 64), network=network, schema=SCHEMA).verdict == "REJECTED"

@@ -326,7 +326,7 @@ def test_categories_are_enumerated_and_each_is_proved(mechanism: Any) -> None:
     assert given is not None
     report = vf.check(given, network=JOB_NETWORK, schema=JOBS)
     assert report.accepted, report.rejections
-    assert "with given categories of job" in report.statement
+    assert "with given categories of 'job'" in report.statement
     assert "nothing about other rows and categories" in report.statement
     asked = Counter(one.statement.goal for one in given.proofs if isinstance(one.statement, CounterfactualStatement))
     decided = given.extent.proved + given.extent.refuted
