@@ -21,6 +21,7 @@ def witness_at(
     """
     first, second = margins
     whole = network.whole
+    any_two = any_two and whole.outputs > 2
     valued = schema.outcome.of == "value"
     if not valued and schema.outcome.judged(whole, odds=False) is None:
         decided = [int(first > 0), int(second > 0)]

@@ -24,6 +24,7 @@ from verifair.engine.gap.maximise import maximise
 from verifair.engine.questions import decisions
 from verifair.errors import QueryError, SchemaError
 from verifair.systems.cec.audit import probability
+from verifair.systems.hyfair.certify.tables import holds
 from verifair.training.onnx_writer import onnx_model
 
 
@@ -270,3 +271,24 @@ def test_cec_of_a_model_that_gives_values_shows_no_probabilities(tmp_path: Path)
     assert found["model_decides"]["variance"] is None
     assert found["model_decides"]["positive"] == pytest.approx((frame["y"] >= 1).mean())
     assert {one["probability"] for one in (*found["pairs"], *found["review"])} == {None}
+
+
+@pytest.mark.parametrize("rule", ["logit > 0", "logit < 1", "value >= 1"])
+def test_a_model_of_one_output_has_no_more_than_two_classes(rule: str) -> None:
+    seen = set()
+    for seed in range(10):
+        network, described = made(seed, 1), schema_of(*FEATURES, positive=rule)
+        one, any_two = (
+            vf.verify(vf.IndividualFairness(network=network, schema=described, protected=["sex"], classes=classes))
+            for classes in ("favourable", "any")
+        )
+        assert any_two.status is one.status
+        if one.witness is not None and any_two.witness is not None:
+            assert any_two.witness.decisions == one.witness.decisions
+        seen.add(one.status)
+    assert vf.Status.VIOLATED in seen
+
+
+def test_a_proof_names_its_epsilon_with_all_digits() -> None:
+    query = vf.IndividualFairness(network=made(0, 1), schema=schema_of(*FEATURES), protected=["sex"], epsilon=0.2500003)
+    assert holds(query).endswith("by more than 0.2500003 with sex")

@@ -20,7 +20,7 @@ from verifair.systems.fgce.tables import advice_table
 from verifair.systems.groups import SMALL
 from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.systems.results.pictures import picture
-from verifair.systems.results.words import firmly, listed, moves, of, percent, units
+from verifair.systems.results.words import firmly, listed, moves, of, percent, rounded, units
 from verifair.systems.subject import Subject
 from verifair.systems.work import Work, called, standing
 
@@ -87,7 +87,8 @@ def _groups(result: FgceResult) -> Iterator[Statement]:
         if not one.advice:
             continue
         best = one.certainty
-        text = f"{one.name}: {one.used} examples serve {of(one.covered, one.factuals)} of them, at a cost of at most {one.cost:.4g}"
+        cost = rounded(one.cost, up=True, digits=4)
+        text = f"{one.name}: {one.used} examples serve {of(one.covered, one.factuals)} of them, at a cost of at most {cost}"
         if best.optimal:
             text += f"; no other choice of at most {fitted.k} does better on these rows."
             at = Standing.PROVED if best.trust == "proved" else Standing.CLAIMED

@@ -15,7 +15,7 @@ from encoders.onnx.runtime import runtime_logits
 from encoders.shares import probabilities
 from verifair.checker.certificates.certificate import Proof
 from verifair.checker.certificates.envelope import semantics
-from verifair.checker.words import counted, decided, float32_words
+from verifair.checker.words import counted, decided, exactly, float32_words
 from verifair.engine.partition import describe, run_key
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import box_of, decisions, margin
@@ -191,7 +191,7 @@ def _asked(query: IndividualFairness) -> str:
     """What is asked, in words. The deployed rule is what everybody means by a decision; the strict one is said."""
     name = query.protected[0]
     if query.epsilon is not None:
-        return f"no {query.quantity} moves by more than {query.epsilon:g} with {name}"
+        return f"no {query.quantity} moves by more than {exactly(query.epsilon)} with {name}"
     return f"no decision changes with {name}{_strictly(query)}"
 
 
@@ -203,7 +203,7 @@ def _refuted(settings: CertifySettings, subject: Subject, query: IndividualFairn
     if query.epsilon is None:
         what = f"a decision changes{_strictly(query)}"
     else:
-        what = f"a {query.quantity} moves by more than {query.epsilon:g}"
+        what = f"a {query.quantity} moves by more than {exactly(query.epsilon)}"
     where = f", where {_where(subject, settings)}" if settings.box else ""
     text = f"Refuted by an exact counterexample: {what} with {query.protected[0]} alone{where}. {sentence}"
     brief = f"For at least one possible person {what} with {query.protected[0]} alone{where}."

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from verifair.checker.words import counted, decided, float32_words, near
+from verifair.checker.words import counted, decided, exactly, float32_words, near
 from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.engine.verdict import Reason, Status
 from verifair.schema.schema import Schema
@@ -95,7 +95,7 @@ def holds(query: IndividualFairness) -> str:
     nearby = f", and {near(query.relax, query.schema)}" if query.relax else ""
     if query.epsilon is None:
         return f"no decision flips with {who}{nearby}{_rule(query)}"
-    return f"no {query.quantity} moves by more than {query.epsilon:g} with {who}{nearby}"
+    return f"no {query.quantity} moves by more than {exactly(query.epsilon)} with {who}{nearby}"
 
 
 def headline(query: IndividualFairness) -> str:
@@ -155,7 +155,7 @@ def _violated(query: IndividualFairness, witness: WitnessShape) -> str:
     first, second = witness.shown
     return (
         f"{same}, another {who}, and the {query.quantity} is {first:.4f} or {second:.4f}: {abs(first - second):.4f} apart, more "
-        f"than {query.epsilon:g}"
+        f"than {exactly(query.epsilon)}"
     )
 
 
@@ -208,7 +208,7 @@ def how_many(result: EnumerationResult) -> str:
     if query.epsilon is None:
         what = f"{'is' if one else 'are'} decided otherwise"
     else:
-        what = f"{'has' if one else 'have'} a {query.quantity} that moves by more than {query.epsilon:g}"
+        what = f"{'has' if one else 'have'} a {query.quantity} that moves by more than {exactly(query.epsilon)}"
     if not count:
         return "Nobody was found."
     return f"{counted(count, 'person', 'different people')} {what} with another {who}, all else equal."
