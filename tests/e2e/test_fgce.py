@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], 
 def test_the_documented_example_proves_its_optimum() -> None:
     done = answered("fgce", "--demo", "german", "--protected", "sex", "--k", 20)
     assert flat(done.stdout).count("optimal, proved") == 2
-    for words in ("sex = Female", "sex = Male", "weak components (subgroups)", "100.0%", "credit-amount = "):
+    for words in ("sex = Female", "sex = Male", "weak components", "100.0%", "credit-amount = "):
         assert words in flat(done.stdout)
 
 
@@ -116,9 +116,8 @@ def test_measures_fit_each_other(run: tuple[str, dict[str, Any], Path]) -> None:
     by_measure = {line["measure"]: line for line in answer["comparison"]}
     for line in by_measure.values():
         assert line["worst"] is None or line["worst"] in line["values"]
-    mean = by_measure["mean cost"]
-    values = {group["name"]: group["mean"]["mean"] for group in answer["groups"]}
-    assert mean["values"] == pytest.approx(values)
+    mean = by_measure["mean least cost"]
+    assert all(mean["values"][group["name"]] <= group["mean"]["mean"] for group in answer["groups"])
     assert min(mean["people"].values()) < SMALL, "the test rows have few men refused"
     assert mean["worst"] is None
     assert mean["chance"] is None

@@ -208,7 +208,7 @@ class GroupCounterfactuals(TableEstimator):
             advice = method(self.space_, raw, raw[group.negatives], decide)
             found = {advice.name: feasible_share(self.space_, raw, group.negatives, advice, self.graph_.eps)}
             if method is methods[-1]:
-                found |= of_choice(group.instance, group.negatives, group.found.chosen)
+                found |= of_choice(group.instance, group.negatives, group.cost, len(group.found.chosen))
             for label, one in found.items():
                 advised = advice.share if label == advice.name else one.coverage
                 yield {"group": name, "method": label, "size": one.size, "advised": advised, "coverage": one.coverage,

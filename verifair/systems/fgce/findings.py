@@ -13,14 +13,21 @@ from encoders.network import Array, Integers
 from solvers.outcome import Limit
 from verifair.systems.fgce.estimator import Group, GroupCounterfactuals
 from verifair.systems.fgce.graph.reachability import Reachability
-from verifair.systems.fgce.measures import Burden, change_frequency, interval
+from verifair.systems.fgce.measures import Burden, change_frequency, interval, share_interval
 from verifair.systems.fgce.optimum.center import Centers
 from verifair.systems.fgce.result import Advice, Certainty, GroupComparison, GroupSummary, Subgroup
+from verifair.systems.proportions import critical, newcombe
 from verifair.systems.results.result import Interval
 from verifair.systems.results.words import percent, rounded
 
 GREEDY = 1 - 1 / np.e
 """What greedy reaches of the best coverage, at least."""
+WITHOUT, LEAST = "share without any feasible counterfactual", "mean least cost"
+"""Measures of everybody's own, whatever is chosen for the group: the second is of the cheapest row that each can reach."""
+INTERVALS = (
+    "Intervals are of 95 %: of shares Wilson's and Newcombe's, of costs by bootstrap over people; those of differences hold for "
+    "all pairs of groups together"
+)
 
 
 def summaries(model: GroupCounterfactuals, rows: pd.Index, *, seed: int = 0) -> list[GroupSummary]:
@@ -55,15 +62,18 @@ def comparisons(
     if len(found) < 2:
         return []
     people = {one.name: one.factuals for one in found}
-    hopeless = {one.name: _flags(one.negatives, one.hopeless) for one in found}
-    missed = {one.name: _flags(one.factuals, one.factuals - one.covered) for one in found}
-    costs = {name: group.cost[np.isfinite(group.cost)] for name, group in model.groups_.items()}
-    lines = [_of_means("share without any feasible counterfactual", hopeless, seed)]
+    hopeless = {one.name: (one.hopeless, one.negatives) for one in found}
+    missed = {one.name: (one.factuals - one.covered, one.factuals) for one in found}
+    # What a group pays on average for the chosen few says which optimal choice was found: only the largest cost is optimised.
+    costs = {
+        name: np.concatenate([block.cost.min(axis=1) for block in group.instance.blocks]) for name, group in model.groups_.items()
+    }
+    lines = [_of_shares(WITHOUT, hopeless)]
     if any(one.covered < one.factuals for one in found):
-        lines.append(_of_means("share of the others that is not covered", missed, seed))
+        lines.append(_of_shares("share of the others that is not covered", missed))
     if found[0].certainty.of == "cost":
         lines.append(_of_largest(found, people))
-    lines.append(_of_means("mean cost", costs, seed))
+    lines.append(_of_means(LEAST, costs, seed))
     return lines + (_of_burden(burden, people) if burden is not None else [])
 
 
@@ -75,7 +85,7 @@ def _summary(model: GroupCounterfactuals, name: str, group: Group, rows: pd.Inde
         hopeless=len(group.instance.hopeless),
         factuals=group.instance.size,
         covered=int(served.sum()),
-        coverage=interval(served.astype(float), seed=seed),
+        coverage=share_interval(served),
         cost=float(group.cost[served].max(initial=0.0)) if served.any() else float("nan"),
         mean=interval(group.cost[served], seed=seed) if served.any() else None,
         cheapest=min(float(block.cost.min()) for block in group.instance.blocks),
@@ -233,11 +243,28 @@ def _of_means(measure: str, values: Mapping[str, Array], seed: int) -> GroupComp
     best = min(line.ranked, key=lambda name: means[name])
     found = bootstrap(
         (values[line.worst], values[best]), lambda a, b, axis=-1: a.mean(axis=axis) - b.mean(axis=axis), method="percentile",
-        vectorized=True, n_resamples=2000, batch=256, rng=seed,
+        vectorized=True, n_resamples=2000, batch=256, rng=seed, confidence_level=_level(line),
     ).confidence_interval
-    chance = Interval(mean=line.apart, low=float(found.low), high=float(found.high))
-    return line.model_copy(update={"chance": chance})
+    return _with_interval(line, found.low, found.high)
 
 
-def _flags(total: int, true: int) -> Array:
-    return (np.arange(total) < true).astype(float)
+def _of_shares(measure: str, counts: Mapping[str, tuple[int, int]]) -> GroupComparison:
+    """Compare shares of people, counts (some, all): the difference of the worst and the best group has Newcombe's interval."""
+    shares = {name: some / people if people else float("nan") for name, (some, people) in counts.items()}
+    line = _of(measure, shares, {name: people for name, (_, people) in counts.items()})
+    if line.worst is None:
+        return line
+    best = min(line.ranked, key=lambda name: shares[name])
+    (_, of_worst), (_, of_best) = counts[line.worst], counts[best]
+    z = critical(_level(line), 2)
+    return _with_interval(line, *newcombe(np.array(shares[line.worst]), of_worst, np.array(shares[best]), of_best, z))
+
+
+def _level(line: GroupComparison) -> float:
+    """Return the level of one interval at which those of all pairs of ranked groups hold together at 95 % (Bonferroni): which two
+    groups are farthest apart is seen in the data."""
+    return 1 - 0.05 / (len(line.ranked) * (len(line.ranked) - 1) / 2)
+
+
+def _with_interval(line: GroupComparison, low: Any, high: Any) -> GroupComparison:
+    return line.model_copy(update={"chance": Interval(mean=line.apart, low=float(low), high=float(high))})

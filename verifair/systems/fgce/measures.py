@@ -20,7 +20,7 @@ from pydantic import Field, computed_field
 from scipy.stats import bootstrap
 from sklearn.metrics import auc
 
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.errors import QueryError
@@ -29,6 +29,7 @@ from verifair.systems.fgce.optimum.center import Unfinished, centers, fewest, ne
 from verifair.systems.fgce.optimum.cover import SetSystem, best, greedy, within
 from verifair.systems.fgce.settings import Cost, CostGrid
 from verifair.systems.fgce.space import FeatureSpace
+from verifair.systems.proportions import critical, wilson
 from verifair.systems.results.result import Count, Interval, Measured, RowsOf, Shape
 
 KS = range(1, 11)
@@ -284,13 +285,20 @@ def change_size(space: FeatureSpace, raw: Array, factuals: Integers, assigned: I
 
 
 def interval(values: Array, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
-    """Return the percentile bootstrap of a mean over factuals (F,): coverage as 0 and 1, costs, areas under own curves."""
+    """Return the percentile bootstrap of a mean over factuals (F,): costs, areas under own curves."""
     mean = float(values.mean())
     if len(values) < 2 or np.ptp(values) == 0:
         return Interval(mean=mean, low=mean, high=mean)
     found = bootstrap((values,), np.mean, confidence_level=level, n_resamples=resamples, method="percentile", rng=seed, batch=256)
     low, high = found.confidence_interval
     return Interval(mean=mean, low=float(low), high=float(high))
+
+
+def share_interval(true: Booleans) -> Interval:
+    """Return Wilson's 95 % interval of the share of people (F,) of whom something is true."""
+    share = np.array(true.mean())
+    low, high = wilson(share, len(true), critical(0.95, 2))
+    return Interval(mean=float(share), low=float(low), high=float(high))
 
 
 # All measures of all groups

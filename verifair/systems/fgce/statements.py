@@ -12,6 +12,7 @@ import pandas as pd
 from solvers import clock
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.words import counted
+from verifair.systems.fgce.findings import INTERVALS, LEAST, WITHOUT
 from verifair.systems.fgce.plots import UNITS, plot
 from verifair.systems.fgce.result import FgceResult
 from verifair.systems.fgce.settings import SYSTEM, Cost, FgceSettings
@@ -64,7 +65,7 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
             f"A graph over {drawn}: steps between people that only change what may change, in the allowed direction. For each "
             f"group at most {settings.k} people with {subject.favourable} are chosen as examples, so that the longest way to one "
             f"is shortest. The choice is optimal where that is proved; costs ({UNITS[settings.cost]}) and comparisons "
-            "are measured on these rows (95 % by bootstrap)."
+            f"are measured on these rows. {INTERVALS}."
         ),
         semantics=semantics(subject.network), statements=tuple(statements), pictures=tuple(pictures), tables=tuple(tables),
         evidence=tuple(evidence),
@@ -110,7 +111,7 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
     stranded = [group.removeprefix(f"{name} = ") for group in result.fitted.stranded_]
     without = f" (without {listed(stranded)})" if stranded else ""
     for one in result.comparison:
-        head = one.measure in ("mean cost", "share without any feasible counterfactual")
+        head = one.measure in (LEAST, WITHOUT)
         share = one.measure.startswith("share")
         own = {group.removeprefix(f"{name} = "): value for group, value in one.values.items()}
         people = {group.removeprefix(f"{name} = "): count for group, count in one.people.items()}
@@ -125,7 +126,7 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
             text += f" It is higher for {worst}, by {one.apart:.3g} ({one.chance.low:.3g} to {one.chance.high:.3g}, 95 %)."
             best = min(one.ranked, key=lambda group: one.values[group]).removeprefix(f"{name} = ")
             both = " and ".join(said[group] for group in (worst, best))
-            what = f'how much refused people have to change to get "{result.fitted.schema.outcomes[1]}", on average '
+            what = f'how much refused people have to change at least to get "{result.fitted.schema.outcomes[1]}", on average '
             what += f"({ONE[result.fitted.cost]})"
             what = "refused people for whom no chain of allowed changes was found" if share else what
             brief = f"{name}: {what}: {both}; the difference is {one.chance.low:.2g} to {one.chance.high:.2g} (95 % interval)."
@@ -141,8 +142,8 @@ def _measure(name: str, result: FgceResult) -> str:
     """Return a measure in words, with its unit."""
     unit = f"(as cost; {ONE[result.fitted.cost]})"
     return {
-        "share without any feasible counterfactual": "People refused for whom the rows used show no way to the favourable decision",
-        "mean cost": f"What people refused have to change, on average {unit}",
+        WITHOUT: "People refused for whom the rows used show no way to the favourable decision",
+        LEAST: f"What people refused have to change at least, on average {unit}",
         "largest cost d": f"The costliest way within a group {unit}",
     }.get(name, f"{name[0].upper()}{name[1:]}")
 
@@ -184,4 +185,4 @@ def _comparison(name: str, result: FgceResult) -> DataTable:
          "high": one.chance.high if one.chance else None}
         for one in result.comparison
     ])
-    return DataTable(title=f"Groups by {name} compared", rows=rows, note="low, high: 95 % bootstrap interval of the difference.")
+    return DataTable(title=f"Groups by {name} compared", rows=rows, note=f"low, high: of the difference. {INTERVALS}.")

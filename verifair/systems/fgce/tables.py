@@ -15,6 +15,7 @@ from verifair.checker.certificates.envelope import semantics
 from verifair.engine.verdict import Status
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.decider import beside
+from verifair.systems.fgce.findings import INTERVALS
 from verifair.systems.fgce.measures import Burden, Reach
 from verifair.systems.fgce.result import Advice, FeasibleShare, FgceResult, GroupComparison, GroupSummary, Subgroup
 from verifair.systems.fgce.settings import Cost
@@ -111,7 +112,7 @@ def _about(result: FgceResult) -> str:
 
 
 def _closing(result: FgceResult) -> str:
-    words = "Costs and intervals are measured on these rows (percentile bootstrap over people, 95%); "
+    words = f"Costs and shares are measured on these rows. {INTERVALS}; "
     if result.query.method == "greedy":
         return words + f"the choice is greedy's. {result.seconds:.1f} s."
     if {one.certainty.trust for one in result.groups} == {"claimed"}:

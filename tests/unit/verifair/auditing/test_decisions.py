@@ -145,12 +145,13 @@ def test_rates_are_of_the_whole_table_and_accuracy_of_its_labels() -> None:
 
 def test_a_mean_of_one_person_is_no_headline_of_recourse() -> None:
     rng = np.random.default_rng(0)
-    line = _of_means("mean cost", {"one": np.array([9.0]), "few": rng.normal(2, 0.1, 40), "many": rng.normal(1, 0.1, 400)}, seed=0)
+    costs = {"one": np.array([9.0]), "few": rng.normal(2, 0.1, 40), "many": rng.normal(1, 0.1, 400)}
+    line = _of_means("mean least cost", costs, seed=0)
     assert line.worst == "few"
     assert line.clear
     assert line.people == {"one": 1, "few": 40, "many": 400}
     assert line.values["one"] == 9.0
-    alone = _of_means("mean cost", {"one": np.array([9.0]), "many": rng.normal(1, 0.1, 400)}, seed=0)
+    alone = _of_means("mean least cost", {"one": np.array([9.0]), "many": rng.normal(1, 0.1, 400)}, seed=0)
     assert not alone.clear
 
 

@@ -83,7 +83,8 @@ def least_squares(design: Design, parents: pd.DataFrame, y: Array, node: str) ->
     slope = solve_triangular(r[:columns, :columns], r[:columns, columns])
     inverse = solve_triangular(r[:columns, :columns], np.eye(columns)) / length[:, None]
     degrees = rows - columns - 1
-    variance = float(r[columns, columns] ** 2) / degrees
+    with np.errstate(over="ignore"):  # infinite, and refused as such
+        variance = float(r[columns, columns] ** 2) / degrees
     weights = slope / length
     estimates = np.concatenate(([centre - mean @ weights], weights))
     return LeastSquares(

@@ -136,16 +136,20 @@ def _of_graph(
         nobody = Feasibility(feasible=np.zeros(len(factuals), dtype=bool), costs=np.full(len(factuals), np.nan), size=0)
         return {"FACE": nobody, "FGCE": nobody}
     instance = Instance.of(graph, reach, factuals, candidates)
-    return of_choice(instance, factuals, fgce(instance, k))
+    chosen = fgce(instance, k)
+    return of_choice(instance, factuals, instance.to(chosen).min(axis=1, initial=np.inf), len(chosen))
 
 
-def of_choice(instance: Instance, factuals: Integers, chosen: Integers) -> dict[str, Feasibility]:
-    """Return FACE, everybody's own cheapest candidate, and FGCE with the chosen ones; of all factuals (n,), l2 costs."""
+def of_choice(instance: Instance, factuals: Integers, cost: Array, chosen: int) -> dict[str, Feasibility]:
+    """Return FACE, everybody's own cheapest candidate, and FGCE with so many chosen ones; of all factuals (n,), l2 costs.
+
+    cost: (F,) of those of the instance's factuals whom the choice serves, inf for the others.
+    """
     cheapest = np.concatenate([block.cost.min(axis=1) for block in instance.blocks])
     nearest = np.concatenate([block.candidates[block.cost.argmin(axis=1)] for block in instance.blocks])
     return {
         "FACE": _shared(instance, factuals, cheapest, len(np.unique(nearest))),
-        "FGCE": _shared(instance, factuals, instance.to(chosen).min(axis=1, initial=np.inf), len(chosen)),
+        "FGCE": _shared(instance, factuals, cost, chosen),
     }
 
 

@@ -17,7 +17,7 @@ from verifair.errors import QueryError
 from verifair.systems.fgce import measures as module
 from verifair.systems.fgce import result
 from verifair.systems.fgce.estimator import GroupCounterfactuals
-from verifair.systems.fgce.findings import comparisons, explanations, summaries
+from verifair.systems.fgce.findings import LEAST, WITHOUT, _of_means, _of_shares, comparisons, explanations, summaries
 from verifair.systems.fgce.instance import CostBlock, Instance
 from verifair.systems.fgce.measures import (
     Burden,
@@ -38,6 +38,7 @@ from verifair.systems.fgce.measures import (
     paper_levels,
     paper_range,
     reach,
+    share_interval,
 )
 from verifair.systems.fgce.space import FeatureSpace
 from verifair.systems.fgce.tables import comparison_grid
@@ -482,21 +483,56 @@ def test_a_summary_adds_up_and_names_rows_as_the_table_does() -> None:
 
 
 def test_a_difference_that_may_be_chance_is_called_so() -> None:
-    fitted = fit()
-    found = summaries(fitted, pd.RangeIndex(len(fitted.graph_)))
-    groups = list(fitted.groups_)
-    first = fitted.groups_[groups[0]]
-    for name, cost in ((groups[0], np.linspace(1, 2, 40)), (groups[1], np.linspace(1.01, 2.01, 40))):
-        fitted.groups_[name] = type(first)(**{**vars(fitted.groups_[name]), "cost": cost})
-    lines = {line.measure: line for line in comparisons(fitted, found, None)}
-    assert lines["mean cost"].worst == groups[1]
-    assert not lines["mean cost"].clear
-    fitted.groups_[groups[1]] = type(first)(**{**vars(fitted.groups_[groups[1]]), "cost": np.linspace(3, 4, 40)})
-    line = {line.measure: line for line in comparisons(fitted, found, None)}["mean cost"]
+    near = _of_means(LEAST, {"a": np.linspace(1, 2, 40), "b": np.linspace(1.01, 2.01, 40)}, 0)
+    assert near.worst == "b"
+    assert not near.clear
+    line = _of_means(LEAST, {"a": np.linspace(1, 2, 40), "b": np.linspace(3, 4, 40)}, 0)
     assert line.clear
     assert line.chance is not None
     assert line.chance.low < 2 < line.chance.high
     assert line.apart == pytest.approx(2.0)
+
+
+def test_groups_that_mean_nothing_are_seldom_told_apart() -> None:
+    """Of six groups of one kind the extremes are far apart: at most 5 % of the differences are clear, here of 200."""
+    rng = np.random.default_rng(0)
+    names = "abcdef"
+    means = [_of_means(LEAST, {name: rng.normal(3, 1, 40) for name in names}, seed).clear for seed in range(200)]
+    shares = [_of_shares(WITHOUT, {name: (int(rng.binomial(40, 0.3)), 40) for name in names}).clear for _ in range(200)]
+    assert np.mean(means) <= 0.1
+    assert np.mean(shares) <= 0.1
+
+
+def test_nobody_is_no_sure_share() -> None:
+    """0 and 4 of 40 may be chance (Fisher's p is 0.12); 0 and 12 are not."""
+    assert not _of_shares(WITHOUT, {"a": (0, 40), "b": (4, 40)}).clear
+    assert _of_shares(WITHOUT, {"a": (0, 40), "b": (12, 40)}).clear
+    all_served = share_interval(np.ones(3, dtype=bool))
+    assert (all_served.mean, all_served.high) == (1, 1)
+    assert all_served.low == pytest.approx(0.4385, abs=1e-3)
+
+
+def test_groups_are_compared_by_everybodys_own_least_cost() -> None:
+    fitted = fit(max_cost=3.0)
+    found = summaries(fitted, pd.RangeIndex(len(fitted.graph_)))
+    line = {line.measure: line for line in comparisons(fitted, found, None)}[LEAST]
+    for name, group in fitted.groups_.items():
+        assert line.values[name] == np.concatenate([block.cost.min(axis=1) for block in group.instance.blocks]).mean()
+        assert line.people[name] == group.instance.size
+
+
+def test_beside_other_methods_only_those_served_count() -> None:
+    """Under a limit of cost, and the share that is to be covered, as in the groups' own table."""
+    fitted = fit(max_cost=3.0)
+    found = {one.name: one for one in summaries(fitted, pd.RangeIndex(len(fitted.graph_)))}
+    lines = [line for line in fitted.compared() if line["method"] == "FGCE"]
+    assert len(lines) == len(found)
+    for line in lines:
+        one = found[line["group"]]
+        assert line["coverage"] == pytest.approx(one.covered / one.negatives)
+        assert one.covered < one.factuals
+        assert one.mean is not None
+        assert line["cost"] == pytest.approx(one.mean.mean)
 
 
 def test_more_coverage_is_no_burden(monkeypatch: pytest.MonkeyPatch) -> None:
