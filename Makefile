@@ -26,7 +26,7 @@ bench: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.run
 
 docs: $(VENV)/.docs
-	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -D papers_data="$(VERIFAIR_DATA)" docs docs/_build/html
 	@echo "See docs/_build/html/README.html"
 
 notebooks: $(VENV)/.docs

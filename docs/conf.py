@@ -1,14 +1,18 @@
 """The site: `make docs` builds it into docs/_build from the Markdown of this folder and from docstrings."""
 
 import re
+import sys
 from importlib import metadata
+from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parent))
 
 project = "verifair"
 author = "The verifair developers"
 release = metadata.version("verifair")
 
-extensions = ["sphinx.ext.autodoc", "myst_parser", "sphinx_external_toc", "sphinx_copybutton"]
+extensions = ["sphinx.ext.autodoc", "myst_parser", "sphinx_external_toc", "sphinx_copybutton", "executed"]
 root_doc = "README"
 external_toc_path = "contents.yml"
 exclude_patterns = ["_build"]
