@@ -23,6 +23,8 @@ from verifair.engine.buckets import kmax
 from verifair.engine.gap import inputs
 from verifair.engine.gap.maximise import MaximumGap, maximise
 from verifair.engine.queries import KDiscrimination, ProbabilityGap
+from verifair.systems.fgce.instance import CostBlock, Instance
+from verifair.systems.fgce.measures import Burden, burden
 
 
 class Elsewhere:
@@ -72,6 +74,41 @@ def test_answers_are_those_of_one_machine(
     assert there.tasks
     found = [untimed(json.loads((tmp_path / f"{name}.json").read_text())) for name in ("here", "there")]
     assert found[0] == found[1]
+
+
+def test_fgces_measures_are_those_of_one_machine_also_after_ctrl_c() -> None:
+    """Results come back in another order, so that costs of a share may be known of some numbers of counterfactuals only."""
+    rng, groups = np.random.default_rng(0), {}
+    for name, shape in (("many", (9, 5)), ("few", (8, 6))):
+        nodes = np.arange(shape[0]), np.arange(100, 100 + shape[1])
+        block = CostBlock(component=0, factuals=nodes[0], candidates=nodes[1], cost=rng.random(shape))
+        groups[name] = Instance(blocks=(block,), hopeless=np.empty(0, dtype=np.int64), candidates=block.candidates)
+    there = Elsewhere()
+
+    def found(last: int = -1) -> Burden:
+        def progress(done: int, total: int) -> None:
+            if done == last:
+                raise KeyboardInterrupt
+
+        return burden(groups, np.array([0.3, 0.6]), seconds=600, ks=range(1, 4), grid="all", progress=progress)
+
+    here, sent = found(), there.tasks
+    token = parallel.MACHINES.set(there)
+    try:
+        away, parts = found(), [found(last) for last in range(3, 60, 4)]
+    finally:
+        parallel.MACHINES.reset(token)
+    assert there.tasks > sent + 2 * (2 + 2 + 4 * 3 + 3)
+    assert away.model_dump_json() == here.model_dump_json()
+    assert {part.stopped for part in parts} == {"interrupted"}
+    for part in parts:
+        for table, key in (("coverage", ["group", "k", "d"]), ("cost", ["group", "k", "c"])):
+            some, whole = getattr(part, table), getattr(here, table)
+            if len(some):
+                both = some.merge(whole, on=key, suffixes=("", " whole"))
+                assert (both[key[2]].tolist(), len(both)) == (some[key[2]].tolist(), len(some))
+                assert (some.groupby(["group", key[2]])["k"].nunique() == whole["k"].nunique()).all()
+    assert any(0 < len(part.cost) < len(here.cost) for part in parts)
 
 
 def test_boxes_of_kmax_are_bounded_elsewhere_to_the_same_tree(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import logging
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
@@ -77,7 +78,10 @@ def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Silence what distributed, and asyncio for it, logs about a lost connection, with tracebacks: our errors say it in a line."""
+    """Silence what distributed, and asyncio for it, logs about a lost connection, with tracebacks: our errors say it in a line.
+
+    Silence dask's advice on the size of what is sent, too: what tasks share is sent once.
+    """
     # Child loggers of distributed have levels of their own, its handlers have none.
     speakers = [*logging.getLogger("distributed").handlers, logging.getLogger("asyncio")]
 
@@ -87,7 +91,9 @@ def _silence() -> Iterator[None]:
     for speaker in speakers:
         speaker.addFilter(nothing)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            yield
     finally:
         gc.collect()  # asyncio speaks of an error that nobody asked for when its future is thrown away
         for speaker in speakers:

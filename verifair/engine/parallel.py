@@ -226,6 +226,16 @@ class Helpers(Generic[T]):
             return [self.function.value(*one) for one in arguments]
         return list(_sorted(as_done(_numbers(self.function, arguments), self.jobs)))
 
+    def each(self, arguments: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, T]]:
+        """Yield what the function returns for many arguments, with their numbers, in any order: here until others are ready."""
+        given = enumerate(arguments)
+        while MACHINES.get() is None and self.ready() < 2:
+            one = next(given, None)
+            if one is None:
+                return
+            yield one[0], self.function.value(*one[1])
+        yield from as_done((joblib.delayed(_numbered)(number, self.function, *args) for number, args in given), self.jobs)
+
     def _start(self) -> None:
         with suppress(Exception):  # the search will meet it
             for _ in _here((joblib.delayed(_awake)(self.function) for _ in range(self.jobs)), self.jobs):

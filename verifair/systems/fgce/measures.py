@@ -10,7 +10,8 @@ Reference: FGCE, section IV and appendix C (k = 1 .. 10, ten costs, a quarter to
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ from sklearn.metrics import auc
 from encoders.network import Array, Booleans, Integers
 from solvers import clock
 from solvers.outcome import Budget
+from verifair.engine.parallel import Deadline, Helpers, Shared, workers
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.center import Unfinished, centers, fewest, needed
@@ -393,7 +395,7 @@ class Burden(Shape):
 
 def burden(
     instances: Mapping[str, Instance], levels: Array, *, exact: bool = True, seconds: float = 60.0, ks: Sequence[int] = KS,
-    coverages: Sequence[float] = COVERAGES, grid: CostGrid = "ten", space: FeatureSpace | None = None,
+    coverages: Sequence[float] = COVERAGES, grid: CostGrid = "ten", space: FeatureSpace | None = None, jobs: int = 1,
     progress: Progress | None = None,
 ) -> Burden:
     """Return every measure of every group (name -> its question), at costs `levels` (D,) for the coverage curves.
@@ -401,22 +403,27 @@ def burden(
     exact: optima of coverage; otherwise greedy's, at least (1 - 1/e) of them.   grid: "paper": kAUC at `paper_levels` of the space.
     "all": areas and saturation points over all costs at which an optimum changes, not over the levels, where time is enough for all
     groups.   seconds: for all of it, shared out evenly among what is left to ask. Ctrl-C ends it, and what is done stands.
+    jobs: processes.
     """
-    work = _Questions(instances, levels, ks, coverages, exact, grid, space, clock.now() + seconds)
+    work = _Questions(instances, levels, ks, coverages, exact, grid, space, jobs)
     stopped: Literal["interrupted", "time"] | None = None
     try:
-        stopped = None if work.run(progress or (lambda done, total: None)) else "time"
+        stopped = None if work.run(Deadline.after(seconds), progress or (lambda done, total: None)) else "time"
     except KeyboardInterrupt:
         stopped = "interrupted"
-    tables = [pd.concat(parts, ignore_index=True) if parts else pd.DataFrame() for parts in (work.coverage_parts, work.cost_parts)]
-    if exact and len(tables[0]):
-        tables[0] = _bounded(tables[0], "k", "d", "coverage", "bound")
-    if len(tables[1]):
-        tables[1] = _bounded(tables[1].assign(k=-tables[1]["k"]), "k", "c", "lower", "cost").assign(k=lambda table: -table["k"])
+    coverage, cost, steps = work.table("coverage"), work.table("cost"), work.table("steps")
+    if len(cost):  # those asked of every k
+        cost = cost[cost.groupby(["group", "c"])["k"].transform("size") == len(work.cost_ks())]
+    if exact and len(coverage):
+        coverage = _bounded(coverage, "k", "d", "coverage", "bound")
+    if len(cost):
+        cost = _bounded(cost.assign(k=-cost["k"]), "k", "c", "lower", "cost").assign(k=lambda table: -table["k"])
+    if len(steps) and steps.groupby(["group", "k"]).ngroups < len(instances) * len(ks):
+        steps = pd.DataFrame()
     return Burden(
-        reach=work.reaches, subgroups=work.subgroups, coverage=tables[0], cost=tables[1], levels=levels.tolist(),
+        reach=work.by_group("reach"), subgroups=work.by_group("subgroups"), coverage=coverage, cost=cost, levels=levels.tolist(),
         kauc_levels=levels.tolist() if space is None or grid != "paper" else work.kauc_levels().tolist(), exact=exact,
-        stopped=stopped, steps=pd.concat(work.steps_parts) if len(work.steps_parts) == len(instances) * len(ks) else pd.DataFrame(),
+        stopped=stopped, steps=steps,
     )
 
 
@@ -453,87 +460,111 @@ def levels_of(space: FeatureSpace, instances: Mapping[str, Instance], cost: Cost
     return np.unique(np.linspace(low, high, LEVELS))  # fewer where nearly all paths cost the same
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Question:
+    """One task. of: what is asked.   ask: asks it of a group's instance.   parts: how many optima share its time."""
+
+    of: str
+    group: str
+    ask: Callable[..., Any]
+    parts: int = 1
+
+
 class _Questions:
-    """What is to be asked, in turn, and what is known so far."""
+    """What is to be asked, and what is known so far."""
 
     def __init__(
         self, instances: Mapping[str, Instance], levels: Array, ks: Sequence[int], fractions: Sequence[float], exact: bool,
-        grid: CostGrid, space: FeatureSpace | None, deadline: float,
+        grid: CostGrid, space: FeatureSpace | None, jobs: int,
     ) -> None:
-        self.instances, self.ks, self.exact, self.space, self.deadline = instances, ks, exact, space, deadline
-        self.levels = levels
-        self.reaches: dict[str, Reach | None] = {}
-        self.subgroups: dict[str, dict[int, Reach | None]] = {}
-        self.coverage_parts: list[pd.DataFrame] = []
-        self.cost_parts: list[pd.DataFrame] = []
-        self.steps_parts: list[pd.DataFrame] = []
-        self.steps: list[Callable[[], None]] = [
-            *(partial(self._reach, name) for name in instances),
-            *(partial(self._parts, name) for name in instances),
-            *(partial(self._coverage, name, float(d)) for d in levels for name in instances),
-            *(partial(self._cost, name, c) for c in sorted(fractions, reverse=True) for name in instances),
-            *(partial(self._paper, name) for name in instances if grid == "paper"),
-            *(partial(self._breakpoints, name, k) for k in ks for name in instances if grid == "all" and exact),
-        ]
-        self.left = len(self.steps)
+        self.instances, self.levels, self.ks, self.fractions = instances, levels, ks, sorted(fractions, reverse=True)
+        self.exact, self.grid, self.space, self.jobs = exact, grid, space, jobs
+        self.helpers = Helpers(Shared(value=_answered), jobs)
+        self.shared = {name: Shared(value=instance) for name, instance in instances.items()}
+        self.answers: dict[int, tuple[_Question, Any]] = {}
 
-    def run(self, progress: Progress) -> bool:
-        """Return whether everything was asked before the time was up."""
-        for n, step in enumerate(self.steps):
-            progress(n, len(self.steps))
-            if clock.now() >= self.deadline:
-                return False
-            self.left = len(self.steps) - n
-            step()
-        progress(len(self.steps), len(self.steps))
-        return True
+    def run(self, deadline: Deadline, progress: Progress) -> bool:
+        """Return whether everything was asked before the time was up. What is asked depends on what full coverage takes."""
+        first = [_Question(of="reach", group=name, ask=_reach, parts=2) for name in self.instances]
+        return self._ask(first, self._others(), deadline, progress) and self._ask(self._others(), [], deadline, progress)
 
-    def _budget(self, questions: int) -> Budget:
-        """Return an even share of what is left for one of the questions of a step."""
-        return Budget(seconds=max((self.deadline - clock.now()) / (self.left * questions), LEAST))
+    def by_group(self, of: str) -> dict[str, Any]:
+        return {one.group: answer for one, answer in self._in_turn(of)}
 
-    def _reach(self, name: str) -> None:
-        self.reaches[name] = _reach(self.instances[name], self._budget(2))
-
-    def _parts(self, name: str) -> None:
-        blocks, whole = self.instances[name].blocks, self.instances[name]
-        share = self._budget(2 * len(blocks))
-        self.subgroups[name] = {
-            block.component: _reach(Instance(blocks=(block,), hopeless=whole.hopeless[:0], candidates=block.candidates), share)
-            for block in blocks
-        }
+    def table(self, of: str) -> pd.DataFrame:
+        """Return the lines of all groups."""
+        parts = [answer.assign(group=one.group) for one, answer in self._in_turn(of) if answer is not None]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def kauc_levels(self) -> Array:
         """Return the costs of the paper's kAUC; none before d0 of every group is known."""
-        known = [one.d0 for one in self.reaches.values() if one is not None]
+        known = [one.d0 for one in self.by_group("reach").values() if one is not None]
         assert self.space is not None
         return paper_levels(self.space, max(known)) if len(known) == len(self.instances) else np.empty(0)
 
-    def _paper(self, name: str) -> None:
-        levels = np.setdiff1d(self.kauc_levels(), self.levels)
-        if len(levels):
-            share = self._budget(len(self.ks) * len(levels))
-            table = coverage_table(self.instances[name], self.ks, levels.tolist(), exact=self.exact, budget=share)
-            self.coverage_parts.append(table.assign(group=name))
-
-    def _coverage(self, name: str, d: float) -> None:
-        share = self._budget(len(self.ks))
-        table = coverage_table(self.instances[name], self.ks, [d], exact=self.exact, budget=share)
-        self.coverage_parts.append(table.assign(group=name))
-
-    def _cost(self, name: str, c: float) -> None:
+    def cost_ks(self) -> list[int]:
+        """Return the numbers of counterfactuals of the cost curves."""
         top = max(self.ks)
-        known = {one.k0 for one in self.reaches.values() if one is not None}
+        known = {one.k0 for one in self.by_group("reach").values() if one is not None}
         last = max(known, default=top) + BEYOND
         more = known.union(np.rint(np.geomspace(top, last, MORE)).astype(int).tolist()) if last > top else set()
-        ks = sorted({*self.ks, *more})
-        table = cost_table(self.instances[name], ks, [c], budget=self._budget(len(ks)))
-        self.cost_parts.append(table.assign(group=name))
+        return sorted({*self.ks, *more})
 
-    def _breakpoints(self, name: str, k: int) -> None:
-        found = coverage_steps(self.instances[name], k, budget=self._budget(1))
-        if found is not None:
-            self.steps_parts.append(found.assign(group=name, k=k))
+    def _in_turn(self, of: str) -> list[tuple[_Question, Any]]:
+        return [self.answers[n] for n in sorted(self.answers) if self.answers[n][0].of == of]
+
+    def _ask(self, asked: Sequence[_Question], later: Sequence[_Question], deadline: Deadline, progress: Progress) -> bool:
+        """Return whether all of these were asked in time.   later: what is left then, as far as it is known."""
+        start, total = len(self.answers), len(self.answers) + len(asked) + len(later)
+        together = workers(self.jobs)
+
+        def arguments() -> Iterator[tuple[Any, ...]]:
+            left = sum(one.parts for one in (*asked, *later))
+            for one in asked:
+                if deadline.left() <= 0:
+                    return
+                yield self.shared[one.group], one.ask, deadline, max(left / together, one.parts)
+                left -= one.parts
+
+        progress(start, total)
+        for n, answer in self.helpers.each(arguments()):
+            self.answers[start + n] = asked[n], answer
+            progress(len(self.answers), total)
+        return len(self.answers) == start + len(asked)
+
+    def _others(self) -> list[_Question]:
+        """Return all questions after those about the reach: level by level, all groups at each."""
+        blocks = {name: len(instance.blocks) for name, instance in self.instances.items()}
+        wider = np.setdiff1d(self.kauc_levels(), self.levels) if self.grid == "paper" else np.empty(0)
+        ks, costs = self.cost_ks(), [*self.levels.tolist(), *wider.tolist()]
+        covered = partial(coverage_table, ks=self.ks, exact=self.exact)
+        asked: list[tuple[str, int, list[Callable[..., Any]]]] = [
+            ("coverage", len(self.ks), [partial(covered, costs=[d]) for d in costs]),
+            ("cost", 1, [partial(cost_table, ks=[k], coverages=[c]) for c in self.fractions for k in ks]),
+            ("steps", 1, [partial(_steps, k=k) for k in self.ks if self.grid == "all" and self.exact]),
+        ]
+        return [
+            *(_Question(of="subgroups", group=name, ask=_parts, parts=2 * count) for name, count in blocks.items()),
+            *(_Question(of=of, group=name, ask=ask, parts=n) for of, n, asks in asked for ask in asks for name in self.instances),
+        ]
+
+
+def _answered(instance: Shared[Instance], ask: Callable[..., Any], deadline: Deadline, parts: float) -> Any:
+    """Ask one question, in its share of the time that is left when its turn comes."""
+    return ask(instance.value, budget=Budget(seconds=deadline.within(deadline.left() / parts)))
+
+
+def _parts(instance: Instance, budget: Budget) -> dict[int, Reach | None]:
+    """Return what full coverage of each weak component takes."""
+    return {
+        block.component: _reach(Instance(blocks=(block,), hopeless=instance.hopeless[:0], candidates=block.candidates), budget)
+        for block in instance.blocks
+    }
+
+
+def _steps(instance: Instance, k: int, budget: Budget) -> pd.DataFrame | None:
+    found = coverage_steps(instance, k, budget=budget)
+    return None if found is None else found.assign(k=k)
 
 
 def _reach(instance: Instance, budget: Budget) -> Reach | None:

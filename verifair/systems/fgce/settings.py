@@ -140,7 +140,7 @@ With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --prot
     helps={
         "audit": "Whose decisions are explained: all, test (with --demo), or column=value.",
         "plot": "Draw the groups side by side (PNG, PDF or SVG).",
-        "jobs": "Threads for graph and densities.",
+        "jobs": "Threads for graph and densities; processes for --measures.",
         "timeout": "Seconds for the groups' optima, proofs and measures; the graph comes first.",
     },
     about=About(

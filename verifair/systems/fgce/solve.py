@@ -112,7 +112,7 @@ def _measured(fitted: GroupCounterfactuals, grid: CostGrid, work: Work, tell: Te
     levels = levels_of(fitted.space_, instances, fitted.cost)
     return burden(
         instances, levels, exact=fitted.method != "greedy", seconds=max(work.left, 1.0), grid=grid, space=fitted.space_,
-        progress=lambda done, total: tell("measures", done, total),
+        jobs=work.jobs, progress=lambda done, total: tell("measures", done, total),
     )
 
 

@@ -167,6 +167,7 @@ def test_a_search_works_alone_until_its_helpers_are_there(monkeypatch: pytest.Mo
     alone = Helpers(Shared(value=_who), 2)
     monkeypatch.setattr(alone, "_alone_until", np.inf)
     assert (alone.ready(), alone.together([(7,)])) == (1, [(7, os.getpid())])
+    assert list(alone.each((k,) for k in (5, 6))) == [(0, (5, os.getpid())), (1, (6, os.getpid()))]
     helpers, until = Helpers(Shared(value=_who), 2), time.monotonic() + 60
     while helpers.ready() < 2 and time.monotonic() < until:
         time.sleep(0.02)
@@ -174,6 +175,9 @@ def test_a_search_works_alone_until_its_helpers_are_there(monkeypatch: pytest.Mo
     found = helpers.together([(k,) for k in range(6)])
     assert [number for number, _ in found] == list(range(6))
     assert os.getpid() not in {process for _, process in found}
+    each = sorted(helpers.each((k,) for k in range(6)))
+    assert [(number, argument) for number, (argument, _) in each] == [(k, k) for k in range(6)]
+    assert os.getpid() not in {process for _, (_, process) in each}
     with clock.counted(time.monotonic() + 60):
         assert (helpers.ready(), helpers.steps()) == (2, 1)
     with joblib.parallel_config(backend="threading"):

@@ -13,6 +13,7 @@ from solvers.outcome import Budget
 from tests.builders import categorical, integer, one_hot, real, schema_of
 from tests.soundness.systems.random_groups import most_covered
 from verifair import datasets
+from verifair.engine.parallel import Helpers
 from verifair.errors import QueryError
 from verifair.systems.fgce import measures as module
 from verifair.systems.fgce import result
@@ -309,6 +310,12 @@ def test_in_time_it_says_what_each_question_alone_does(instances: dict[str, Inst
         parts = [part for part in found.subgroups[name].values() if part is not None]
         assert sum(part.k0 for part in parts) == reach.k0
         assert max(part.d_least for part in parts) == reach.d_least
+
+
+def test_other_processes_find_the_same(instances: dict[str, Instance], monkeypatch: pytest.MonkeyPatch) -> None:
+    here = burden(instances, LEVELS, seconds=600, grid="all")
+    monkeypatch.setattr(Helpers, "ready", lambda self: 2)  # nothing is asked here meanwhile
+    assert burden(instances, LEVELS, seconds=600, grid="all", jobs=2).model_dump_json() == here.model_dump_json()
 
 
 @pytest.mark.parametrize("seed", range(4))
