@@ -123,6 +123,9 @@ def test_schema_infer_drafts_a_schema_that_loads(german: Path, tmp_path: Path) -
     drafted = Schema.load(tmp_path / "draft.toml")
     assert drafted.protected_names == ("sex",)
     drafted.raw(pd.read_csv(german / "german.csv"))
+    again = verifair("schema", "infer", german / "german.csv", "--target", "credit", "--out", tmp_path / "draft.toml")
+    assert (again.returncode, "is there already; name another file" in " ".join(again.stderr.split())) == (2, True)
+    assert Schema.load(tmp_path / "draft.toml").protected_names == ("sex",)  # what somebody corrected stays
 
 
 def _model(path: Path, op: str) -> Path:

@@ -21,6 +21,9 @@ from verifair.schema.schema import Schema
 from verifair.systems import subject as systems
 from verifair.systems.results.findings import Source
 
+DRAFT = "schema (a draft)"
+"""The role of a schema that was drafted from the table and that nobody has gone through since."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuditSubject(systems.Subject):
@@ -83,7 +86,7 @@ def subject_of(
     schema_name = file.schema.file if file.schema is not None else f"shipped example {file.model.demo}"
     digest = described.sha256 if schema_path is None else sha256(schema_text.encode()).hexdigest()
     drafted = schema_text.startswith(DRAFTED)
-    sources.append(Source(role="schema (a draft)" if drafted else "schema", file=schema_name, sha256=digest))
+    sources.append(Source(role=DRAFT if drafted else "schema", file=schema_name, sha256=digest))
     data, words, dropped = None, "no table", 0
     if table is not None:
         asked = file.data

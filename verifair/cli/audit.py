@@ -330,12 +330,15 @@ def _markdown(result: AuditResult, settings: AuditSettings) -> None:
 
 
 def _close(result: AuditResult, places: Places, console: Screen) -> None:
+    from verifair.checker.words import counted
+
     proofs = [proof for section in result.sections for proof in section.evidence]
     accepted, in_part = (sum(proof.checked == said for proof in proofs) for said in ("accepted", "accepted in part"))
     console.print(f"page: {places.page}    answer: {places.json}    {result.seconds:.1f} s", soft_wrap=True)
     if proofs:
         console.print(
-            f"proofs: {len(proofs)} files in {places.final}, {accepted} accepted by the separate checker just now"
+            f"proofs: {counted(len(proofs), 'file', 'files')} in {places.final}, {accepted} accepted by the separate checker "
+            f"just now"
             f"{f', {in_part} in part, for some of what was asked is undecided' if in_part else ''}; to re-check them all:",
             soft_wrap=True,
         )  # fmt: skip

@@ -106,7 +106,7 @@ def run(system: System, given: dict[str, Any]) -> None:
         screen.print(f"{report.verdict}: {done}")
     else:
         screen.print(f"{done}\n{report.verdict}: {report.left_out}", soft_wrap=True)
-    if report.accepted and report.float32 is not None:
+    if report.accepted and report.float32 is not None and report.proofs > report.refuted:
         screen.print(f"{float32_words(report.float32, report.proofs - report.refuted)}.", soft_wrap=True)
     answer = CheckAnswer(
         accepted=report.accepted, format=report.format, statement=report.statement, extent=report.extent, unit=report.unit,

@@ -45,6 +45,8 @@ def infer(
     from verifair.schema.draft import draft
     from verifair.systems.results.files import save_text
 
+    if out is not None and out.exists():
+        raise QueryError(f"--out {out}: is there already; name another file, so that nothing is lost")
     text = draft(datasets.read_table(data), target=target, positive=positive, protected=protected or [], model=model)
     if out is None:
         typer.echo(visible_lines(text), nl=False)

@@ -218,7 +218,8 @@ def _dataset(data: str, schema: Path | None) -> Dataset:
     if schema is None:
         known = datasets.named(data)
         if known is None and Path(data).suffix:
-            raise QueryError(f"--data {data} is a file: pass its schema with --schema FILE")
+            remedy = "is a file: pass its schema with --schema FILE" if Path(data).exists() else "there is no such file"
+            raise QueryError(f"--data {data}: {remedy}")
         return datasets.load(data) if known is None else known
     # the name of a file, suffix included, is never that of a paper's dataset, whose weights of losses are not meant for it
     return Dataset(name=Path(data).name, frame=datasets.read_table(data), schema=Schema.load(schema))

@@ -70,7 +70,8 @@ class TableFile:
     def _checked(self, read: Callable[[], Iterator[pd.DataFrame]]) -> Iterator[pd.DataFrame]:
         path, some = self.path, False
         if not path.is_file():
-            raise DataError(f"{path}: there is no such file; pass a CSV, CSV.GZ or Parquet table")
+            found = "is a folder" if path.is_dir() else "there is no such file"
+            raise DataError(f"{path}: {found}; pass a CSV, CSV.GZ or Parquet table")
         try:
             for chunk in read():
                 if len(chunk):

@@ -73,8 +73,9 @@ def certify_partition(
 ) -> Path:
     """Decide the parts of the query's box, `size` values a block, into a store; `report.partition.summary` reads it.
 
-    budget.seconds bounds the whole run, budget.nodes the boxes a question may take. Chunks are taken in a random order (by seed),
-    so that a run that ends early is a sample of all parts. progress is called with the parts done and all of them.
+    budget.seconds bounds the whole run, budget.nodes the boxes a question may take. Chunks of neighbouring parts are taken in a
+    random order (by seed): a run that ends early has some of them, no fair sample of all. progress is called with the parts
+    done and all of them.
     Raises QueryError for a size below 2, DataError for a store of another question.
     """
     query.require_favourable("a partition")

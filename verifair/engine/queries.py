@@ -339,6 +339,8 @@ def _check_arithmetic(network: Model, arithmetic: str) -> None:
 
 
 def _check_pairs(schema: Schema, protected: Sequence[str], differ: str) -> None:
+    if isinstance(protected, str):
+        raise QueryError(f"protected = {protected!r}: expected a list of names, [{protected!r}]")
     if not protected:
         raise QueryError("individual fairness needs a protected feature: pass protected=[...] or --protected NAME")
     if len(set(protected)) < len(protected):

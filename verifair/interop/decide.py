@@ -94,7 +94,8 @@ def networks_of(query: VnnlibQuery, files: Mapping[str, Path]) -> tuple[Network,
         network = found[declared.name]
         for what, size, has in (("input", declared.input.size, network.inputs), ("output", declared.output.size, network.outputs)):
             if size != has:
-                raise QueryError(f"{query.path} declares {size} {what}s of network {declared.name}; {network.source} has {has}")
+                of = f" of network {declared.name}" if declared.name else ""
+                raise QueryError(f"{query.path} declares {size} {what}s{of}; {network.source} has {has}")
     return tuple(found[declared.name] for declared in query.networks)
 
 

@@ -196,7 +196,7 @@ class Feature(schema_file.SchemaPart):
         try:
             found = number(value)
         except (TypeError, ValueError):
-            raise SchemaError(f"{place} is not a number, and the feature is {self.kind}") from None
+            raise SchemaError(f"{place} is not a number, and the feature is {self.kind} (a range is written 6:24)") from None
         if not np.isfinite(found):
             raise SchemaError(f"{place} is not finite; give a number within its range")
         if self.kind == "integer" and not found.is_integer():

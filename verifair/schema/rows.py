@@ -109,7 +109,8 @@ def _column(frame: pd.DataFrame, name: str, what: str) -> pd.Series:
     if len(missing):
         raise DataError(
             f"{what}: {len(missing)} {'row has' if len(missing) == 1 else 'rows have'} no value in column {name!r}, first row "
-            f"{column.index[missing[0]]}; drop such rows, or fill them in (--missing drop, or most-frequent)"
+            f"{column.index[missing[0]]}; drop such rows, or fill them in (--missing drop, or most-frequent; in an "
+            'audit file under [data]: missing = "drop")'
         )
     return column
 

@@ -292,3 +292,8 @@ def test_a_model_of_one_output_has_no_more_than_two_classes(rule: str) -> None:
 def test_a_proof_names_its_epsilon_with_all_digits() -> None:
     query = vf.IndividualFairness(network=made(0, 1), schema=schema_of(*FEATURES), protected=["sex"], epsilon=0.2500003)
     assert holds(query).endswith("by more than 0.2500003 with sex")
+
+
+def test_one_protected_name_alone_is_no_list() -> None:
+    with pytest.raises(QueryError, match=r"protected = 'sex': expected a list of names, \['sex'\]"):
+        vf.IndividualFairness(network=made(0, 1), schema=schema_of(*FEATURES), protected="sex")

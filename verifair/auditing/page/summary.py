@@ -11,6 +11,7 @@ from verifair.auditing.gate import accepted_files, by_feature, gaps, shares
 from verifair.auditing.page.contents import ended, evidence_counts, tone
 from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import known_analyses
+from verifair.auditing.subject import DRAFT
 from verifair.systems.groups import SMALL
 from verifair.systems.results.findings import Section, Statement, WitnessRow
 from verifair.systems.results.words import DRAWN, listed, name_words, percent, rounded
@@ -259,6 +260,11 @@ def people(result: AuditResult) -> tuple[Person, ...]:
 
 def not_examined(result: AuditResult) -> Iterator[str]:
     """What the audit does not answer, one line each."""
+    if any(source.role == DRAFT for source in result.sources):
+        yield (
+            "Whether the schema is right: it is a draft from the table. Nobody has confirmed its ranges, scaling and order of "
+            "columns, on which every proof rests."
+        )
     asked = {section.key for section in result.sections}
     left_out = [system(key) for key in known_analyses() if key not in asked]
     if left_out:

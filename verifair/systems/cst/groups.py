@@ -81,9 +81,9 @@ def check_sizes(k: tuple[int, ...], names: tuple[str, ...], group: Integers, tes
         raise DataError(
             f"k = {max(k)}: {name} has only {sizes[name]}{others} rows; the largest k is {sizes[name]}"
             + (
-                ": ask for a smaller one, merge small groups, or leave them out (small = leave-out)"
+                ": ask for a smaller one, merge small groups, or leave them out (--small leave-out; small in Python)"
                 if sizes[name]
-                else ", so nobody can be tested: merge small groups, or leave them out (small = leave-out)"
+                else ", so nobody can be tested: merge small groups, or leave them out (--small leave-out; small in Python)"
             )
         )
 

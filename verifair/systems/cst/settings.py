@@ -159,7 +159,7 @@ A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv 
     },
     about=About(
         title="Situation testing",
-        question="Would people of a protected group have been decided on alike, had they not been of that group?",
+        question="Would people of a protected group have been decided otherwise if they were not in it?",
         source="Counterfactual Situation Testing (Alvarez, Ruggieri)",
     ),
     keys=("causal", "do", "k", "tau", "rows", "certify", "draws"),

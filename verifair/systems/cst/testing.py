@@ -135,9 +135,9 @@ class Terms:
 
     @property
     def words(self) -> str:
-        """The intervals, such as "95 % newcombe interval (two-sided)"."""
+        """The intervals, such as "95 % Newcombe interval (two-sided)"."""
         sides = "" if self.z is not None else f" ({'two-sided' if self.sides == 2 else 'one-sided'})"
-        return f"{self.label} {self.interval} interval{sides}"
+        return f"{self.label} {self.interval.capitalize()} interval{sides}"
 
     @property
     def bound(self) -> float:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from verifair.checker.certificates.envelope import semantics
+from verifair.checker.words import counted
 from verifair.engine.verdict import Status
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.decider import beside
@@ -232,8 +233,9 @@ def _subgroup(part: Subgroup) -> str:
     who = f"{words(part.common)}: " if part.common else ""
     if not part.candidates:
         return f"{who}{total} to be explained, no positive row in it"
-    hopeless = f", {part.hopeless} without a feasible one" if part.hopeless else ""
-    served = f"; {part.used} serve {part.covered}, cost up to {_number(part.largest)}" if part.used else "; none chosen here"
+    hopeless = f", {part.hopeless} of the people without a feasible one" if part.hopeless else ""
+    rows = counted(part.used, "row serves", "rows serve")
+    served = f"; {rows} {part.covered}, cost up to {_number(part.largest)}" if part.used else "; none chosen here"
     return f"{who}{total} to be explained, {part.candidates} positive rows{hopeless}{served}"
 
 

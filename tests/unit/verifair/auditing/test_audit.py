@@ -63,6 +63,7 @@ def test_a_model_and_a_table_become_a_page_with_proofs(model: Pipeline, tmp_path
     # Every file is what the page says, and every proof is about the model and the schema beside it.
     sources = {one["role"]: one["sha256"] for one in answer["sources"]}
     assert sources["model"] == hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest() == vf.read(model).source_sha256
+    assert "Whether the schema is right: it is a draft from the table." in html
     assert sources["schema (a draft)"] == hashlib.sha256((folder / "schema.toml").read_bytes()).hexdigest()
     proofs = [proof for section in answer["sections"] for proof in section["evidence"]]
     assert proofs
