@@ -18,7 +18,7 @@ def whole(path: Path) -> Iterator[Path]:
         yield half
         half.replace(path)
     except OSError as error:
-        if error.errno is None:
+        if error.errno is None or error.filename not in (None, str(half)):  # it is another file's
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:

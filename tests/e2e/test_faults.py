@@ -12,12 +12,19 @@ import pytest
 from tests.command_line import Run, german_files
 from verifair import datasets
 from verifair.files import alone
+from verifair.systems.hyfair.explain import plots as explain_plots
+from verifair.systems.pba import plots as pba_plots
 from verifair.systems.pba import solve
 
 PBA = ("pba", "--demo", "german", "--protected", "sex", "--delta", "1", "--delta", "2", "--limit", "60")
 Mounted = Callable[[str], Path]
 ONE = ("certify", "--demo", "german", "--protected", "sex", "--box", "duration=4:8")
 PARTS = (*ONE[:5], "--partition", "10", "--store", "{}/full")
+GUARD = ("guard", *ONE[1:5], "--rules", "rules.json", "--iterations", "10")
+SAFE = (
+    "duration=6,credit-amount=1169,savings=unknown,status=no account,credit-history=critical,purpose=television,"
+    "employment=>= 7 years,property=real estate"
+)
 NO_ROOM = "No space left on device; make room there, or name another place"
 FILES = ("verdicts.jsonl", "rates.csv", "shares.csv", "certificate.json.gz", "certificate-robustness.json.gz")
 
@@ -84,15 +91,25 @@ def test_an_answer_that_no_file_can_hold_is_shown_and_leaves_older_files(inside:
     ),
     (("export", *ONE[1:5], "--relaxed", "--vnnlib", "{}/full"), 0, "full/1.0/onnx/product.onnx: " + NO_ROOM),
     (("schema", "infer", "german.csv", "--target", "credit", "--protected", "sex", "--out", "{}/full"), 0, "full: " + NO_ROOM),
+    ((*PBA, "--limit", "5", "--store", "pba.sqlite", "--out", "{}/full"), 24_576, "full/verdicts.jsonl: " + NO_ROOM),
+    ((*PBA, "--limit", "5", "--store", "pba.sqlite", "--out", "{}/full"), 40_960, "full/verdicts.parquet: " + NO_ROOM),
+    ((*ONE[:5], "--targeted", SAFE, "--certificate", "{}/full"), 0, "full/targeted-1.json.gz: " + NO_ROOM),
+    ((*GUARD, "--out", "{}/full.onnx"), 0, "full.toml: " + NO_ROOM),
+    ((*GUARD, "--out", "{}/full.onnx"), 8_192, "full.onnx: " + NO_ROOM),
+    (("explain", *ONE[1:5], "--iterations", "50", "--rounds", "1", "--out", "{}/full"), 12_288, "full/rules.json: " + NO_ROOM),
 ])
 def test_a_disk_that_is_full_names_the_file_and_the_remedy(
-    inside: Run, mounted: Mounted, tmp_path: Path, words: tuple[str, ...], room: int, told: str
+    inside: Run, mounted: Mounted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], room: int, told: str
 ) -> None:
+    for plots in (pba_plots, explain_plots):  # pictures come first
+        monkeypatch.setattr(plots, "plots", lambda result: {})
     german_files(tmp_path, datasets.german().frame.head(60))
-    folder = mounted("size=16k")
-    (folder / "rest").write_bytes(bytes(16_384 - room))
+    Path("rules.json").write_text('{"rules": [{"when": {"duration": {"low": 4, "high": 8}}}]}')
+    folder = mounted("size=64k")
+    (folder / "rest").write_bytes(bytes(65_536 - room))
     code, _, errors = inside(*(word.format(folder) for word in words))
     assert (code, errors) == (2, f"error: {folder}/{told}")
+    assert not list(folder.rglob(".part-*"))
 
 
 @pytest.mark.parametrize("words", [

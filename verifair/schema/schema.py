@@ -15,6 +15,7 @@ import pandas as pd
 
 from encoders.network import Array, Booleans, Integers, Model
 from verifair.errors import DataError, SchemaError
+from verifair.files import whole
 from verifair.models.compare import some_rows
 from verifair.models.objects import check_decides, package_of
 from verifair.models.read import read
@@ -76,7 +77,8 @@ class Schema(Shown, InputSpace):
         return toml(self)
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text(self.dumps(), encoding="utf-8", newline="\n")
+        with whole(Path(path)) as half:
+            half.write_text(self.dumps(), encoding="utf-8", newline="\n")
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row a feature: its kind, values, unit, change, and whether it is protected."""

@@ -18,6 +18,7 @@ from verifair.checker.certificates.envelope import semantics
 from verifair.checker.words import counted, float32_words
 from verifair.engine.questions import classes, margin
 from verifair.engine.store import COLUMNS, json_lines
+from verifair.files import whole
 from verifair.systems.groups import SMALL
 from verifair.systems.pba.evidence import certificates, in_words
 from verifair.systems.pba.result import PbaResult
@@ -79,7 +80,10 @@ def tables(result: PbaResult) -> dict[str, pd.DataFrame]:
 def write(result: PbaResult, folder: Path) -> str | None:
     """Write the verdicts as JSON lines and, with pyarrow, as Parquet, part by part, and the certificates of each query."""
     columns = None if find_spec("pyarrow") is None else folder / "verdicts.parquet"
-    with open(folder / "verdicts.jsonl", "wb") as lines, nullcontext() if columns is None else _parquet(columns) as add:
+    with (
+        whole(folder / "verdicts.jsonl") as half, open(half, "wb") as lines,
+        nullcontext() if columns is None else _parquet(columns) as add,
+    ):
         for part in _parts(result):
             lines.writelines(json_lines(part))
             if add is not None:
@@ -102,7 +106,8 @@ def _parquet(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
         **dict.fromkeys(("row", "float32_agrees", "nodes", "float32"), pyarrow.int64()),
     }  # fmt: skip
     shape = pyarrow.schema(list(kinds.items()))
-    with open(path, "wb") as out, pyarrow.parquet.ParquetWriter(out, shape) as file:  # pyarrow takes no name outside UTF-8
+    # pyarrow takes no name outside UTF-8
+    with whole(path) as half, open(half, "wb") as out, pyarrow.parquet.ParquetWriter(out, shape) as file:
         yield lambda part: file.write_table(pyarrow.Table.from_pandas(part, shape, preserve_index=False))
 
 

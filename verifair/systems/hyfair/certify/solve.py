@@ -18,6 +18,7 @@ from verifair.engine.shares.share import certify_share, row_shares
 from verifair.engine.verdict import Reason, Status, Verdict
 from verifair.engine.verify import verify
 from verifair.errors import DataError, QueryError
+from verifair.files import whole
 from verifair.systems.hyfair.certify.result import (
     EXIT_CODES,
     CertifyResult,
@@ -153,7 +154,8 @@ def _certificate(folder: Path | None, verdict: Verdict, k: int) -> Path | None:
         return None
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"targeted-{k}.json.gz"
-    verdict.certificate.save(file)
+    with whole(file) as half:
+        verdict.certificate.save(half)
     return file
 
 

@@ -21,7 +21,7 @@ from verifair.errors import DataError, SchemaError
 from verifair.schema.constraint import Constraint, boxes_of
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.rules import Explained, Rule
-from verifair.systems.results.files import plain
+from verifair.systems.results.files import plain, save_text
 from verifair.systems.results.result import Count, Shape, Share
 
 KIND = "verifair-rules"
@@ -111,7 +111,7 @@ def _plain(value: Any) -> Any:
 
 def save(path: Path, answer: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(plain(answer), indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    save_text(path, json.dumps(plain(answer), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def load(path: Path, schema: Schema) -> RuleFile:

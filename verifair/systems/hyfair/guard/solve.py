@@ -18,6 +18,7 @@ from verifair.datasets import Dataset
 from verifair.engine.gap.maximise import MaximumGap
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError
+from verifair.files import whole
 from verifair.schema.schema import Schema
 from verifair.systems import subject as subjects
 from verifair.systems.hyfair.explain import rules_file
@@ -156,7 +157,8 @@ def _write(subject: Subject, out: Path, kept: Sequence[Rule], rows: Array | None
     out.parent.mkdir(parents=True, exist_ok=True)
     toml = out.with_suffix(".toml")
     narrowed.save(toml)
-    onnx.save(wrapped, out)
+    with whole(out) as half:
+        onnx.save(wrapped, half)
     return toml
 
 
