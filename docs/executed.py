@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,8 @@ class Executed(SphinxDirective):
             return [nodes.literal_block(command, command, language="none")]
         source, line = self.get_source_info()
         folder = Path(self.env.app.doctreedir) / "executed" / f"{Path(self.env.docname).name}-{line}"
-        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)  # no picture of an earlier build is shown
+        folder.mkdir(parents=True)
         options = ["--data", str(Path(data).resolve()), "--out", "."]
         made = subprocess.run(
             [sys.executable, "-m", *shlex.split(command), *options], cwd=folder, capture_output=True, text=True,

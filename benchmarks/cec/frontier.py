@@ -26,6 +26,7 @@ from benchmarks.shared import Skipped, data_folder, show
 from verifair.figures import COLORS, figure
 from verifair.papers.cec.catalog import HMDA
 from verifair.papers.cec.data import FOLDS, SENSITIVE, Case, measured
+from verifair.papers.cec.figures import MARKERS
 from verifair.systems.cec.people import People
 from verifair.systems.cec.training import CEC_LOOP, EXCESS_TERMS, METHODS, OURS, ConsistencyTerms, train_decider
 
@@ -34,7 +35,6 @@ LOSSES = (0.01, 0.03, 0.1)
 """Of AUC, that the floors allow."""
 PLAIN = "unconstrained"
 RIVALS = tuple(method for method in METHODS if method not in (*OURS, "cec"))
-MARKERS = "osD^vP*X<>"
 KEPT = ("AUC", "variance", "positive", "F1", "EO gap", "CEC", "CEC within", "PFR", "B")
 
 

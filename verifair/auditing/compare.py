@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import ValidationError
 
 from verifair.auditing.decisions import ratio_words
 from verifair.auditing.gate import biased, by_feature, flips, gaps, shares
 from verifair.auditing.result import AuditResult, Comparison, QuantityChange
 from verifair.errors import QueryError
-from verifair.systems.proportions import critical, wilson
+from verifair.systems.proportions import wilson_of
 from verifair.systems.results.findings import Section
 from verifair.systems.results.words import percent
 
@@ -223,8 +222,8 @@ def _change(what: str, of: str, first: _Quantity, second: _Quantity, same: bool)
     (a, b, c, d), why = ends, ""
     low, high = c - b, d - a
     if first.people and second.people:
-        low = _wilson(c, second.people)[0] - _wilson(b, first.people)[1]
-        high = _wilson(d, second.people)[1] - _wilson(a, first.people)[0]
+        low = wilson_of(c, second.people)[0] - wilson_of(b, first.people)[1]
+        high = wilson_of(d, second.people)[1] - wilson_of(a, first.people)[0]
         why = "" if (a, c) == (b, d) else "not all were decided"
     standing: Any = "not clear"
     decided, counted = (a, c) == (b, d), first.people is not None
@@ -237,6 +236,3 @@ def _change(what: str, of: str, first: _Quantity, second: _Quantity, same: bool)
     return QuantityChange(what=what, of=of, before=first.shown, now=second.shown, low=low, high=high, standing=standing, why=why)
 
 
-def _wilson(share: float, people: int) -> tuple[float, float]:
-    low, high = wilson(np.array(share), people, critical(0.95, 2))
-    return float(low), float(high)

@@ -251,9 +251,7 @@ def _write_example(path: Path) -> None:
     from verifair.cli.output import check_outputs
     from verifair.systems.results.files import save_text
 
-    check_outputs({"--write-example": path})
-    if path.exists():
-        raise QueryError(f"--write-example {path}: is there already; name another file, so that nothing is lost")
+    check_outputs({"--write-example": path}, new=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     save_text(path, EXAMPLE)
     message = f"{path}: edit it, then run verifair audit {shlex.quote(str(path))} --out report.html"

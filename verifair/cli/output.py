@@ -51,20 +51,21 @@ def check_workers(jobs: int, cluster: str | None) -> None:
         check_address(cluster)
 
 
-def check_outputs(files: Mapping[str, Path | None]) -> None:
-    """Raise QueryError for what cannot be written, option -> path; before the run, so that nothing is lost after it."""
-    for option, path in files.items():
-        if path is None:
-            continue
+def check_outputs(files: Mapping[str, Path | None], *, new: bool = False) -> None:
+    """Raise QueryError for what cannot be written or, where it has to be new, is there; before the run, so that nothing is lost."""
+    given = {option: path for option, path in files.items() if path is not None}
+    for option, path in given.items():
         if path.is_dir():
             raise QueryError(f"{option} {path}: is a folder; name a file in it")
+        if new and path.exists():
+            raise QueryError(f"{option} {path}: is there already; name another file, so that nothing is lost")
         near = next(folder for folder in path.absolute().parents if folder.exists())
         if not (near.is_dir() and os.access(near, os.W_OK)):
             raise QueryError(f"{option} {path}: nothing can be written in {near}; name a file elsewhere")
-    named = [path.resolve() for path in files.values() if path is not None]
+    named = [path.resolve() for path in given.values()]
     twice = next((path for path in named if named.count(path) > 1), None)
     if twice is not None:
-        both = " and ".join(option for option, path in files.items() if path is not None and path.resolve() == twice)
+        both = " and ".join(option for option, path in given.items() if path.resolve() == twice)
         raise QueryError(f"{both} name the same file, {twice.name}; give each its own")
 
 

@@ -42,11 +42,11 @@ def infer(
     out: Annotated[Path | None, typer.Option("--out", help="Write the draft here instead of to the screen.")] = None,
 ) -> None:
     from verifair import datasets
+    from verifair.cli.output import check_outputs
     from verifair.schema.draft import draft
     from verifair.systems.results.files import save_text
 
-    if out is not None and out.exists():
-        raise QueryError(f"--out {out}: is there already; name another file, so that nothing is lost")
+    check_outputs({"--out": out}, new=True)
     text = draft(datasets.read_table(data), target=target, positive=positive, protected=protected or [], model=model)
     if out is None:
         typer.echo(visible_lines(text), nl=False)

@@ -183,7 +183,7 @@ def in_order(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, 
     """
     machines = MACHINES.get()
     if machines is not None:
-        yield from _sorted(machines.as_done(_numbers(function, arguments)))
+        yield from _sorted(machines.as_done(_numbers(function, enumerate(arguments))))
         return
     results = joblib.Parallel(n_jobs=threads, require="sharedmem", return_as="generator")(
         joblib.delayed(_applied)(function, *one) for one in arguments
@@ -224,7 +224,7 @@ class Helpers(Generic[T]):
         """Return what the function returns for many arguments, in their order; for a single one it is called here."""
         if len(arguments) < 2:
             return [self.function.value(*one) for one in arguments]
-        return list(_sorted(as_done(_numbers(self.function, arguments), self.jobs)))
+        return list(_sorted(as_done(_numbers(self.function, enumerate(arguments)), self.jobs)))
 
     def each(self, arguments: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, T]]:
         """Yield what the function returns for many arguments, with their numbers, in any order: here until others are ready."""
@@ -234,7 +234,7 @@ class Helpers(Generic[T]):
             if one is None:
                 return
             yield one[0], self.function.value(*one[1])
-        yield from as_done((joblib.delayed(_numbered)(number, self.function, *args) for number, args in given), self.jobs)
+        yield from as_done(_numbers(self.function, given), self.jobs)
 
     def _start(self) -> None:
         with suppress(Exception):  # the search will meet it
@@ -261,9 +261,9 @@ def _applied(function: Shared[Callable[..., T]], *arguments: Any) -> T:
     return function.value(*arguments)
 
 
-def _numbers(function: Shared[Callable[..., T]], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Task]:
+def _numbers(function: Shared[Callable[..., T]], numbered: Iterable[tuple[int, tuple[Any, ...]]]) -> Iterator[Task]:
     """Return tasks whose results come with the numbers of their arguments."""
-    return (joblib.delayed(_numbered)(number, function, *one) for number, one in enumerate(arguments))
+    return (joblib.delayed(_numbered)(number, function, *one) for number, one in numbered)
 
 
 def _numbered(number: int, function: Shared[Callable[..., T]], *arguments: Any) -> tuple[int, T]:

@@ -20,7 +20,7 @@ from verifair.schema.feature import Feature, text
 from verifair.schema.network import TRUTHS, check_threshold, classes_called, other_class, upwards
 from verifair.schema.outcome import PositiveRule
 from verifair.schema.rows import label_values
-from verifair.schema.spelling import closest
+from verifair.schema.spelling import nearest
 
 MANY = 50
 """A text column with more distinct values than this is an identifier or free text, not a category."""
@@ -79,9 +79,7 @@ def inferred(
     """
     for name in (target, *protected):
         if name not in frame.columns:
-            close = closest(name, list(map(str, frame.columns)))
-            hint = f"known are {', '.join(map(str, frame.columns))}" if close is None else f"did you mean {close!r}?"
-            raise DataError(f"the table has no column {name!r}; {hint}")
+            raise DataError(f"the table has no column {name!r}; {nearest(name, frame.columns)}")
     table = _LabelledTable(frame=frame, target=target, protected=protected, network=network, unscaled=unscaled)
     values = sorted({text(v) for v in frame[target].dropna()})
     rule = rule_of(positive, values)

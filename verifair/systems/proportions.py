@@ -23,6 +23,12 @@ def wilson(p: Array, n: Array | float, z: Array | float) -> tuple[Array, Array]:
     return _wilson(p, n, z, -1), _wilson(p, n, z, 1)
 
 
+def wilson_of(share: float, people: int) -> tuple[float, float]:
+    """Its ends at 95 % for one share of so many people."""
+    low, high = wilson(np.array(share), people, critical(0.95, 2))
+    return float(low), float(high)
+
+
 def _wilson(p: Array, n: Array | float, z: Array | float, sign: int) -> Array:
     """Its lower (-1) or upper end (1)."""
     square = np.square(z)

@@ -18,7 +18,7 @@ from verifair.systems.cec.plots import REGIMES as TINTS
 from verifair.systems.cec.settings import THRESHOLD
 
 CORNERS = {"A": (0.02, 0.03), "B": (0.02, 0.93), "C": (0.95, 0.03), "D": (0.95, 0.93)}
-MARKERS = "osD^vP*X<"
+MARKERS = "osD^vP*X<>"
 LABELLED = 0.04
 """A smaller share has no room for its number."""
 

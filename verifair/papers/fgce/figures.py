@@ -62,8 +62,7 @@ def face(data: PaperData) -> pd.DataFrame:
 
 
 def _face(name: str, straight: Instance, paths: Instance) -> Iterator[dict[str, Any]]:
-    best = {kind: np.concatenate([block.cost.min(axis=1) for block in one.blocks])
-            for kind, one in (("L2", straight), ("W", paths))}
+    best = {"L2": straight.nearest, "W": paths.nearest}
     for k in KS:
         most = largest_coverage(straight, k, np.inf, budget=BUDGET)
         found = centers(straight, k, most.covered / straight.size, budget=BUDGET)

@@ -65,9 +65,7 @@ def comparisons(
     hopeless = {one.name: (one.hopeless, one.negatives) for one in found}
     missed = {one.name: (one.factuals - one.covered, one.factuals) for one in found}
     # What a group pays on average for the chosen few says which optimal choice was found: only the largest cost is optimised.
-    costs = {
-        name: np.concatenate([block.cost.min(axis=1) for block in group.instance.blocks]) for name, group in model.groups_.items()
-    }
+    costs = {name: group.instance.nearest for name, group in model.groups_.items()}
     lines = [_of_shares(WITHOUT, hopeless)]
     if any(one.covered < one.factuals for one in found):
         lines.append(_of_shares("share of the others that is not covered", missed))

@@ -45,6 +45,11 @@ class Instance:
     hopeless: Integers
     candidates: Integers
 
+    @property
+    def nearest(self) -> Array:
+        """(F,) the cost of everybody's own cheapest counterfactual, in the order of the blocks."""
+        return np.concatenate([block.cost.min(axis=1) for block in self.blocks])
+
     @classmethod
     def of(
         cls,

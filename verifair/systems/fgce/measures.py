@@ -31,7 +31,7 @@ from verifair.systems.fgce.optimum.center import Unfinished, centers, fewest, ne
 from verifair.systems.fgce.optimum.cover import SetSystem, best, greedy, within
 from verifair.systems.fgce.settings import Cost, CostGrid
 from verifair.systems.fgce.space import FeatureSpace
-from verifair.systems.proportions import critical, wilson
+from verifair.systems.proportions import wilson_of
 from verifair.systems.results.result import Count, Interval, Measured, RowsOf, Shape
 
 KS = range(1, 11)
@@ -64,8 +64,7 @@ def reach(instance: Instance, *, budget: Budget | None = None) -> Reach:
     """Return k0 and d0 of a group. Raises Unfinished when the budget ends before k0 is known."""
     k0, _ = fewest(instance, budget=budget)
     found = centers(instance, k0, budget=budget)
-    least = max(float(block.cost.min(axis=1).max()) for block in instance.blocks)
-    return Reach(k0=k0, d0=found.cost, d_least=least, optimal=found.optimal)
+    return Reach(k0=k0, d0=found.cost, d_least=float(instance.nearest.max()), optimal=found.optimal)
 
 
 def cost_levels(space: FeatureSpace, *, low: float = 0.1, levels: int = 10) -> Array:
@@ -298,9 +297,9 @@ def interval(values: Array, *, level: float = 0.95, resamples: int = 2000, seed:
 
 def share_interval(true: Booleans) -> Interval:
     """Return Wilson's 95 % interval of the share of people (F,) of whom something is true."""
-    share = np.array(true.mean())
-    low, high = wilson(share, len(true), critical(0.95, 2))
-    return Interval(mean=float(share), low=float(low), high=float(high))
+    share = float(true.mean())
+    low, high = wilson_of(share, len(true))
+    return Interval(mean=share, low=low, high=high)
 
 
 # All measures of all groups
@@ -461,7 +460,7 @@ def levels_of(space: FeatureSpace, instances: Mapping[str, Instance], cost: Cost
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Question:
+class _Measure:
     """One task. of: what is asked.   ask: asks it of a group's instance.   parts: how many optima share its time."""
 
     of: str
@@ -481,11 +480,11 @@ class _Questions:
         self.exact, self.grid, self.space, self.jobs = exact, grid, space, jobs
         self.helpers = Helpers(Shared(value=_answered), jobs)
         self.shared = {name: Shared(value=instance) for name, instance in instances.items()}
-        self.answers: dict[int, tuple[_Question, Any]] = {}
+        self.answers: dict[int, tuple[_Measure, Any]] = {}
 
     def run(self, deadline: Deadline, progress: Progress) -> bool:
         """Return whether everything was asked before the time was up. What is asked depends on what full coverage takes."""
-        first = [_Question(of="reach", group=name, ask=_reach, parts=2) for name in self.instances]
+        first = [_Measure(of="reach", group=name, ask=_reach, parts=2) for name in self.instances]
         return self._ask(first, self._others(), deadline, progress) and self._ask(self._others(), [], deadline, progress)
 
     def by_group(self, of: str) -> dict[str, Any]:
@@ -510,10 +509,10 @@ class _Questions:
         more = known.union(np.rint(np.geomspace(top, last, MORE)).astype(int).tolist()) if last > top else set()
         return sorted({*self.ks, *more})
 
-    def _in_turn(self, of: str) -> list[tuple[_Question, Any]]:
+    def _in_turn(self, of: str) -> list[tuple[_Measure, Any]]:
         return [self.answers[n] for n in sorted(self.answers) if self.answers[n][0].of == of]
 
-    def _ask(self, asked: Sequence[_Question], later: Sequence[_Question], deadline: Deadline, progress: Progress) -> bool:
+    def _ask(self, asked: Sequence[_Measure], later: Sequence[_Measure], deadline: Deadline, progress: Progress) -> bool:
         """Return whether all of these were asked in time.   later: what is left then, as far as it is known."""
         start, total = len(self.answers), len(self.answers) + len(asked) + len(later)
         together = workers(self.jobs)
@@ -532,7 +531,7 @@ class _Questions:
             progress(len(self.answers), total)
         return len(self.answers) == start + len(asked)
 
-    def _others(self) -> list[_Question]:
+    def _others(self) -> list[_Measure]:
         """Return all questions after those about the reach: level by level, all groups at each."""
         blocks = {name: len(instance.blocks) for name, instance in self.instances.items()}
         wider = np.setdiff1d(self.kauc_levels(), self.levels) if self.grid == "paper" else np.empty(0)
@@ -544,8 +543,8 @@ class _Questions:
             ("steps", 1, [partial(_steps, k=k) for k in self.ks if self.grid == "all" and self.exact]),
         ]
         return [
-            *(_Question(of="subgroups", group=name, ask=_parts, parts=2 * count) for name, count in blocks.items()),
-            *(_Question(of=of, group=name, ask=ask, parts=n) for of, n, asks in asked for ask in asks for name in self.instances),
+            *(_Measure(of="subgroups", group=name, ask=_parts, parts=2 * count) for name, count in blocks.items()),
+            *(_Measure(of=of, group=name, ask=ask, parts=n) for of, n, asks in asked for ask in asks for name in self.instances),
         ]
 
 

@@ -145,10 +145,9 @@ def of_choice(instance: Instance, factuals: Integers, cost: Array, chosen: int) 
 
     cost: (F,) of those of the instance's factuals whom the choice serves, inf for the others.
     """
-    cheapest = np.concatenate([block.cost.min(axis=1) for block in instance.blocks])
     nearest = np.concatenate([block.candidates[block.cost.argmin(axis=1)] for block in instance.blocks])
     return {
-        "FACE": _shared(instance, factuals, cheapest, len(np.unique(nearest))),
+        "FACE": _shared(instance, factuals, instance.nearest, len(np.unique(nearest))),
         "FGCE": _shared(instance, factuals, cost, chosen),
     }
 

@@ -37,8 +37,7 @@ class PartialSearch:
 
     def __init__(self, instance: Instance, k: int, count: int) -> None:
         self.instance, self.k, self.count = instance, k, count
-        nearest = np.concatenate([block.cost.min(axis=1) for block in instance.blocks])
-        self.lower, self.upper = float(np.partition(nearest, count - 1)[count - 1]), np.inf
+        self.lower, self.upper = float(np.partition(instance.nearest, count - 1)[count - 1]), np.inf
         self.chosen: Integers = np.empty(0, dtype=np.int64)
         self.steps = 0
         self.rates = np.full(instance.size, 0.5)
