@@ -30,10 +30,12 @@ def whole(path: Path) -> Iterator[Path]:
 def alone(lock: Path, message: str) -> Iterator[None]:
     """Hold a lock file while the block runs; a kill frees it. Raises QueryError with this message where another process has it.
 
-    The file is removed while it is held: who has opened it by then finds that it has no name any more, and asks again.
+    The file is removed while it is held: who has opened it by then finds that it has no name any more, and asks again. So are
+    folders that were made for it, and are empty in the end.
     """
     from filelock import FileLock, Timeout
 
+    made = [folder for folder in lock.parents if not folder.exists()]
     lock.parent.mkdir(parents=True, exist_ok=True)
     held = FileLock(lock)
     try:
@@ -46,3 +48,6 @@ def alone(lock: Path, message: str) -> Iterator[None]:
         with suppress(OSError):  # an open file cannot be removed everywhere
             lock.unlink()
         held.release()
+        with suppress(OSError):  # the first that is not empty
+            for folder in made:
+                folder.rmdir()

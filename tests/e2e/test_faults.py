@@ -155,3 +155,15 @@ def test_a_clock_that_is_set_back_changes_nothing(
 
 def interrupt() -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("words", [
+    ("pba", "--demo", "german", "--delta", "1"), ("fgce", "--demo", "german", "--protected", "sex", "--k", "1"),
+    ("explain", "--demo", "german", "--protected", "sex", "--box", "age=nothing"),
+], ids=lambda words: words[0])
+def test_a_run_that_fails_before_it_writes_leaves_no_folder(inside: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert inside(*words, "--out", tmp_path / "new" / "out")[0] == 2
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "old").mkdir()
+    assert inside(*words, "--out", tmp_path / "old")[0] == 2
+    assert os.listdir(tmp_path / "old") == []
