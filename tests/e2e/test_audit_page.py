@@ -583,6 +583,9 @@ def test_the_threshold_moves_the_rates_and_starts_at_the_decisions(browser: Any,
         shown = table.inner_text()
         rates = [f"{100 * one.rate.low:.1f}% to {100 * one.rate.high:.1f}%" for one in made.decisions.groups]
         assert [rate for rate in rates if rate not in shown] == []
+        ratios = [f"({one.ratio_low:.2f} to {one.ratio_high:.2f})" for one in made.decisions.groups if one.ratio_low is not None]
+        assert ratios
+        assert [ratio for ratio in ratios if ratio not in shown] == []
         watched.page.locator("#threshold").focus()
         watched.page.keyboard.press("ArrowRight")
         more = watched.page.evaluate(count, made.decisions.scores.own + 40)

@@ -10,8 +10,6 @@ from textwrap import shorten
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
-from scipy.stats.contingency import relative_risk
 
 from encoders.network import Array, Booleans, Integers
 from encoders.shares import probabilities
@@ -25,7 +23,7 @@ from verifair.figures import COLORS, figure
 from verifair.schema.network import upwards
 from verifair.schema.schema import Schema
 from verifair.systems.groups import SMALL
-from verifair.systems.proportions import critical
+from verifair.systems.proportions import critical, level_of_pairs, ratio, wilson_of
 from verifair.systems.results.findings import DataTable, Standing, Statement, Tone
 from verifair.systems.results.result import Count, Interval, Probability, Shape
 from verifair.systems.results.words import percent
@@ -50,7 +48,8 @@ class GroupDecisions(Shape):
     """Rate over that of the reference group, the ranked one with the highest rate; null: not ranked, or no reference."""
     ratio_low: float | None
     ratio_high: float | None
-    """95 % interval of the ratio (Katz; of a rate of 0 it ends where Walter's does); null for the reference itself."""
+    """95 % interval of the ratio (MOVER-R), for all pairs of ranked groups together (Bonferroni), for the data pick the reference;
+    null for the reference itself."""
     accuracy: Probability | None
     """Share of decisions that equal the label; null: the table has no label."""
 
@@ -110,7 +109,7 @@ class Decisions(Shape):
         note = (
             f"All {self.people:,} rows. rate: share with the favourable decision. Groups of fewer than {SMALL} people are shown "
             "and not compared. four-fifths: whether the rate is at least 80 % of the highest one; by chance perhaps: the 95 % "
-            "interval of the ratio includes 0.8."
+            "interval of the ratio, for all pairs of groups together, includes 0.8."
         )
         note += "".join(f" {name} is cut at its median, {cut:g}." for name, cut in self.cuts.items())
         return DataTable(title="Decisions by group", rows=pd.DataFrame(rows), note=note)
@@ -270,37 +269,33 @@ def rates(feature: str, groups: Mapping[str, GroupCounts], *, known: bool) -> li
     people, good, right = (np.array([getattr(groups[name], what) for name in names]) for what in ("people", "favourable", "right"))
     ranked = [n for n in range(len(names)) if people[n] >= SMALL]
     best = max(ranked, key=lambda n: (good[n] / people[n], people[n])) if len(ranked) > 1 else None
-    found = []
+    z, found = critical(level_of_pairs(len(ranked)), 2), []
     for n in sorted(range(len(names)), key=lambda n: (-people[n], names[n])):
-        chance = binomtest(int(good[n]), int(people[n])).proportion_ci(method="wilson")
-        ratio, low, high = (None, None, None) if best is None or n not in ranked else _against(n, best, good, people)
+        rate = float(good[n] / people[n])
+        least, most = wilson_of(rate, int(people[n]))
+        to_best, low, high = (None, None, None) if best is None or n not in ranked else _against(n, best, good, people, z)
         found.append(GroupDecisions(
             feature=feature, group=names[n], people=int(people[n]), favourable=int(good[n]),
-            rate=Interval(mean=float(good[n] / people[n]), low=float(chance.low), high=float(chance.high)),
-            ranked=n in ranked, ratio=ratio, ratio_low=low, ratio_high=high,
+            rate=Interval(mean=rate, low=least, high=most), ranked=n in ranked, ratio=to_best, ratio_low=low, ratio_high=high,
             accuracy=float(right[n] / people[n]) if known else None,
         ))  # fmt: skip
     return found
 
 
-def _against(n: int, best: int, good: Integers, people: Integers) -> tuple[float | None, float | None, float | None]:
-    """Return the ratio of a group's rate to the reference's, with its interval."""
+def quantile(groups: Sequence[GroupDecisions]) -> float:
+    """Return the z of the intervals of a feature's ratios."""
+    return critical(level_of_pairs(sum(one.ranked for one in groups)), 2)
+
+
+def _against(n: int, best: int, good: Integers, people: Integers, z: float) -> tuple[float | None, float | None, float | None]:
+    """Return the ratio of a group's rate to the reference's, with its interval at z."""
     if not good[best]:
         return None, None, None
     if n == best:
         return 1.0, None, None
-    counts = [int(one) for one in (good[n], people[n], good[best], people[best])]
-    ratio = counts[0] * counts[3] / (counts[1] * counts[2])  # of whole numbers, rounded once: exactly 4/5 is 0.8
-    if not counts[0]:
-        return ratio, 0.0, _walter(*counts)
-    chance = relative_risk(*counts).confidence_interval(0.95)
-    return ratio, float(chance.low), float(chance.high)
-
-
-def _walter(good: int, people: int, good_other: int, people_other: int) -> float:
-    """Return the upper end of the 95 % interval of a ratio of rates, half a person more in each count (Walter, Biometrika 1975)."""
-    a, n, b, m = good + 0.5, people + 0.5, good_other + 0.5, people_other + 0.5
-    return float(a / n * m / b * math.exp(critical(0.95, 2) * math.sqrt(1 / a - 1 / n + 1 / b - 1 / m)))
+    a, all_a, b, all_b = (int(one) for one in (good[n], people[n], good[best], people[best]))
+    low, high = ratio(np.array(a / all_a), all_a, np.array(b / all_b), all_b, z)
+    return a * all_b / (all_a * b), float(low), float(high)  # of whole numbers, rounded once: exactly 4/5 is 0.8
 
 
 def reference(groups: Sequence[GroupDecisions]) -> GroupDecisions:

@@ -1,4 +1,4 @@
-"""Intervals of shares, and of the difference of two of them."""
+"""Intervals of shares, and of the difference and the ratio of two of them; how sure one is where several hold together."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ def critical(level: float, sides: int) -> float:
     if sides not in (1, 2):
         raise QueryError(f"sides = {sides}: expected 1 or 2")
     return float(ndtri(1 - (1 - level) / sides))
+
+
+def level_of_pairs(groups: int) -> float:
+    """Return the level of one interval at which those of all pairs of so many groups hold together at 95 % (Bonferroni).
+
+    It is for two groups that are picked by the data, such as the highest and the lowest: which ones these are may be chance too.
+    """
+    return 1 - 0.05 / max(1.0, groups * (groups - 1) / 2)
 
 
 def wilson(p: Array, n: Array | float, z: Array | float) -> tuple[Array, Array]:
@@ -46,3 +54,20 @@ def newcombe(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | 
 def newcombe_lower(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> Array:
     """The lower end of `newcombe`."""
     return np.asarray(p - q - np.hypot(p - _wilson(p, n, z, -1), _wilson(q, m, z, 1) - q))
+
+
+def ratio(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> tuple[Array, Array]:
+    """Interval of p / q, of proportions p of n and q > 0 of m, from Wilson's of each (MOVER-R: Donner and Zou 2012, Newcombe 2016).
+
+    It has a width where nobody, or everybody, of a group is counted, which one of logarithms (Katz 1978) has not.
+    """
+    return _ratio(p, _wilson(p, n, z, -1), q, _wilson(q, m, z, 1), -1), _ratio(p, _wilson(p, n, z, 1), q, _wilson(q, m, z, -1), 1)
+
+
+def _ratio(p: Array, end: Array, q: Array, other: Array, sign: int) -> Array:
+    """Its lower (-1) or upper end (1), from the ends of the intervals of p and of q that make it so."""
+    a, b = end * (2 * p - end), other * (2 * q - other)
+    root = np.sqrt(np.maximum(np.square(p * q) - a * b, 0))
+    if sign > 0:
+        return np.asarray((p * q + root) / b)
+    return np.asarray(a / np.where(p > 0, p * q + root, 1.0))  # the same root of the quadratic, also where b is 0

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from verifair.auditing.decisions import quantile
 from verifair.auditing.page.cells import Grid, grid
 from verifair.auditing.result import AuditResult
 from verifair.systems.groups import SMALL
@@ -113,8 +114,10 @@ def what_if(result: AuditResult) -> dict[str, Any] | None:
     """What the script of *What if* reads; None where there is nothing that it can do."""
     if result.what_if is None:
         return None
-    scores = None if result.decisions is None or result.decisions.scores is None else result.decisions.scores.model_dump()
-    return {**result.what_if.content, "people": result.what_if.people[:MOST_WITNESSES], "scores": scores, "small": SMALL}
+    made = result.decisions
+    scores = None if made is None or made.scores is None else made.scores.model_dump()
+    z = {} if made is None else {feature: quantile(made.of(feature)) for feature in result.protected}
+    return {**result.what_if.content, "people": result.what_if.people[:MOST_WITNESSES], "scores": scores, "small": SMALL, "z": z}
 
 
 def plain(value: float) -> str:

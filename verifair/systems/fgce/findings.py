@@ -16,7 +16,7 @@ from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.measures import Burden, change_frequency, interval, share_interval
 from verifair.systems.fgce.optimum.center import Centers
 from verifair.systems.fgce.result import Advice, Certainty, GroupComparison, GroupSummary, Subgroup
-from verifair.systems.proportions import critical, newcombe
+from verifair.systems.proportions import critical, level_of_pairs, newcombe
 from verifair.systems.results.result import Interval
 from verifair.systems.results.words import percent, rounded
 
@@ -241,7 +241,7 @@ def _of_means(measure: str, values: Mapping[str, Array], seed: int) -> GroupComp
     best = min(line.ranked, key=lambda name: means[name])
     found = bootstrap(
         (values[line.worst], values[best]), lambda a, b, axis=-1: a.mean(axis=axis) - b.mean(axis=axis), method="percentile",
-        vectorized=True, n_resamples=2000, batch=256, rng=seed, confidence_level=_level(line),
+        vectorized=True, n_resamples=2000, batch=256, rng=seed, confidence_level=level_of_pairs(len(line.ranked)),
     ).confidence_interval
     return _with_interval(line, found.low, found.high)
 
@@ -254,14 +254,8 @@ def _of_shares(measure: str, counts: Mapping[str, tuple[int, int]]) -> GroupComp
         return line
     best = min(line.ranked, key=lambda name: shares[name])
     (_, of_worst), (_, of_best) = counts[line.worst], counts[best]
-    z = critical(_level(line), 2)
+    z = critical(level_of_pairs(len(line.ranked)), 2)
     return _with_interval(line, *newcombe(np.array(shares[line.worst]), of_worst, np.array(shares[best]), of_best, z))
-
-
-def _level(line: GroupComparison) -> float:
-    """Return the level of one interval at which those of all pairs of ranked groups hold together at 95 % (Bonferroni): which two
-    groups are farthest apart is seen in the data."""
-    return 1 - 0.05 / (len(line.ranked) * (len(line.ranked) - 1) / 2)
 
 
 def _with_interval(line: GroupComparison, low: Any, high: Any) -> GroupComparison:

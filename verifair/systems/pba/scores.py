@@ -11,7 +11,7 @@ from verifair.engine.exchange import Exchange
 from verifair.engine.store import GOALS, OPEN, PROVED, REFUTED, Verdicts
 from verifair.systems.groups import SMALL
 from verifair.systems.pba.stream import Rates
-from verifair.systems.proportions import critical, newcombe, wilson
+from verifair.systems.proportions import critical, level_of_pairs, newcombe, wilson
 
 METRIC_OF_GOAL = {
     "observed": ("PBA", "observed"),
@@ -90,7 +90,7 @@ def group_gaps(rates: pd.DataFrame) -> pd.DataFrame:
             lines.append((name, metric, None, None, np.nan, np.nan, np.nan, count, small))
             continue
         top, bottom = ranked.loc[ranked["value"].idxmax()], ranked.loc[ranked["value"][::-1].idxmin()]  # two groups if all tie
-        z = critical(1 - 0.05 / (count * (count - 1) / 2), 2)
+        z = critical(level_of_pairs(count), 2)
         ends = newcombe(np.array(top["value"]), top["rows"], np.array(bottom["value"]), bottom["rows"], z)
         found = [float(end) for end in (top["value"] - bottom["value"], *ends)]
         lines.append((name, metric, bottom["group"], top["group"], *found, count, small))

@@ -20,7 +20,7 @@ def test_every_group_and_how_each_analysis_ended_are_told(kind: str, tmp_path: P
     result = audit(groups=True)
     SAVES[kind](result, tmp_path / "audit.md")
     text = (tmp_path / "audit.md").read_text(encoding="utf-8")
-    assert "| sex | Female | 310 | 50.0% | 44.5% to 55.5% | 0.62 (0.56 to 0.70) | fails |" in text
+    assert "| sex | Female | 310 | 50.0% | 44.5% to 55.5% | 0.62 (0.55 to 0.70) | fails |" in text
     assert "| Situation testing | did not run | 1 not run |" in text
     assert "- **refuted**: Two applicants alike in all but sex" in text
     assert "{{" not in text

@@ -186,14 +186,17 @@
   /* The threshold: counts above each edge, by group */
   if (!scores) return;
   const slider = one("threshold"), Z = 1.959963984540054;
-  const wilson = (k, n) => {  /* the ends of the 95 % interval of a share */
-    const middle = (k + Z * Z / 2) / (n + Z * Z), half = Z / (n + Z * Z) * Math.sqrt(k * (n - k) / n + Z * Z / 4);
+  const wilson = (k, n, z) => {  /* the ends of the interval of a share */
+    const middle = (k + z * z / 2) / (n + z * z), half = z / (n + z * z) * Math.sqrt(k * (n - k) / n + z * z / 4);
     return [k ? middle - half : 0, k < n ? middle + half : 1];
   };
-  const ends = (one, best) => {  /* of the 95 % interval of a ratio of rates: Katz; where one is 0, up to Walter's */
-    const more = one.k ? 0 : 0.5, [a, n, b, m] = [one.k + more, one.n + more, best.k + more, best.n + more];
-    const factor = Math.exp(Z * Math.sqrt(1 / a - 1 / n + 1 / b - 1 / m)), ratio = a * m / (n * b);
-    return [one.k ? ratio / factor : 0, ratio * factor];
+  const ends = (one, best, z) => {  /* of the interval of a ratio of rates: MOVER-R, as in the table above */
+    const p = one.k / one.n, q = best.k / best.n, own = wilson(one.k, one.n, z), its = wilson(best.k, best.n, z);
+    const end = (mine, other, upper) => {
+      const a = mine * (2 * p - mine), b = other * (2 * q - other), root = Math.sqrt(Math.max((p * q) ** 2 - a * b, 0));
+      return upper ? (p * q + root) / b : p ? a / (p * q + root) : 0;
+    };
+    return [end(own[0], its[1], false), end(own[1], its[0], true)];
   };
   const said = (ratio) => {  /* on which side of 0.8 it lies shows */
     let digits = 3;
@@ -215,10 +218,10 @@
       const best = ranked.length > 1 ? ranked.reduce((a, b) => b.k / b.n > a.k / a.n ? b : a) : { k: 0 };
       own.forEach((one, place) => {
         const { group, n, k } = one, ratio = best.k && n >= known.small ? k * best.n / (n * best.k) : null;
-        const [low, high] = ratio !== null && one !== best ? ends(one, best) : [ratio, ratio], fail = ratio !== null && ratio < 0.8;
+        const [low, high] = ratio !== null && one !== best ? ends(one, best, known.z[feature]) : [ratio, ratio], fail = ratio !== null && ratio < 0.8;
         const chance = ratio !== null && (low < 0.8) !== (high < 0.8) ? ", by chance perhaps" : "";
         if (fail) fails.push(`${feature} ${group} (n = ${n.toLocaleString("en")}${chance})`);
-        row(table, [feature, group, n.toLocaleString("en"), percent(k / n), wilson(k, n).map(percent).join(" to "),
+        row(table, [feature, group, n.toLocaleString("en"), percent(k / n), wilson(k, n, Z).map(percent).join(" to "),
           ratio === null ? "–" : said(ratio) + (one === best ? "" : ` (${low.toFixed(2)} to ${high.toFixed(2)})`),
           ratio === null ? "not compared" : (fail ? "fails" : "passes") + chance], fail ? "other" : "");
       });
