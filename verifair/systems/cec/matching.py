@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from scipy.spatial import KDTree
 
 from encoders.network import Array, Integers
@@ -79,6 +80,16 @@ class Reference:
         points, place = people.distinct(self.columns)
         return np.asarray((points - self.mean) / self.std), place
 
+    def rows_of(self, people: People) -> Integers:
+        """Return (N,) the row that each of some people is, -1 where none is; equal people are equal rows in their order."""
+        if people is self.people:
+            return np.arange(len(people))
+        joined = np.concatenate([np.column_stack([one.values, one.labels, one.groups]) for one in (self.people, people)])
+        alike = identities(joined)
+        mine, theirs = (pd.Series(part) for part in np.split(alike, [len(self.people)]))
+        rows = pd.MultiIndex.from_arrays([mine, mine.groupby(mine).cumcount()])
+        return np.asarray(rows.get_indexer(pd.MultiIndex.from_arrays([theirs, theirs.groupby(theirs).cumcount()])), dtype=np.int64)
+
     def baseline(self, people: People) -> Array:
         """(N, n_0) each person's own label-group mean (the paper's principle 1: both of a pair are explained from it)."""
         return np.asarray(self.baselines[people.labels, people.groups])
@@ -90,7 +101,8 @@ class Matches:
 
     individual: (P,) rows of the audited people.   other: (P,) the other group.   row: (P,) the counterpart's row in the reference,
     -1 where nobody is within tau.   distance: (P,) to the nearest, matched or not.   ties: (P,) how many are equally near.
-    seed: of the draw among these; None: the first was taken.
+    seed: of the draw among these; None: the first was taken.   own: (N,) the row of the reference that each of the people is, -1
+    where none is; None: not known.
     """
 
     individual: Integers
@@ -100,6 +112,7 @@ class Matches:
     ties: Integers
     tau: float | None
     seed: int | None = None
+    own: Integers | None = None
 
     @property
     def matched(self) -> Integers:
@@ -138,7 +151,7 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
     wanted = (other != people.groups[:, None]) & np.isin(other, reference.people.groups)
     found = Matches(
         individual=np.nonzero(wanted)[0], other=other[wanted], row=row[wanted], distance=distance[wanted], ties=equal[wanted],
-        tau=tau, seed=seed if ties == "random" else None,
+        tau=tau, seed=seed if ties == "random" else None, own=reference.rows_of(people),
     )
     if tau is not None:
         found.row[found.distance > tau] = -1

@@ -1,7 +1,9 @@
 """From an audit to what is reported: population figures with intervals, shares by threshold, features, people to review.
 
-All of these are measures of a sample. Intervals are bootstrap percentiles over people: a person with counterparts in several other
-groups is drawn with all of them.   Reference: CEC, "Evaluation Metrics", figure 4 and "Future Work" (parts by feature).
+All of these are measures of a sample. Its independent units are people, not pairs: one person has counterparts in several groups,
+and is the counterpart of several others. So standard errors are cluster-robust for dyadic data: any two pairs that share a person
+may be correlated.   Reference: CEC, "Evaluation Metrics", figure 4 and "Future Work" (parts by feature); Fafchamps and Gubert 2007,
+equation 2.7, and Aronow, Samii and Assenova 2015 (the standard error).
 """
 
 from __future__ import annotations
@@ -9,17 +11,20 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from pydantic import computed_field
-from scipy.stats import bootstrap
 from sklearn.metrics import roc_auc_score
 
 from encoders.network import Array, Integers
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import ComparedPairs
 from verifair.systems.cec.explanations import REGIMES, regimes
+from verifair.systems.proportions import critical, newcombe, wilson
 from verifair.systems.results.result import Interval, Measured, Shape, Share
 
-LEVEL = 0.95
-"""Confidence of all intervals."""
+Z = critical(0.95, 2)
+"""Of all intervals."""
+INTERVALS = "95 % over people: pairs that share a person are not independent"
+ROUNDING = 1e-12
+"""Scores that differ by less are equal."""
 FLAT = 0.01
 """A variance of the probability below this (a standard deviation of 0.1) is that of a model which hardly tells people apart."""
 ONE_SIDED = 0.95
@@ -28,37 +33,71 @@ GUESSING = 0.6
 """An AUC below this is near the 0.5 of guessing."""
 
 
-def interval(audit: ComparedPairs, values: Array, *, seed: int = 0) -> Interval:
-    """Mean of values (M,) over the matched pairs, and the percentile bootstrap of it over people (a ratio of two sums)."""
-    place = np.unique(audit.individual, return_inverse=True)[1]
-    total, count = np.bincount(place, weights=values), np.bincount(place).astype(float)
+def interval(audit: ComparedPairs, values: Array) -> Interval:
+    """Mean of values (M,) in 0 .. 1 over the matched pairs, with Wilson's interval at the effective number of pairs: so many
+    independent zeros and ones have the same standard error (Korn and Graubard 1998).
+
+    Where all values are equal the error is unknown, and pairs of one person, or with one counterpart, count as one (Kish 1965).
+    """
     mean = float(values.mean())
-    if len(total) < 2 or np.ptp(values) == 0:
-        return Interval(mean=mean, low=mean, high=mean)
-    found = bootstrap(
-        (total, count), lambda t, c, axis: t.sum(axis=axis) / c.sum(axis=axis), paired=True, vectorized=True, method="percentile",
-        confidence_level=LEVEL, n_resamples=1000, rng=seed, batch=max(1, 2**22 // len(total)),
-    )
-    return Interval(mean=mean, low=float(found.confidence_interval.low), high=float(found.confidence_interval.high))
+    square = _squared_error((values - mean) / len(values), *_persons(audit))
+    count = mean * (1 - mean) / square if square else _independent(audit)
+    low, high = wilson(np.array(mean), count, Z)
+    return Interval(mean=mean, low=float(low), high=float(high))
 
 
-def excess(audit: ComparedPairs, control: ComparedPairs, *, seed: int = 0) -> Interval:
+def excess(audit: ComparedPairs, control: ComparedPairs) -> Interval:
     """Mean over people of (mean score over the other groups - score within the own group): what the group adds to the score.
 
-    Over people that have both; NaN where there are none. Resampled 10,000 times, for more than 5,000 people less often, 1,000 times
-    at least: whether the interval holds 0 must not hang on the seed.   Reference: ours; see `verifair.systems.cec.audit.control`.
+    Over people that have both; NaN where there are none.   Reference: ours; see `verifair.systems.cec.audit.control`.
     """
-    across = pd.Series(audit.score).groupby(audit.individual).mean()
-    both = (across - pd.Series(control.score, index=control.individual)).dropna().to_numpy()
-    if len(both) < 2 or np.ptp(both) == 0:
-        mean = float(both.mean()) if len(both) else float("nan")
-        return Interval(mean=mean, low=mean, high=mean)
-    count = min(10_000, max(1000, 50_000_000 // len(both)))
-    found = bootstrap(
-        (both,), np.mean, confidence_level=LEVEL, n_resamples=count, method="percentile", rng=seed,
-        batch=max(1, 2**22 // len(both)),
-    )
-    return Interval(mean=float(both.mean()), low=float(found.confidence_interval.low), high=float(found.confidence_interval.high))
+    has, within = np.isin(audit.individual, control.individual), np.isin(control.individual, audit.individual)
+    if not has.any():
+        return Interval(mean=np.nan, low=np.nan, high=np.nan)
+    people = int(within.sum())
+    weight = has / (people * np.bincount(audit.individual)[audit.individual])
+    across, inner = float(weight @ audit.score), float(control.score[within].mean())
+    sides = zip(_persons(audit), (side[within] for side in _persons(control, audit)), strict=True)
+    parts = np.concatenate([weight * (audit.score - across), (inner - control.score[within]) / people])
+    square = _squared_error(parts, *(np.concatenate(side) for side in sides))
+    mean, reach = across - inner, Z * float(np.sqrt(square))
+    low, high = max(mean - reach, -1.0), min(mean + reach, 1.0)
+    if not square:  # as in `interval`; as of different people, which is no narrower
+        ends = newcombe(np.array(across), _independent(audit), np.array(inner), _independent(control), Z)
+        low, high = (float(end) for end in ends)
+    return Interval(mean=mean, low=low, high=high)
+
+
+def _persons(pairs: ComparedPairs, audit: ComparedPairs | None = None) -> tuple[Integers, Integers]:
+    """Return (M,) numbers of the person and of the counterpart of each pair: the same person has the same one on both sides.
+
+    audit: whose matching knows which rows of the reference the people are, where it is another one.
+    """
+    known, others = (audit or pairs).matches.own, len(pairs.people)
+    person = pairs.individual
+    if known is not None:
+        person = np.where(known[person] >= 0, known[person] + others, person)
+    return person, pairs.counterpart + others
+
+
+def _squared_error(parts: Array, person: Integers, counterpart: Integers) -> float:
+    """Return the squared standard error of an estimate that each pair (M,) moves by `parts` from its mean; 0 where none does.
+
+    It is the sum of the products of any two pairs that share somebody, and at least that of those which share their person.
+    """
+    low, high = np.minimum(person, counterpart), np.maximum(person, counterpart)
+    who = np.bincount(low, weights=parts, minlength=high.max() + 1) + np.bincount(high, weights=parts)
+    both = np.bincount(np.unique(low * len(who) + high, return_inverse=True)[1], weights=parts)  # that `who` has twice
+    own = np.bincount(person, weights=parts)
+    people = len(np.unique(person))
+    square = float(max(who @ who - both @ both, own @ own)) * people / max(people - 1, 1)
+    return square if square > ROUNDING**2 else 0.0
+
+
+def _independent(audit: ComparedPairs) -> float:
+    """Return Kish's effective number of pairs, if those of one person, or those with one counterpart, are all alike."""
+    counts = (np.bincount(side).astype(float) for side in (audit.individual, audit.counterpart))
+    return min(float(each.sum() ** 2 / (each @ each)) for each in counts)
 
 
 def population(audit: ComparedPairs) -> dict[str, Interval]:

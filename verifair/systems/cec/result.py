@@ -297,12 +297,12 @@ class CecResult(Result):
     ) -> CecResult:
         """Return what an audit found.
 
-        inner: the same people beside the nearest of their own group, if that was measured.   seed: of the bootstrap.
+        inner: the same people beside the nearest of their own group, if that was measured.   seed: of random ties.
         more: the fields that all results have, and `certified`.
         """
         belongs = measured.people.groups[measured.matches.individual]
         names = [(k, name) for k, name in enumerate(measured.people.names) if (belongs == k).any()]
-        everybody = _findings(measured, inner, EVERYBODY, np.ones(len(belongs), dtype=bool), seed)
+        everybody = _findings(measured, inner, EVERYBODY, np.ones(len(belongs), dtype=bool))
         if asked.schema.outcome.of == "value":  # what is no probability is not shown as one
             nothing = np.full(len(measured.probability), np.nan)
             measured = replace(measured, probability=nothing, probability_tilde=nothing)
@@ -312,7 +312,7 @@ class CecResult(Result):
                 protected=asked.protected, merit=asked.merit, audit=asked.words, tau=measured.matches.tau, ties=ties,
                 reference=str(asked.apart) if asked.apart else None, threshold=measured.threshold, attributions=measured.method,
             ),
-            groups=(everybody, *(_findings(measured, inner, name, belongs == k, seed) for k, name in names)),
+            groups=(everybody, *(_findings(measured, inner, name, belongs == k) for k, name in names)),
             between_groups=by_group(measured), features=feature_parts(measured, asked.schema), thresholds=sensitivity(measured),
             review=_review(measured, asked, max(top, REVIEWED)), unmatched=_unmatched(pairs, measured),
             model_decides=triviality(measured, asked.schema.good, valued=asked.schema.outcome.of == "value"), pairs=pairs,
@@ -365,7 +365,7 @@ class CecResult(Result):
         sure = self.certified
         return MeasuredTrust(
             proved=[f"regime A of {sure.certified:,} pairs within {units(sure.delta)}"] if sure and sure.certified else [],
-            measured=["scores, decisions and regimes, on the rows of the table", "intervals, by percentile bootstrap"],
+            measured=["scores, decisions and regimes, on the rows of the table", "intervals, over people"],
         )
 
     def group_table(self) -> pd.DataFrame:
@@ -413,32 +413,32 @@ def _unmatched(pairs: pd.DataFrame, audit: ComparedPairs) -> pd.DataFrame:
     return table.sort_values("distance", ascending=False, kind="stable").reset_index(drop=True)
 
 
-def _findings(audit: ComparedPairs, inner: ComparedPairs | None, name: str, mine: Booleans, seed: int) -> GroupFindings:
+def _findings(audit: ComparedPairs, inner: ComparedPairs | None, name: str, mine: Booleans) -> GroupFindings:
     """mine: (P,) the pairs of one group's people."""
     matches = audit.matches
     own = replace_pairs(audit, np.flatnonzero(mine[audit.pair]))
     near, ties = matches.distance[mine], matches.ties[own.pair]
     measured = len(own.pair) > 0
-    inside, beyond = _beyond(own, inner, seed)
+    inside, beyond = _beyond(own, inner)
     return GroupFindings(
         name=name, people=len(np.unique(matches.individual[mine])), pairs=int(mine.sum()), matched=len(own.pair),
         distance=(float(np.median(near)), float(np.quantile(near, 0.9)), float(near.max())),
         twins=float((matches.distance[own.pair] == 0).mean()) if measured else None,
         ties=(float(np.median(ties)), int(ties.max())) if measured else (float("nan"), 0),
-        cec=interval(own, own.score, seed=seed) if measured else None,
-        pfr=interval(own, (~own.same_decision).astype(float), seed=seed) if measured else None,
+        cec=interval(own, own.score) if measured else None,
+        pfr=interval(own, (~own.same_decision).astype(float)) if measured else None,
         regimes={letter: float((own.regime == letter).mean()) for letter in REGIMES} if measured else {},
         within=inside, beyond=beyond,
     )
 
 
-def _beyond(own: ComparedPairs, inner: ComparedPairs | None, seed: int) -> tuple[float, Interval | None]:
+def _beyond(own: ComparedPairs, inner: ComparedPairs | None) -> tuple[float, Interval | None]:
     """Mean score of these people within their group, and by how much their scores across exceed it."""
     kept = np.zeros(0, dtype=np.int64) if inner is None else np.flatnonzero(np.isin(inner.individual, own.individual))
     if inner is None or not len(kept):
         return float("nan"), None
     control = replace_pairs(inner, kept)
-    return float(control.score.mean()), excess(own, control, seed=seed)
+    return float(control.score.mean()), excess(own, control)
 
 
 def replace_pairs(audit: ComparedPairs, kept: Integers) -> ComparedPairs:

@@ -12,6 +12,7 @@ from rich.table import Table as Grid
 
 from verifair.systems.cec.certified import DECISION, LEAVES, SCORE, TIME
 from verifair.systems.cec.explanations import REGIMES, Regime
+from verifair.systems.cec.measures import INTERVALS
 from verifair.systems.cec.result import CecResult, CertifiedPairs, GroupFindings
 from verifair.systems.results.result import Interval
 from verifair.systems.results.words import cell, percent, units
@@ -52,7 +53,7 @@ def show(result: CecResult, console: Console) -> None:
     console.print(features_grid(result))
     if result.top:
         console.print(review_grid(result))
-    last = f"Measured on these rows, not proved; nothing is said of other people. 95 % by bootstrap. {result.seconds:.1f} s."
+    last = f"Measured on these rows, not proved; nothing is said of other people. Intervals: {INTERVALS}. {result.seconds:.1f} s."
     lines = [
         *_notes(result), threshold_line(result), everybody_line(result), within_line(result), ties_line(result),
         distance_line(result), *unmatched_lines(result), model_line(result), last,

@@ -130,7 +130,7 @@ class Result(SystemAnswer):
 
 
 class Interval(Shape):
-    """A mean over people with its 95 % interval: percentile bootstrap, Wilson's for a share."""
+    """A mean over people with its 95 % interval."""
 
     mean: float
     low: float

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,53 @@ def test_intervals_are_over_people() -> None:
     assert once.high - once.low == pytest.approx(2 * 1.96 * values.std() / np.sqrt(40), rel=0.2)
 
 
+def test_random_groups_seldom_add_anything() -> None:
+    """Of 60 tables with groups drawn by lot about 3 intervals exclude 0; were only the persons the same, 7 would."""
+    wrong = 0
+    for seed in range(60):
+        found = reference(table(100, seed=seed).assign(race=np.random.default_rng(10_000 + seed).choice(["x", "y"], 100)), "race")
+        across = audit(some_network(3), found, found.people, threads=1)
+        apart = excess(across, control(some_network(3), found, across, threads=1))
+        wrong += not apart.low <= 0 <= apart.high
+    assert wrong <= 4
+
+
+def test_the_error_of_an_interval_is_of_pairs_that_share_somebody() -> None:
+    """Word for word: the products of any two pairs with a person in common, whether as person or as counterpart."""
+    found = reference(table(), "race")
+    across = audit(some_network(1), found, found.people)
+    inner = control(some_network(1), found, across)
+    own, twice = set(across.individual), np.bincount(across.individual)
+    pairs = [({i, j}, (s - across.score.mean()) / (len(own) * twice[i]))
+             for i, j, s in zip(across.individual, across.counterpart, across.score, strict=True)]
+    pairs += [({i, j}, -(s - inner.score.mean()) / len(own))
+              for i, j, s in zip(inner.individual, inner.counterpart, inner.score, strict=True)]
+    assert len(inner.score) == len(own)
+    square = sum(a * b for one, a in pairs for other, b in pairs if one & other) * len(own) / (len(own) - 1)
+    apart = excess(across, inner)
+    assert apart.mean == pytest.approx(across.score.mean() - inner.score.mean())
+    assert apart.high - apart.low == pytest.approx(2 * 1.959964 * np.sqrt(square))
+    # people who are asked about in another order, some of them only, are the same people
+    some = np.random.default_rng(0).permutation(len(found.people))[:100]
+    np.testing.assert_array_equal(found.people.values[found.rows_of(found.people.take(some))], found.people.values[some])
+    assert len(np.unique(found.rows_of(found.people.take(some)))) == 100
+    stranger = found.people.take(some)
+    assert (found.rows_of(replace(stranger, labels=1 - stranger.labels, values=stranger.values + 0.5)) == -1).all()
+
+
+def test_values_that_are_all_alike_leave_a_width() -> None:
+    """0 flips of 150 pairs are no proof of none: Wilson's interval of as many pairs as there are independent ones."""
+    found = reference(table(), "race")
+    constant = network_of((np.zeros((4, 6)), np.ones(4)), (np.ones((2, 4)), [0.0, 1.0]))
+    across = audit(constant, found, found.people)
+    flips, apart = population(across)["PFR"], excess(across, control(constant, found, across))
+    assert flips.mean == flips.low == apart.mean == 0
+    served = np.bincount(across.counterpart)
+    count = served.sum() ** 2 / (served**2).sum()  # fewer than the 150 people: some serve as counterparts of many
+    assert flips.high == pytest.approx(1.959964**2 / (count + 1.959964**2))
+    assert -0.2 < apart.low < 0 < apart.high < 0.2
+
+
 def test_review_puts_hidden_bias_first() -> None:
     found = reference(table())
     whole = audit(some_network(), found, found.people)
@@ -438,17 +486,15 @@ def test_parameters_that_cannot_be_are_named(model: ExplanationConsistency, para
         wrong.fit(FRAME, sensitive_features="sex").audit(FRAME, sensitive_features="sex")
 
 
-def test_whether_the_excess_holds_zero_does_not_hang_on_the_seed(network: Network) -> None:
-    """On all of German its low end lies at -0.0005, where 1,000 resamples fell on either side."""
+def test_the_excess_is_less_sure_than_of_as_many_independent_people(network: Network) -> None:
+    """On all of German the interval holds 0, and it does not hang on a seed."""
     model = ExplanationConsistency(network, GERMAN.schema).fit(GERMAN.frame, sensitive_features="sex")
     found = model.audit(GERMAN.frame, sensitive_features="sex")
     inside = model.control(found)
-    difference = found.score - inside.score
-    normal = difference.mean() - 1.96 * difference.std() / len(difference) ** 0.5
-    for seed in range(6):
-        low = excess(found, inside, seed=seed).low
-        assert low < 0
-        assert low == pytest.approx(normal, abs=5e-4)
+    difference, apart = found.score - inside.score, excess(found, inside)
+    assert apart.low < difference.mean() - 1.96 * difference.std() / len(difference) ** 0.5
+    assert apart.low < 0 < apart.high
+    assert excess(found, inside) == apart
 
 
 # Trees, and attributions of somebody else's
