@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import log_ndtr, ndtri, xlogy
 
 from encoders.network import Array
 from verifair.errors import QueryError
@@ -54,6 +54,18 @@ def newcombe(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | 
 def newcombe_lower(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> Array:
     """The lower end of `newcombe`."""
     return np.asarray(p - q - np.hypot(p - _wilson(p, n, z, -1), _wilson(q, m, z, 1) - q))
+
+
+def newcombe_lower_of_few(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> Array:
+    """The lower end of `newcombe`, and of a few people no more than the exact one of all against none (1 of n, 0 of m).
+
+    That is the least difference d at which all against none has the probability of the tail, whatever the proportions are: the
+    largest (q + d)^n (1 - q)^m. No outcome says more. At 95 % Newcombe's end is above it where n = m < 6: of 2 and 2, all against
+    none would have an interval above 0, and comes by chance in 6 % of the cases.   Reference: Tarone 1990 (attainable levels).
+    """
+    both = np.asarray(n + m, dtype=np.float64)
+    most = np.expm1((log_ndtr(-np.asarray(z)) - xlogy(n, n / both) - xlogy(m, m / both)) / both)
+    return np.asarray(np.minimum(newcombe_lower(p, n, q, m, z), most))
 
 
 def ratio(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> tuple[Array, Array]:

@@ -12,7 +12,8 @@ significant when its interval lies above tau. In the other direction, positive d
 paper's authors publish such counts), and of CF a counterfactual who would be refused where c is not:
 
 wald       delta +- z sqrt(p_c (1 - p_c) / n_c + p_t (1 - p_t) / n_t)            CST, equation 5 (Thanh et al. 2011)
-newcombe   from the Wilson intervals of p_c and p_t: Newcombe 1998, method 10
+newcombe   from the Wilson intervals of p_c and p_t: Newcombe 1998, method 10; of a few rows no more than the exact bound of the
+           most extreme outcome, so that nothing is significant where even that one may be chance (at 95 %: of 2 rows and 2)
 
 *Corrects the paper:* equation 5 has a minus under the root. Wald's interval has no width where both proportions are 0 or 1, however
 small the groups; Newcombe's has, and stays within -1 .. 1. Both are approximations: the k nearest rows are no random sample.
@@ -40,7 +41,7 @@ from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.groups import check_k, check_sizes, groups_under, in_words, least_group, left_out
 from verifair.systems.cst.neighbours import NeighbourPool, control, nearest, negatives
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Small, Ties
-from verifair.systems.proportions import critical, newcombe_lower
+from verifair.systems.proportions import critical, newcombe_lower_of_few
 
 Method = Literal["ST", "CST w/o", "CST", "CF"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -59,7 +60,7 @@ def lower_end(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: A
     if kind == "wald":
         return p_c - p_t - z * np.sqrt(p_c * (1 - p_c) / n_c + p_t * (1 - p_t) / n_t)
     if kind == "newcombe":
-        return newcombe_lower(p_c, n_c, p_t, n_t, z)
+        return newcombe_lower_of_few(p_c, n_c, p_t, n_t, z)
     raise QueryError(f"interval {kind!r}: there is no such interval; known are {', '.join(INTERVALS)}")
 
 

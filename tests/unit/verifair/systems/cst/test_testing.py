@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest, false_discovery_control
+from scipy.stats import binom, binomtest, false_discovery_control
 
 from verifair.errors import DataError, QueryError
 from verifair.systems.cst.testing import Situations, Terms, lower_end, p_value, situation_test
-from verifair.systems.proportions import critical, wilson
+from verifair.systems.proportions import critical, newcombe, newcombe_lower_of_few, wilson
 
 
 def people(seed: int, rows: int = 80) -> pd.DataFrame:
@@ -194,6 +194,27 @@ def test_wilson_and_newcombe_are_those_of_the_literature() -> None:
     low, high = interval("newcombe", p_c, n_c, p_t, n_t, 1.959964)
     assert low == pytest.approx([0.0524, 0.6075], abs=6e-4)
     assert high == pytest.approx([0.3339, 1.0], abs=6e-4)
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.2])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_of_a_few_rows_chance_is_seldom_significant(n: int, tau: float) -> None:
+    """Of all outcomes of n and n rows of equal chances, the significant ones have 2.5 % at most: of 2 and 2 none is."""
+    p_c, p_t = (one.ravel() / n for one in np.meshgrid(np.arange(n + 1.0), np.arange(n + 1.0)))
+    above = lower_end("newcombe", p_c, n, p_t, n, critical(0.95, 2)) > tau
+    assert above.any() == (n == 3 and tau == 0)
+    for p in np.linspace(0, 1 - tau, 41):
+        assert (binom.pmf(n * p_c, n, p + tau) * binom.pmf(n * p_t, n, p))[above].sum() <= 0.025
+    assert (p_value("newcombe", p_c, n, p_t, n, tau, 2)[~above] > 0.05 - 1e-9).all()
+
+
+def test_the_exact_bound_of_a_few_rows_leaves_larger_groups_alone() -> None:
+    one, zero, z = np.ones(1), np.zeros(1), critical(0.95, 2)
+    for n in range(6, 200):
+        assert newcombe_lower_of_few(one, n, zero, n, z) == newcombe(one, n, zero, n, z)[0]
+    # all against none of 2 and 3: where the tail is the largest (q + d)^2 (1 - q)^3
+    d = float(newcombe_lower_of_few(one, 2, zero, 3, z)[0])
+    assert max((q + d) ** 2 * (1 - q) ** 3 for q in np.linspace(max(0, -d), 1, 100_001)) == pytest.approx(0.025, rel=1e-4)
 
 
 def test_newcombe_behaves_at_0_and_1() -> None:
