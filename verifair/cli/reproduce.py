@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,7 +44,7 @@ class ReproduceSettings(Settings):
     seconds: Positive | None = None
     """Seconds for each search or solver that the paper gives a time limit. Default: 100 in HyFair's Table I, else 10."""
     data: Path | None = None
-    """Folder of the papers' data files, where they are not shipped."""
+    """Folder of the papers' data files, where they are not shipped. Default: what VERIFAIR_DATA names."""
     out: Path = Path("runs") / "papers"
     """Folder for tables (CSV) and pictures (PNG)."""
     list_tables: Annotated[bool, Option(name="--list")] = False
@@ -88,7 +89,7 @@ class ReproduceAnswer(Answer):
 def run(system: System, given: dict[str, Any]) -> None:
     """Make one table after the other; each is written and shown as soon as it is there."""
     from verifair.cli.output import check_outputs, save_answer
-    from verifair.papers.catalog import catalog, chosen
+    from verifair.papers.catalog import DATA, catalog, chosen
     from verifair.papers.reproduce import reproduce
     from verifair.systems.work import Interrupted
 
@@ -102,8 +103,10 @@ def run(system: System, given: dict[str, Any]) -> None:
     for name in settings.dataset:
         if name not in known:
             raise QueryError(f"--dataset {name}: {settings.paper} has no such dataset there; known are {', '.join(known)}")
-    if settings.data is not None and not settings.data.is_dir():
-        raise QueryError(f"--data {settings.data}: is no folder; name the one that holds the papers' data files")
+    named = os.environ.get(DATA)
+    data, option = (Path(named), DATA) if settings.data is None and named else (settings.data, "--data")
+    if data is not None and not data.is_dir():
+        raise QueryError(f"{option} {data}: is no folder; name the one that holds the papers' data files")
     require("matplotlib", "plots", "verifair reproduce")
     folder = settings.out / settings.paper
     check_outputs({"--json": files.json_file, "--out": folder / "table.csv"})
@@ -113,7 +116,7 @@ def run(system: System, given: dict[str, Any]) -> None:
             continue
         with progress_bar(f"{settings.paper} {printed.name}") as progress:
             made = reproduce(
-                printed, folder=settings.data, datasets=settings.dataset, seeds=settings.seeds, seconds=settings.seconds,
+                printed, folder=data, datasets=settings.dataset, seeds=settings.seeds, seconds=settings.seconds,
                 kept=folder / "parts", resume=files.resume, progress=progress,
             )
         done.append(_finished(made, folder, screen))

@@ -24,6 +24,22 @@ PAPERS: Mapping[str, str] = {
     "cst": "Counterfactual Situation Testing (CST)",
 }
 """Name on the command line -> the paper. Each is a folder of this package."""
+ADDRESSES: Mapping[str, str] = {
+    "cst/": "https://github.com/cc-jalvarez/counterfactual-situation-testing",
+    "encoded": "https://github.com/sumonbis/Fairify",
+    "fgce/": "https://github.com/xristosfrag/FGCE-Feasible-Group-Counterfactual-Explanations-for-Auditing-Fairness",
+    "nets/": "https://github.com/sumonbis/Fairify",
+    "schemas": "https://github.com/sumonbis/Fairify",
+    "tabular/adult.csv.gz": "https://archive.ics.uci.edu/dataset/2/adult",
+    "tabular/compas": "https://github.com/propublica/compas-analysis",
+    "tabular/german.csv": "https://archive.ics.uci.edu/dataset/144/statlog+german+credit+data",
+    "tabular/heloc": "https://github.com/xristosfrag/FGCE-Feasible-Group-Counterfactual-Explanations-for-Auditing-Fairness",
+    "tabular/hmda": "https://github.com/BhavanaSai1/loan-approval-bias-auditor",
+    "tabular/law_school": "https://github.com/cc-jalvarez/counterfactual-situation-testing",
+}
+"""What names of data files begin with -> where they, or the tables that they are made of, are to be had."""
+DATA = "VERIFAIR_DATA"
+"""The variable that names the folder of the data files, where --data does not."""
 MANY = 1_000
 """Seeds of what is trained or drawn."""
 ROMAN = [tens + ones for tens in ("", "X", "XX", "XXX") for ones in ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")]
@@ -45,16 +61,15 @@ class Request:
 
     def file(self, *parts: str) -> Path:
         """Return a file of the data folder. Raises QueryError where there is none."""
+        name = "/".join(parts)
+        where = next(address for prefix, address in ADDRESSES.items() if name.startswith(prefix))
         if self.folder is None:
             raise QueryError(
-                f"{self.dataset}: its data is not shipped; pass --data DIR, a folder that holds {'/'.join(parts)} "
-                "(docs/how-to/reproduce.md says where each file is to be had)"
+                f"{self.dataset}: its data is not shipped; pass --data DIR, or set {DATA}: a folder with {name}, from {where}"
             )
         path = self.folder.joinpath(*parts)
         if not path.exists():
-            raise QueryError(
-                f"{path}: there is no such file, which {self.dataset} needs; docs/how-to/reproduce.md says where it is to be had"
-            )
+            raise QueryError(f"{path}: there is no such file, which {self.dataset} needs; it is from {where}")
         return path
 
 

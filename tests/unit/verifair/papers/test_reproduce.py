@@ -14,13 +14,14 @@ from tests.command_line import is_drawn
 from verifair import datasets
 from verifair.cli.main import app
 from verifair.errors import QueryError
+from verifair.papers.catalog import DATA as DATA_FOLDER
 from verifair.papers.catalog import PAPERS, Printed, Request, catalog, chosen
 from verifair.papers.hyfair import tables as hyfair
 from verifair.papers.pba import tables as pba
 from verifair.papers.pba.printed import BLOCKS, DELTAS, printed
 from verifair.papers.reproduce import Reproduced, averaged, draw, pairs, reproduce, titled
 
-DATA = os.environ.get("VERIFAIR_DATA")
+DATA = os.environ.get(DATA_FOLDER)
 SOME = [
     ("fgce", "8", "German"), ("fgce", "7", "German"), ("fgce", "15", "German"), ("hyfair", "2", "BM-1"), ("hyfair", "3", "BM-1"),
 ]
@@ -233,10 +234,40 @@ def test_certified_gaps_are_priced_before_and_after_retraining(tmp_path: Path, m
         (["pba", "--dataset", "law"], "known are adult sample, adult, compas, german"),
     ],
 )
-def test_mistakes_are_told_before_any_work(words: list[str], told: str, tmp_path: Path) -> None:
+def test_mistakes_are_told_before_any_work(words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(DATA_FOLDER, raising=False)
     done = CliRunner().invoke(app, ["reproduce", *words, "--out", str(tmp_path / "out")])
     assert done.exit_code != 0
     assert told in str(done.exception)
+
+
+MISSING = [
+    ("cst", "1", "loan", "counterfactual-situation-testing"), ("cst", "4", "law school", "counterfactual-situation-testing"),
+    ("pba", "2", "compas", "propublica/compas-analysis"), ("hyfair", "2", "BM-1", "sumonbis/Fairify"),
+    ("fgce", "2", "Student", "xristosfrag/FGCE"), ("fgce", "8", "German", "archive.ics.uci.edu"),
+    ("fgce", "8", "HELOC", "xristosfrag/FGCE"), ("cec", "2", "hmda", "loan-approval-bias-auditor"),
+]
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(("paper", "table", "dataset", "address"), MISSING)
+def test_an_error_says_where_missing_data_is_to_be_had(
+    paper: str, table: str, dataset: str, address: str, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a folder, and in one that the variable names and where the file is missing."""
+    monkeypatch.delenv(DATA_FOLDER, raising=False)
+    if there:
+        monkeypatch.setenv(DATA_FOLDER, str(tmp_path))
+    words = ["reproduce", paper, "--table", table, "--dataset", dataset, "--out", str(tmp_path / "out")]
+    told = str(CliRunner().invoke(app, words).exception)
+    assert address in told.split("from https://")[1]
+    assert (str(tmp_path) if there else "pass --data DIR, or set VERIFAIR_DATA") in told
+
+
+def test_a_variable_that_names_no_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DATA_FOLDER, "nowhere")
+    done = CliRunner().invoke(app, ["reproduce", "cst", "--out", str(tmp_path / "out")])
+    assert "VERIFAIR_DATA nowhere: is no folder" in str(done.exception)
 
 
 def test_what_there_is_is_listed() -> None:
