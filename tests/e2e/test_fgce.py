@@ -242,7 +242,7 @@ def test_a_group_without_anybody_is_refused_or_left_out(tmp_path: Path) -> None:
 
 def test_interrupted_measures_keep_what_is_done(tmp_path: Path, ctrl_c: Callable[..., None]) -> None:
     ctrl_c(measures, "coverage_table", 9)  # two groups, so at the fifth cost
-    command = [*DEMO, "--k", 4, "--measures", "--json", tmp_path / "a.json", "--out", tmp_path / "out"]
+    command = [*DEMO, "--k", 4, "--measures", "--timeout", 3600, "--json", tmp_path / "a.json", "--out", tmp_path / "out"]
     done = verifair(*command)
     assert done.returncode == 130, done.stderr
     answer = json.loads((tmp_path / "a.json").read_text())

@@ -97,6 +97,7 @@ class Store:
             found = dict(self.connection.execute(query))
             if not found:
                 self.connection.execute("PRAGMA journal_mode=WAL")
+                self.connection.execute("BEGIN IMMEDIATE")  # a table alone commits at once: a kill would leave one of both
                 for statement in TABLES.values():
                     self.connection.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
                 self.connection.commit()

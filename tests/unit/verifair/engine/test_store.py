@@ -1,6 +1,8 @@
 """Stores of verdicts: a resumed run asks again what it must, and what somebody damaged is refused."""
 
 import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,3 +148,37 @@ def test_a_chunk_that_had_more_time_stays(tmp_path: Path) -> None:
         assert np.array_equal(kept.chunk(first.first).status, first.status)
         kept.add(replace(first, seconds=-1.0))
         assert kept.chunk(first.first).seconds == -1.0, "as many decided: the later one"
+
+
+KILLED = """
+import os, sqlite3, sys
+from verifair.engine.store import Store
+
+def killed(statement):
+    global left
+    left -= 1
+    if left < 0:
+        os._exit(9)
+
+def connect(*words, whole=sqlite3.connect, **more):
+    found = whole(*words, **more)
+    found.set_trace_callback(killed)
+    return found
+
+left, sqlite3.connect = int(sys.argv[2]), connect
+with Store(sys.argv[1]) as kept:
+    kept.begin("run", {}, resume=True)
+"""
+
+
+def test_a_kill_before_any_statement_leaves_what_can_be_resumed(tmp_path: Path) -> None:
+    for count in range(100):
+        path = tmp_path / f"{count}.sqlite"
+        code = subprocess.run([sys.executable, "-c", KILLED, path, str(count)]).returncode
+        with Store(path) as kept:
+            kept.begin("run", {}, resume=True)
+            kept.add("run", [RECORD])
+        if code == 0:
+            break
+        assert code == 9
+    assert count > 5
