@@ -84,8 +84,9 @@ class Reference:
         """Return (N,) the row that each of some people is, -1 where none is; equal people are equal rows in their order."""
         if people is self.people:
             return np.arange(len(people))
-        joined = np.concatenate([np.column_stack([one.values, one.labels, one.groups]) for one in (self.people, people)])
-        alike = identities(joined)
+        both, same = (self.people, people), self.people.domain is people.domain
+        sides = [np.column_stack([one.values if same else one.x, one.labels, one.groups]) for one in both]
+        alike = identities(np.concatenate(sides))
         mine, theirs = (pd.Series(part) for part in np.split(alike, [len(self.people)]))
         rows = pd.MultiIndex.from_arrays([mine, mine.groupby(mine).cumcount()])
         return np.asarray(rows.get_indexer(pd.MultiIndex.from_arrays([theirs, theirs.groupby(theirs).cumcount()])), dtype=np.int64)
