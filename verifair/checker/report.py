@@ -9,7 +9,7 @@ from typing import Any
 
 from verifair.checker.certificates.extent import Extent
 
-NOTHING_DECIDED = "no part in it is decided, so it states nothing; go on with certify --partition --resume"
+NOTHING_DECIDED = "nothing in it is decided, so it states nothing; go on with certify --resume"
 Progress = Callable[[int, int], None]
 """Called with what is done, and all there is to do."""
 Spread = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
@@ -88,8 +88,7 @@ class CheckReport:
         """What the statement leaves out of its question, and what that means; empty where it answers all of it."""
         if self.missing is None:
             return ""
-        alone = f"--partial accepts the statement about the decided {self.unit} only"
-        return f"{self.missing}; {'nothing is stated about those' if self.partial else alone}"
+        return f"{self.missing}; {'nothing more is stated' if self.partial else '--partial accepts what it does state'}"
 
     @classmethod
     def of(

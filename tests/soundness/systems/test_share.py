@@ -20,6 +20,7 @@ from encoders.network import Network
 from solvers import clock
 from tests.builders import integer, network_of, one_hot, random_network, real, schema_of
 from tests.draws import draws
+from verifair.checker.certificates.envelope import write
 from verifair.checker.certificates.share import ShareCertificate
 from verifair.checker.certificates.tree import Tree, leaf_regions
 from verifair.checker.check import check
@@ -79,8 +80,11 @@ def truth(query: vf.IndividualFairness) -> Fraction:
 
 
 def accepted(found: CertifiedShare | ShareCertificate, query: vf.IndividualFairness) -> str:
+    """Return what is wrong with a share. One that shows nothing is not accepted, but that is not wrong."""
     certificate = found.certificate if isinstance(found, CertifiedShare) else found
-    return "; ".join(map(str, check(certificate, network=query.network, schema=query.schema).rejections))
+    report = check(certificate, network=query.network, schema=query.schema)
+    assert report.rejections or certificate.fair + certificate.unfair
+    return "" if report.verdict == "NOTHING TO ACCEPT" else "; ".join(map(str, report.rejections))
 
 
 @pytest.mark.parametrize("seed", draws(12))
@@ -246,13 +250,39 @@ def test_run_goes_on_from_its_store(tmp_path: Path) -> None:
     path = tmp_path / "share.json.gz"
     first = certify_share(QUERY, tolerance=0, budget=vf.Budget(seconds=60, nodes=8), store=path)
     assert first.reason is Reason.NODES
-    assert check(path, network=QUERY.network, schema=SCHEMA).accepted
+    assert check(path, network=QUERY.network, schema=SCHEMA, partial=True).accepted
+    wider = certify_share(QUERY, tolerance=0.999, store=path, resume=True)
+    assert (wider.reason, wider.cells) == (None, first.cells)
     second = certify_share(QUERY, tolerance=0, budget=BUDGET, store=path, resume=True)
     assert (second.certificate.fair, second.certificate.unfair) == (FOUND.certificate.fair, FOUND.certificate.unfair)
     assert check(path, network=QUERY.network, schema=SCHEMA).accepted
     assert second.certificate.history[: len(first.certificate.history)] == first.certificate.history
     with pytest.raises(DataError, match="another question"):
         certify_share(replace(QUERY, protected=["sex"]), budget=BUDGET, store=path, resume=True)
+
+
+def test_a_share_is_accepted_as_far_as_it_is_decided(tmp_path: Path) -> None:
+    """Wider than its tolerance it is accepted in part, and with nothing shown there is nothing to accept."""
+    path = tmp_path / "share.json"
+    expected = {  # nodes, tolerance -> verdicts without and with --partial, and how many brackets are decided
+        (1, 0): ("NOTHING TO ACCEPT", "NOTHING TO ACCEPT", 0), (8, 0): ("INCOMPLETE", "PARTIALLY ACCEPTED", 0),
+        (8, 0.999): ("ACCEPTED", "ACCEPTED", 1), (None, 0): ("ACCEPTED", "ACCEPTED", 1),
+    }
+    for (nodes, tolerance), (alone, partly, decided) in expected.items():
+        found = certify_share(QUERY, tolerance=tolerance, budget=vf.Budget(seconds=60, nodes=nodes), store=path)
+        own = found.certificate
+        assert decided == (found.reason is None) == (1 - own.fair - own.unfair <= Fraction(tolerance))
+        whole, part = (check(path, network=QUERY.network, schema=SCHEMA, partial=partial) for partial in (False, True))
+        assert (whole.verdict, part.verdict) == (alone, partly)
+        assert (whole.accepted, part.accepted) == ("ACCEPTED" in alone, "ACCEPTED" in partly)
+        assert (whole.extent.total, whole.extent.decided) == (1, decided)
+        payload = own.payload
+        for change in ({"proved": 1 - decided, "undecided": decided}, {"undecided": 5}):
+            write(path, {**payload, "extent": {**payload["extent"], **change}})
+            assert check(path, network=QUERY.network, schema=SCHEMA, partial=True).verdict == "REJECTED"
+    old = replace(own, query=replace(own.query, tolerance=None))
+    assert "tolerance" not in old.question["query"]
+    assert check(old, network=QUERY.network, schema=SCHEMA).verdict == "ACCEPTED"
 
 
 def test_counted_effort_ends_a_share_at_the_same_cells() -> None:

@@ -85,15 +85,14 @@ class Envelope(ABC):
     def question(self) -> dict[str, Any]:
         """What was asked, and of which network and schema, as it stands in the file."""
         about = {name: getattr(self, name) for name in ("network_sha256", "schema_sha256", "semantics")}
-        query = asdict(self.query)
-        if query.get("classes") == "favourable":  # what is usual is not said: files from before it could be asked still stand
-            del query["classes"]
+        usual = ("classes", "favourable"), ("tolerance", None)  # not said: files from before it could be asked still stand
+        query = {name: value for name, value in asdict(self.query).items() if (name, value) not in usual}
         return {"format": self.FORMAT, **about, "query": query, "features": list(self.features)}
 
     @property
     def extent(self) -> Extent:
         """How much of the question is answered, counted from the content."""
-        return Extent.of(self.question, **self._answered(), undecided=self.undecided, not_reached=self.not_reached)
+        return Extent.of(self.question, **{"undecided": self.undecided, "not_reached": self.not_reached} | self._answered())
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -118,7 +117,7 @@ class Envelope(ABC):
 
     @abstractmethod
     def _answered(self) -> dict[str, int]:
-        """Return how many answers the content holds: proved, claimed and refuted ones, none where left out."""
+        """Return how many answers the content holds: proved, claimed and refuted ones, none where left out, or undecided ones."""
 
     @classmethod
     @abstractmethod

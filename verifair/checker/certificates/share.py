@@ -4,10 +4,9 @@
      "extent", "fair": [numerator, denominator], "unfair": [numerator, denominator], "tree": {"feature", "cut"},
      "history": [[s, fair, unfair]], "digest"}
 
-At least the share `fair` of the box is fair, and at least the share `unfair` is not; what a leaf shows of its points is computed
-by `verifair.checker.shares`, so that a leaf carries nothing that could be wrong.
-The file is the store of the run as well: whoever goes
-on cuts the same tree further. history: seconds of work and what was shown by then, for pictures; nothing is claimed by it.
+At least the share `fair` of the box is fair, and at least the share `unfair` is not; `verifair.checker.shares` computes what leaves
+show. A bracket wider than the query's tolerance is undecided. The file is the store of the run as well: whoever goes on cuts the
+same tree further. history: seconds of work and what was shown by then, for pictures; nothing is claimed by it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
-from verifair.checker.certificates.envelope import Envelope, EnvelopeFile, Number, Text
+from verifair.checker.certificates.envelope import Distance, Envelope, EnvelopeFile, Number, Text
 from verifair.checker.certificates.extent import NO_MORE
 from verifair.checker.certificates.kmax import SplitsFile
 from verifair.checker.certificates.statement import Signs
@@ -31,13 +30,15 @@ Whole = Annotated[str, Field(pattern=r"^[0-9]{1,400}$")]
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class ShareQuery:
-    """What was asked. box: (lower, upper) of every feature, raw, by name; differ: "all" or "any" of the protected features."""
+    """What was asked. box: (lower, upper) of every feature, raw, by name; differ: "all" or "any" of the protected features;
+    tolerance: how much of the box may be left open (older files do not say)."""
 
     kind: Literal["certified-share"]
     protected: tuple[Text, ...] = Field(min_length=1)
     box: dict[str, tuple[Number, Number]]
     differ: Literal["all", "any"]
     signs: Signs
+    tolerance: Distance | None = None
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
@@ -65,7 +66,9 @@ class ShareCertificate(Envelope):
     history: tuple[tuple[float, float, float], ...] = field(default=(), repr=False)
 
     def _answered(self) -> dict[str, int]:
-        return {"proved": 1}
+        tolerance = self.query.tolerance
+        wide = tolerance is not None and 1 - self.fair - self.unfair > Fraction(tolerance)
+        return {"proved": 1 - wide, "undecided": int(wide)}
 
     def _content(self) -> dict[str, Any]:
         tree = {"feature": self.tree.feature.tolist(), "cut": self.tree.cut.tolist()}

@@ -24,7 +24,7 @@ from verifair.checker.certificates.tree import leaf_regions
 from verifair.checker.kernel.ensembles import tree_bounds
 from verifair.checker.kernel.forms import copy_planes
 from verifair.checker.kind import Kind
-from verifair.checker.report import Batches, CheckReport, Rejection
+from verifair.checker.report import NOTHING_DECIDED, Batches, CheckReport, Rejection
 from verifair.checker.shares import ShareQuestion
 from verifair.checker.words import decided, where
 from verifair.schema.space import InputSpace
@@ -41,9 +41,8 @@ def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, 
         network.require_piecewise_linear("check of a certified share")
     started, count = time.perf_counter(), 0
     claim = next(given.misfits(network, schema, None), None) or _claim_of(given, schema)
-    if isinstance(claim, str):
-        reason: str | None = claim
-    else:
+    reason = claim if isinstance(claim, str) else None
+    if not isinstance(claim, str):
         count = len(claim[1])
         try:
             reason = _confirm(given, *claim, network, batches)
@@ -89,7 +88,7 @@ def _confirm(given: ShareCertificate, question: ShareQuestion, leaves: Regions, 
             return f"it states that {float(stated):.9%} are {name}, but its leaves show {float(shown):.9%}"
     if given.fair + given.unfair > 1:
         return "it states more than the whole: fair and unfair points are different ones"
-    return None
+    return None if given.fair + given.unfair else NOTHING_DECIDED
 
 
 def _counted(network: Model, question: ShareQuestion, bounds: Callable[..., Any], lower: Array, upper: Array) -> tuple[int, Any]:
@@ -120,12 +119,12 @@ def _statement(given: ShareCertificate, schema: InputSpace, network: Model) -> s
     query = given.query
     who = " and ".join(query.protected)
     changes = f"{who} changes" if len(query.protected) == 1 else f"{query.differ} of {who} change"
-    rest = 1 - given.fair - given.unfair
+    rest, more = 1 - given.fair - given.unfair, "" if given.extent.whole else f" (the tolerance is {query.tolerance})"
     rule = decided(query.signs, network.outputs, schema)
     points = "points" if schema.domain.forbidden is None else "points of which the schema allows rows to compare"
     return (
         f"It states: when {changes}, no decision flips for at least {float(given.fair):.6%} of all {points}, some decision flips "
-        f"for at least {float(given.unfair):.6%}, and nothing is stated of {float(rest):.6%}{rule}; "
+        f"for at least {float(given.unfair):.6%}, and nothing is stated of {float(rest):.6%}{more}{rule}; "
         f"{where(query.box, schema)}."
     )
 

@@ -158,12 +158,12 @@ def _rounded(share: Fraction) -> float:
     return float(np.nextafter(value, -np.inf)) if Fraction(value) > share else value
 
 
-def _query(query: IndividualFairness) -> ShareQuery:
+def _query(query: IndividualFairness, tolerance: float | None = None) -> ShareQuery:
     lower, upper = box_of(query.schema, query.box)
     box = {one.name: (float(low), float(high)) for one, low, high in zip(query.schema.features, lower, upper, strict=True)}
     return ShareQuery(
         kind="certified-share", protected=tuple(query.protected), box=box, differ="any" if query.differ == "any" else "all",
-        signs=query.signs,
+        signs=query.signs, tolerance=tolerance,
     )
 
 
@@ -172,7 +172,7 @@ def _stored(query: IndividualFairness, store: str | Path) -> ShareCertificate:
         found = ShareCertificate.load(store)
     except CertificateError as error:
         raise DataError(f"{error}; name another file with --store") from None
-    same = (found.query, found.network_sha256, found.schema_sha256) == (
+    same = (replace(found.query, tolerance=None), found.network_sha256, found.schema_sha256) == (
         _query(query), query.network.source_sha256, query.schema.sha256
     )
     if not same or not found.intact:
@@ -312,7 +312,7 @@ class _ShareSearch:
         leaf = np.asarray(self.trees.feature[: self.trees.size] == -1)
         return ShareCertificate(
             network_sha256=self.query.network.source_sha256, schema_sha256=self.query.schema.sha256,
-            semantics=semantics(self.query.network), query=_query(self.query),
+            semantics=semantics(self.query.network), query=_query(self.query, self.tolerance),
             features=tuple(one.name for one in self.query.schema.features), fair=fair, unfair=unfair,
             tree=self.trees.written(np.zeros(1, dtype=np.int64), leaf, {})[0], history=tuple(self.history),
         )
