@@ -161,7 +161,8 @@ class TreeTwin:
 class RowBounds:
     """How rows (R, 2) and constants (R,) are bounded: lines (S, 2) that are looked up, and what each row takes of them (R, S).
 
-    room: (R,) what is taken off, relative to the margins' size: 0 where a row is a line.
+    room: (R,) what is taken off, relative to the margins' size: 0 where a row is a line, without a constant or alone (of several
+    rows whoever checks a proof combines those that it names).
     """
 
     lines: Array
@@ -195,7 +196,7 @@ class RowBounds:
         for row, part in enumerate(taken):
             for line, weight in part:
                 shares[row, lines[line]] += weight
-        alone = (constants == 0) & ((shares > 0).sum(axis=1) <= 1)
+        alone = ((constants == 0) | (len(rows) == 1)) & ((shares > 0).sum(axis=1) <= 1)    # a sum of two has the right sign
         exact = alone & np.isin(shares.max(axis=1, initial=0.0), 2.0 ** np.arange(-4, 5))
         room = np.where(exact, 0.0, ROOM)
         return cls(lines=np.array(list(lines)).reshape(-1, 2), shares=shares, constants=constants, room=room)

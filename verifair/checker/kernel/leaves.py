@@ -310,15 +310,14 @@ class LeafRule:
             apart[self.domain.columns_of(np.flatnonzero(pattern))] = True
             at = np.flatnonzero((moved[tree] == pattern).all(axis=1))
             part, place = rows.take(np.isin(rows.leaf, at)), np.searchsorted(at, np.arange(len(leaves)))
-            some = boxes.take(at)
             margin = self.tasks.margin[tree[part.leaf]]
-            ends = (some.low, some.high), (some.low2, some.high2)
+            ends = (boxes.low[at], boxes.high[at]), (boxes.low2[at], boxes.high2[at])
             if compared is not None and compared.odds:
                 for which in np.unique(self.tasks.which[tree[at]]).tolist():
                     gap, mine = self.tasks.asked[which].gap, np.flatnonzero(self.tasks.which[tree[at]] == which)
                     if gap is not None:
-                        one = some.take(mine)
-                        proved[at[mine]] |= compared.gaps((one.low, one.high), (one.low2, one.high2), apart, gap)
+                        one, two = ((low[mine], high[mine]) for low, high in ends)
+                        proved[at[mine]] |= compared.gaps(one, two, apart, gap)
                 continue
             if compared is not None:
                 part = part.take(~part.mixed & (part.constant == 0) & ~self.joined.float32[tree[part.leaf]])
@@ -327,12 +326,13 @@ class LeafRule:
                 continue
             charge = np.where(part.mixed, CHARGE * (part.size * (np.abs(margin) @ bounds.sizes) + part.size_of_constant), 0.0)
             target = self.target[tree[part.leaf]] * part.weight
-            error = np.where(self.joined.float32[tree[part.leaf]], part.size * bounds.float32_errors(margin), -1.0)
+            error = np.where(self.joined.float32[tree[part.leaf]], part.size * bounds.float32_errors(margin), -np.inf)
             needed = np.maximum(target, error) + charge - part.constant
             even = np.where(part.mixed, needed + 8 * UNIT * (np.abs(needed) + np.abs(part.constant)), -np.inf)
             least = bounds.least(*ends, apart, place[part.leaf], part.p, part.q, even)
-            bound = least + part.constant - UNIT * (np.abs(part.constant) + np.abs(least)) * (part.constant != 0) - charge
-            met = np.where(part.strict, bound > 0, bound >= 0) & (bound >= target) & (bound > error)
+            total = least + part.constant   # of two numbers: its sign is that of the exact sum
+            bound = total - UNIT * (np.abs(part.constant) + np.abs(least)) * (part.constant != 0) - charge
+            met = np.where(part.strict, total > 0, total >= 0) & ((bound >= target) | ~part.mixed & (target == 0)) & (bound > error)
             proved[part.leaf[met]] = True
         return proved
 
