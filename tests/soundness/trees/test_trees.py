@@ -23,6 +23,7 @@ from encoders.trees.twin import TreeTwin
 from solvers import registry
 from tests.builders import categorical, integer, one_hot, real, schema_of
 from tests.draws import draws
+from tests.stores import contents, written
 from tests.tree_models import Node, random_tree, save
 from verifair.checker import partition
 from verifair.checker.certificates.certificate import Certificate
@@ -362,3 +363,23 @@ def test_a_threshold_that_no_float32_is_may_be_met_exactly(tmp_path: Path) -> No
     assert found.status is vf.Status.PROVED
     assert found.certificate is not None
     assert vf.check(found.certificate, network=model, schema=of).accepted
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_probabilities_that_the_model_does_not_give_are_forged(shares: bool, tmp_path: Path) -> None:
+    """Whoever checks such a file is not told that the schema is wrong."""
+    trees, more = [(1, "BRANCH_LEQ", 0.5, [0.25], [0.5])], {"classes": 2} if shares else {}
+    model = read_model(save(tmp_path / "m.onnx", trees, 2, **more))
+    positive = "logit > 0" if shares else "value >= 0.3"
+    of = schema_of(integer("age", 0, 5), integer("sex", 0, 1, protected=True), positive=positive)
+    query = vf.IndividualFairness(network=model, schema=of, protected=["sex"], epsilon=0.25)
+    proof = vf.verify(query).certificate
+    assert vf.check(proof, network=model, schema=of).accepted
+    store = vf.certify_partition(query, size=3, store=tmp_path / "parts.sqlite")
+    about, chunks = contents(store)
+    of_probabilities = written(store, {**about, "scale": "probability"}, chunks)
+    changes = {"epsilon": None}, {"scale": "probability"}, {"classes": "any"}
+    forged = [replace(proof, query=replace(proof.query, **one)) for one in changes]
+    said = [vf.check(one, network=model, schema=of) for one in (*forged, of_probabilities)]
+    assert [one.verdict for one in said] == ["REJECTED"] * 4
+    assert ["gaps between probabilities" in str(one.rejections) for one in said] == [False, True, False, True]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoders.domain import Domain
-from encoders.network import Array, Booleans, Integers, Model
-from encoders.probability import GapGoal, gap_rows
-from verifair.checker.certificates.statement import Signs
+from encoders.network import Array, Booleans, Integers, Link, Model
+from encoders.probability import SMALLEST, GapGoal, gap_rows
+from verifair.checker.certificates.statement import Scale, Signs
 
 GOALS = {
     "observed": ((1.0, -1.0),),
@@ -115,6 +115,16 @@ class Tasks:
             ((moved & ~plain).any(axis=1), "the statement shifts a feature that the network does not take as it is"),
         )
         return {task: text for mask, text in reversed(wrong) for task in np.flatnonzero(mask).tolist()}
+
+
+def question_flaw(epsilon: float | None, scale: Scale, signs: Signs | None, network: Model, *, values: bool) -> str | None:
+    """Return why what is asked of boxes, flips or gaps, means nothing. values: the model gives values."""
+    if (signs is None) != (epsilon is not None):
+        return "the query has to name either the signs by which decisions flip, or an epsilon"
+    if epsilon is not None and scale == "probability" and (values or network.link is Link.SHARES):
+        return "the query is about gaps between probabilities, and the model gives values or shares of votes"
+    sensible = epsilon is None or (SMALLEST <= epsilon <= 1 - SMALLEST if scale == "probability" else 0 < epsilon < np.inf)
+    return None if sensible else f"the query's epsilon {epsilon} is no gap"
 
 
 def classes_of(network: Model) -> int:

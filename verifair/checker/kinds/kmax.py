@@ -49,9 +49,10 @@ def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, ba
     whole = network.whole
     if not isinstance(whole, TreeEnsemble):
         whole.require_piecewise_linear("check of a kmax certificate")
-    network = schema.judges(whole, odds=_probable(given, whole))
+    values = schema.outcome.of == "value"
+    network = schema.judges(whole, odds=_probable(given, whole) and not values)
     started = time.perf_counter()
-    flaw = None
+    flaw = "it is about probabilities, and the model gives values" if values else None
     if not given.extent.whole:
         flaw = "a bound holds for all combinations of the query: none can be undecided or not reached"
     count, reason = 0, next(given.misfits(network, schema, flaw), None)

@@ -22,13 +22,13 @@ import numpy as np
 
 from encoders.domain import Batched
 from encoders.network import Array, Integers, Model
-from encoders.probability import SMALLEST, GapGoal
+from encoders.probability import GapGoal
 from verifair.checker.certificates.envelope import about_another
 from verifair.checker.certificates.extent import Extent
 from verifair.checker.certificates.statement import Scale, Signs
 from verifair.checker.kernel.leaves import JoinedTrees, replay
 from verifair.checker.kernel.points import Points
-from verifair.checker.kernel.tasks import StatedGoal, Tasks, asked_of
+from verifair.checker.kernel.tasks import StatedGoal, Tasks, asked_of, question_flaw
 from verifair.checker.kind import Kind
 from verifair.checker.partition import (
     ARRAYS,
@@ -91,9 +91,6 @@ class _StoredQuery:
     z_prime: Array
     shift: Array
     asked: tuple[tuple[StatedGoal, Array], ...]
-    epsilon: float | None
-    scale: Scale
-    signs: Signs | None
     float32: bool
 
     def tasks(self, asked: _PartQuestions, direction: Integers) -> Tasks:
@@ -213,10 +210,8 @@ def _understood(path: str | Path, about: dict[str, Any], network: Model, schema:
     sensible = all(1 <= width <= 100 for width in relax.values())
     if not (sensible and unscaled[list(relax)].all()) or not 2 <= size < 2**31 or differ not in ("all", "any"):
         return "the query relaxes a feature that the network does not take as it is, or its relax, size or differ make no sense"
-    if (signs is None) != (epsilon is not None):
-        return "the query has to name either the signs by which decisions flip, or an epsilon"
-    if epsilon is not None and not (SMALLEST <= epsilon <= 1 - SMALLEST if scale == "probability" else 0 < epsilon < np.inf):
-        return f"epsilon {epsilon} is no gap"
+    if reason := question_flaw(epsilon, scale, signs, network, values=schema.outcome.of == "value"):
+        return reason
     partition = Partition.of(domain, lower, upper, size=size, whole=index)
     if not _few(lower, upper, index, relax) or partition.count > MAX_PARTS:
         return "the query has more pairs, shifts or parts than certify --partition takes"
@@ -231,11 +226,8 @@ def _understood(path: str | Path, about: dict[str, Any], network: Model, schema:
     )
     if epsilon is not None and gap is None:
         asked = tuple((StatedGoal.at_most(epsilon), margin) for _, margin in asked)
-    return _StoredQuery(
-        partition=partition, index=index, z=z, z_prime=z_prime, shift=shift,
-        asked=asked, epsilon=epsilon, scale=scale,
-        signs=signs, float32=about["arithmetic"] == "float32",
-    )
+    float32 = about["arithmetic"] == "float32"
+    return _StoredQuery(partition=partition, index=index, z=z, z_prime=z_prime, shift=shift, asked=asked, float32=float32)
 
 
 def _number(value: Any) -> float:

@@ -75,21 +75,20 @@ def _misfits(certificate: Certificate, network: Model, schema: InputSpace) -> It
     yield from certificate.misfits(network, schema, None if certificate.proofs else "it holds no proofs")
     if schema.domain.columns != network.inputs:
         return
-    if isinstance(certificate.query, BoxQuery):
-        if not certificate.extent.whole:
-            yield "a certificate about a box answers the whole query: nothing of it can be undecided or not reached"
-        missing = pairs_missing(certificate.query, certificate.proofs, network, schema)
-        if missing is not None:
-            yield missing
-    elif isinstance(certificate.query, RowsQuery):
-        protected = certificate.query.protected
-        if len(set(protected) & {feature.name for feature in schema.features}) < len(protected):
-            yield f"it names features as protected that the schema does not have, or one twice: {', '.join(map(repr, protected))}"
-    else:
+    query = certificate.query
+    if isinstance(query, CounterfactualQuery):
         from verifair.checker.kinds.counterfactuals import decisions_missing, query_flaw  # loaded for its own files alone
 
-        flaw = query_flaw(certificate.query, schema)
-        yield from decisions_missing(certificate.query, certificate.proofs) if flaw is None else [flaw]
+        flaw = query_flaw(query, schema)
+        yield from decisions_missing(query, certificate.proofs) if flaw is None else [flaw]
+    elif len(set(query.protected) & {feature.name for feature in schema.features}) < len(query.protected):
+        yield f"it names features as protected that are unknown, or one twice: {', '.join(map(repr, query.protected))}"
+    elif isinstance(query, BoxQuery):
+        if not certificate.extent.whole:
+            yield "a certificate about a box answers the whole query: nothing of it can be undecided or not reached"
+        missing = pairs_missing(query, certificate.proofs, network, schema)
+        if missing is not None:
+            yield missing
 
 
 def _replayed(network: Model, domain: Domain, numbers: list[int], tasks: Tasks, joined: JoinedTrees) -> tuple[int, Any]:

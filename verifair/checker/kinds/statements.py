@@ -11,11 +11,11 @@ from itertools import combinations, product
 import numpy as np
 
 from encoders.network import Array, Model
-from encoders.probability import SMALLEST, GapGoal
+from encoders.probability import GapGoal
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.certificate import Proof
 from verifair.checker.certificates.statement import BoxQuery, BoxStatement, CounterfactualQuery, RowsQuery, RowStatement
-from verifair.checker.kernel.tasks import StatedGoal, Task, asked_of, classes_of
+from verifair.checker.kernel.tasks import StatedGoal, Task, asked_of, classes_of, question_flaw
 from verifair.schema.space import InputSpace
 
 
@@ -23,9 +23,7 @@ def judged(query: BoxQuery | CounterfactualQuery, network: Model, schema: InputS
     """Return the model whose margins proofs are about: of decisions the decision's, of probabilities the log-odds of decision 1."""
     if isinstance(query, BoxQuery) and query.classes == "any":
         return schema.compares(network)
-    if isinstance(query, CounterfactualQuery) or query.signs is not None:
-        return schema.judges(network)
-    return schema.judges(network, odds=query.scale == "probability" or schema.outcome.of != "value")
+    return schema.judges(network, odds=isinstance(query, BoxQuery) and query.signs is None and schema.outcome.of != "value")
 
 
 def task_of(
@@ -106,15 +104,13 @@ def _given_box(statement: BoxStatement, schema: InputSpace) -> tuple[Array, Arra
 def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, schema: InputSpace) -> str | None:
     """Return why the proofs do not answer a fairness query: which pair, direction or part of the box none of them covers."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
-    unknown = (set(query.box) | set(query.protected)) - set(names)
-    if query.epsilon is not None and query.scale == "probability" and not SMALLEST <= query.epsilon <= 1 - SMALLEST:
-        return f"the query's epsilon {query.epsilon:g} is no gap between probabilities"
+    unknown = set(query.box) - set(names)
+    if flaw := question_flaw(query.epsilon, query.scale, query.signs, network, values=schema.outcome.of == "value"):
+        return flaw
     if query.classes == "any" and query.signs != "deployed":
         return "flips between any two classes are those of decisions as the model makes them"
-    if (query.signs is None) != (query.epsilon is not None):
-        return "the query has to name either the signs by which decisions flip, or an epsilon"
-    if unknown or not query.protected or len(set(query.protected)) < len(query.protected):
-        return f"the query names features that are unknown, or none or one twice as protected: {sorted(unknown)}"
+    if unknown or not query.protected:
+        return f"the query protects no feature, or its box names unknown ones: {sorted(unknown)}"
     lower, upper = domain.lower.copy(), domain.upper.copy()
     for name, (low, high) in query.box.items():
         v = names.index(name)

@@ -57,6 +57,11 @@ def report(certificate: KmaxCertificate, network: Network = QUERY.network, schem
     return "; ".join(map(str, found.rejections))
 
 
+def test_buckets_of_a_model_that_gives_values_are_forged() -> None:
+    values = SCHEMA.changed(positive="value > 3")
+    assert "the model gives values" in report(replace(CERTIFICATE, schema_sha256=values.sha256), schema=values)
+
+
 def test_true_certificate_is_accepted_and_counted() -> None:
     seen: list[tuple[int, int]] = []
     found = check(CERTIFICATE, network=QUERY.network, schema=SCHEMA, progress=lambda done, of: seen.append((done, of)))
