@@ -49,6 +49,10 @@ def scores(
     if node.op_type in REGRESSORS:
         if transform == "SOFTMAX_ZERO":
             raise refuse("post_transform 'SOFTMAX_ZERO' of a regressor; supported are NONE, LOGISTIC and SOFTMAX")
+        if transform != "NONE" and values.get("n_targets", 1) == 1:
+            remedy = "and a Sigmoid node behind the trees, or a classifier" if transform == "LOGISTIC" else "instead"
+            raise refuse(f"post_transform {transform!r} of one score, which onnxruntime leaves out, against ONNX's definition: "
+                         f"export post_transform NONE {remedy}")
         plain.attribute.extend(kept)
         return [plain], LINKS[transform]
     ids, weights, base = _integers(values, "class_ids"), _numbers(values, "class_weights"), _numbers(values, "base_values")

@@ -82,6 +82,8 @@ def test_decisions_are_the_label_of_the_runtime(trees: list[Any], transform: str
     ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"classes": 2, "transform": "SOFTMAX"}, "which the runtime takes for NONE"),
     ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.3], [0.7, 0.2])], {"classes": 2}, "scores of their own"),
     ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"transform": "PROBIT"}, "post_transform 'PROBIT'"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"transform": "LOGISTIC"}, "leaves out.*NONE and a Sigmoid node behind the trees"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"transform": "SOFTMAX"}, "leaves out.*NONE instead"),
     ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.3], [0.7, 0.2])], {"aggregate_function": "MIN"}, "'MIN' of 1 trees with 2 scores"),
     ([(0, "BRANCH_LEQ", 0.0, [-0.4, 1.0, 2.0], [0.7])], {"classes": 3}, "give every leaf a weight"),
     ([(3, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {}, "feature 3, of 1"),
@@ -92,6 +94,24 @@ def test_decisions_are_the_label_of_the_runtime(trees: list[Any], transform: str
 def test_what_has_no_clear_decision_is_refused(trees: list[Any], given: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=said):
         read_model(save(tmp_path / "m.onnx", trees, 1, **given))
+
+
+def test_one_score_of_a_regressor_is_a_logit_below_a_sigmoid(tmp_path: Path) -> None:
+    """onnxruntime leaves LOGISTIC out of one score, and not of several; a node behind it is what files of the former can have."""
+    tree, x = (0, "BRANCH_LEQ", 0.0, [-0.4], [0.7]), np.array([[-1.0], [1.0]], dtype=np.float32)
+    path = save(tmp_path / "m.onnx", [tree], 1, transform="LOGISTIC", base=[0.1])
+    plain, left_out = onnx.load(path), onnxruntime.InferenceSession(path.read_bytes()).run(None, {"X": x})[0]
+    assert left_out.ravel().tolist() == pytest.approx([-0.3, 0.8])
+    trees = plain.graph.node[0]
+    next(one for one in trees.attribute if one.name == "post_transform").s = b"NONE"
+    trees.output[0] = "sums"
+    plain.graph.node.append(helper.make_node("Sigmoid", ["sums"], ["scores"]))
+    onnx.save(plain, path)
+    model, given = read_model(path), onnxruntime.InferenceSession(path.read_bytes()).run(None, {"X": x})[0]
+    logits = model.forward(x.astype(np.float64))
+    assert model.link is Link.SIGMOID
+    assert (1 / (1 + np.exp(-logits))).ravel().tolist() == pytest.approx(given.ravel().tolist(), rel=1e-6)
+    assert read_model(save(path, [(*tree[:3], [-0.4, 0.1], [0.7, 0.2])], 1, transform="LOGISTIC")).link is Link.SIGMOID
 
 
 def test_whoever_needs_layers_refuses_trees_in_one_line(tmp_path: Path) -> None:
