@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 BOUNDED, LEAVES_HELD, LEAVES_OF_TREES = 128, 2048, 1 << 14
 """Leaves bounded, and leaves whose boxes are laid out, at once; for trees, whose pairs of leaves are laid out for all of these."""
-SLACK = 1e-6
-"""A claimed margin may exceed the proved one by this share of itself: two programs, two roundings."""
 MAX_WIDE = 10
 """Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
 FEW = 3
@@ -179,7 +177,7 @@ class LeafRule:
         enough = equal & np.where(self.strict, self.rows[:, :, 2] > 0, self.rows[:, :, 2] >= 0)
         # What a row says where both margins are the same number: its constant; -inf where that is not enough.
         self.equal = np.where(enough, self.rows[:, :, 2], -np.inf).max(axis=1)
-        self.target = np.where(np.isnan(joined.margin), 0.0, joined.margin * (1 - SLACK))
+        self.target = np.where(np.isnan(joined.margin), 0.0, joined.margin)
 
     @property
     def layered(self) -> Network:

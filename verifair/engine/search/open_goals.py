@@ -179,8 +179,8 @@ class BatchDecision:
 
     def margin(self, question: int, goal: int) -> float | None:
         """Return by how much the row of a proved goal exceeds 0 at least, None of a goal of several rows: of those a bound says no
-        more than that one of them does."""
-        least = float(self.leaf_lower[question, goal])
+        more than that one of them does. It is a little less than what was proved, as whoever checks it rounds otherwise."""
+        least = (1 - ROUNDED) * float(self.leaf_lower[question, goal])
         return (max(least, 0.0) if np.isfinite(least) else 0.0) if self.goal_rows.single[goal] else None
 
     @cached_property
@@ -190,6 +190,8 @@ class BatchDecision:
         return np.asarray(np.maximum(self.root_lower, leaves))
 
 
+ROUNDED = 1e-6
+"""Share of a proved margin that is not stated: the checker takes no margin that it does not find itself."""
 FEW = 3
 """Goals of up to so many rows have all of them bounded, by the checker as well; of more, the likeliest ones are chosen box by box,
 and a proof names those that closed the box."""
