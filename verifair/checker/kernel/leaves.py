@@ -330,7 +330,8 @@ class LeafRule:
             least = bounds.least(*ends, apart, place[part.leaf], part.p, part.q, even)
             total = least + part.constant   # of two numbers: its sign is that of the exact sum
             bound = total - UNIT * (np.abs(part.constant) + np.abs(least)) * (part.constant != 0) - charge
-            met = np.where(part.strict, total > 0, total >= 0) & ((bound >= target) | ~part.mixed & (target == 0)) & (bound > error)
+            sure, sufficient = np.where(part.mixed, bound, total), (bound >= target) | ~part.mixed & (target == 0)
+            met = np.where(part.strict, sure > 0, sure >= 0) & sufficient & (bound > error)
             proved[part.leaf[met]] = True
         return proved
 
