@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,11 +54,11 @@ def audit_text(head: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]
 
 
 def sections_of(
-    model: str, schema: str, data: str | None, sensitive: Sequence[str], analyses: Mapping[str, Mapping[str, Any]]
+    model: str, schema: str, data: Mapping[str, Any] | None, sensitive: Sequence[str], analyses: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the sections of an audit file that names these files."""
+    """Return the sections of an audit file that names these files.   data: the section of the table; None: there is none."""
     named: dict[str, Mapping[str, Any]] = {"model": {"file": model}, "schema": {"file": schema}}
-    named |= {} if data is None else {"data": {"file": data}}
+    named |= {} if data is None else {"data": data}
     named |= {"sensitive": {"features": list(sensitive)}} if sensitive else {}
     return named | {f"analyses.{name}": settings for name, settings in analyses.items()}
 
@@ -72,12 +73,16 @@ class DraftedFiles:
     root: Path
 
 
-def draft_files(
-    page: Path, model: Path, data: Path, *, schema: Path | None, target: str | None, positive: str | None, sensitive: Sequence[str]
-) -> DraftedFiles:
-    """Write an audit file beside its page, and the draft of a schema where none was named.
+@contextmanager
+def drafted_files(
+    page: Path, model: Path, data: Path, *, schema: Path | None, target: str | None, positive: str | None, sensitive: Sequence[str],
+    rows: Mapping[str, str],
+) -> Iterator[DraftedFiles]:  # fmt: skip
+    """Write an audit file beside its page, and the draft of a schema where none was named; what was written is removed where the
+    block, which checks them, fails: the corrected command drafts them anew.
 
-    Raises QueryError where one of them is there and says something else: somebody has corrected it.
+    rows: keys of [data] beside the file. Raises QueryError where one of them is there and says something else: somebody has
+    corrected it.
     """
     if schema is None and target is None:
         raise QueryError("--model needs --target LABEL, to draft a schema from the table, or --schema FILE, one that was checked")
@@ -85,22 +90,26 @@ def draft_files(
         raise QueryError("--model needs --sensitive NAME, once for each sensitive feature, or a --schema that declares them")
     network = read(model)
     described = page.with_name(f"{page.stem}.schema.toml") if schema is None else schema
-    page.parent.mkdir(parents=True, exist_ok=True)
-    if schema is None:
-        text = draft(read_table(data), target=str(target), positive=positive, protected=sensitive, model=network)
-        _keep(described, text, f"pass it with --schema {described} in place of --target")
+    audit = page.with_name(f"{page.stem}.audit.toml")
     folder = page.resolve().parent
     one, two, three = (os.path.relpath(path.resolve(), folder) for path in (model, described, data))
-    audit = page.with_name(f"{page.stem}.audit.toml")
-    text = audit_text({"title": f"Audit of {model.name}"}, sections_of(one, two, three, sensitive, chosen(None, network)))
-    _keep(audit, text, f"run it with verifair audit {audit} --out {page}")
+    sections = sections_of(one, two, {"file": three, **rows}, sensitive, chosen(None, network))
+    texts = [(audit, audit_text({"title": f"Audit of {model.name}"}, sections), f"run it with verifair audit {audit} --out {page}")]
+    if schema is None:
+        text = draft(read_table(data), target=str(target), positive=positive, protected=sensitive, model=network)
+        texts.insert(0, (described, text, f"pass it with --schema {described} in place of --target"))
+    for path, text, remedy in texts:
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise QueryError(f"{path}: is there already, and is not what would be drafted; {remedy}, or name another page")
     parents = [str(path.resolve().parent) for path in (model, described, data, audit)]
-    return DraftedFiles(audit=audit, schema=described, drafted=schema is None, root=Path(os.path.commonpath(parents)))
-
-
-def _keep(path: Path, text: str, remedy: str) -> None:
-    """Write a file, unless it is there as it would be written."""
-    if not path.exists():
-        save_text(path, text)
-    elif path.read_text(encoding="utf-8") != text:
-        raise QueryError(f"{path}: is there already, and is not what would be drafted; {remedy}, or name another page")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    written = [path for path, _, _ in texts if not path.exists()]
+    try:
+        for path, text, _ in texts:
+            if path in written:
+                save_text(path, text)
+        yield DraftedFiles(audit=audit, schema=described, drafted=schema is None, root=Path(os.path.commonpath(parents)))
+    except BaseException:
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise

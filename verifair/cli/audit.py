@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -16,11 +16,12 @@ from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.screen import Screen
-from verifair.systems.settings import Option, Settings
+from verifair.systems.settings import Missing, Option, Outside, Settings
 from verifair.systems.system import System
 
 if TYPE_CHECKING:
     from verifair.auditing.audit_file import AuditFile
+    from verifair.auditing.drafted import DraftedFiles
     from verifair.auditing.result import AuditResult
     from verifair.auditing.run import Places
     from verifair.systems.results.findings import Section
@@ -37,7 +38,8 @@ class AuditSettings(Settings):
     """The audit file, or what it is drafted from, and where the page goes."""
 
     belongs: ClassVar = {
-        **dict.fromkeys(("data", "target", "schema_file", "sensitive"), (("model", None),)), "positive": (("target", None),),
+        **dict.fromkeys(("data", "target", "schema_file", "sensitive", "missing", "outside"), (("model", None),)),
+        "positive": (("target", None),),
     }
     file: Annotated[Path | None, Option(name="AUDIT.toml", argument=True)] = None
     """What to audit, and how (TOML)."""
@@ -53,6 +55,8 @@ class AuditSettings(Settings):
     """A schema that was checked, in place of --target."""
     sensitive: Annotated[tuple[str, ...], Option(type=list[str])] = ()
     """Sensitive feature; repeat."""
+    missing: Missing = "error"
+    outside: Outside = "error"
     demo: str | None = None
     """Audit a shipped network: german or adult."""
     out: Path | None = None
@@ -100,23 +104,28 @@ def run(system: System, given: dict[str, Any]) -> None:
     if settings.out is None:
         raise QueryError("audit needs --out PAGE.html, the page to write")
     places = _places(settings.out, files.json_file)
-    path, root = (path, settings.root) if path is not None else _drafted(settings, places)
-    file = load(path, root=root)
-    for option, path_ in (("--junit", settings.junit), ("--sarif", settings.sarif)):
-        if path_ is not None and file.gate is None:
+    screen = Screen()
+    with ExitStack() as unchecked:  # drafts, which go where a check refuses them
+        drafted, root = None, settings.root
+        if path is None:
+            drafted = unchecked.enter_context(_drafted(settings, places))
+            path, root = drafted.audit, drafted.root
+        file = load(path, root=root)
+        gated = {"--junit": settings.junit, "--sarif": settings.sarif}
+        for option in (option for option, place in gated.items() if place is not None and file.gate is None):
             raise QueryError(f"{option}: {file.name} has no [gate] section; add one, such as four_fifths = 0.8, or drop {option}")
-    timeout = file.head.timeout if settings.timeout is None else settings.timeout
-    effort = min(file.head.effort, timeout) if settings.effort is None else settings.effort
-    seed = file.head.seed if settings.seed is None else settings.seed
-    budget(timeout, files.nodes, seed)
-    budget(effort, files.nodes, seed)
-    chosen = _only(settings.only, list(file.analyses))
-    places.check()
-    check_outputs({
-        "--junit": settings.junit, "--sarif": settings.sarif, "--summary": settings.summary, "--model-card": settings.model_card,
-    })  # fmt: skip
-    subject, screen = read(file), Screen()
-    against = None if settings.against is None else _against(settings.against, places, settings.root)
+        timeout = file.head.timeout if settings.timeout is None else settings.timeout
+        effort = min(file.head.effort, timeout) if settings.effort is None else settings.effort
+        seed = file.head.seed if settings.seed is None else settings.seed
+        budget(timeout, files.nodes, seed)
+        budget(effort, files.nodes, seed)
+        chosen = _only(settings.only, list(file.analyses))
+        places.check()
+        check_outputs({**gated, "--summary": settings.summary, "--model-card": settings.model_card})
+        subject = read(file)
+        against = None if settings.against is None else _against(settings.against, places, settings.root)
+    if drafted is not None:
+        _tell_drafted(drafted, places, screen)
     kept = keeping("finished analyses are kept; run the same command with --resume to go on")
     how = files.model_copy(update={"timeout": timeout, "seed": seed})
     with kept, alone(places.lock, _in_use(places)), cluster(files.cluster), _bars() as shown:
@@ -180,24 +189,26 @@ def _path(settings: AuditSettings) -> Path | None:
     return datasets.audit_path(demo)
 
 
-def _drafted(settings: AuditSettings, places: Places) -> tuple[Path, Path]:
-    """Draft the audit file, and the schema where none was named; tell of them, and return the file and the root of its paths."""
-    from verifair.auditing.drafted import draft_files
+def _drafted(settings: AuditSettings, places: Places) -> AbstractContextManager[DraftedFiles]:
+    """Draft the audit file, and the schema where none was named."""
+    from verifair.auditing.drafted import drafted_files
 
     assert settings.model is not None
     if settings.data is None:
         raise QueryError("--model needs --data TABLE, the people to audit it on")
-    files = draft_files(
+    return drafted_files(
         places.page, settings.model, settings.data, schema=settings.schema_file, target=settings.target, positive=settings.positive,
-        sensitive=settings.sensitive,
+        sensitive=settings.sensitive, rows=settings.model_dump(include={"missing", "outside"}, exclude_defaults=True),
     )
-    screen = Screen()
+
+
+def _tell_drafted(files: DraftedFiles, places: Places, screen: Screen) -> None:
+    """Tell of the files that were drafted."""
     if files.drafted:
         screen.print(f"schema: {files.schema}, drafted from the table; check every # note in it", soft_wrap=True)
     root = "" if files.root == files.audit.resolve().parent else f" --root {shlex.quote(str(files.root))}"
     again = f"verifair audit {shlex.quote(str(files.audit))} --out {shlex.quote(str(places.page))}{root}"
     screen.print(f"audit file: {files.audit}; to run it again: {again}", soft_wrap=True)
-    return files.audit, files.root
 
 
 def _places(out: Path, json: Path | None) -> Places:

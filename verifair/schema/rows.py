@@ -18,7 +18,8 @@ from verifair.schema.constraint import Constraint, boxes_of, labelled
 from verifair.schema.feature import Feature, text
 from verifair.schema.spelling import closest, listed
 
-"""So many known names stand in a message, no more."""
+LEAVE_OUT = '--outside drop; in an audit file under [data]: outside = "drop"'
+"""How whoever reads a table is told to leave rows out."""
 
 
 @contextmanager
@@ -220,4 +221,4 @@ def violations(constraints: Sequence[Constraint], features: Sequence[Feature], r
             held = ", ".join(f"{name} = {features[v].word(raw[first, v])}" for name in constraint.names for v in [position[name]])
             many = "row breaks" if count == 1 else "rows break"
             parts.append(f"{label}: {count} {many} it, first row {rows[first]} with {held}")
-    return "; ".join(parts) + "; correct the data or the constraint, or leave such rows out (--outside drop)"
+    return "; ".join(parts) + "; correct the data or the constraint, or leave such rows out (" + LEAVE_OUT + ")"

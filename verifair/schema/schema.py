@@ -220,7 +220,7 @@ class Schema(Shown, InputSpace):
             f"feature {feature.name!r}: {len(bad)} {'row lies' if len(bad) == 1 else 'rows lie'} outside the declared "
             f"{'codes' if feature.categories else 'range'} {low:.10g} .. {high:.10g}, first row {rows[bad[0]]} with {value:.10g}; "
             f"{'add the category to' if feature.categories else 'widen the range in'} the schema, or leave such rows out "
-            "(--outside drop)"
+            f"({schema_rows.LEAVE_OUT})"
         )
 
     def _legal(self, raw: Array, v: int) -> Booleans:

@@ -86,9 +86,13 @@ def tuples(value: Any) -> Any:
     return {key: tuples(one) for key, one in value.items()} if isinstance(value, Mapping) else value
 
 
-Missing = Literal["error", "drop", "most-frequent"]
+Missing = Annotated[Literal["error", "drop", "most-frequent"], Field(
+    description="Missing values in --data: error, drop their rows, or the most-frequent value (not of labels and protected "
+    "features)."
+)]
 """What to do with missing values: whoever reads them says what is missing; their rows are left out; or the column's most frequent
 value takes their place. Labels and protected features are never filled in: rows without them are left out."""
+Outside = Annotated[Literal["error", "drop"], Field(description="Rows outside the schema's ranges: error, or drop them.")]
 
 
 class Inputs(Settings):
@@ -103,7 +107,6 @@ class Inputs(Settings):
     demo: str | None = None
     """Use a shipped network, its schema and data: german or adult."""
     missing: Missing = "error"
-    """Missing values in --data: error, drop their rows, or the most-frequent value (not of labels and protected features)."""
 
     @model_validator(mode="after")
     def _named_once(self) -> Inputs:
@@ -197,8 +200,6 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Units = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """A number of the schema's units."""
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-Outside = Literal["error", "drop"]
-"""What to do with rows outside the schema's ranges."""
 Method = Literal["auto", "exact", "bnb", "lp", "milp", "smt"]
 Arithmetic = Literal["real", "float32"]
 
@@ -238,4 +239,3 @@ class Grouped(Settings):
     audit: str = "all"
     """Whose decisions are asked about: all, test (with --demo), or column=value."""
     outside: Outside = "error"
-    """Rows outside the schema's ranges: error, or drop them."""

@@ -32,7 +32,6 @@ class PbaSettings(Settings):
     rows: Annotated[int | None, Field(ge=1)] = None
     """Only this number of rows of the table, drawn with the seed."""
     outside: Outside = "error"
-    """Rows outside the schema's ranges: error, or drop them."""
 
     def check_options(self, inputs: Inputs, run: Run) -> None:
         """Raise ValueError for float32 where no proof could say anything of it."""

@@ -155,6 +155,36 @@ def test_one_command_drafts_the_files_that_it_runs(model: Pipeline, tmp_path: Pa
     assert done.returncode == 0, (done.stdout + done.stderr)
 
 
+def test_drafts_that_a_check_refuses_do_not_stand_in_the_way(
+    model: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    vf.save_onnx(vf.read(model), "credit.onnx")
+    lacking = PEOPLE.copy()
+    lacking.loc[3, "sex"] = None
+    lacking.to_csv("credit.csv", index=False)
+    asked = ("audit", "--model", "credit.onnx", "--data", "credit.csv", "--only", "kmax", "--timeout", "10", "--out", "credit.html")
+    drafted = (*asked, "--target", "credit", "--positive", "good", "--sensitive", "sex")
+    refused = verifair(*drafted)
+    assert refused.returncode == 2
+    assert "no value in column 'sex', first row 3; drop such rows, or fill them in (--missing drop" in refused.stderr
+    assert "drafted" not in refused.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["credit.csv", "credit.onnx"]
+    done = verifair(*drafted, "--missing", "drop")
+    assert done.returncode == 0, (done.stdout + done.stderr)
+    assert tomllib.loads(Path("credit.audit.toml").read_text())["data"] == {"file": "credit.csv", "missing": "drop"}
+    # Rows outside a schema that was named; a draft that was there before stays.
+    PEOPLE.assign(income=PEOPLE["income"].where(PEOPLE.index != 3, 900)).to_csv("credit.csv", index=False)
+    checked = (*asked[:-1], "again.html", "--schema", "credit.schema.toml")
+    refused = verifair(*checked)
+    assert refused.returncode == 2
+    assert "(--outside drop" in refused.stderr
+    assert Path("credit.schema.toml").exists()
+    done = verifair(*checked, "--outside", "drop")
+    assert done.returncode == 0, (done.stdout + done.stderr)
+    assert tomllib.loads(Path("again.audit.toml").read_text())["data"] == {"file": "credit.csv", "outside": "drop"}
+
+
 @pytest.mark.parametrize(("options", "message"), [
     (("--model", "m.onnx", "--target", "y", "--sensitive", "sex"), "--model needs --data TABLE"),
     (("--model", "m.onnx", "--data", "t.csv", "--sensitive", "sex"), "--model needs --target LABEL, .* or --schema FILE"),

@@ -174,7 +174,7 @@ def test_rows_outside_the_schema_are_an_error_or_left_out_and_said(tmp_path: Pat
     frame.loc[3, "duration"] = 900
     frame.to_csv(tmp_path / "rows.csv", index=False)
     assert len(table) == 21
-    with pytest.raises(DataError, match=r"'duration'.*900.*\[data\] outside = \"drop\""):
+    with pytest.raises(DataError, match=r"'duration'.*900.*\[data\]: outside = \"drop\""):
         read(load(path))
     path.write_text(path.read_text().replace('"rows.csv"', '"rows.csv"\noutside = "drop"'))
     subject = read(load(path))

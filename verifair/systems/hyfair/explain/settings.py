@@ -37,7 +37,6 @@ class ExplainSettings(VariantSettings):
     lime: Annotated[bool, Option(name="--lime")] = False
     """Compare with local surrogates as LIME fits them."""
     outside: Outside = "error"
-    """Rows outside the schema's ranges: error, or drop them."""
 
 
 SYSTEM = System(

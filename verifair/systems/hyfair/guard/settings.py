@@ -33,7 +33,6 @@ class GuardSettings(VariantSettings):
     iterations: Annotated[int, Field(ge=1)] = 500
     """Steps of each search before and after."""
     outside: Outside = "error"
-    """Rows outside the schema's ranges: error, or drop them."""
 
     @model_validator(mode="after")
     def _named(self) -> GuardSettings:
