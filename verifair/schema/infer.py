@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,11 @@ FLAGS = ([0, 1], list(TRUTHS.values()))
 """Categories whose code is the number that a model takes."""
 SCALES = ("raw", "minmax", "standard")
 """How the numbers of a matrix may have been scaled."""
+MOSTLY = 0.5
+"""A column of texts with a larger share of numbers than this is one of numbers with wrong cells."""
+RARE = 0.01
+"""A word of no more rows than this share may be a slip."""
+TRAINED_ON = "give the table that it was trained on"
 ENOUGH = 30
 """Rows from which on a label says anything about scales and merit."""
 
@@ -139,10 +145,10 @@ class _LabelledTable:
         inputs = [(feed, position) for feed in network.feeds for position in range(len(feed.start))]
         matrix = not _by_name(network, set(map(exported, columns))) and not any(feed.categories for feed in network.feeds)
         if len(inputs) != len(columns):
-            if matrix and (found := self._blocks(network.inputs, columns)):
+            if matrix and (found := _blocks_of([self.feature(name) for name in columns], network.inputs)):
                 return self._scaled(network, found, label, raw=self.unscaled)
             what = f"the model takes {len(inputs)} columns, the table has {len(columns)} beside the label"
-            raise DataError(f"{what}; give the table that it was trained on")
+            raise DataError(f"{what}; {self._culprit(network.inputs, columns) if matrix else TRAINED_ON}")
         features = [
             self._taken(name, feed.categories.get(position)) for name, (feed, position) in zip(columns, inputs, strict=True)
             if feed.start[position] != NO_COLUMN
@@ -167,17 +173,28 @@ class _LabelledTable:
         if isinstance(column.dtype, pd.CategoricalDtype):   # whose codes XGBoost and LightGBM take
             return feature | {"kind": "categorical", "categories": list(map(text, column.dtype.categories))}
         if feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] not in FLAGS):
-            raise DataError(f"column {name!r} holds text, but the model takes a number there; give the table it was trained on")
+            remedy = _texts_among_numbers(column) or TRAINED_ON
+            raise DataError(f"column {name!r} holds text, but the model takes a number there; {remedy}")
         return feature
 
-    def _blocks(self, inputs: int, columns: Sequence[str]) -> list[dict[str, Any]]:
-        """Return features of the columns that make so many inputs, words as one-hot blocks; none where these do not."""
-        features = [self.feature(name) for name in columns]
-        for blocks in (("one-hot",), ("one-hot", "categorical")):
-            wide = [len(f["categories"]) if f["kind"] in blocks and f["categories"] != [0, 1] else 1 for f in features]
-            if sum(wide) == inputs:
-                return [f | {"kind": "one-hot"} if width > 1 else f for f, width in zip(features, wide, strict=True)]
-        return []
+    def _culprit(self, inputs: int, columns: Sequence[str]) -> str:
+        """Return which cells keep the columns from making so many inputs: texts among numbers, or a rare word without which they
+        would."""
+        found = [(name, said) for name in columns if (said := _texts_among_numbers(self.frame[name]))]
+        if found:
+            return "; ".join(f"column {name!r} is read as text, its values as categories: {said}" for name, said in found)
+        features, rare = [self.feature(name) for name in columns], list[tuple[int, str, str]]()
+        for place, name in enumerate(columns):
+            fewer = _of_words(features[place].get("categories", ())[1:])
+            if fewer["categories"] and _blocks_of([*features[:place], features[place] | fewer, *features[place + 1:]], inputs):
+                word, count = Counter(self.frame[name].dropna().map(text)).most_common()[-1]
+                rare.append((count, name, word))
+        count, name, word = min(rare, default=(0, "", ""))
+        if not 0 < count <= max(1, RARE * len(self.frame)):
+            return TRAINED_ON
+        first = self.frame.index[self.frame[name].map(text) == word][0]
+        rows = f"in row {first} alone" if count == 1 else f"in {count:,} rows, first row {first}"
+        return f"they would fit without {word!r}, which column {name!r} holds {rows}: correct it where it is wrong, or {TRAINED_ON}"
 
     def _scaled(
         self, network: Model, features: list[dict[str, Any]], label: Booleans, *, raw: bool
@@ -201,6 +218,29 @@ class _LabelledTable:
         for feature in features:
             if not feature.get("protected") and _goes_with(self.frame[feature["name"]], label):
                 feature["merit"] = True
+
+
+def _blocks_of(features: list[dict[str, Any]], inputs: int) -> list[dict[str, Any]]:
+    """Return the features with their words as the one-hot blocks that make so many inputs; none where these do not."""
+    for blocks in (("one-hot",), ("one-hot", "categorical")):
+        wide = [len(f["categories"]) if f["kind"] in blocks and f["categories"] != [0, 1] else 1 for f in features]
+        if sum(wide) == inputs:
+            return [f | {"kind": "one-hot"} if width > 1 else f for f, width in zip(features, wide, strict=True)]
+    return []
+
+
+def _texts_among_numbers(column: pd.Series) -> str:
+    """Return which cell is the first that is no number, where most cells are numbers, and the remedy; "" where that is not so."""
+    values = column.dropna().map(text)
+    numbers = pd.to_numeric(values, errors="coerce").notna()
+    if holds_truths(column) or numbers.all() or numbers.mean() <= MOSTLY:
+        return ""
+    first = values[~numbers]
+    return (
+        f"row {first.index[0]} holds {first.iloc[0]!r}, and {numbers.sum():,} of {len(values):,} rows hold numbers; correct the "
+        f"{'cell' if len(first) == 1 else f'{len(first):,} cells without a number'}, or leave "
+        f"{'it' if len(first) == 1 else 'them'} empty"
+    )
 
 
 def _of_two_classes(table: _LabelledTable, values: list[str], positive: Any, rule: PositiveRule | None) -> dict[str, Any]:
@@ -441,10 +481,16 @@ def _number(name: str, values: pd.Series, protected: bool) -> dict[str, Any]:
 def _category(name: str, values: pd.Series) -> dict[str, Any]:
     categories = FLAGS[1] if holds_truths(values) else sorted({text(v) for v in values})
     if len(categories) > MANY:
+        remedy = _texts_among_numbers(values) or "drop it, or group its values"
         raise DataError(
             f"column {name!r} holds {len(categories)} distinct texts (for example {categories[0]!r}), too many for a category; "
-            "drop it, or group its values"
+            + remedy
         )
+    return _of_words(categories)
+
+
+def _of_words(categories: Sequence[Any]) -> dict[str, Any]:
+    """Return the kind of a feature that has these categories."""
     return {"kind": "categorical" if len(categories) <= 2 else "one-hot", "categories": categories}
 
 

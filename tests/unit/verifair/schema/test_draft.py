@@ -247,6 +247,35 @@ def test_infer_names_what_does_not_fit_the_model() -> None:
         vf.Schema.infer(FRAME, target="y", model=network(column("X", "float32", 0)))
 
 
+def test_a_wrong_cell_is_named_where_the_columns_do_not_make_the_models_inputs() -> None:
+    model = network(Feed(name="X", kind="float32", shape=(4,), start=np.arange(4)))
+    frame = people()[["income", "sex", "shoe", "approved"]]
+
+    def refused(name: str, row: int, cell: str, model: Any = model) -> str:
+        wrong = frame.astype({name: object})
+        wrong.loc[row, name] = cell
+        with pytest.raises(DataError) as found:
+            vf.Schema.infer(wrong, target="approved", model=model)
+        return str(found.value)
+
+    takes = "the model takes 4 columns, the table has 3 beside the label; "
+    assert refused("sex", 7, "X") == (
+        takes + "they would fit without 'X', which column 'sex' holds in row 7 alone: correct it where it is wrong, or give the "
+        "table that it was trained on"
+    )
+    cell = "row 5 holds 'n/a', and 399 of 400 rows hold numbers; correct the cell, or leave it empty"
+    assert refused("shoe", 5, "n/a") == takes + f"column 'shoe' is read as text, its values as categories: {cell}"
+    many = refused("income", 5, "n/a", None)
+    assert many.startswith("column 'income' holds 400 distinct texts")
+    assert many.endswith(f"too many for a category; {cell}")
+    by_name = network(column("income", "float32", 0), column("shoe", "float32", 1))
+    assert refused("shoe", 5, "n/a", by_name) == f"column 'shoe' holds text, but the model takes a number there; {cell}"
+    # A table of another width says nothing of its words.
+    wider = network(Feed(name="X", kind="float32", shape=(9,), start=np.arange(9)))
+    with pytest.raises(DataError, match="the table has 4 beside the label; give the table that it was trained on"):
+        vf.Schema.infer(people(), target="approved", model=wider)
+
+
 # What the labels suggest
 
 
