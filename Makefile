@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test lint bench docs notebooks surroundings clean
 
 demo: $(VENV)/.base
-	$(BIN)/verifair pba --demo german --protected age --delta 1 --delta 2 --delta 3 --out demo
+	$(BIN)/verifair pba --demo german --protected age --delta 1 --delta 2 --delta 3 --out demo $(if $(wildcard demo/verdicts.sqlite),--resume)
 	$(BIN)/verifair check demo/certificate.json.gz --demo german
 	@echo "See demo/: table.txt, outcomes.png, verdicts.sqlite, verdicts.parquet, certificate.json.gz"
 

@@ -49,6 +49,21 @@ def test_pba_decides_everything_and_writes_its_evidence(audit: Path) -> None:
     assert answer["versions"]["verifair"]
 
 
+def test_pba_leaves_an_earlier_run_in_its_folder_as_it_is(german: Path, tmp_path: Path) -> None:
+    out, table = tmp_path / "out", tmp_path / "table.csv"
+    asked = ("pba", german / "german.onnx", "--schema", german / "german.toml", "--limit", 20, "--delta", 1, "--out", out)
+    pd.read_csv(german / "german.csv").head(40).drop(columns="age").to_csv(table, index=False)
+    assert verifair(*asked, "--protected", "sex", "--data", table).returncode == 2  # leaves nothing that blocks
+    assert verifair(*asked, "--protected", "sex", "--data", german / "german.csv", "--resume").returncode == 2  # there is none
+    answered(*asked, "--protected", "sex", "--data", german / "german.csv")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    refused = verifair(*asked, "--protected", "age", "--data", german / "german.csv")
+    assert refused.returncode == 2
+    assert "verdicts.sqlite: is there already; continue it with --resume, or name another folder with --out" in refused.stderr
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    answered(*asked, "--protected", "sex", "--data", german / "german.csv", "--resume")
+
+
 def test_pba_of_several_features_says_what_their_intersections_are(tmp_path: Path) -> None:
     done = answered(
         "pba", "--demo", "german", "--limit", 60, "--protected", "age", "--protected", "sex", "--delta", 1, "--intersections",

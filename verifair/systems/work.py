@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from verifair.checker.certificates.extent import Extent
 from verifair.checker.report import Progress
 from verifair.errors import QueryError
-from verifair.files import alone, whole
+from verifair.files import whole
 from verifair.systems.results.files import file_name
 from verifair.systems.results.findings import Evidence, Standing
 
@@ -141,13 +141,6 @@ class Work:
                 shown[what](done, total)
 
             yield tell
-
-    def claim(self, store: Path) -> None:
-        """Refuse other processes that store, until the command ends. Raises QueryError where one is writing it."""
-        if self.held is not None:
-            remedy = "wait until that has ended, and go on with --resume, or name another file with --store"
-            message = f"{store}: another run is writing it; {remedy}"
-            self.held.enter_context(alone(store.with_name(f".{store.name}.lock"), message))
 
     def save_certificate(self, certificate: Saves | None) -> Path | None:
         """Write the proofs where the user asked for them; return the file, None where there is none, or nobody asked."""

@@ -24,6 +24,7 @@ from verifair.systems.pba.settings import PbaSettings
 from verifair.systems.pba.stream import TableStream, sensitive_of
 from verifair.systems.results.words import moves
 from verifair.systems.settings import Inputs
+from verifair.systems.stores import claim
 from verifair.systems.subject import Subject
 from verifair.systems.work import Interrupted, Work
 
@@ -51,9 +52,10 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     if work.resume and store is None:
         raise QueryError("--resume needs the store of the run to continue: pass --store FILE or --out FOLDER")
     if store is not None:
-        work.claim(store)
-        with Store(store):  # before anything is read: a file that is none of ours costs no time
-            pass
+        claim(store, work)
+        if store.exists():  # before anything is read: a file that is none of ours costs no time
+            with Store(store):
+                pass
     rows, words = _chosen(settings, subject, work.seed)
     names = list(dict.fromkeys(settings.protected))
     for name in names:

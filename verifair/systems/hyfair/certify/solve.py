@@ -36,6 +36,7 @@ from verifair.systems.hyfair.certify.settings import CertifySettings
 from verifair.systems.hyfair.certify.share import partition_summary
 from verifair.systems.results.verdicts import FairnessQuery, Gap, GapQuery, VerdictShape
 from verifair.systems.settings import parsed_box
+from verifair.systems.stores import claim
 from verifair.systems.subject import Subject
 from verifair.systems.work import Interrupted, Work
 
@@ -202,11 +203,7 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
     """Bracket the share of points that are treated alike; Ctrl-C ends it with the bracket so far."""
     tolerance = 1e-3 if settings.tolerance is None else settings.tolerance
     store = work.store or Path(f"share-{run_key(describe(query, 2, box_of(query.schema, query.box)))}.json.gz")
-    if work.resume and not store.is_file():
-        raise QueryError(f"--resume: {store} is not there; start without --resume, or name the run's file with --store")
-    if store.is_file() and not work.resume:
-        raise DataError(f"{store}: is there already; continue it with --resume, or name another file with --store")
-    work.claim(store)
+    claim(store, work)
     rows = subject.raw(outside="keep")
     store.parent.mkdir(parents=True, exist_ok=True)
     with work.bar(f"fair share with {' and '.join(query.protected)}, from below and above, in 1/10,000") as progress:
@@ -229,9 +226,7 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
 def _parts(size: int, query: IndividualFairness, subject: Subject, work: Work) -> PartitionResult:
     """Decide the parts until all are or time is up, and add up the shares; Ctrl-C ends it with the shares so far."""
     store = work.store or Path(f"partition-{run_key(describe(query, size, box_of(query.schema, query.box)))}.sqlite")
-    if work.resume and not store.is_file():
-        raise QueryError(f"--resume: {store} is not there; start without --resume, or name the run's file with --store")
-    work.claim(store)
+    claim(store, work)
     # Read first, so that a mistake in the table costs no time. A row's partner may lie in another part where features are relaxed.
     rows = None if query.relax else subject.raw(outside="keep")
     store.parent.mkdir(parents=True, exist_ok=True)
