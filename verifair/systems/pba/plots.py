@@ -17,6 +17,8 @@ LETTERS = 40
 """Names of groups with more letters than these stand aslant under an axis, lest they overlap."""
 
 
+GROUPS = 10
+"""So many groups are drawn, those with the most rows."""
 BARS = 0.7
 """Of the room of a group, how much its bars take."""
 
@@ -36,15 +38,16 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
     mine = mine[mine["delta"] == delta]
     with figure(path, (10, 4), 1, 2, sharey=True) as drawn:
         for axis, setting in zip(drawn.axes, ("observed", "flipped"), strict=True):
-            part = mine[mine["setting"] == setting].groupby(["shown", "label"])[["rows", "proved", "unknown"]].sum()
+            part, groups = _largest(mine[mine["setting"] == setting])
             share, late = (_percent(part, column, outcomes) for column in ("proved", "unknown"))
             at, width = np.arange(len(share)), BARS / len(share.columns)
-            for number, (outcome, heights) in enumerate(share.fillna(0.0).items()):
+            for number, (outcome, heights) in enumerate(share.items()):
                 left = at - BARS / 2 + number * width
-                bars = axis.bar(left, heights, width, align="edge", color=COLORS[number % len(COLORS)], label=outcome)
-                axis.bar_label(bars, fmt="%.0f%%", fontsize=8)
+                bars = axis.bar(left, heights.fillna(0.0), width, align="edge", color=COLORS[number % len(COLORS)], label=outcome)
+                said = ["no\nrows" if none else f"{height:.0f}%" for none, height in zip(heights.isna(), heights, strict=True)]
+                axis.bar_label(bars, said, fontsize=8)
             axis.set_xticks(at, share.index)
-            axis.set_xlim(-0.5, len(share) - 0.5)
+            axis.set_xlim(-0.5, max(len(share), 1) - 0.5)
             for bars, above in zip(list(axis.containers), late.columns, strict=True):  # what was not decided is drawn as such
                 for bar, rest in zip(bars, late[above], strict=True):
                     if rest > 0:
@@ -55,13 +58,21 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
             if setting == "observed":
                 shown = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
                 axis.legend(shown.values(), shown.keys(), title="outcome")
-            axis.set_title(f"{setting} ({'own' if setting == 'observed' else 'flipped'} {sensitive})")
+            some = "" if groups == len(share) else f": the {len(share)} largest of {groups} groups"
+            axis.set_title(f"{setting} ({'own' if setting == 'observed' else 'flipped'} {sensitive}){some}")
             if sum(len(str(group)) for group in share.index) > LETTERS:
                 for label in axis.get_xticklabels():
                     label.set(rotation=30, ha="right", rotation_mode="anchor")
             axis.set_ylim(0, 105)
             axis.grid(axis="y", alpha=0.3)
         drawn.axes[0].set_ylabel(f"proved more confident, % of eligible rows (delta = {delta:g})")
+
+
+def _largest(shares: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Return the counts by shown group and outcome of the groups with the most rows, and how many groups have any."""
+    part = shares[shares["rows"] > 0].groupby(["shown", "label"])[["rows", "proved", "unknown"]].sum()
+    rows = part["rows"].groupby(level="shown").sum()
+    return part.loc[part.index.get_level_values("shown").isin(rows.nlargest(GROUPS).index)], len(rows)
 
 
 def _percent(part: pd.DataFrame, column: str, outcomes: Sequence[str]) -> pd.DataFrame:

@@ -25,6 +25,10 @@ from verifair.systems.pba.result import PbaResult
 from verifair.systems.results.words import percent
 
 RATES = ("SP", "TPR", "FPR", "CFA")
+GROUPS = 5
+"""So many groups of a feature have a column on the screen, those with the most people."""
+PAIRS, WORST = 20, 10
+"""Of more ordered pairs than the first, so many are on the screen as the second says."""
 
 
 def show(result: PbaResult, console: Console) -> None:
@@ -34,10 +38,16 @@ def show(result: PbaResult, console: Console) -> None:
     for name in result.rates["sensitive"].drop_duplicates():
         single = name in names
         console.print((screen_table if single else group_table)(name, result.rates, result.shares))
+        if single and (more := len(groups_of(name, result.rates)) - GROUPS) > 0:
+            said = counted(more, "smaller group is", "smaller groups are")
+            console.print(f"{said} in rates.csv and shares.csv (--out FOLDER).", soft_wrap=True)
         for line in gap_words(result.gaps[result.gaps["sensitive"] == name], result.rates):
             console.print(line, soft_wrap=True)
         if single and len(schema.values(name)) > 2:
             console.print(pair_table(name, result.shares))
+            if (pairs := len(pairs_of(name, result.shares))) > PAIRS:
+                most = f"These are the {WORST} of {pairs:,} ordered pairs with the most people for whom PBA is proved"
+                console.print(f"{most}; all are in shares.csv (--out FOLDER).", soft_wrap=True)
     if len(result.rates["sensitive"].drop_duplicates()) > len(result.protected):
         console.print("What exchanging several features at once changes was not asked: pass --intersections.", soft_wrap=True)
     claimed = int(tally.loc[tally["trust"] == "claimed", "number"].sum())
@@ -119,8 +129,9 @@ def _parts(result: PbaResult) -> Iterator[pd.DataFrame]:
 
 def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> Grid:
     """One column a group, one line a metric; PBA and RB by setting and delta. An open share is shown beside the proved one."""
+    people = groups_of(sensitive, rates)
     rates, shares = rates[rates["sensitive"] == sensitive], shares[shares["sensitive"] == sensitive]
-    groups = [g for g in rates["group"].drop_duplicates() if rates.loc[rates["group"] == g, "rows"].sum() > 0]
+    groups = [g for g in people.index if g in people.nlargest(GROUPS).index]
     grid = Grid(title=f"Fairness by {sensitive}", title_justify="left")
     for column in ("metric", "setting", "delta"):
         grid.add_column(column)
@@ -180,9 +191,27 @@ def gap_words(gaps: pd.DataFrame, rates: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def pair_table(sensitive: str, shares: pd.DataFrame) -> Grid:
-    """PBA for every ordered pair of groups: how often x is proved more confident than its counterfactual, and the reverse."""
+def groups_of(sensitive: str, rates: pd.DataFrame) -> pd.Series:
+    """Return the people of each group that has any, in the schema's order."""
+    mine = rates[(rates["sensitive"] == sensitive) & (rates["metric"] == "SP")]
+    people = mine.groupby("group", sort=False)["rows"].sum()
+    return people[people > 0]
+
+
+def pairs_of(sensitive: str, shares: pd.DataFrame) -> pd.Series:
+    """Return for each ordered pair of groups the people for whom PBA is proved, in the setting and delta that has the most."""
     mine = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
+    return mine.groupby(["group", "to", "setting", "delta"])["proved"].sum().groupby(level=["group", "to"]).max()
+
+
+def pair_table(sensitive: str, shares: pd.DataFrame) -> Grid:
+    """PBA for ordered pairs of groups, all or the worst: how often x is proved more confident than its counterfactual, and the
+    reverse."""
+    mine = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
+    pairs = pairs_of(sensitive, shares)
+    if len(pairs) > PAIRS:
+        worst = pairs.nlargest(WORST, keep="first").index
+        mine = mine[pd.MultiIndex.from_frame(mine[["group", "to"]]).isin(worst)]
     grid = Grid(title=f"PBA by ordered pair of {sensitive}", title_justify="left")
     for column in ("from", "to", "delta"):
         grid.add_column(column)

@@ -21,11 +21,16 @@ def plot(result: KmaxResult, path: Path) -> None:
         left, right = drawn.axes
         seconds = [max(point.seconds, 1e-4) for point in found.trace]
         steps = [point.k for point in found.trace]
-        left.step(seconds, steps, where="post", color=COLORS[0], marker=".", label=f"best k met ({found.method})")
+        ends = (_decade(seconds[0], np.floor), _decade(1.01 * seconds[-1], np.ceil))
+        left.step(  # to the end of the axis: of a single point nothing else would be seen
+            [*seconds, ends[1]], [*steps, steps[-1]], where="post", color=COLORS[1], linewidth=2, marker="o", markersize=5,
+            markevery=list(range(len(seconds))), label=f"best k met ({found.method})",
+        )  # fmt: skip
         if upper is not None:
             left.axhline(upper, color=PROVED, linestyle="--", label="certified upper bound")
         left.set_xscale("log")
-        left.set_xlim(_decade(seconds[0], np.floor), _decade(1.01 * seconds[-1], np.ceil))
+        left.set_xlim(*ends)
+        left.xaxis.set_minor_formatter("")
         left.set_xlabel("seconds")
         left.set_ylabel("k, outcome buckets of one person")
         left.set_ylim(0, max(best.k, upper or 0) + 1)
