@@ -191,6 +191,7 @@ def audit(
         ),
         started="2026-11-22T08:35:33+00:00",
         seconds=171.0,
+        effort=150.0,
         seed=0,
         versions={"verifair": "0.1.0", "numpy": "2.4.6", "onnxruntime": "1.31.1"},
     )

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections import Counter
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 import verifair as vf
+from tests.command_line import answered
 from verifair.cli.command import app_of, marker, option_name
 from verifair.cli.main import verbs
 from verifair.systems.settings import Run, Settings
@@ -78,3 +80,15 @@ finally:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=wide)
     assert "loaded: set()" in done.stdout
     assert f"verifair {verb}" in done.stdout, "the help has an example"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("words", [*((verb,) for verb in verbs()), ("schema", "infer"), ("schema", "json")])
+def test_help_fills_its_lines_and_cuts_no_word(words: tuple[str, ...], width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of a paragraph ends where the next word does not fit."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = [line.rstrip() for line in answered(*words, "--help").stdout.splitlines()]
+    assert "…" not in "".join(lines)
+    text = lines[: next(k for k, line in enumerate(lines) if line.startswith("╭"))]
+    early = [line for line, after in pairwise(text) if line and after and len(line) + len(after.split()[0]) + 1 <= width - 2]
+    assert not early

@@ -125,6 +125,8 @@ class AuditResult(Shape):
     started: str
     """UTC, ISO 8601."""
     seconds: Seconds
+    effort: Seconds | None = None
+    """Seconds of work on one idle core that all analyses were allowed together; null: an older version wrote this."""
     seed: Seed
     """Of every draw."""
     versions: dict[str, str]

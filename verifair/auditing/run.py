@@ -122,7 +122,7 @@ def run(
         rows=0 if subject.data is None else subject.data.count,
         protected=list(subject.protected), favourable=subject.favourable, unfavourable=subject.unfavourable,
         network=_network(subject),
-        started=now, seconds=time.monotonic() - started, seed=how.seed, versions=versions(), gate=None,
+        started=now, seconds=time.monotonic() - started, effort=effort, seed=how.seed, versions=versions(), gate=None,
         what_if=what_if(subject, [sections[key] for key in wanted]) if file.head.what_if else None,
     )  # fmt: skip
     if file.gate is not None:

@@ -6,6 +6,7 @@ Everything that all commands have in common stands here once: range errors, "fil
 from __future__ import annotations
 
 import inspect
+import re
 import time
 import types
 from collections.abc import Callable, Mapping
@@ -42,7 +43,7 @@ def app_of(system: System, run: Callable[[System, dict[str, Any]], None] | None 
     parameters = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
     parameters += [_parameter(name, one, system) for name, one in fields if not marker(one).hidden]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    app.command(system.verb, help=system.help)(command)
+    app.command(system.verb, help=re.sub(r"(?<=\S)\n(?=\S)", " ", system.help))(command)  # Typer would keep line ends within
     return app
 
 

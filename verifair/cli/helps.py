@@ -9,9 +9,9 @@ Every leaf is recomputed with rigorous arithmetic by code that imports neither t
 exactly. Exits with 1 if anything in the file is rejected, is only a solver's claim, or is undecided (--partial accepts the
 statement about what is decided).
 
-  verifair check proof.json --model german.onnx --schema german.toml
+Example: verifair check proof.json --model german.onnx --schema german.toml
 
-  verifair check adult.sqlite --model adult.onnx --schema adult.toml
+A store: verifair check adult.sqlite --model adult.onnx --schema adult.toml
 """,
     "train": """
 Trains a ReLU network: agnostic, certifair (counterfactual penalty), fair-n (margin gap of the groups) or cec (the same reasons for
@@ -38,9 +38,9 @@ with --relaxed, become intervals. Then unsat still proves, but a sat has to be c
 Answers a VNN-LIB query (1.0 or 2.0) about ONNX networks: sat, unsat, unknown or timed-out on the first line, and below a sat
 the assignment, which has been decided exactly over the stored weights. Everything else goes to standard error.
 
-  verifair verify q.vnnlib --network f=model.onnx
+Example: verifair verify q.vnnlib --network f=model.onnx
 
-  verifair verify property.vnnlib --network model.onnx --timeout 60 --results out.txt
+For a competition: verifair verify property.vnnlib --network model.onnx --timeout 60 --results out.txt
 
 It reads boxes of inputs and linear constraints on inputs and outputs with and, or. Each network has one input and one output
 tensor. Proofs are about the real-valued function of the stored weights, so a query that declares float32 is refused without

@@ -72,7 +72,7 @@ class Situation(Settings):
     direction: Annotated[Direction, Option(unsaid=True)] = "negative"
     """negative: treated worse for the protected value; positive: treated better (delta p < -tau)."""
     correction: Annotated[Correction | None, Option(name="--correct", unsaid=True)] = None
-    """bh: hold the share of false significant cases down (Benjamini-Hochberg)."""
+    """bh: hold the share of false significant cases down (Benjamini and Hochberg)."""
     distance: Annotated[Distance, Option(unsaid=True)] = "mixed"
     """mixed (range-normalised), standardised, heom or mahalanobis."""
     ties: Annotated[Ties, Option(unsaid=True)] = "share"
@@ -103,7 +103,7 @@ class CstSettings(Situation):
 
     belongs: ClassVar = {"certificate": (("certify", None),)}
     causal: Annotated[Path, Field(strict=False)] | None = None
-    """Causal model (TOML), with who is compared and who decides: docs/questions/cst.md."""
+    """Causal model (TOML), with who is compared and who decides (see docs/questions, cst)."""
     case: tuple[str, ...] = ()
     """Row (as the table calls it) to write a case file of; repeat."""
     cases: Annotated[int, Field(ge=0)] = 5

@@ -57,9 +57,10 @@ def test_a_rejected_proof_is_said_on_the_first_screen() -> None:
     assert "Accepted by" not in page(with_evidence(checked="not re-checked"))
 
 
-def test_every_file_version_hash_seed_and_command_is_on_the_page() -> None:
+def test_every_file_version_hash_seed_effort_and_command_is_on_the_page() -> None:
     html = page(audit())
     words = ["0b" * 32, "3f" * 32, "onnxruntime", "1.31.1", "<dt>Seed</dt><dd>0</dd>", "verifair check x", "2 min 51 s"]
+    words += ["<dt>Effort allowed</dt><dd>150 seconds of work"]
     assert [word for word in words if word not in html] == []
 
 
