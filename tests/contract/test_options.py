@@ -13,7 +13,7 @@ import pytest
 from typer.main import get_command
 
 import verifair as vf
-from tests.command_line import answered
+from tests.command_line import answered, verifair
 from verifair.cli.command import app_of, marker, option_name
 from verifair.cli.main import verbs
 from verifair.systems.settings import Run, Settings
@@ -92,3 +92,19 @@ def test_help_fills_its_lines_and_cuts_no_word(words: tuple[str, ...], width: in
     text = lines[: next(k for k, line in enumerate(lines) if line.startswith("╭"))]
     early = [line for line, after in pairwise(text) if line and after and len(line) + len(after.split()[0]) + 1 <= width - 2]
     assert not early
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (("pba", "--demo", "german", "--timeout", 0), "--timeout 0: expected a number above 0, such as 3600"),
+    (("kmax", "--demo", "german", "--seed", -1), "--seed -1: expected a whole number of at least 0, such as 0"),
+    (("pba", "--demo", "german", "--nodes", 0), "--nodes 0: expected a whole number of at least 1"),
+    (("audit", "--demo", "german", "--effort", 0, "--out", "p.html"), "--effort 0: expected a number above 0"),
+    (("fgce", "--demo", "german", "--out", "file/out"), "--out file/out: nothing can be written in {}; name a folder elsewhere"),
+    (("certify", "--demo", "german", "--protected", "sex", "--epsilon", 2), "epsilon = 2: expected a gap between two"),
+])
+def test_an_option_out_of_range_is_named_alone(words: tuple[object, ...], told: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = verifair(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {told.format(tmp_path / 'file')}")
+    assert len(done.stderr.splitlines()) == 1

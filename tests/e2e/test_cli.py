@@ -297,7 +297,7 @@ def test_the_list_names_cases_competitors_and_what_is_missing(inside: Run, monke
 
 @pytest.mark.parametrize(("wrong", "said"), [
     (("--cases", "nothing/*"), "no case is called so"), (("--solvers", "cplex"), "--solvers cplex: is not known"),
-    (("--methods", "magic"), "--methods magic: is not known"), (("--timeout", 0), "expected a positive number"),
+    (("--methods", "magic"), "--methods magic: is not known"), (("--timeout", 0), "--timeout 0: expected a number above 0"),
     (("--quick", "--cases", "pba-*"), "--quick chooses its own cases"),
 ])
 def test_what_cannot_be_asked_is_refused(refused: Callable[..., str], wrong: tuple[object, ...], said: str) -> None:

@@ -122,7 +122,9 @@ def test_a_folder_that_is_read_only_costs_no_time(inside: Run, mounted: Mounted,
     folder = mounted("ro")
     code, screen, errors = inside(*(word.format(folder) for word in words))
     assert (code, screen) == (2, "")
-    assert f": nothing can be written in {folder}; name a file elsewhere" in errors
+    what = "folder" if words[0] in ("pba", "bench") else "file"
+    option, named = words[-2:]
+    assert errors == f"error: {option} {named.format(folder)}: nothing can be written in {folder}; name a {what} elsewhere"
 
 
 @pytest.mark.parametrize("words", [

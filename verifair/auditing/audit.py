@@ -24,6 +24,7 @@ from verifair.auditing.result import AuditResult, Comparison
 from verifair.auditing.run import KEPT, Places, Tell, publish, run
 from verifair.auditing.settings import EFFORT
 from verifair.auditing.subject import PeopleTable, subject_of
+from verifair.datasets import read_table
 from verifair.datasets.stream import Stream
 from verifair.errors import DataError, QueryError
 from verifair.models.compare import some_rows
@@ -112,16 +113,17 @@ class Audit(Pictured):
 
 
 def audit(
-    model: Any, frame: pd.DataFrame, *, target: str | None = None, sensitive: Sequence[str] = (), positive: Any = None,
+    model: Any, frame: pd.DataFrame | str | Path, *, target: str | None = None, sensitive: Sequence[str] = (), positive: Any = None,
     schema: Schema | None = None, analyses: Mapping[str, Mapping[str, Any]] | Sequence[str] | None = None, title: str | None = None,
     effort: float | None = None, timeout: float = 3600.0, seed: int = 0, jobs: int = 1, what_if: bool = True,
     progress: Tell | None = None,
 ) -> Audit:  # fmt: skip
     """Audit a model on a table of people: all analyses, as `verifair audit` runs them.
 
-    Requires: whatever `verifair.read` takes as the model, and a table with its columns. target: the label's column; sensitive:
-    features whose effect is asked about; positive: the favourable label, or a rule as a schema's `positive` ("value >= 600").
-    schema: one that was checked, in place of target and positive; without it one is drafted from the table (`Schema.infer`), and
+    Requires: whatever `verifair.read` takes as the model, and a table with its columns, or the path of its file (CSV, CSV.GZ or
+    Parquet). target: the label's column; sensitive: features whose effect is asked about; positive: the favourable label, or a rule
+    as a schema's `positive` ("value >= 600"). schema: one that was checked, in place of target and positive; without it one is
+    drafted from the table (`Schema.infer`), and
     proofs cover what that allows.
     analyses: names, or name -> settings as in an audit file's section; None: all that need no causal model. title: of the page.
     effort: seconds of work on one idle core for all analyses, counted and not measured, so that the answer is the same on a busy
@@ -131,7 +133,9 @@ def audit(
     Returns: the Audit; `save` writes the page with its proofs. Raises QueryError, DataError, SchemaError, ModelError for what does
     not fit.
     """
-    check_table(frame)
+    if isinstance(frame, (str, Path)):
+        frame = read_table(frame)
+    check_table(frame, "frame")
     if schema is None and target is None:
         raise QueryError("audit: pass target=, the label's column, to draft a schema from the table, or schema=, a checked one")
     if schema is None:

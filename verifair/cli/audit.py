@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
+from pydantic import Field
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from verifair.auditing.settings import known_analyses
@@ -16,7 +17,7 @@ from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import QueryError
 from verifair.screen import Screen
-from verifair.systems.settings import Missing, Option, Outside, Settings
+from verifair.systems.settings import Missing, Option, Outside, Positive, Settings
 from verifair.systems.system import System
 
 if TYPE_CHECKING:
@@ -73,11 +74,11 @@ class AuditSettings(Settings):
     """Another audit to compare with: the JSON beside its page, or its audit file (.toml), which is then run first."""
     only: str | None = None
     """Some of the analyses, with commas: pba,kmax."""
-    effort: float | None = None
+    effort: Positive | None = None
     """Seconds of work on an idle core, counted, for the whole audit (default: the file's, at most --timeout)."""
-    timeout: float | None = None
+    timeout: Positive | None = None
     """Seconds by the clock after which the rest is left out (default: the file's)."""
-    seed: int | None = None
+    seed: Annotated[int | None, Field(ge=0)] = None
     """Seed of every random draw (default: the file's)."""
     root: Path | None = None
     """Folder that the file's paths may not leave (default: the audit file's)."""
@@ -94,7 +95,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.engine.cluster import cluster
     from verifair.files import alone
     from verifair.systems.results.findings import Standing
-    from verifair.systems.work import budget, keeping
+    from verifair.systems.work import keeping
 
     _, settings, files = asked(system, given)
     if settings.write_example is not None:
@@ -117,8 +118,6 @@ def run(system: System, given: dict[str, Any]) -> None:
         timeout = file.head.timeout if settings.timeout is None else settings.timeout
         effort = min(file.head.effort, timeout) if settings.effort is None else settings.effort
         seed = file.head.seed if settings.seed is None else settings.seed
-        budget(timeout, files.nodes, seed)
-        budget(effort, files.nodes, seed)
         chosen = _only(settings.only, list(file.analyses))
         places.check()
         check_outputs({**gated, "--summary": settings.summary, "--model-card": settings.model_card})

@@ -19,7 +19,7 @@ from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
 from verifair.errors import Disagreement, QueryError, require
 from verifair.screen import Screen
-from verifair.systems.settings import Option, Run, Settings, assignments
+from verifair.systems.settings import Option, Positive, Run, Settings, assignments
 from verifair.systems.system import System
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class BenchSettings(Settings):
     """A few small cases of every kind."""
     repeats: Annotated[int | None, Field(ge=1)] = None
     """Rounds, of which medians are compared (default: 3, with --quick 1)."""
-    timeout: float | None = None
+    timeout: Positive | None = None
     """Seconds for each run (default: 5, with --quick 1)."""
     patience: Annotated[int, Field(ge=0)] = 2
     """Time-outs in a row after which larger cases are not asked; 0 asks all."""
@@ -107,7 +107,7 @@ def run(system: System, given: dict[str, Any]) -> None:
         save_answer(json, BenchListAnswer.model_validate(_listed(cases, everybody)))
         return
     require("matplotlib", "plots", "the figures of verifair bench")
-    check_outputs({"--json": json, "--out": out / "runs.csv"})
+    check_outputs({"--json": json, "--out": out / "runs.csv"}, folder=out)
     check_workers(files.jobs, files.cluster)
     there = [one for one in everybody if one.available]
     if not there:

@@ -20,7 +20,7 @@ from verifair.systems.results.files import save_json, save_table, save_text
 from verifair.systems.results.result import Answer, SystemAnswer
 from verifair.systems.settings import Run, Settings
 from verifair.systems.system import System
-from verifair.systems.work import Interrupted, OutOfTime, Work, budget, keeping
+from verifair.systems.work import Interrupted, OutOfTime, Work, keeping
 
 
 def check(system: System, run: Run, settings: Settings) -> None:
@@ -35,10 +35,8 @@ def check(system: System, run: Run, settings: Settings) -> None:
     if run.out is not None:
         if run.out.exists() and not run.out.is_dir():
             raise QueryError(f"--out {run.out}: is a file; name a folder")
-        check_outputs({"--out": run.out / text_file(system)})
+        check_outputs({"--out": run.out / text_file(system)}, folder=run.out)
     check_workers(run.jobs if "jobs" in run.model_fields_set else 1, run.cluster)
-    if {"timeout", "nodes", "seed"} & set(system.run):
-        budget(run.timeout, run.nodes, run.seed)
 
 
 def check_workers(jobs: int, cluster: str | None) -> None:
@@ -51,8 +49,11 @@ def check_workers(jobs: int, cluster: str | None) -> None:
         check_address(cluster)
 
 
-def check_outputs(files: Mapping[str, Path | None], *, new: bool = False) -> None:
-    """Raise QueryError for what cannot be written or, where it has to be new, is there; before the run, so that nothing is lost."""
+def check_outputs(files: Mapping[str, Path | None], *, new: bool = False, folder: Path | None = None) -> None:
+    """Raise QueryError for what cannot be written or, where it has to be new, is there; before the run, so that nothing is lost.
+
+    folder: what --out was said to be, where it is not the file itself.
+    """
     given = {option: path for option, path in files.items() if path is not None}
     for option, path in given.items():
         if path.is_dir():
@@ -61,7 +62,8 @@ def check_outputs(files: Mapping[str, Path | None], *, new: bool = False) -> Non
             raise QueryError(f"{option} {path}: is there already; name another file, so that nothing is lost")
         near = next(folder for folder in path.absolute().parents if folder.exists())
         if not (near.is_dir() and os.access(near, os.W_OK)):
-            raise QueryError(f"{option} {path}: nothing can be written in {near}; name a file elsewhere")
+            said, what = (folder, "folder") if folder is not None and option == "--out" else (path, "file")
+            raise QueryError(f"{option} {said}: nothing can be written in {near}; name a {what} elsewhere")
     named = [path.resolve() for path in given.values()]
     twice = next((path for path in named if named.count(path) > 1), None)
     if twice is not None:

@@ -109,7 +109,7 @@ def run(system: System, given: dict[str, Any]) -> None:
         raise QueryError(f"{option} {data}: is no folder; name the one that holds the papers' data files")
     require("matplotlib", "plots", "verifair reproduce")
     folder = settings.out / settings.paper
-    check_outputs({"--json": files.json_file, "--out": folder / "table.csv"})
+    check_outputs({"--json": files.json_file, "--out": folder / "table.csv"}, folder=settings.out)
     done: list[ReproducedShape] = []
     for printed in wanted:
         if settings.dataset and not set(settings.dataset) & set(printed.datasets):

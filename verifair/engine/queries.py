@@ -189,7 +189,8 @@ class IndividualFairness(PairQuestion):
             raise QueryError(f"epsilon = {self.epsilon}: expected a gap between two shares of votes, a number below 1")
         if self.epsilon is not None and self.scale == "probability" and not SMALLEST <= self.epsilon <= 1 - SMALLEST:
             raise QueryError(
-                f"epsilon = {self.epsilon}: expected a gap between two probabilities, a number from {SMALLEST} to 1 - {SMALLEST}"
+                f"epsilon = {self.epsilon:g}: expected a gap between two probabilities, a number above 0 and below 1 (from "
+                f"{SMALLEST} to 1 - {SMALLEST}), such as 0.1"
             )
 
     @property

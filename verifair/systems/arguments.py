@@ -50,12 +50,12 @@ def check_settings(settings: type[G], given: Mapping[str, Any]) -> G:
     return made
 
 
-def check_table(table: Any) -> None:
-    """Raises DataError for anything but a DataFrame with rows."""
+def check_table(table: Any, name: str = "X") -> None:
+    """Raises DataError for anything but a DataFrame with rows.   name: of the argument."""
     if not isinstance(table, pd.DataFrame):
-        raise DataError(f"X: found {type(table).__name__}; expected a DataFrame with the schema's columns")
+        raise DataError(f"{name}: found {type(table).__name__}; expected a DataFrame with the schema's columns")
     if not len(table):
-        raise DataError("X: the table has no rows; pass those to be explained, and those they may be compared with or become")
+        raise DataError(f"{name}: the table has no rows; pass those to be explained, and those they may be compared with or become")
 
 
 def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:

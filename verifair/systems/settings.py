@@ -136,11 +136,11 @@ class Run(Settings):
     """Processes or threads; each keeps to one BLAS thread."""
     cluster: str | None = None
     """Use the workers of a dask cluster instead: tcp://host:port of its scheduler."""
-    nodes: int | None = None
+    nodes: Annotated[int | None, Field(ge=1)] = None
     """Most boxes of branch and bound for each question."""
-    timeout: float = 3600.0
+    timeout: Annotated[float, Field(gt=0)] = 3600.0
     """Seconds for the whole run; what is not decided by then is UNKNOWN."""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
     """Seed of every random draw."""
     exit_verdict: bool = False
     """Exit with 0 proved, 10 violated, 20 unknown."""

@@ -6,6 +6,7 @@ import re
 import tomllib
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -114,8 +115,8 @@ def test_what_cannot_be_audited(model: Pipeline) -> None:
         vf.audit(model, PEOPLE, sensitive=["sex"])
     with pytest.raises(QueryError, match="sensitive names no feature"):
         vf.audit(model, PEOPLE, target="credit")
-    with pytest.raises(DataError, match="X: found str; expected a DataFrame"):
-        vf.audit(model, "credit.csv", target="credit", sensitive=["sex"])  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"credit\.csv: there is no such file; pass a CSV"):
+        vf.audit(model, "credit.csv", target="credit", sensitive=["sex"])
     with pytest.raises(DataError, match="the table has no column 'gender'; known are income, sex, housing, credit"):
         vf.audit(model, PEOPLE, target="credit", sensitive=["gender"])
     with pytest.raises(QueryError, match=r"analyses: 'pbo': unknown analysis; .*pba"):
@@ -126,6 +127,17 @@ def test_what_cannot_be_audited(model: Pipeline) -> None:
         vf.audit(model, PEOPLE, target="credit", sensitive=["sex"], timeout=-1)
     with pytest.raises(QueryError, match="model: found DataFrame; expected the path"):
         vf.audit(PEOPLE, PEOPLE, target="credit", sensitive=["sex"])
+
+
+def test_a_table_may_be_named_by_its_file(model: Pipeline, tmp_path: Path) -> None:
+    PEOPLE.to_csv(tmp_path / "people.csv", index=False)
+    asked: dict[str, Any] = {"target": "credit", "positive": "good", "sensitive": ["sex"], "analyses": ["kmax"], "timeout": 10}
+    for named in (tmp_path / "people.csv", str(tmp_path / "people.csv")):
+        assert vf.audit(model, named, **asked).result.rows == len(PEOPLE)
+    with pytest.raises(DataError, match=r"no\.csv: there is no such file; pass a CSV, CSV\.GZ or Parquet table"):
+        vf.audit(model, tmp_path / "no.csv", **asked)
+    with pytest.raises(DataError, match="frame: found list; expected a DataFrame"):
+        vf.audit(model, [1, 2], **asked)  # type: ignore[arg-type]
 
 
 def test_one_command_drafts_the_files_that_it_runs(model: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,10 +92,14 @@ def _line(query: PairQuestion, witness: WitnessShape) -> dict[str, Any]:
 def holds(query: IndividualFairness) -> str:
     """Return what a proof of the query says, in words."""
     who = " and ".join(query.protected)
-    nearby = f", and {near(query.relax, query.schema)}" if query.relax else ""
     if query.epsilon is None:
-        return f"no decision flips with {who}{nearby}{_rule(query)}"
-    return f"no {query.quantity} moves by more than {exactly(query.epsilon)} with {who}{nearby}"
+        return f"no decision flips with {who}{nearby(query)}{_rule(query)}"
+    return f"no {query.quantity} moves by more than {exactly(query.epsilon)} with {who}{nearby(query)}"
+
+
+def nearby(query: PairQuestion) -> str:
+    """Return in what else the two people may differ, in words; of categories without an order any number means any."""
+    return f", and {near(query.relax, query.schema)}" if query.relax else ""
 
 
 def headline(query: IndividualFairness) -> str:
@@ -252,7 +256,8 @@ def _largest(result: MaximumResult, console: Console) -> None:
     if result.certificate is None:
         bound = f"No bound on the gap in {what} was certified"
     else:
-        bound = f"Largest gap in {what} when {' and '.join(result.query.protected)} changes: at most {upper}, certified"
+        changes = " and ".join(result.query.protected) + f" changes{nearby(result.question)}"
+        bound = f"Largest gap in {what} when {changes}: at most {upper}, certified"
     found = "no pair was found that differs" if result.witness is None else f"the worst pair found differs by {lower}"
     console.print(f"{bound}; {found}.")
     if result.witness is not None:
