@@ -89,8 +89,9 @@ def _squared_error(parts: Array, person: Integers, counterpart: Integers) -> flo
     who = np.bincount(low, weights=parts, minlength=high.max() + 1) + np.bincount(high, weights=parts)
     both = np.bincount(np.unique(low * len(who) + high, return_inverse=True)[1], weights=parts)  # that `who` has twice
     own = np.bincount(person, weights=parts)
-    people = len(np.unique(person))
-    square = float(max(who @ who - both @ both, own @ own)) * people / max(people - 1, 1)
+    people, shared = len(np.unique(person)), who @ who - both @ both
+    shared = shared if shared > ROUNDING * (who @ who) else 0.0  # what cancels leaves a rest
+    square = float(max(shared, own @ own)) * people / max(people - 1, 1)
     return square if square > ROUNDING**2 else 0.0
 
 

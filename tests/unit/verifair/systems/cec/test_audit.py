@@ -280,6 +280,20 @@ def test_intervals_are_over_people() -> None:
     assert once.high - once.low == pytest.approx(2 * 1.96 * values.std() / np.sqrt(40), rel=0.2)
 
 
+def test_one_person_is_never_certain() -> None:
+    """Products that cancel leave a rest, which is no error: one person with several counterparts says hardly anything."""
+    people = People(values=np.zeros((9, 1)), labels=np.zeros(9, dtype=int), groups=np.arange(9), names=tuple("abcdefghi"))
+    matches = Matches(
+        individual=np.zeros(8, dtype=int), other=np.arange(1, 9), row=np.arange(1, 9), distance=np.zeros(8),
+        ties=np.ones(8, dtype=int), tau=None,
+    )
+    alike = Explanations(g=np.ones((8, 1)), decision=np.zeros(8, dtype=int), probability=np.ones(8))
+    pairs = scored(people, matches, [(slice(None), alike, alike)], method="test")
+    for scores in np.random.default_rng(0).random((100, 8)):
+        found = interval(pairs, scores)
+        assert found.high - found.low > 0.5
+
+
 def test_random_groups_seldom_add_anything() -> None:
     """Of 60 tables with groups drawn by lot about 3 intervals exclude 0; were only the persons the same, 7 would."""
     wrong = 0
