@@ -423,6 +423,9 @@ def test_the_share_of_people_is_bracketed_resumed_drawn_and_checked(tiny: list[o
     store = tmp_path / "new" / "share.json.gz"
     command = ["certify", *tiny, "--signs", "strict", "--share", "--tolerance", "0", "--store", store]
     command += ["--json", tmp_path / "s.json"]
+    shipped = ("certify", "--demo", "german", "--protected", "sex")
+    code, out, _ = verifair(*shipped, "--share", "--nodes", 1, "--store", tmp_path / "nothing.json.gz")
+    assert (code, "which shows nothing yet" in " ".join(out.split())) == (0, True)
     code, out, err = verifair(*command, "--nodes", 5)
     assert (code, "--resume" in err) == (0, True)
     assert strict(tmp_path / "s.json")["reason"] == "nodes"

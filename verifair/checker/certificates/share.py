@@ -38,7 +38,7 @@ class ShareQuery:
     box: dict[str, tuple[Number, Number]]
     differ: Literal["all", "any"]
     signs: Signs
-    tolerance: Distance | None = None
+    tolerance: Annotated[Distance, Field(lt=1)] | None = None
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)

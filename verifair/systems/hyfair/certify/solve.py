@@ -215,11 +215,14 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
     left = f"{found.width:.2%} of the domain is open; pass the same command with --resume to go on"
     if found.reason in (Reason.TIME, Reason.NODES):
         work.warn(f"stopped by --timeout or --nodes: {left}, with a longer --timeout or more --nodes")
+    made = found.certificate
+    some = made.fair + made.unfair > 0
+    proof = work.check_line(store, partial=not made.extent.whole) if some else f"{store}, which shows nothing yet"
     return ShareResult(
         **_about(query, work), tolerance=tolerance, fair=found.fair, unfair=found.unfair, reason=found.reason, cells=found.cells,
         rows=counts, seconds=work.seconds, store=str(store), semantics=found.semantics,
-        history=[SharePoint(seconds=s, fair=min(max(a, 0), 1), unfair=min(max(b, 0), 1)) for s, a, b in found.certificate.history],
-        proof_line=f"certificate: {work.check_line(store, partial=not found.certificate.extent.whole)}",
+        history=[SharePoint(seconds=s, fair=min(max(a, 0), 1), unfair=min(max(b, 0), 1)) for s, a, b in made.history],
+        proof_line=f"certificate: {proof}",
         interrupted=left if found.reason is Reason.INTERRUPTED else None,
     )
 
