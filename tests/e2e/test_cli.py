@@ -61,6 +61,8 @@ def test_pba_leaves_an_earlier_run_in_its_folder_as_it_is(german: Path, tmp_path
     assert refused.returncode == 2
     assert "verdicts.sqlite: is there already; continue it with --resume, or name another folder with --out" in refused.stderr
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    mixed = verifair(*asked, "--protected", "sex", "--data", german / "german.csv", "--store", tmp_path / "other.sqlite")
+    assert (mixed.returncode, "an earlier run stands there, and --store names another file" in mixed.stderr) == (2, True)
     answered(*asked, "--protected", "sex", "--data", german / "german.csv", "--resume")
 
 

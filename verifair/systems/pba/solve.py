@@ -48,7 +48,10 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     if not settings.protected:
         known = ", ".join(schema.protected_names) or "none is declared protected"
         raise QueryError(f"pba needs a sensitive feature: pass --protected NAME (protected in the schema: {known})")
-    store = work.store or (work.folder / "verdicts.sqlite" if work.folder else None)
+    own = None if work.folder is None else work.folder / "verdicts.sqlite"
+    store = work.store or own
+    if own is not None and own != store and own.exists():
+        raise QueryError(f"{own}: an earlier run stands there, and --store names another file; name another folder with --out")
     if work.resume and store is None:
         raise QueryError("--resume needs the store of the run to continue: pass --store FILE or --out FOLDER")
     if store is not None:
