@@ -232,7 +232,7 @@ def _blocks_of(features: list[dict[str, Any]], inputs: int) -> list[dict[str, An
 def _texts_among_numbers(column: pd.Series) -> str:
     """Return which cell is the first that is no number, where most cells are numbers, and the remedy; "" where that is not so."""
     values = column.dropna().map(text)
-    numbers = pd.to_numeric(values, errors="coerce").notna()
+    numbers = np.isfinite(pd.to_numeric(values, errors="coerce").astype(float))
     if holds_truths(column) or numbers.all() or numbers.mean() <= MOSTLY:
         return ""
     first = values[~numbers]

@@ -270,6 +270,7 @@ def test_a_wrong_cell_is_named_where_the_columns_do_not_make_the_models_inputs()
     assert many.endswith(f"too many for a category; {cell}")
     by_name = network(column("income", "float32", 0), column("shoe", "float32", 1))
     assert refused("shoe", 5, "n/a", by_name) == f"column 'shoe' holds text, but the model takes a number there; {cell}"
+    assert "row 5 holds 'inf'" in refused("shoe", 5, "inf", by_name)
     # A table of another width says nothing of its words.
     wider = network(Feed(name="X", kind="float32", shape=(9,), start=np.arange(9)))
     with pytest.raises(DataError, match="the table has 4 beside the label; give the table that it was trained on"):
