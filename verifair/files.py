@@ -1,12 +1,10 @@
-"""Files that are there whole or not at all, and that one process writes at a time."""
+"""Files that are there whole or not at all, and folders that are made for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from verifair.errors import QueryError
 
 
 @contextmanager
@@ -27,27 +25,13 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def alone(lock: Path, message: str) -> Iterator[None]:
-    """Hold a lock file while the block runs; a kill frees it. Raises QueryError with this message where another process has it.
-
-    The file is removed while it is held: who has opened it by then finds that it has no name any more, and asks again. So are
-    folders that were made for it, and are empty in the end.
-    """
-    from filelock import FileLock, Timeout
-
-    made = [folder for folder in lock.parents if not folder.exists()]
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    held = FileLock(lock)
-    try:
-        held.acquire(timeout=0.1)
-    except Timeout:
-        raise QueryError(message) from None
+def filled(folder: Path) -> Iterator[None]:
+    """Make a folder, and those above it; what was made goes again where the block leaves it empty."""
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
-        with suppress(OSError):  # an open file cannot be removed everywhere
-            lock.unlink()
-        held.release()
         with suppress(OSError):  # the first that is not empty
-            for folder in made:
-                folder.rmdir()
+            for one in made:
+                one.rmdir()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.command_line import Run, german_files
 from verifair import datasets
-from verifair.files import alone
+from verifair.locks import alone
 from verifair.systems.hyfair.explain import plots as explain_plots
 from verifair.systems.pba import plots as pba_plots
 from verifair.systems.pba import solve

@@ -13,6 +13,7 @@ from encoders.network import Model, Network
 from verifair.auditing.settings import known_analyses
 from verifair.datasets import read_table
 from verifair.errors import QueryError
+from verifair.files import filled
 from verifair.models.read import read
 from verifair.schema.draft import draft
 from verifair.schema.spelling import nearest
@@ -99,17 +100,17 @@ def drafted_files(
         text = draft(read_table(data), target=str(target), positive=positive, protected=sensitive, model=network)
         texts.insert(0, (described, text, f"pass it with --schema {described} in place of --target"))
     for path, text, remedy in texts:
-        if path.exists() and path.read_text(encoding="utf-8") != text:
+        if os.path.lexists(path) and not (path.is_file() and path.read_text(encoding="utf-8") == text):
             raise QueryError(f"{path}: is there already, and is not what would be drafted; {remedy}, or name another page")
     parents = [str(path.resolve().parent) for path in (model, described, data, audit)]
-    page.parent.mkdir(parents=True, exist_ok=True)
     written = [path for path, _, _ in texts if not path.exists()]
-    try:
-        for path, text, _ in texts:
-            if path in written:
-                save_text(path, text)
-        yield DraftedFiles(audit=audit, schema=described, drafted=schema is None, root=Path(os.path.commonpath(parents)))
-    except BaseException:
-        for path in written:
-            path.unlink(missing_ok=True)
-        raise
+    with filled(page.parent):
+        try:
+            for path, text, _ in texts:
+                if path in written:
+                    save_text(path, text)
+            yield DraftedFiles(audit=audit, schema=described, drafted=schema is None, root=Path(os.path.commonpath(parents)))
+        except BaseException:
+            for path in written:
+                path.unlink(missing_ok=True)
+            raise

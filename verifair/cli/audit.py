@@ -93,7 +93,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.auditing.subject import read
     from verifair.cli.output import check_outputs
     from verifair.engine.cluster import cluster
-    from verifair.files import alone
+    from verifair.locks import alone
     from verifair.systems.results.findings import Standing
     from verifair.systems.work import keeping
 
@@ -105,22 +105,27 @@ def run(system: System, given: dict[str, Any]) -> None:
     if settings.out is None:
         raise QueryError("audit needs --out PAGE.html, the page to write")
     places = _places(settings.out, files.json_file)
-    screen = Screen()
+    reports, screen = {"--junit": settings.junit, "--sarif": settings.sarif}, Screen()
+    gated = next((option for option, place in reports.items() if place is not None), None)
+    if path is None and gated is not None:
+        raise QueryError(
+            f"{gated} tells of a gate, and --model drafts none: leave {gated} out, add [gate] to the audit file that is drafted, "
+            "such as four_fifths = 0.8, and audit that file"
+        )
     with ExitStack() as unchecked:  # drafts, which go where a check refuses them
         drafted, root = None, settings.root
         if path is None:
             drafted = unchecked.enter_context(_drafted(settings, places))
             path, root = drafted.audit, drafted.root
         file = load(path, root=root)
-        gated = {"--junit": settings.junit, "--sarif": settings.sarif}
-        for option in (option for option, place in gated.items() if place is not None and file.gate is None):
-            raise QueryError(f"{option}: {file.name} has no [gate] section; add one, such as four_fifths = 0.8, or drop {option}")
+        if gated is not None and file.gate is None:
+            raise QueryError(f"{gated}: {file.name} has no [gate] section; add one, such as four_fifths = 0.8, or drop {gated}")
         timeout = file.head.timeout if settings.timeout is None else settings.timeout
         effort = min(file.head.effort, timeout) if settings.effort is None else settings.effort
         seed = file.head.seed if settings.seed is None else settings.seed
         chosen = _only(settings.only, list(file.analyses))
         places.check()
-        check_outputs({**gated, "--summary": settings.summary, "--model-card": settings.model_card})
+        check_outputs({**reports, "--summary": settings.summary, "--model-card": settings.model_card})
         subject = read(file)
         against = None if settings.against is None else _against(settings.against, places, settings.root)
     if drafted is not None:

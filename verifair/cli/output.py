@@ -13,7 +13,6 @@ import typer
 
 from verifair.cli.command import NOTHING_KEPT, option_name
 from verifair.errors import INTERRUPTED, MissingPackage, QueryError, require
-from verifair.files import alone
 from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.results.files import save_json, save_table, save_text
@@ -78,6 +77,8 @@ def text_file(system: System) -> str:
 
 def alone_in(out: Path) -> AbstractContextManager[None]:
     """Return what holds the folder of --out while a run writes there. Raises QueryError where another one does."""
+    from verifair.locks import alone
+
     return alone(out / ".lock", f"--out {out}: another run is writing there; wait until that has ended, or name another folder")
 
 

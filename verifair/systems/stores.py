@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from verifair.errors import QueryError
-from verifair.files import alone
+from verifair.locks import alone
 from verifair.systems.work import Work
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.command_line import verifair
 from verifair.errors import QueryError
-from verifair.files import alone
+from verifair.locks import alone
 
 HOLDER = "import sys; from filelock import FileLock\nwith FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
 

@@ -181,7 +181,11 @@ def test_drafts_that_a_check_refuses_do_not_stand_in_the_way(
     assert refused.returncode == 2
     assert "no value in column 'sex', first row 3; drop such rows, or fill them in (--missing drop" in refused.stderr
     assert "drafted" not in refused.stdout
+    assert verifair(*drafted[:-7], "new/credit.html", *drafted[-6:]).returncode == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["credit.csv", "credit.onnx"]
+    Path("credit.audit.toml").symlink_to("nowhere")
+    assert "credit.audit.toml: is there already" in verifair(*drafted).stderr
+    Path("credit.audit.toml").unlink()  # which did not do that
     done = verifair(*drafted, "--missing", "drop")
     assert done.returncode == 0, (done.stdout + done.stderr)
     assert tomllib.loads(Path("credit.audit.toml").read_text())["data"] == {"file": "credit.csv", "missing": "drop"}
@@ -203,6 +207,7 @@ def test_drafts_that_a_check_refuses_do_not_stand_in_the_way(
     (("--model", "m.onnx", "--data", "t.csv", "--target", "y"), "--model needs --sensitive NAME"),
     (("--model", "m.onnx", "--demo", "german"), "--model drafts an audit file of its own"),
     (("--data", "t.csv", "a.toml"), "--data belongs to --model"),
+    (("--model", "m.onnx", "--data", "t.csv", "--target", "y", "--sensitive", "s", "--junit", "j"), "--junit tells of a gate"),
     ((), "audit needs an audit file; pass one, .* name your --model and --data"),
 ])  # fmt: skip
 def test_options_that_do_not_go_together(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
