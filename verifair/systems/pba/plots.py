@@ -55,9 +55,6 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
                             bar.get_x(), rest, bar.get_width(), bar.get_height(), align="edge", facecolor="none",
                             edgecolor="#777777", hatch="///", label="not decided",
                         )
-            if setting == "observed":
-                shown = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-                axis.legend(shown.values(), shown.keys(), title="outcome")
             some = "" if groups == len(share) else f": the {len(share)} largest of {groups} groups"
             axis.set_title(f"{setting} ({'own' if setting == 'observed' else 'flipped'} {sensitive}){some}")
             if sum(len(str(group)) for group in share.index) > LETTERS:
@@ -65,7 +62,9 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
                     label.set(rotation=30, ha="right", rotation_mode="anchor")
             axis.set_ylim(0, 105)
             axis.grid(axis="y", alpha=0.3)
-        drawn.axes[0].set_ylabel(f"proved more confident, % of eligible rows (delta = {delta:g})")
+        drawn.axes[0].set_ylabel(f"proved more confident,\n% of eligible rows (delta = {delta:g})")
+        shown = {name: handle for axis in drawn.axes for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
+        drawn.legend(shown.values(), shown.keys(), title="outcome", loc="outside right upper")
 
 
 def _largest(shares: pd.DataFrame) -> tuple[pd.DataFrame, int]:
