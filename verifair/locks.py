@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from verifair.errors import QueryError
 from verifair.files import filled
 
@@ -18,6 +16,8 @@ def alone(lock: Path, message: str) -> Iterator[None]:
 
     The file is removed while it is held: who has opened it by then finds that it has no name any more, and asks again.
     """
+    from filelock import FileLock, Timeout
+
     with filled(lock.parent):
         held = FileLock(lock)
         try:
