@@ -604,7 +604,7 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
     (["--partition", "3", "--solver", "highs"], "drop --solver"),
     (["--partition", "3", "--resume", "--store", "no.sqlite"], "no.sqlite is not there"),
     (["--partition", "3", "--data", "no.csv"], "no such file"),
-    (["--partition", "3", "--timeout", "0"], "positive number"),
+    (["--partition", "3", "--timeout", "0"], "--timeout 0: expected a number above 0"),
     (["--partition", "3", "--store", "."], "--store .: is a folder"),
     (["--json", "."], "--json .: is a folder"),
     (["--certificate", "/dev/null/p.json"], "nothing can be written in"),
