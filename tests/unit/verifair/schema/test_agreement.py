@@ -15,7 +15,6 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import verifair as vf
 from encoders.errors import ModelError
 from verifair.errors import DataError
-from verifair.models.compare import ImportDifference
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.decider import positive
 
@@ -187,14 +186,3 @@ def test_labels_that_catboost_cannot_export_are_refused_with_the_remedy(labels: 
     model = catboost.CatBoostClassifier(iterations=2, verbose=0, allow_writing_files=False).fit(frame, y)
     with pytest.raises(ModelError, match=said):
         vf.read(model, frame)
-
-
-def test_decisions_that_cannot_be_compared_are_told() -> None:
-    """The object knows the grades as texts, and the table holds them as numbers."""
-    frame = people()[["score", "y"]].assign(grade=np.random.default_rng(1).integers(1, 4, N))
-    columns = make_column_transformer((OneHotEncoder(), ["grade"]), remainder="passthrough")
-    fitted = frame[["grade", "score"]].astype({"grade": str})
-    model = make_pipeline(columns, DecisionTreeClassifier(max_depth=3)).fit(fitted, frame["y"])
-    with pytest.warns(ImportDifference) as told:
-        assert Schema.infer(frame[["grade", "score", "y"]], target="y", model=model, positive="good").features[0].name == "grade"
-    assert any("refuses rows of the table (" in str(one.message) for one in told)
