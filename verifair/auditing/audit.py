@@ -123,8 +123,7 @@ def audit(
     Requires: whatever `verifair.read` takes as the model, and a table with its columns, or the path of its file (CSV, CSV.GZ or
     Parquet). target: the label's column; sensitive: features whose effect is asked about; positive: the favourable label, or a rule
     as a schema's `positive` ("value >= 600"). schema: one that was checked, in place of target and positive; without it one is
-    drafted from the table (`Schema.infer`), and
-    proofs cover what that allows.
+    drafted from the table (`Schema.infer`), and proofs cover what that allows.
     analyses: names, or name -> settings as in an audit file's section; None: all that need no causal model. title: of the page.
     effort: seconds of work on one idle core for all analyses, counted and not measured, so that the answer is the same on a busy
     machine (150, at most the timeout). timeout: seconds by the clock after which the rest is left out.

@@ -234,5 +234,3 @@ def _change(what: str, of: str, first: _Quantity, second: _Quantity, same: bool)
         direction = "higher" if low > 0 else "lower"
         standing = "moved" if second.better is None else "better" if direction == second.better else "worse"
     return QuantityChange(what=what, of=of, before=first.shown, now=second.shown, low=low, high=high, standing=standing, why=why)
-
-

@@ -24,20 +24,18 @@ PAPERS: Mapping[str, str] = {
     "cst": "Counterfactual Situation Testing (CST)",
 }
 """Name on the command line -> the paper. Each is a folder of this package."""
-ADDRESSES: Mapping[str, str] = {
-    "cst/": "https://github.com/cc-jalvarez/counterfactual-situation-testing",
-    "encoded": "https://github.com/sumonbis/Fairify",
-    "fgce/": "https://github.com/xristosfrag/FGCE-Feasible-Group-Counterfactual-Explanations-for-Auditing-Fairness",
-    "nets/": "https://github.com/sumonbis/Fairify",
-    "schemas": "https://github.com/sumonbis/Fairify",
-    "tabular/adult.csv.gz": "https://archive.ics.uci.edu/dataset/2/adult",
-    "tabular/compas": "https://github.com/propublica/compas-analysis",
-    "tabular/german.csv": "https://archive.ics.uci.edu/dataset/144/statlog+german+credit+data",
-    "tabular/heloc": "https://github.com/xristosfrag/FGCE-Feasible-Group-Counterfactual-Explanations-for-Auditing-Fairness",
-    "tabular/hmda": "https://github.com/BhavanaSai1/loan-approval-bias-auditor",
-    "tabular/law_school": "https://github.com/cc-jalvarez/counterfactual-situation-testing",
+ADDRESSES: Mapping[str, tuple[str, ...]] = {
+    "https://archive.ics.uci.edu/dataset/2/adult": ("tabular/adult.csv.gz",),
+    "https://archive.ics.uci.edu/dataset/144/statlog+german+credit+data": ("tabular/german.csv",),
+    "https://github.com/BhavanaSai1/loan-approval-bias-auditor": ("tabular/hmda",),
+    "https://github.com/cc-jalvarez/counterfactual-situation-testing": ("cst/", "tabular/law_school"),
+    "https://github.com/propublica/compas-analysis": ("tabular/compas",),
+    "https://github.com/sumonbis/Fairify": ("encoded", "nets/", "schemas"),
+    "https://github.com/xristosfrag/FGCE-Feasible-Group-Counterfactual-Explanations-for-Auditing-Fairness": (
+        "fgce/", "tabular/heloc",
+    ),
 }
-"""What names of data files begin with -> where they, or the tables that they are made of, are to be had."""
+"""Where data files, or the tables that they are made of, are to be had -> what their names begin with."""
 DATA = "VERIFAIR_DATA"
 """The variable that names the folder of the data files, where --data does not."""
 MANY = 1_000
@@ -62,7 +60,7 @@ class Request:
     def file(self, *parts: str) -> Path:
         """Return a file of the data folder. Raises QueryError where there is none."""
         name = "/".join(parts)
-        where = next(address for prefix, address in ADDRESSES.items() if name.startswith(prefix))
+        where = next(address for address, begins in ADDRESSES.items() if name.startswith(begins))
         if self.folder is None:
             raise QueryError(
                 f"{self.dataset}: its data is not shipped; pass --data DIR, or set {DATA}: a folder with {name}, from {where}"

@@ -41,8 +41,9 @@ def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, 
         network.require_piecewise_linear("check of a certified share")
     started, count = time.perf_counter(), 0
     claim = next(given.misfits(network, schema, None), None) or _claim_of(given, schema)
-    reason = claim if isinstance(claim, str) else None
-    if not isinstance(claim, str):
+    if isinstance(claim, str):
+        reason: str | None = claim
+    else:
         count = len(claim[1])
         try:
             reason = _confirm(given, *claim, network, batches)

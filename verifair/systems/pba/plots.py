@@ -15,8 +15,6 @@ from verifair.systems.pba.result import PbaResult
 
 LETTERS = 40
 """Names of groups with more letters than these stand aslant under an axis, lest they overlap."""
-
-
 GROUPS = 10
 """So many groups are drawn, those with the most rows."""
 BARS = 0.7

@@ -131,7 +131,7 @@ def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> G
     """One column a group, one line a metric; PBA and RB by setting and delta. An open share is shown beside the proved one."""
     people = groups_of(sensitive, rates)
     rates, shares = rates[rates["sensitive"] == sensitive], shares[shares["sensitive"] == sensitive]
-    groups = [g for g in people.index if g in people.nlargest(GROUPS).index]
+    groups = people.index[people.index.isin(people.nlargest(GROUPS).index)].tolist()
     grid = Grid(title=f"Fairness by {sensitive}", title_justify="left")
     for column in ("metric", "setting", "delta"):
         grid.add_column(column)
