@@ -71,7 +71,7 @@ def _claim_of(given: ShareCertificate, schema: InputSpace) -> tuple[ShareQuestio
     if np.isin(tree.feature, question.index).any():
         return "the tree splits a protected feature"
     found = leaf_regions(tree.feature, tree.cut, Regions.whole(question.lower, question.upper), question.domain)
-    return found if isinstance(found, str) else (question, found[1]) if given.fair + given.unfair else NOTHING_DECIDED
+    return found if isinstance(found, str) else (question, found[1])
 
 
 def _confirm(given: ShareCertificate, question: ShareQuestion, leaves: Regions, network: Model, batches: Batches) -> str | None:
@@ -89,7 +89,7 @@ def _confirm(given: ShareCertificate, question: ShareQuestion, leaves: Regions, 
             return f"it states that {float(stated):.9%} are {name}, but its leaves show {float(shown):.9%}"
     if given.fair + given.unfair > 1:
         return "it states more than the whole: fair and unfair points are different ones"
-    return None
+    return None if given.fair + given.unfair else NOTHING_DECIDED
 
 
 def _counted(network: Model, question: ShareQuestion, bounds: Callable[..., Any], lower: Array, upper: Array) -> tuple[int, Any]:
