@@ -120,18 +120,6 @@ class FeasibilityGraph:
         """Return (N, N) with weights (E,) on the edges. Edges of weight 0 are stored: csgraph takes what is stored for an edge."""
         return sp.csr_matrix((weights, self.indices, self.indptr), shape=(len(self), len(self)))
 
-    def to_networkx(self, weights: Array | None = None) -> object:
-        """Return a networkx.DiGraph with `distance` (and `weight`) on the edges; for graphs below a million edges."""
-        import networkx as nx
-
-        graph = nx.DiGraph()
-        graph.add_nodes_from(range(len(self)))
-        ends = zip(self.sources.tolist(), self.indices.tolist(), self.lengths.tolist(), strict=True)
-        for e, (i, j, length) in enumerate(ends):
-            extra = {} if weights is None else {"weight": float(weights[e])}
-            graph.add_edge(i, j, distance=length, **extra)
-        return graph
-
 
 def memory() -> float:
     """Return the bytes of this machine's memory, infinite where the system does not say."""
