@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -247,7 +247,7 @@ def _lines(scratch: Path, kills: int, seed: int, cases: Sequence[KilledVerb], pl
             subprocess.run([*RUN, *case.command], cwd=here, check=True, capture_output=True, timeout=LIMIT)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             cpu[case.name] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    with local_cluster(scratch / "cluster") as cluster:
+    with local_cluster(scratch / "cluster") if any("cluster" in cell.place for cell in cells) else nullcontext() as cluster:
         for number, cell in enumerate(cells):
             cell.wanted = kills // len(cells) + (number < kills % len(cells))
             if cell.wanted:

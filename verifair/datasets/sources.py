@@ -176,7 +176,8 @@ def german_years() -> Dataset:
         frame = pd.read_csv(file, compression="gzip", sep=" ", names=list(GERMAN_COLUMNS))
     frame["sex"] = np.where(frame["personal-status"].isin(FEMALE), "Female", "Male")
     frame["credit"] = frame["credit"].map({1: "good", 2: "bad"})
-    frame = frame.drop(columns="personal-status").replace(GERMAN_CODES)
+    coded = frame.drop(columns=["personal-status", "sex", "credit"]).select_dtypes(exclude="number")
+    frame = frame.drop(columns="personal-status").assign(**{str(name): column.map(GERMAN_CODES) for name, column in coded.items()})
     groups = _schema("german")
     years = Feature.model_validate({"name": "age", "kind": "integer", "range": [19, 75], "scale": "minmax", "unit": 1,
                                     "unit_name": "years", "merit": True, "change": "increase"})
