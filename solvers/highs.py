@@ -14,7 +14,7 @@ from solvers.outcome import BackendRun, Budget, Limit, Outcome, Termination, rea
 from solvers.program import Program
 
 NAME, DISTRIBUTION, TOLERANCE = "highs", "highspy", 1e-6
-PROGRAM, ITERATION = 200, 8
+PROGRAM, ITERATION = 1_500, 18
 """Multiplications for each number of an LP that take as long as to load it, and as an iteration."""
 
 # HighsModelStatus by name. kUnknown: the solver finished without being able to say. HiGHS reports mip_max_nodes as kSolutionLimit.
