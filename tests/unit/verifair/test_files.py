@@ -1,16 +1,20 @@
-"""Two runs that would write the same files: the second is told before it does anything."""
+"""Two runs that would write the same files: the second is told before it does anything. JSON is written piece by piece."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.command_line import verifair
 from verifair.errors import QueryError
 from verifair.locks import alone
+from verifair.systems.results import files
+from verifair.systems.results.files import Records, json_text, plain, save_json
 
 HOLDER = "import sys; from filelock import FileLock\nwith FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
 
@@ -77,3 +81,34 @@ def test_verbs_leave_a_run_of_another_process_alone(command: tuple[str, ...], lo
         assert sorted(tmp_path.rglob("*")) == before
     assert done.returncode == 2
     assert told in " ".join(done.stderr.split())
+
+
+TABLE = pd.DataFrame({
+    "a b": [1, 2, 3], "c": [0.5, float("nan"), 2], "d": ["x", None, 'é\n"'], "e": [[1, [2]], {"q": 1, "r": {}}, ()],
+    4: [True, False, True],
+})
+
+
+@pytest.mark.parametrize("value", [
+    {}, [], 3, "a\nb", None, float("inf"), (), {"a": {}}, {"a": [], "b": {"c": [1, {"d": "x\ny"}]}}, {1: 2, None: 3}, [[], [{}]],
+    {"r": TABLE}, {"r": Records(TABLE), "s": {"t": Records(TABLE[:0]), "u": [Records(TABLE)]}}, Records(TABLE),
+    Records(TABLE[["c", "d"]]),
+])
+def test_json_in_pieces_is_that_of_the_whole(value: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(files, "AT_ONCE", 2)
+    save_json(tmp_path / "new" / "a.json", value)
+    assert (tmp_path / "new" / "a.json").read_text() == json_text(value) == json.dumps(plain(value), indent=1) + "\n"
+
+
+def test_rows_become_objects_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And where one of them has no JSON, the older file stays."""
+    made: list[int] = []
+    whole = pd.DataFrame.to_dict
+    monkeypatch.setattr(pd.DataFrame, "to_dict", lambda frame, **how: made.append(len(frame)) or whole(frame, **how))
+    monkeypatch.setattr(files, "AT_ONCE", 2)
+    save_json(tmp_path / "a.json", {"rows": Records(TABLE)})
+    assert made == [2, 1]
+    with pytest.raises(TypeError, match="no JSON for"):
+        save_json(tmp_path / "a.json", {"rows": Records(pd.DataFrame({"a": [1, object()]}))})
+    assert len(json.loads((tmp_path / "a.json").read_text())["rows"]) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]

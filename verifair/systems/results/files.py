@@ -6,7 +6,7 @@ import json
 import math
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from enum import Enum
 from fractions import Fraction
@@ -22,16 +22,20 @@ from pydantic import BaseModel
 from verifair.files import whole
 
 PACKAGES = ("verifair", "numpy", "scipy", "pandas", "scikit-learn", "onnx", "onnxruntime", "highspy", "matplotlib")
+BOXED = (Enum, np.generic)
+"""Types of values that may be texts and numbers, too."""
+AT_ONCE = 10_000
+"""Rows of a table that become objects at once."""
 
 
 def plain(value: Any) -> Any:
     """Values that JSON has: no NaN, no infinities (they become null), no numbers of NumPy, no enumerations."""
     match value:  # what most values are comes first
-        case str() | int() | None if not isinstance(value, Enum | np.generic):
+        case str() | int() | None if not isinstance(value, BOXED):
             return value
         case float():
             return float(value) if math.isfinite(value) else None
-        case list() | tuple():
+        case list() | tuple() | Records():
             return [plain(one) for one in value]
         case Mapping():
             return {str(plain(key)): plain(one) for key, one in value.items()}
@@ -49,15 +53,54 @@ def plain(value: Any) -> Any:
     raise TypeError(f"no JSON for {value!r} ({type(value).__name__})")
 
 
+class Records:
+    """The rows of a table as objects, column -> value, which are made when they are asked for, and not kept."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self.frame = frame
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(self.frame), AT_ONCE):
+            yield from self.frame.iloc[start : start + AT_ONCE].to_dict(orient="records")
+
+
 def json_text(content: Any) -> str:
     """Return the JSON of a result or of plain values, in ASCII: names may hold what no file can be written with."""
-    return json.dumps(plain(content.model_dump() if isinstance(content, BaseModel) else content), indent=1, allow_nan=False) + "\n"
+    return "".join(_json(content))
 
 
 def save_json(path: Path, content: Any) -> None:
-    """Write a JSON file, there whole or not at all; its folder is made."""
+    """Write a JSON file, there whole or not at all, and piece by piece: it may be as long as a table. Its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_text(path, json_text(content))
+    with whole(path) as half, half.open("w", encoding="ascii") as file:
+        file.writelines(_json(content))
+
+
+def _json(content: Any) -> Iterator[str]:
+    yield from _pieces(content.model_dump(context=Records) if isinstance(content, BaseModel) else content, "\n")
+    yield "\n"
+
+
+def _pieces(value: Any, line: str) -> Iterator[str]:
+    """Yield the JSON of a value in parts.   line: the beginning of a line of it."""
+    if isinstance(value, Mapping) and value:
+        for number, (key, one) in enumerate(value.items()):
+            yield f"{',' if number else '{'}{line} {json.dumps(str(plain(key)))}: "
+            yield from _pieces(one, f"{line} ")
+        yield f"{line}}}"
+    elif isinstance(value, Records) and len(value.frame):
+        for number, row in enumerate(value):
+            yield f"{',' if number else '['}{line} {_text(plain(row), f'{line} ')}"
+        yield f"{line}]"
+    else:
+        yield _text(plain(value), line)
+
+
+def _text(found: Any, line: str) -> str:
+    """Return the JSON of plain values. Most are rows without lists, which json writes faster if it has not to indent."""
+    if isinstance(found, dict) and found and not any(isinstance(one, list | dict) for one in found.values()):
+        return f"{{{line} {json.dumps(found, separators=(f',{line} ', ': '), allow_nan=False)[1:-1]}{line}}}"
+    return json.dumps(found, indent=1, allow_nan=False).replace("\n", line)
 
 
 def versions() -> dict[str, str]:

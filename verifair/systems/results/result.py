@@ -19,6 +19,7 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    SerializationInfo,
     TypeAdapter,
     WithJsonSchema,
 )
@@ -67,7 +68,11 @@ class RowsOf:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         import pandas as pd
 
-        records = core_schema.plain_serializer_function_ser_schema(lambda frame: frame.to_dict(orient="records"))
+        def rows(frame: pd.DataFrame, info: SerializationInfo) -> Any:
+            """Return the rows as objects; as `info.context` makes them, where one is given: a file is written row by row."""
+            return info.context(frame) if info.context else frame.to_dict(orient="records")
+
+        records = core_schema.plain_serializer_function_ser_schema(rows, info_arg=True)
         return core_schema.json_or_python_schema(
             json_schema=core_schema.list_schema(handler.generate_schema(self.line)),
             python_schema=core_schema.is_instance_schema(pd.DataFrame), serialization=records,
