@@ -15,7 +15,7 @@ from verifair.bench.competitors import BACKENDS, DEFAULTS
 from verifair.bench.contradictions import Contradiction, contradictions
 from verifair.bench.records import BenchRecord
 from verifair.bench.scores import Choice, Entry, Job, choices, entries, jobs, par2, times
-from verifair.systems.results.files import save_table
+from verifair.systems.results.spreadsheets import save_table
 
 KINDS = {
     "decision": "decisions (PBA, robustness, 2-fairness)", "relaxation": "optima of the triangle LP",

@@ -15,7 +15,7 @@ from verifair.cli.command import NOTHING_KEPT, option_name
 from verifair.errors import INTERRUPTED, MissingPackage, QueryError, require
 from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
-from verifair.systems.results.files import save_json, save_table, save_text
+from verifair.systems.results.files import save_json, save_text
 from verifair.systems.results.result import Answer, SystemAnswer
 from verifair.systems.settings import Run, Settings
 from verifair.systems.system import System
@@ -143,6 +143,8 @@ def finish(system: System, run: Run, result: SystemAnswer) -> None:
 
 def _write(system: System, out: Path, result: SystemAnswer) -> None:
     """Write the screen's text, the tables, the pictures and what else there is into the folder of --out."""
+    from verifair.systems.results.spreadsheets import save_table
+
     out.mkdir(parents=True, exist_ok=True)
     screen, text = StringIO(), system.optional("tables", "text") or system.part("tables", "show")
     text(result, Screen(file=screen, width=160))

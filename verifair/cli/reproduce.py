@@ -131,7 +131,8 @@ def run(system: System, given: dict[str, Any]) -> None:
 def _finished(made: Reproduced, folder: Path, screen: Screen) -> ReproducedShape:
     """Write a table and its picture, show it, and return what the JSON says of it."""
     from verifair.papers.reproduce import draw, pairs
-    from verifair.systems.results.files import file_name, plain, save_table
+    from verifair.systems.results.files import file_name, plain
+    from verifair.systems.results.spreadsheets import save_table
 
     printed, stem = made.printed, file_name(made.printed.name)
     table, picture = folder / f"{stem}.csv", folder / f"{stem}.png"

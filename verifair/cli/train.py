@@ -133,7 +133,8 @@ def run(system: System, given: dict[str, Any]) -> None:
     """Train, save the network and its schema, and show what they are worth."""
     from verifair.cli.output import save_answer
     from verifair.systems.cec import training as cec
-    from verifair.systems.results.files import plain, save_table
+    from verifair.systems.results.files import plain
+    from verifair.systems.results.spreadsheets import save_table
     from verifair.training import METHODS, train
 
     _, settings, files = asked(system, given)

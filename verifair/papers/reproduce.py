@@ -15,7 +15,8 @@ from verifair.datasets import read_table
 from verifair.errors import DataError
 from verifair.figures import COLORS, figure
 from verifair.papers.catalog import Printed, Request
-from verifair.systems.results.files import file_name, save_table
+from verifair.systems.results.files import file_name
+from verifair.systems.results.spreadsheets import save_table
 
 PAPERS_OWN = "paper's "
 """What a column of printed numbers begins with."""

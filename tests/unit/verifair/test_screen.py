@@ -15,7 +15,7 @@ from rich.text import Text
 import verifair
 from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen, visible, visible_lines
-from verifair.systems.results.files import cell, save_table
+from verifair.systems.results.spreadsheets import cell, save_table
 
 ROOT = Path(verifair.__file__).parent
 

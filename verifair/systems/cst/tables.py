@@ -17,7 +17,8 @@ from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.result import CertifiedDecisions, ClaimRobustness, CstResult
 from verifair.systems.cst.robustness.certified import DEPENDS, FLIPS, LEFT_OUT, STAYS, TOLD, UNKNOWN
 from verifair.systems.cst.robustness.sensitivity import LEVELS
-from verifair.systems.results.files import save_table, save_text
+from verifair.systems.results.files import save_text
+from verifair.systems.results.spreadsheets import save_table
 from verifair.systems.results.words import percent
 
 SIZES = 4

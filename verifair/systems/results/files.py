@@ -6,7 +6,7 @@ import json
 import math
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from enum import Enum
 from fractions import Fraction
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
 from pydantic import BaseModel
 
 from verifair.files import whole
@@ -118,29 +117,6 @@ def save_text(path: Path, text: str) -> None:
     """Write a text file whole. Half characters, of which names of files may have some, are written as JSON has them: \\udcff."""
     with whole(path) as half:
         half.write_text(text, encoding="utf-8", errors="backslashreplace")
-
-
-FORMULA = re.compile(r"\s*[=+\-@＝＋－＠].|[\t\r\n]", re.DOTALL)
-"""A sign alone is none."""
-
-
-def cell(value: Any) -> Any:
-    """Return a cell as a spreadsheet may open it: text that it would take for a formula begins with an apostrophe. Numbers stay."""
-    if not isinstance(value, str) or not FORMULA.match(value):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
-
-
-def save_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
-    """Write a CSV file whole, without the index, from parts with the same columns; no cell or name of a column is a formula."""
-    with whole(path) as half, half.open("w", encoding="utf-8", newline="") as file:
-        for number, part in enumerate(parts):
-            shown = part.apply(lambda column: column if is_numeric_dtype(column) else column.map(cell)).rename(columns=cell)
-            shown.to_csv(file, index=False, header=not number)
 
 
 def file_name(words: str) -> str:

@@ -27,7 +27,8 @@ from verifair.systems.cst.deciders import LinearRule, Recorded
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.findings import DrawnCases, Intervention, several
 from verifair.systems.cst.groups import in_words
-from verifair.systems.results.files import file_name, save_table, save_text
+from verifair.systems.results.files import file_name, save_text
+from verifair.systems.results.spreadsheets import save_table
 
 N = 240
 MODEL = CausalModel(nodes=(
