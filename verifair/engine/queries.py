@@ -161,7 +161,8 @@ class IndividualFairness(PairQuestion):
     signs: when a decision flips. "deployed": the logit is above 0 for one copy and not for the other (of two logits: the positive
     one is the larger, a tie is negative), as the model decides. "strict": above 0 for one and below 0 for the other (Fairify); a
     tie counts on neither side. classes: "favourable", whether favourable decisions become others; "any", whether any decision
-    becomes another, between any two of several classes (a tie is the lower one's). The other fields are those of `PairQuestion`.
+    becomes another, between any two of several classes (a tie is the lower one's); of a single score both ask about the schema's
+    threshold. The other fields are those of `PairQuestion`.
     arithmetic: as in `PersistentBias`.
     """
 
