@@ -32,6 +32,9 @@ NEEDS = {
 }
 """Threshold -> what of the audit file answers it."""
 
+WHOLE = ("certified_gap", "certified_share")
+"""Thresholds about everybody whom the schema describes."""
+
 
 def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
     """Return every threshold against what was found, feature by feature.
@@ -49,6 +52,9 @@ def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
         found = {feature: (low, high, text) for feature, low, high, text in ask(result)}
         for feature in result.protected:
             low, high, text = found.get(feature, (None, None, f"not asked, or it did not run; {NEEDS[name]} answers it"))
+            if name in WHOLE and high is not None and boxed(result):  # a counterexample alone is one of the whole domain
+                low, high = low if name == "certified_gap" else 0.0, 1.0
+                text += "; asked of the box in [analyses.certify] alone: without box, the threshold is answered"
             checks.append(_checked(name, feature, threshold, low, high, text))
     rejected = [one.file for section in result.sections for one in section.evidence if one.checked == "rejected"]
     if rejected:
@@ -87,6 +93,11 @@ def _four_fifths(result: AuditResult, threshold: float) -> Found:
         near = f"n = {worst.people:,}, 95 % interval {worst.ratio_low:.3f} to {worst.ratio_high:.3f}"
         said = ratio_words(worst.ratio or 0.0, threshold, digits=3)
         yield feature, worst.ratio, worst.ratio, f"{said} ({worst.group}, {near})"
+
+
+def boxed(result: AuditResult) -> bool:
+    """Return whether `certify` was asked of a box, and not of everybody whom the schema describes."""
+    return any(section.key == "certify" and bool(section.settings.get("box")) for section in result.sections)
 
 
 def by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -350,8 +350,7 @@ def _close(result: AuditResult, places: Places, console: Screen) -> None:
     console.print(f"page: {places.page}    answer: {places.json}    {result.seconds:.1f} s", soft_wrap=True)
     if proofs:
         console.print(
-            f"proofs: {counted(len(proofs), 'file', 'files')} in {places.final}, {accepted} accepted by the separate checker "
-            f"just now"
+            f"proofs: {counted(len(proofs), 'file', 'files')} in {places.final}, {accepted} accepted by the separate checker"
             f"{f', {in_part} in part, for some of what was asked is undecided' if in_part else ''}; to re-check them all:",
             soft_wrap=True,
         )  # fmt: skip

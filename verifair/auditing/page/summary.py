@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from verifair.auditing.decisions import GroupDecisions, clear, fails, ratio_words, reference
-from verifair.auditing.gate import accepted_files, by_feature, gaps, shares
+from verifair.auditing.gate import accepted_files, boxed, by_feature, gaps, shares
 from verifair.auditing.page.contents import ended, evidence_counts, tone
 from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import known_analyses
@@ -99,12 +99,11 @@ def features(result: AuditResult) -> tuple[SensitiveFeature, ...]:
     exchanged = dict(by_feature(result, "exchanged"))
     flips = {name: (one["decided_otherwise"], one["asked"], one["people"]) for name, one in exchanged.items()}
     parts = _parts(result)
-    boxed = any(section.key == "certify" and bool(section.settings.get("box")) for section in result.sections)
     return tuple(
         SensitiveFeature(
             name=name, groups=() if result.decisions is None else result.decisions.of(name), flips=flips.get(name),
             gain=exchanged.get(name, {}).get("to_favourable"), hit=_hit(exchanged.get(name, {}).get("groups", {})),
-            alike=alike.get(name, parts.get(name)), gap=gap.get(name), boxed=boxed,
+            alike=alike.get(name, parts.get(name)), gap=gap.get(name), boxed=boxed(result),
         )
         for name in result.protected
     )  # fmt: skip

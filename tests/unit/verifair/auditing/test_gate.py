@@ -80,6 +80,20 @@ def test_a_share_passes_and_fails_by_what_is_proved(threshold: float, expected: 
     assert outcome(result, certified_share=threshold) == (expected if checked == "accepted" else "unknown")
 
 
+def test_what_is_proved_of_a_box_passes_no_threshold_about_everybody() -> None:
+    """A pair of people in the box is one of the whole domain, and a gap too large is one."""
+    def in_a_box(result: AuditResult) -> AuditResult:
+        return replace(result, sections=tuple(replace(one, settings={"box": {"age": (30, 50)}}) for one in result.sections))
+
+    gap = in_a_box(found("largest_gap", {"scale": "probability", "lower": 0.3, "upper": 0.4}))
+    assert [outcome(gap, certified_gap=threshold) for threshold in (0.4, 0.3, 0.29)] == ["unknown", "unknown", "failed"]
+    (check,) = gate(GateSection(certified_gap=0.5), gap)
+    assert "asked of the box" in check.text
+    proof = replace(PROOF, file="p.files/share-sex-ab12.json.gz")
+    share = in_a_box(found("share", {"fair": 0.7, "unfair": 0.1}, evidence=(proof,)))
+    assert [outcome(share, certified_share=threshold) for threshold in (0.7, 0.95)] == ["unknown", "unknown"]
+
+
 @pytest.mark.parametrize("checked", ["rejected", "not re-checked", "accepted in part"])
 def test_a_bound_that_the_checker_did_not_accept_proves_nothing(checked: str) -> None:
     answer = {"scale": "probability", "lower": 0.3, "upper": 0.4}
