@@ -44,7 +44,7 @@ def decided(signs: Signs | None, outputs: int, schema: InputSpace, any_two: bool
         ties = "" if signs == "deployed" else f"; exactly {outcome.number} counts on neither side"
         return f" (favourable means {outcome}{ties})"
     if outputs > 2:
-        one_sided = outcome.operator not in ("=", "in") or not outcome.good or str(outputs - 1) in outcome.named
+        one_sided = not outcome.good or (chosen := outcome.favoured(outputs))[0] == outputs - len(chosen)  # lowest or highest ones
         ties = "a tie goes to the lower class" if one_sided else "a tie with another class is not favourable"
         ties = ties if signs == "deployed" else "ties count on neither side"
         return f" (favourable means {schema.positive}, by the largest output; {ties})"
