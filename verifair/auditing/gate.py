@@ -31,7 +31,6 @@ NEEDS = {
     "certified_share": "[analyses.certify] share = true", "pba_share": "[analyses.pba]",
 }
 """Threshold -> what of the audit file answers it."""
-
 WHOLE = ("certified_gap", "certified_share")
 """Thresholds about everybody whom the schema describes."""
 

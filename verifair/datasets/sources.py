@@ -173,11 +173,12 @@ def german() -> Dataset:
 def german_years() -> Dataset:
     """Read the same with age in years, as the CEC paper has it: one of its financial features, and no protected group."""
     with (DATA / "german.data.gz").open("rb") as file:
-        frame = pd.read_csv(file, compression="gzip", sep=" ", names=list(GERMAN_COLUMNS))
-    frame["sex"] = np.where(frame["personal-status"].isin(FEMALE), "Female", "Male")
-    frame["credit"] = frame["credit"].map({1: "good", 2: "bad"})
-    coded = frame.drop(columns=["personal-status", "sex", "credit"]).select_dtypes(exclude="number")
-    frame = frame.drop(columns="personal-status").assign(**{str(name): column.map(GERMAN_CODES) for name, column in coded.items()})
+        coded = pd.read_csv(file, compression="gzip", sep=" ", names=list(GERMAN_COLUMNS))
+    status = coded.pop("personal-status")
+    words = {str(name): column.map(GERMAN_CODES) for name, column in coded.select_dtypes(exclude="number").items()}
+    frame = coded.assign(
+        **words, credit=coded["credit"].map({1: "good", 2: "bad"}), sex=np.where(status.isin(FEMALE), "Female", "Male")
+    )
     groups = _schema("german")
     years = Feature.model_validate({"name": "age", "kind": "integer", "range": [19, 75], "scale": "minmax", "unit": 1,
                                     "unit_name": "years", "merit": True, "change": "increase"})
