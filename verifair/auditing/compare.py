@@ -9,6 +9,7 @@ where these do not overlap. A point estimate alone never makes anything better, 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,9 @@ from verifair.systems.results.findings import Section
 from verifair.systems.results.words import percent
 
 Better = Literal["lower", "higher"] | None
-ASKED = {"certify": ("epsilon", "signs", "box"), "kmax": ("protected", "buckets", "values", "box"), "pba": ()}
+COMPARED = ("decisions", "flips", "pba", "certify", "kmax")
+"""Whose numbers are compared; `flips` are those of `certify` about the table's people."""
+ASKED = {"certify": ("epsilon", "signs", "box"), "kmax": ("protected", "buckets", "values", "box")}
 """Settings on which the answers of an analysis depend, effort aside. PBA's delta is in the name of its quantity."""
 OTHER_SCHEMA = "another schema describes other people"
 
@@ -47,8 +50,10 @@ class _Quantity:
 
     def __post_init__(self) -> None:
         ends = [one for one in (self.low, self.high) if one is not None]
+        if not all(map(math.isfinite, ends)) or ends != sorted(ends):
+            raise ValueError(f"{self.shown[:200]!r} lies between no two numbers")
         if self.people is not None and not (self.people >= 0 and all(0 <= one <= 1 for one in ends)):
-            raise QueryError(f"an audit that is compared says {self.shown[:200]!r}: no share of people; run that audit again")
+            raise ValueError(f"{self.shown[:200]!r} is no share of people")
 
 
 def load(path: Path) -> AuditResult:
@@ -65,14 +70,20 @@ def load(path: Path) -> AuditResult:
     found = content.get("format") if isinstance(content, dict) else None
     if found != known:
         raise QueryError(f"--against {path}: its format is {found!r}, expected {known!r}: the JSON beside an audit's page")
+    other = "another version of verifair wrote it: run that audit again"
     try:
-        return AuditResult.model_validate(content)
+        result = AuditResult.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise QueryError(
-            f"--against {path}: {place}: {first['msg']}; another version of verifair wrote it: run that audit again"
-        ) from None
+        raise QueryError(f"--against {path}: {place}: {first['msg']}; {other}") from None
+    try:  # what an analysis answers has no model of its own: what is compared is read before any analysis runs
+        for key in COMPARED:
+            _quantities(result, key)
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        found = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise QueryError(f"--against {path}: an answer has another shape than ours ({found}); {other}") from None
+    return result
 
 
 def _with_pictures(content: Any) -> Any:
@@ -93,11 +104,9 @@ def compare(now: AuditResult, before: AuditResult) -> Comparison:
     else:
         table, model = all(same.values()), same["model"] and same["schema"]
         other = "" if same["schema"] else OTHER_SCHEMA
-        changes += _changes(dict(_decisions(now)), dict(_decisions(before)), "", table)
-        changes += _changes(dict(_flips(now)), dict(_flips(before)), other, table)
-        for key in ("pba", "certify", "kmax"):
-            why = other or _other(now, before, key)
-            changes += _changes(dict(_answers(now, key)), dict(_answers(before, key)), why, table if key == "pba" else model)
+        for key in COMPARED:
+            why = "" if key == "decisions" else other or _other(now, before, key)
+            changes += _changes(_quantities(now, key), _quantities(before, key), why, model if key in ("certify", "kmax") else table)
     changes += _not_compared(now, before)
     return Comparison(title=before.title, started=before.started, same_model=same["model"], same_schema=same["schema"],
                       same_data=same["data"], changes=tuple(changes))  # fmt: skip
@@ -125,8 +134,14 @@ def _other(now: AuditResult, before: AuditResult, key: str) -> str:
     first, second = _section(now, key), _section(before, key)
     if first is None or second is None:
         return ""
-    apart = [name for name in ASKED[key] if first.settings.get(name) != second.settings.get(name)]
+    apart = [name for name in ASKED.get(key, ()) if first.settings.get(name) != second.settings.get(name)]
     return f"asked with another {' and '.join(apart)}" if apart else ""
+
+
+def _quantities(result: AuditResult, key: str) -> dict[tuple[str, str], _Quantity]:
+    """Return what an audit says of one of COMPARED, by what it is and of whom."""
+    by_name = {"decisions": _decisions, "flips": _flips}
+    return dict(by_name[key](result) if key in by_name else _answers(result, key))
 
 
 def _decisions(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:

@@ -1,6 +1,7 @@
 """Two audits side by side: nothing is better or worse by a point estimate, and what differs in question is not compared."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,29 @@ def test_files_that_are_no_audit_are_named(audited: Path, tmp_path: Path) -> Non
         load(tmp_path / "missing.json")
     found = verifair("audit", "--demo", "german", "--out", str(tmp_path / "r.html"), "--against", str(tmp_path / "missing.json"))
     assert found.returncode == 2
+
+
+def in_certify(**answer: Any) -> Callable[[Any], None]:
+    return lambda content: part(content, "certify")["answer"].update(answer)
+
+
+def first_feature(name: str, **found: Any) -> Callable[[Any], None]:
+    return lambda content: part(content, "certify")["answer"]["by_feature"][0][name].update(found)
+
+
+@pytest.mark.parametrize(("change", "told"), [
+    (in_certify(by_feature=3), "'int' object is not iterable"),
+    (in_certify(by_feature=[{"largest_gap": {}}]), "'protected' is missing"),
+    (first_feature("largest_gap", lower="much"), "'str'"),
+    (first_feature("largest_gap", lower=0.5, upper=0.25), "lies between no two numbers"),
+    (first_feature("largest_gap", upper=float("nan")), "lies between no two numbers"),
+    (first_feature("exchanged", decided_otherwise=10**400), "too large"),
+    (first_feature("exchanged", decided_otherwise=10**5), "is no share of people"),
+    (lambda content: part(content, "kmax")["answer"].pop("upper"), "'upper' is missing"),
+])  # fmt: skip
+def test_an_answer_of_another_shape_is_refused_before_anything_runs(audited: Path, change: Any, told: str) -> None:
+    with pytest.raises(QueryError, match=rf"another shape than ours \(.*{told}.*; another version of verifair wrote it"):
+        changed(audited, change)
 
 
 def quantity(low: float, high: float, people: int | None = None) -> _Quantity:
