@@ -206,9 +206,10 @@ MAX_DIMENSIONS = 32
 MAX_SIZE = 1_000_000
 """Elements of all declared tensors together."""
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE]([+-]?\d+))?")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE]([+-]?\d+))?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_OLD = re.compile(r"([XY])_(\d+)")
+_OLD = re.compile(r"([XY])_(\d+)", re.ASCII)
+_WHOLE = re.compile(r"[0-9]{1,7}")
 _ZERO, _ONE = Fraction(0), Fraction(1)
 FLOATS = ("real", "float16", "bfloat16", "float32", "float64")
 
@@ -306,7 +307,7 @@ class _Reader:
         dimensions = [word for word in words[3:end] if word != ","]
         if _NAME.fullmatch(name) is None or name in self.tensors or name in [one.name for one in self.networks]:
             raise self._error(tree, f"{name!r} is no name, or taken; every variable needs one of its own")
-        if not all(word.isdecimal() and len(word) < 8 for word in dimensions) or len(dimensions) > MAX_DIMENSIONS:
+        if not all(map(_WHOLE.fullmatch, dimensions)) or len(dimensions) > MAX_DIMENSIONS:
             raise self._error(
                 tree, f"dimensions of {name}: {' '.join(dimensions)[:200]}, expected at most {MAX_DIMENSIONS} whole numbers"
             )
@@ -445,7 +446,7 @@ class _Reader:
 
     def _element(self, word: Word, indices: list[str]) -> Variable:
         network, side, tensor = self.tensors[word.text]
-        if not all(one.isdecimal() and len(one) < 8 for one in indices) or len(indices) != len(tensor.shape):
+        if not all(map(_WHOLE.fullmatch, indices)) or len(indices) != len(tensor.shape):
             dimensions = f"{word.text} has {len(tensor.shape)} dimensions, one whole number for each"
             raise self._error(word, f"{word.text}[{','.join(indices)}]: {dimensions}")
         flat = 0

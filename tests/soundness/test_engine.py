@@ -174,6 +174,14 @@ def test_a_margin_of_exactly_zero_is_negative() -> None:
         assert statuses(linear_problem([0.0, 1.0], goals)) == [Status.PROVED, last]
 
 
+def test_a_row_of_zeros_closes_no_goal_and_hides_none() -> None:
+    """A VNN-LIB query may compare constants alone: 0 > 0 never holds, and a row beside it that holds closes the goal."""
+    rows = np.array([[0.0, 0.0], [1.0, -1.0]])
+    for first in (rows, rows[::-1]):
+        assert statuses(linear_problem([1.0, 0.0], (Goal(rows=first, strict=True),))) == [Status.VIOLATED]
+        assert statuses(linear_problem([1.0, -1.0], (Goal(rows=first, strict=True),))) == [Status.PROVED]
+
+
 @pytest.mark.parametrize(("strict", "expected"), [(False, Status.PROVED), (True, Status.VIOLATED)])
 def test_ties_of_a_robust_decision_go_to_the_smaller_class(strict: bool, expected: Status) -> None:
     assert statuses(linear_problem([1.0, 0.0], (Goal(rows=np.array([[1.0, 0.0]]), strict=strict),))) == [expected]

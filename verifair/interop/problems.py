@@ -29,6 +29,7 @@ from encoders.vnnlib.scalar_network import scalar_network
 
 MAX_LEFT = 4096
 """Constraints of one case: their maximum becomes dense layers as wide as they are many."""
+LARGEST = Fraction(float(np.finfo(np.float32).max))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -247,17 +248,17 @@ def _down(value: Fraction) -> float:
 
 def _outward(query: VnnlibQuery, values: Sequence[Fraction], direction: float) -> Array:
     """Return the nearest float32 numbers that are not inside of values."""
-    with np.errstate(over="ignore"):
-        near = np.array([float(value) if abs(value) < 10**38 else np.inf for value in values]).astype(np.float32)
-    if not np.isfinite(near).all():
-        first = values[int(np.isfinite(near).argmin())]
-        raise VnnlibUnsupported(query.path, None, f"a bound of {float(first):g} on an input is beyond float32")
-    wrong = []
+    beyond = next((value for value in values if abs(value) > LARGEST), None)
+    if beyond is not None:
+        shown = f"{float(beyond):g}" if abs(beyond) < 10**308 else f"{'-' * (beyond < 0)}1e308 and beyond"
+        raise VnnlibUnsupported(query.path, None, f"a bound of {shown} on an input is beyond float32")
+    near, wrong = np.array([float(value) for value in values]).astype(np.float32), []
     for value, rounded in zip(values, near.tolist(), strict=True):
         numerator, denominator = rounded.as_integer_ratio()
         above = numerator * value.denominator - value.numerator * denominator  # its sign is that of rounded - value
         wrong.append(above < 0 if direction > 0 else above > 0)
-    return np.where(wrong, np.nextafter(near, np.float32(direction)), near).astype(np.float64)
+    with np.errstate(over="ignore"):  # beyond the largest number, where that one is not taken
+        return np.where(wrong, np.nextafter(near, np.float32(direction)), near).astype(np.float64)
 
 
 def _domain(query: VnnlibQuery, bounds: Sequence[tuple[Fraction, Fraction]]) -> tuple[Domain, Array, Array]:

@@ -228,7 +228,7 @@ class ChosenRows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GoalRows:
-    """The rows (R, 2) of a problem's goals, constants and strictness (R,), and sizes (R,) |p| + |q|.
+    """The rows (R, 2) of a problem's goals, constants and strictness (R,), and sizes (R,) |p| + |q|, 1 where both are 0.
 
     first: (G,) position of each goal's first row.   single, many: (G,) goals of one row, of more than FEW.
     """
@@ -244,9 +244,9 @@ class GoalRows:
 
     @classmethod
     def of(cls, problem: TwinProblem) -> GoalRows:
-        count = np.array([len(goal.rows) for goal in problem.goals])
+        count, size = np.array([len(goal.rows) for goal in problem.goals]), np.abs(problem.rows).sum(axis=1)
         return cls(
-            rows=problem.rows, constants=problem.constants, strict=problem.strict, size=np.abs(problem.rows).sum(axis=1),
+            rows=problem.rows, constants=problem.constants, strict=problem.strict, size=np.where(size == 0, 1.0, size),
             every=ChosenRows(index=np.arange(len(problem.rows))[None], goal=problem.goal_of), first=np.cumsum(count) - count,
             single=count == 1, many=count > FEW,
         )

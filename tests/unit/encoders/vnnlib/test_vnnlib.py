@@ -216,6 +216,8 @@ def test_a_compressed_query_is_read(tmp_path: Path) -> None:
     (OLD + "(assert (not (<= X_0 1)))", 5, "not is not read"),
     (OLD + "(assert (<= (* X_0 Y_0) 1))", 5, "not linear"),
     (OLD + "(assert (<= X_0 1e999999999))", 5, "not read here"),
+    (OLD + "(assert (<= X_0 \u0661))", 5, "is neither"),  # a digit, but none of VNN-LIB's
+    (OLD + "(assert (<= X_\u0660 1))", 5, "is neither"),
     (OLD + f"(assert (<= X_0 0.{'1' * 3000}))", 5, "not read here"),
     (OLD + f"(assert (<= (* {'1e300 ' * 90} X_0) 1))", 5, "digits"),
     (OLD + "(declare-fun X_1 () Int)", 5, "Real"),
@@ -329,7 +331,7 @@ def test_words_as_long_as_the_file_are_not_printed_whole(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("written", "problem"), [
     ("[0 1]", "no commas"), ("[0,,1]", "no commas"), ("[,0,1]", "no commas"), ("[0,1,]", "no commas"),
-    ("[0 , (+ 1) 1]", "no commas"), ("[0,(+ 1)]", "one whole number for each"), ("[0]", "one whole number"),
+    ("[0, \u0661]", "one whole number"), ("[0 , (+ 1) 1]", "no commas"), ("[0,(+ 1)]", "one whole number for each"), ("[0]", "one whole number"),
     ("[]", "one whole number"),
 ])
 def test_indices_are_whole_numbers_with_commas_between_them(written: str, problem: str, tmp_path: Path) -> None:
