@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.decision import Favoured
 from encoders.evaluate import pair, seems_unmet
 from encoders.network import Array, Integers
-from encoders.onnx.runtime import runtime_logits
+from encoders.onnx.runtime import decisions, runtime_logits
 from encoders.problem import TwinProblem
 from solvers.outcome import Outcome
 from verifair.checker.certificates.certificate import Claim
@@ -88,11 +89,18 @@ def replayed(problem: TwinProblem, answers: list[list[GoalAnswer]]) -> list[list
 
 
 def runtime_agrees(problem: TwinProblem, question: Integers, goal: Integers, raw: Array) -> npt.NDArray[np.int8]:
-    """Return (W,) 1 where float32 onnxruntime shows that a goal fails at raw points (W, V) too, 0 where not, -1 without a file."""
-    if problem.network.source is None or not len(raw):
+    """Return (W,) 1 where float32 onnxruntime shows that a goal fails at raw points (W, V) too, 0 where not, -1 without a file.
+
+    Of flips between any two of several classes, of which a goal is about one threshold: whether it decides the two otherwise.
+    """
+    network = problem.network
+    if network.source is None or not len(raw):
         return np.full(len(raw), -1, dtype=np.int8)
-    x, x_prime = pair(problem, question, raw)
-    margins = np.stack([runtime_logits(problem.network, copy.astype(np.float32)) @ problem.margin for copy in (x, x_prime)], axis=1)
+    copies = [copy.astype(np.float32) for copy in pair(problem, question, raw)]
+    if isinstance(network.decision, Favoured) and len(network.decision.groups) > 1:
+        first, second = (decisions(runtime_logits(network.whole, copy)) for copy in copies)
+        return (first != second).astype(np.int8)
+    margins = np.stack([runtime_logits(network, copy) @ problem.margin for copy in copies], axis=1)
     unmet = seems_unmet(problem, margins, np.zeros(len(raw)))
     return unmet[np.arange(len(raw)), goal].astype(np.int8)
 

@@ -16,7 +16,7 @@ import verifair as vf
 from encoders.decision import Favoured, Threshold, decided
 from encoders.network import Array, Model
 from encoders.onnx.reader import read_model
-from tests.builders import random_network, schema_of
+from tests.builders import categorical, integer, random_network, schema_of
 from tests.soundness.classes.whole_weights import FEATURES, ROWS, made
 from tests.tree_models import random_tree, save
 from verifair.cli.main import app
@@ -219,6 +219,23 @@ def test_flips_between_any_two_classes_are_those_of_brute_force(outputs: int) ->
             narrower = replace(found.certificate.query, classes="favourable")
             assert not vf.check(replace(found.certificate, query=narrower), network=network, schema=described).accepted
     assert len(seen) == 2
+
+
+def test_float32_agrees_where_it_decides_the_two_otherwise_at_another_threshold() -> None:
+    """Exactly f(x) = (1 + .9 u, 1 + .75 u, 0), class 0, and f(x') = (..., 4), class 2; u is the distance of float32 numbers above 1.
+    Float32 has (1, 1 + u, 0) for x, class 1: no flip between class 0 and the others, but one between class 1 and class 2."""
+    tiny = 2.0**-23
+    first = np.array([[0.45 * tiny, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    second = np.array([[1.0, 0.45 * tiny, 0.0], [0.0, 0.75 * tiny, 0.0], [0.0, 0.0, 4.0]])
+    layers = [(first, np.array([1.0, 0.0, 0.0])), (second, np.array([0.0, 1.0, 0.0]))]
+    network = vf.read(onnx_model([(w.astype(np.float32), b.astype(np.float32)) for w, b in layers], {}))
+    described = schema_of(integer("one", 0, 1), categorical("sex", "f", "m"), positive="class = 1")
+    found = vf.verify(vf.IndividualFairness(
+        network=network, schema=described, protected=["sex"], classes="any", box={"one": 1},
+    ))  # fmt: skip
+    assert found.witness is not None
+    assert found.witness.decisions in (("class 0", "class 2"), ("class 2", "class 0"))
+    assert found.witness.float32_agrees
 
 
 def test_what_any_two_classes_cannot_be_asked() -> None:
