@@ -310,8 +310,9 @@ class Network(Model):
         """Return the network where it is piecewise linear. Raises CurveError naming the layer. what: "neuron branching", say."""
         for number, layer in enumerate(self.layers, start=1):
             if not layer.piecewise_linear:
-                found = f"hidden layer {number} has {layer.shown} neurons, which {what} cannot take"
-                raise CurveError(self.source or "network", f"{found}. {ONLY_BENT}")
+                found = f"hidden layer {number} has {layer.shown} neurons, which {what} cannot take. {ONLY_BENT}"
+                soft = f"{what} cannot take probabilities of several classes: ask about decisions, or by --method auto"
+                raise CurveError(self.source or "network", soft if self.whole.piecewise_linear else found)
         return self
 
     def forward(self, x: Numbers) -> Numbers:

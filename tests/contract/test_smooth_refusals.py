@@ -25,11 +25,13 @@ from encoders.programs.smt import smt
 from encoders.programs.triangle import triangle
 from encoders.programs.twin_box import Method, TwinBox
 from tests.builders import categorical, integer, schema_of
+from tests.soundness.classes.whole_weights import FEATURES, made
 from verifair.checker.certificates.tree import Tree
 from verifair.checker.kinds.consistency import check_consistency
 from verifair.checker.kinds.kmax import check_kmax
 from verifair.engine.cascade import solve
 from verifair.engine.search.signs.neurons import decide_by_phases
+from verifair.errors import QueryError
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cst.robustness.network_rows import NetworkRows
 from verifair.systems.hyfair.guard.retraining import weights_of
@@ -152,3 +154,13 @@ def test_the_checker_rejects_a_claim() -> None:
     relu = Layer(weight=network().layers[0].weight, bias=network().layers[0].bias, slope=np.zeros(2))
     bent = replace(network(), layers=(relu, network().layers[1]))
     assert not vf.check(verdict.certificate, network=bent, schema=SCHEMA).accepted
+
+
+def test_probabilities_of_several_classes_are_refused_as_such() -> None:
+    """The network itself has ReLU layers alone: it is not to be trained again."""
+    several, described = made(0, 3), schema_of(*FEATURES, positive="class = 1")
+    query = vf.IndividualFairness(network=several, schema=described, protected=["sex"], epsilon=0.1)
+    with pytest.raises(CurveError, match=r"method milp cannot take probabilities of several classes: ask about decisions"):
+        vf.verify(query, method="milp")
+    with pytest.raises(QueryError, match="no error is specified of the softmax of several classes in float32"):
+        replace(query, network=several, arithmetic="float32")

@@ -106,7 +106,8 @@ def compare(now: AuditResult, before: AuditResult) -> Comparison:
         other = "" if same["schema"] else OTHER_SCHEMA
         for key in COMPARED:
             why = "" if key == "decisions" else other or _other(now, before, key)
-            changes += _changes(_quantities(now, key), _quantities(before, key), why, model if key in ("certify", "kmax") else table)
+            same_people = model if key in ("certify", "kmax") else table
+            changes += _changes(_quantities(now, key), _quantities(before, key), why, same_people)
     changes += _not_compared(now, before)
     return Comparison(title=before.title, started=before.started, same_model=same["model"], same_schema=same["schema"],
                       same_data=same["data"], changes=tuple(changes))  # fmt: skip

@@ -221,9 +221,9 @@ def _scale(subject: AuditSubject, data: Stream) -> ScoreScale | None:
     step = (high - low) / BINS
     below, above = (math.floor(room / step) if step else 0 for room in (at - low, high - at))
     edges = np.unique(at + step * np.arange(-below, above + 1))
-    quantity = "model's probability" if rule.of == "logit" and not rule.plain else schema.quantity
     return ScoreScale(
-        quantity=quantity, edges=tuple(edges.tolist()), own=int(np.searchsorted(edges, at)), above=upwards(rule), histograms=()
+        quantity=schema.quantity, edges=tuple(edges.tolist()), own=int(np.searchsorted(edges, at)), above=upwards(rule),
+        histograms=(),
     )
 
 

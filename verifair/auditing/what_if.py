@@ -92,9 +92,8 @@ def _output(schema: Schema, model: Model) -> dict[str, Any]:
     classes = max(2, model.outputs)
     chosen = list(rule.favoured(classes)) if rule.of == "class" else []
     group = chosen if schema.good else [k for k in range(classes) if k not in chosen]
-    own = rule.of == "logit" and not rule.plain  # the probability of the model's own class 1, whatever the threshold calls it
     return {
-        "quantity": "the model's probability" if own else schema.quantity, "value": rule.of == "value",
+        "quantity": schema.quantity, "value": rule.of == "value",
         "shares": model.link is Link.SHARES, "group": group, "classes": chosen,
         "operator": rule.operator if rule.of != "class" else None, "at": rule.at,
     }  # fmt: skip

@@ -99,7 +99,7 @@ def runtime_agrees(problem: TwinProblem, question: Integers, goal: Integers, raw
     copies = [copy.astype(np.float32) for copy in pair(problem, question, raw)]
     if isinstance(network.decision, Favoured) and len(network.decision.groups) > 1:
         first, second = (decisions(runtime_logits(network.whole, copy)) for copy in copies)
-        return (first != second).astype(np.int8)
+        return np.asarray(first != second, dtype=np.int8)
     margins = np.stack([runtime_logits(network, copy) @ problem.margin for copy in copies], axis=1)
     unmet = seems_unmet(problem, margins, np.zeros(len(raw)))
     return unmet[np.arange(len(raw)), goal].astype(np.int8)

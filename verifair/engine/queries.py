@@ -18,6 +18,7 @@ from encoders.probability import SMALLEST
 from encoders.shares import logistic
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
+from verifair.checker.certificates.kmax import of_probability
 from verifair.checker.certificates.statement import Scale, Signs
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.search.ready import ready
@@ -257,10 +258,9 @@ class ProbabilityGap(PairQuestion):
 class KDiscrimination(Shown):
     """Into how many different outcome buckets can one person fall, over all protected combinations?  (HyFair, k-discrimination)
 
-    The probability of the positive class falls into one of `buckets` uniform buckets (i / B, (i + 1) / B] of [0, 1] (the first one
-    closed): with two of them, into a decision (a logit of 0 is negative). Of several classes two buckets are the two decisions
-    as the model makes them, by the largest output; more are of the favourable ones' probability under softmax. values: protected
-    feature -> the raw values to combine (default: all legal ones), e.g. {"age": range(10, 100, 10)}.
+    Two buckets are the two decisions, as the model makes them. More are uniform buckets (i / B, (i + 1) / B] of [0, 1] (the first
+    one closed) into which the probability of decision 1 falls, of several classes that of a group of them under softmax.
+    values: protected feature -> the raw values to combine (default: all legal ones), e.g. {"age": range(10, 100, 10)}.
     """
 
     network: NetworkField = NETWORK
@@ -271,7 +271,8 @@ class KDiscrimination(Shown):
     buckets: int = 20
 
     def __post_init__(self) -> None:
-        _settle(self, judged=True, odds=self.probable)
+        _settle(self)
+        object.__setattr__(self, "network", self.schema.judges(self.network, odds=self.probable))
         _check_pairs(self.schema, self.protected, "all")
         if not 2 <= self.buckets <= 1000:
             raise QueryError(f"buckets = {self.buckets}: expected between 2 and 1000 outcome buckets")
@@ -288,8 +289,8 @@ class KDiscrimination(Shown):
 
     @property
     def probable(self) -> bool:
-        """Whether the buckets are of a probability. Two buckets of several classes are decisions."""
-        return self.buckets > 2 or self.network.whole.outputs < 3
+        """Whether the buckets are of a probability, and not the two decisions."""
+        return of_probability(self.buckets, self.schema, self.network)
 
     def combinations(self) -> Array:
         """Return all protected combinations (K, P), raw values in the order of `protected`. Raises QueryError beyond
@@ -334,10 +335,13 @@ def _check_arithmetic(network: Model, arithmetic: str) -> None:
     if arithmetic not in ("real", "float32"):
         raise QueryError(f"arithmetic = {arithmetic!r}, expected 'real' or 'float32'")
     if arithmetic == "float32" and not network.knows_float32:
-        why = "smooth layers, of whose float32 values no error is specified" if not network.piecewise_linear else (
-            "no record of how float32 rounds it: it was not read from an ONNX file, or its graph is not float32 throughout"
-        )
-        raise QueryError(f"arithmetic = 'float32': the network has {why}; ask with arithmetic = 'real'")
+        if not network.whole.piecewise_linear:
+            why = "the network has smooth layers, of whose float32 values no error is specified"
+        elif not network.piecewise_linear:
+            why = "no error is specified of the softmax of several classes in float32"
+        else:
+            why = "nothing says how float32 rounds the network, read from no ONNX file or from one that is not float32 throughout"
+        raise QueryError(f"arithmetic = 'float32': {why}; ask with arithmetic = 'real'")
 
 
 def _check_pairs(schema: Schema, protected: Sequence[str], differ: str) -> None:

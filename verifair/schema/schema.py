@@ -104,8 +104,9 @@ class Schema(Shown, InputSpace):
 
     @property
     def quantity(self) -> str:
-        """Return what is compared beside decisions: the probability of decision 1, or the value of a model that gives these."""
-        return "value" if self.outcome.of == "value" else f'probability of "{self.class_names[1]}"'
+        """Return what is compared beside decisions: the probability of decision 1 (where a threshold decides, the model's)."""
+        threshold = {"value": "value", "logit": "model's probability"}.get(self.outcome.of)
+        return f'probability of "{self.class_names[1]}"' if threshold is None or self.outcome.plain else threshold
 
     def raw_value(self, name: str, value: Any) -> float:
         """Return one raw value from a number or a category name. Raises SchemaError for a value of another kind."""

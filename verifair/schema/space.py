@@ -126,8 +126,7 @@ class InputSpace(schema_file.SchemaPart):
         """Return the model with one margin (or one logit each of two classes) that is above 0 where decision 1 is made.
 
         odds: the margin is the log-odds of that decision, whose probability is asked about; decisions of several classes, and with
-        thresholds, are then those of `judges` without odds.
-        Raises SchemaError, and ModelError as `encoders.decision.decided` does.
+        thresholds, are then those of `judges` without odds. Raises SchemaError, and ModelError as `encoders.decision.decided` does.
         """
         decision, whole = self.outcome.judged(model, odds=odds), model.whole
         return whole if decision is None else decided(whole, decision)

@@ -222,8 +222,8 @@ def test_flips_between_any_two_classes_are_those_of_brute_force(outputs: int) ->
 
 
 def test_float32_agrees_where_it_decides_the_two_otherwise_at_another_threshold() -> None:
-    """Exactly f(x) = (1 + .9 u, 1 + .75 u, 0), class 0, and f(x') = (..., 4), class 2; u is the distance of float32 numbers above 1.
-    Float32 has (1, 1 + u, 0) for x, class 1: no flip between class 0 and the others, but one between class 1 and class 2."""
+    """Exactly f(x) = (1 + .9 u, 1 + .75 u, 0), class 0, and f(x') = (..., 4), class 2; float32 numbers above 1 are u apart. Float32
+    has (1, 1 + u, 0) for x, class 1: no flip between class 0 and the others, but one between class 1 and class 2."""
     tiny = 2.0**-23
     first = np.array([[0.45 * tiny, 0.0], [1.0, 0.0], [0.0, 1.0]])
     second = np.array([[1.0, 0.45 * tiny, 0.0], [0.0, 0.75 * tiny, 0.0], [0.0, 0.0, 4.0]])

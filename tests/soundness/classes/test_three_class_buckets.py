@@ -66,6 +66,27 @@ def test_the_largest_k_is_that_of_brute_force(rule: str, buckets: int) -> None:
     assert len(seen) > 1
 
 
+@pytest.mark.parametrize("rule", ["logit > 2", "logit >= 2", "logit < 1", "logit <= -1", "logit > 0", "logit <= 0"])
+def test_two_buckets_of_a_threshold_are_the_decisions(rule: str) -> None:
+    """Not whether the probability is above 1/2."""
+    seen, described = set(), schema_of(*FEATURES, positive=rule)
+    for seed in range(12):
+        network = made(seed, 1)
+        logits = [row[0] for row in outputs_of(network, ROWS)]
+        favoured = [described.outcome.reached(np.array(value)) for value in logits]
+        truth = max(len({bool(favoured[n]) for n in one}) for one in people(ROWS, [2]))
+        asked = vf.KDiscrimination(network=network, schema=described, protected=["sex"], buckets=2)
+        verdict = vf.verify(asked)
+        assert verdict.lower == truth == verdict.upper
+        report = vf.check(verdict.certificate, network=network, schema=described)
+        assert report.accepted
+        assert described.outcome.plain or f"(favourable means {rule})" in report.statement
+        forged = replace(verdict.certificate, upper=truth - 1)
+        assert not vf.check(forged, network=network, schema=described).accepted
+        seen.add(truth)
+    assert seen == {1, 2}
+
+
 def test_a_proof_about_one_class_or_about_decisions_is_none_about_another() -> None:
     """Found by search among small networks: no decision for class 2 moves, while that for class 1, and its probability, do."""
     for seed in range(40):

@@ -15,11 +15,18 @@ import numpy as np
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass as validated
 
+from encoders.network import Model
 from verifair.checker.certificates.envelope import Envelope, EnvelopeFile, Index, Number, Text
 from verifair.checker.certificates.extent import NO_MORE
 from verifair.checker.certificates.tree import Tree
+from verifair.schema.space import InputSpace
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
+
+
+def of_probability(buckets: int, schema: InputSpace, model: Model) -> bool:
+    """Return whether so many outcome buckets are of a probability. Two are the decisions where these do not cut it at 1/2."""
+    return buckets > 2 or schema.outcome.of == "value" or schema.outcome.judged(model, odds=False) is None
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)

@@ -29,7 +29,7 @@ from encoders.network import Array, Booleans, Integers, Model, layered
 from encoders.probability import bucket
 from encoders.shares import logistic, share_bucket
 from encoders.trees.ensemble import TreeEnsemble
-from verifair.checker.certificates.kmax import FILE, KmaxCertificate
+from verifair.checker.certificates.kmax import FILE, KmaxCertificate, of_probability
 from verifair.checker.certificates.tree import leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.ensembles import tree_bounds
@@ -50,7 +50,7 @@ def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, ba
     if not isinstance(whole, TreeEnsemble):
         whole.require_piecewise_linear("check of a kmax certificate")
     values = schema.outcome.of == "value"
-    network = schema.judges(whole, odds=_probable(given, whole) and not values)
+    network = schema.judges(whole, odds=of_probability(given.query.buckets, schema, whole) and not values)
     started = time.perf_counter()
     flaw = "it is about probabilities, and the model gives values" if values else None
     if not given.extent.whole:
@@ -212,11 +212,6 @@ class _KmaxChecker:
         return np.where(nowhere, 0, hit)
 
 
-def _probable(given: KmaxCertificate, network: Model) -> bool:
-    """Return whether the buckets are of a probability: two of several classes are the decisions."""
-    return given.query.buckets > 2 or network.outputs < 3
-
-
 def _borders(buckets: int, *, shares: bool) -> tuple[Array, Array]:
     """Return float64 numbers not above and not below the logits log(i / (B - i)) at which the buckets i = 1 ... B - 1 begin; of
     shares of votes, less 1/2, i / B - 1/2."""
@@ -280,10 +275,9 @@ def _statement(given: KmaxCertificate, schema: InputSpace, network: Model) -> st
     known = {feature.name for feature in schema.features}
     every = prod(len(schema.values(name)) for name in query.protected) if known >= set(query.protected) else 0
     of = f"{len(query.combinations)} of {every}" if every > len(query.combinations) else f"all {len(query.combinations)}"
-    rule, outputs = "", network.whole.outputs
-    if outputs > 2:
-        of_what = f" of the probability that {'' if schema.outcome.good else 'not '}{schema.positive}"
-        rule = of_what if _probable(given, network.whole) else decided("deployed", outputs, schema)
+    outputs = network.whole.outputs
+    of_what = f" of the probability that {'' if schema.outcome.good else 'not '}{schema.positive}" if outputs > 2 else ""
+    rule = of_what if of_probability(query.buckets, schema, network) else decided("deployed", outputs, schema)
     return (
         f"It states: nobody falls into more than {given.upper} of {query.buckets} outcome buckets{rule} over "
         f"{of} combinations of {', '.join(query.protected)}; {where(query.box, schema)}."

@@ -331,7 +331,8 @@ def test_words_as_long_as_the_file_are_not_printed_whole(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("written", "problem"), [
     ("[0 1]", "no commas"), ("[0,,1]", "no commas"), ("[,0,1]", "no commas"), ("[0,1,]", "no commas"),
-    ("[0, \u0661]", "one whole number"), ("[0 , (+ 1) 1]", "no commas"), ("[0,(+ 1)]", "one whole number for each"), ("[0]", "one whole number"),
+    ("[0, \u0661]", "one whole number"),
+    ("[0 , (+ 1) 1]", "no commas"), ("[0,(+ 1)]", "one whole number for each"), ("[0]", "one whole number"),
     ("[]", "one whole number"),
 ])
 def test_indices_are_whole_numbers_with_commas_between_them(written: str, problem: str, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from encoders.vnnlib.reader import VnnlibQuery, VnnlibUnsupported, read_vnnlib
 from tests.builders import random_network
 from verifair.interop.problems import case_problems
 
-NUMBERS = ["0", "1", "-1", "0.1", "-0.1", "16777217", "-16777217", "1e-40", "-1e-40", "1e-60", "3.4e37", "0.33333334326744", "1e38", "-3.4028234e38"]
+NUMBERS = ["0", "1", "-1", "0.1", "-0.1", "16777217", "-16777217", "1e-40", "-1e-40", "1e-60", "3.4e37", "0.33333334326744",
+           "1e38", "-3.4028234e38"]  # fmt: skip
 
 
 def query(folder: Path, *bounds: str) -> VnnlibQuery:

@@ -263,7 +263,7 @@ def _largest(result: MaximumResult, console: Console) -> None:
     if result.witness is not None:
         grid = _pair(result.witness)
         grid.add_section()
-        grid.add_row("probability" if what == "log-odds" else what, *(f"{p:.6f}" for p in result.witness.shown))
+        grid.add_row(result.question.schema.quantity, *(f"{p:.6f}" for p in result.witness.shown))
         console.print(grid)
         if result.witness.float32_agrees is False:
             console.print("float32_agrees = false: the float32 runtime shows another gap at this pair")

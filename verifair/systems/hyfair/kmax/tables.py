@@ -14,8 +14,10 @@ from verifair.systems.results.words import percent
 def show(result: KmaxResult, console: Console) -> None:
     """Print the person, the buckets that are hit, the bound, and how the search went."""
     best, found, s = result.best, result.search, result.search.statistics
+    query = result.space.query
+    of_what = f"outcome buckets of the {query.schema.quantity}" if query.probable else "outcome buckets, the two decisions"
     console.print(
-        f"k = {best.k}: this person falls into {best.k} of {best.buckets} outcome buckets, by {', '.join(result.query.protected)} "
+        f"k = {best.k}: this person falls into {best.k} of {best.buckets} {of_what}, by {', '.join(result.query.protected)} "
         f"alone ({len(best.combinations)} combinations, counted exactly)."
     )
     console.print(_grid(pd.DataFrame(result.witness.items(), columns=["feature", "value"])))
