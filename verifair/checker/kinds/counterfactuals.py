@@ -334,10 +334,11 @@ def counterfactuals_statement(given: Certificate, query: CounterfactualQuery, sc
         names = ", ".join(map(repr, query.categories))
         what = f"{len(other):,} counterfactuals of {len(own):,} rows, with given categories of {names},"
         beyond = "nothing about other rows and categories, or how probable these are"
+    legal = ", where the schema's constraints allow the counterfactual" if schema.domain.forbidden is not None else ""
     return (
         f"It states: with {to}, and what that causes, {flips:,} of {what} would be decided otherwise than the row and "
         f"{len(other) - flips:,} as it is, whatever the {len(query.coefficients)} coefficients of the file's causal model are in "
-        f"their intervals (which the file calls {query.origin!r}){left}; {beyond}."
+        f"their intervals (which the file calls {query.origin!r}){legal}{left}; {beyond}."
     )
 
 

@@ -26,6 +26,7 @@ from verifair.systems.cst.settings import Direction
 from verifair.systems.cst.testing import Method
 from verifair.systems.results.files import file_name
 from verifair.systems.results.result import Count, MeasuredTrust, Result, RowName, RowsOf, Seconds, Shape, Share, Value
+from verifair.systems.results.words import listed
 
 Do = Annotated[dict[str, Value | int], Field(description="Protected attribute -> the value of those who are not protected.")]
 FARTHEST = 5.0
@@ -281,9 +282,9 @@ class CertifiedDecisions(Shape):
     @property
     def given(self) -> str:
         """What the proofs take as given."""
-        if not self.categories:
-            return "the equations and intervals"
-        return "equations, intervals, and the categories of counterfactuals with their probabilities"
+        more = ["the categories of counterfactuals with their probabilities"] if self.categories else []
+        more += ["that the schema's constraints allow the counterfactual"] if self.found.constrained else []
+        return listed(["the equations", "the intervals", *more])
 
     def line_of(self, place: int) -> str | None:
         """Return what is said in a case file. place: position in the table."""
@@ -293,7 +294,8 @@ class CertifiedDecisions(Shape):
         status = str(self.found.status[at[0]])
         if status in (FLIPS, STAYS):
             said = "otherwise than the person" if status == FLIPS else "as the person is"
-            but = f", but for {LEFT_OUT}; taken as given are {self.given}" if self.categories else ""
+            but = f", but for {LEFT_OUT}" if self.categories else ""
+            but += f"; taken as given are {self.given}" if self.categories or self.found.constrained else ""
             within = f"whatever the coefficients are in their intervals ({self.box})"
             return f"Proved: the counterfactual is decided {said}, {within}{but}."
         if status == DEPENDS:

@@ -389,7 +389,7 @@ def certified_lines(one: CertifiedDecisions) -> Iterator[str]:
         f"Certified under do({one.name}), for every coefficient in its interval: of {one.rows:,} complainants {parts} "
         f"({one.seconds:.1f} s)."
     )
-    yield f"Taken as given are {one.given}: {one.box}."
+    yield f"Taken as given are {one.given} ({one.box})."
     if one.categories:
         low, high = one.found.otherwise.sum(axis=0)
         yield (

@@ -82,7 +82,8 @@ class CertifiedCounterfactuals:
     """What became of C rows under one intervention.
 
     rows: (C,) positions in the table.   factual: (C,) the network's classes of the rows.   estimated: (C,) those of their
-    counterfactuals at the estimates, the most probable ones.   status, reason: (C,) see the module.   clipped: (C,) whether some
+    counterfactuals at the estimates, the most probable ones.   constrained: whether the schema forbids some rows: what is proved is
+    about coefficients whose counterfactual it allows.   status, reason: (C,) see the module.   clipped: (C,) whether some
     coefficients may lead out of the schema's ranges, where the counterfactual is taken to the nearest end.   cells: (C,) parts of
     the coefficients' box looked at.   otherwise: (C, 2) bounds on the probability, over categories, that the counterfactual is
     decided otherwise.   left: (C,) probability of categories not looked at.   low, high: (p,) the box.   dependences: position
@@ -97,6 +98,7 @@ class CertifiedCounterfactuals:
     rows: Integers
     factual: Integers
     estimated: Integers
+    constrained: bool
     status: npt.NDArray[np.str_]
     reason: npt.NDArray[np.str_]
     clipped: Booleans
@@ -178,7 +180,8 @@ def certify_counterfactuals(
     first = np.searchsorted(people.row, np.arange(len(positions)))
     found = CertifiedCounterfactuals(
         effects=effects, level=level, simultaneous=simultaneous, low=low, high=high, rows=positions, factual=people.factual[first],
-        estimated=search.estimated[first], status=status, reason=reason, otherwise=otherwise, left=people.left,
+        estimated=search.estimated[first], constrained=schema.domain.forbidden is not None, status=status, reason=reason,
+        otherwise=otherwise, left=people.left,
         clipped=np.bincount(people.row, weights=people.clipped(low, high), minlength=len(positions)) > 0,
         cells=np.bincount(people.row, weights=search.cells.count, minlength=len(positions)).astype(np.int64),
         dependences={int(people.row[k]): one for k, one in search.dependences.items()}, seconds=0.0, certificate=None,

@@ -340,15 +340,30 @@ def test_what_is_said_of_categories_names_what_is_left_out_and_taken_as_given() 
     found = jobs()
     told = CertifiedDecisions.of(found)
     left_out = "categories with together at most 1e-06 of the probability"
-    given = "equations, intervals, and the categories of counterfactuals with their probabilities"
+    given = "the equations, the intervals and the categories of counterfactuals with their probabilities"
     lines = " ".join(certified_lines(told))
-    assert f"Taken as given are {given}: " in lines
+    assert f"Taken as given are {given} (" in lines
     assert f"The decisions above leave out {left_out}." in lines
     said = {status: told.line_of(int(row)) or "" for row, status in zip(found.rows, found.status, strict=True)}
     assert said["stays"].endswith(f", but for {left_out}; taken as given are {given}.")
     assert "probabilities, taken as given, it is decided otherwise with a probability of 0." in said["depends"]
     alone = CertifiedDecisions.of(certify())
     assert "categories" not in f"{alone.line_of(0)} {alone.line_of(2)} {alone.given}"
+
+
+def test_constraints_on_counterfactuals_are_said_with_what_is_proved() -> None:
+    """No man has an income of 6 or more: coefficients that lead there prove nothing, and no decision depends on them."""
+    allowed = schema_of(*SCHEMA.features, constraints=[{"never": {"sex": "m", "income": {"low": 6}}}])
+    free, found = certify(), certify(schema=allowed)
+    assert free.counts["depends"] > found.counts["depends"]
+    for one, said in ((free, False), (found, True)):
+        told = CertifiedDecisions.of(one)
+        proved = int(np.flatnonzero(one.status == "stays")[0])
+        words = [told.given, " ".join(told.trust()), " ".join(certified_lines(told)), told.line_of(int(one.rows[proved])) or ""]
+        assert one.certificate is not None
+        report = vf.check(one.certificate, network=NETWORK, schema=allowed if said else SCHEMA, partial=True)
+        assert report.accepted
+        assert [("the schema's constraints allow the counterfactual" in text) for text in (*words, report.statement)] == [said] * 5
 
 
 def test_of_few_alternatives_nothing_is_said_of_the_row() -> None:
