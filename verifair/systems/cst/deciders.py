@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -225,3 +225,9 @@ def reads(decider: Decider) -> tuple[str, ...]:
             return reads(other)
         case _:
             return ()
+
+
+def may_read(decider: Decider, nodes: Iterable[str]) -> set[str]:
+    """Return the columns that decisions on counterfactuals may depend on: those it is known to read, else any of `nodes`."""
+    known = set(reads(decider))
+    return known if known or counterfactually(decider) is None else set(nodes)

@@ -21,7 +21,7 @@ from verifair.errors import QueryError
 from verifair.systems.arguments import booleans, check_number, check_table
 from verifair.systems.cst.causal.categorical import CategoricalMechanism
 from verifair.systems.cst.causal.model import CausalModel
-from verifair.systems.cst.deciders import Decider, Recorded, counterfactually, decided, reads, taken
+from verifair.systems.cst.deciders import Decider, Recorded, decided, may_read, taken
 from verifair.systems.cst.groups import groups_under, in_words, least_group
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Preset, Small, Ties
 from verifair.systems.cst.testing import Method, Situations, Terms, situation_test, with_counterfactuals
@@ -92,11 +92,11 @@ class SituationTesting(TableEstimator):
     def drawn(self, do: Mapping[str, Any]) -> tuple[str, ...]:
         """Nodes whose categories are drawn for counterfactuals under `do`, if attributes or decisions depend on them."""
         check_is_fitted(self)
-        model, read = self.causal_model_, reads(self.decider)
-        unknown = counterfactually(self.decider) is not None and not read  # who decides may read any column
+        model = self.causal_model_
+        matter = {*may_read(self.decider, model.by_name), *self.attributes_}
         return tuple(
             name for name in model.descendants(list(do)) if isinstance(model.fitted[name], CategoricalMechanism)
-            and (unknown or {name, *model.descendants(name)} & {*read, *self.attributes_})
+            and {name, *model.descendants(name)} & matter
         )
 
     def complainants(self, do: Mapping[str, Any], frame: pd.DataFrame | None = None) -> Integers:

@@ -28,7 +28,7 @@ from encoders.network import Array, Booleans, Integers
 from verifair.checker.report import Progress
 from verifair.engine.verdict import Finding
 from verifair.errors import QueryError
-from verifair.systems.cst.deciders import LinearRule, counterfactually, reads
+from verifair.systems.cst.deciders import LinearRule, counterfactually, may_read
 from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import in_words
@@ -191,7 +191,8 @@ def _problem(
     claims: Claims, verdict: Verdict, most: float,
 ) -> SensitivityProblem:
     frame, method = tester.frame_.iloc[found.complainants], claims.method
-    needed = {*(tester.attributes_ if method != "CF" else ()), *(reads(tester.decider) if method != "CST w/o" else ())}
+    read = may_read(tester.decider, tester.causal_model_.by_name) if method != "CST w/o" else ()
+    needed = {*(tester.attributes_ if method != "CF" else ()), *read}
     effects = Effects.of(tester.causal_model_, do, needed=needed, errors=errors)
     words = [name for name in effects.nodes if name in found.metric.words]
     if words:

@@ -11,7 +11,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import verifair as vf
-from encoders.network import Array
+from encoders.network import Array, Booleans
 from tests.builders import integer, network_of, real, schema_of
 from verifair.errors import QueryError
 from verifair.systems.cst.causal.categorical import Categorical
@@ -200,6 +200,25 @@ def test_networks_classifiers_and_recorded_decisions() -> None:
     check(without, sensitivity(without, method="CST w/o", claims_only=False, effort=16), samples=6)
     with pytest.raises(QueryError, match="recorded"):
         sensitivity(without, method="CF")
+
+
+class Unknown:
+    """Decides as RULE does, and does not say by which columns."""
+
+    words = "a rule of one's own"
+
+    def decide(self, frame: pd.DataFrame) -> Booleans:
+        return RULE.decide(frame)
+
+
+@pytest.mark.parametrize("method", ["CF", "CST w/o", "CST"])
+def test_a_decider_of_which_nothing_is_known_may_read_any_column(method: Any) -> None:
+    known, own = (sensitivity(ready(one), method=method, claims_only=False, effort=16) for one in (RULE, Unknown()))
+    assert own.effects.coefficients == known.effects.coefficients
+    assert len(own.effects.coefficients) == 3
+    assert np.isfinite(own.flip).any()
+    assert (own.safe <= known.flip).all()
+    check(ready(Unknown()), own, samples=6)
 
 
 # CF under a rule, exactly
