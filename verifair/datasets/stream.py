@@ -35,6 +35,8 @@ class Stream:
         if isinstance(rows, pd.DataFrame):
             frame = rows
             return cls(chunks=lambda: _parts(frame), whole=lambda: frame)
+        if not isinstance(rows, str | Path):
+            raise DataError(f"rows: found {type(rows).__name__}; expected a DataFrame, or the path of a table's file")
         file = TableFile(path=Path(rows))
         return cls(chunks=file.chunks, whole=file.whole)
 

@@ -20,7 +20,7 @@ from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
 from verifair.schema.network import TRUTHS, check_threshold, classes_called, other_class, upwards
 from verifair.schema.outcome import PositiveRule
-from verifair.schema.rows import label_values
+from verifair.schema.rows import label_values, no_feature
 from verifair.schema.spelling import nearest
 
 MANY = 50
@@ -459,8 +459,8 @@ def _feature(name: str, column: pd.Series, protected: bool) -> dict[str, Any]:
     values = column.dropna()
     if not len(values):
         raise DataError(f"column {name!r} is empty; drop it from the table")
-    if pd.api.types.is_datetime64_any_dtype(values):
-        raise DataError(f"column {name!r} holds dates, which no feature kind takes; turn it into a number, or drop it")
+    if (found := no_feature(values)) is not None:
+        raise DataError(f"column {name!r} holds {found}, which no feature kind takes; turn it into a number, or drop it")
     described = _number(name, values, protected) if holds_numbers(values) else _category(name, values)
     return {"name": name} | described | ({"protected": True} if protected else {})
 

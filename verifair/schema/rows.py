@@ -162,10 +162,16 @@ def _number(cell: object) -> float:
         return np.nan
 
 
+def no_feature(column: pd.Series) -> str | None:
+    """Return what a column holds where no feature kind takes it: dates, periods, durations or complex numbers."""
+    if isinstance(column.dtype, pd.PeriodDtype):  # which pandas takes for whole numbers
+        return "periods"
+    return {"M": "dates", "m": "durations", "c": "complex numbers"}.get(column.dtype.kind)
+
+
 def _numbers(column: pd.Series, feature: Feature) -> Array:
     what = f"feature {feature.name!r}"
-    kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else ""
-    if kind in ("m", "M", "c"):
+    if no_feature(column) is not None:
         raise DataError(f"{what}: the column's type is {column.dtype}, expected numbers; convert it to a number first")
     cells = column.astype(object) if isinstance(column.dtype, pd.CategoricalDtype) else column
     numbers = numeric(cells)

@@ -149,3 +149,9 @@ def test_an_error_about_missing_values_names_the_file(missing: str, tmp_path: Pa
     HOLES.to_csv(path, index=False)
     with pytest.raises(DataError, match=rf"{path}: .*note"):
         Stream.of(path).settled(missing, ["age", "note"])
+
+
+def test_rows_are_a_table_or_its_file() -> None:
+    for other in ({"age": [30]}, [30], np.array([[30]]), None):
+        with pytest.raises(DataError, match=rf"rows: found {type(other).__name__}; expected a DataFrame, or the path"):
+            Stream.of(other)

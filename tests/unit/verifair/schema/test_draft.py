@@ -55,6 +55,10 @@ def test_kind_and_unit(values: list[object], kind: str, unit: float | None) -> N
     ({"x": [None, None]}, "y", "column 'x' is empty; drop it"),
     ({"x": [1.0, np.inf]}, "y", "column 'x' holds an infinite value"),
     ({"x": pd.to_datetime(["2020-01-01", "2020-01-02"])}, "y", "column 'x' holds dates"),
+    ({"x": pd.to_datetime(["2020-01-01", "2020-01-02"]).tz_localize("UTC")}, "y", "column 'x' holds dates"),
+    ({"x": pd.period_range("2020-01", periods=2, freq="M")}, "y", "column 'x' holds periods"),
+    ({"x": pd.to_timedelta([1, 2], unit="D")}, "y", "column 'x' holds durations"),
+    ({"x": [1 + 1j, 2]}, "y", "column 'x' holds complex numbers"),
     ({"x": [1, 2], "y": [None, None]}, "y", "label 'y' has 0 distinct values, expected 2 to 20 classes"),
     ({"x": [1, 2], "y": [1, 1]}, "y", "label 'y' has 1 distinct value, expected"),
 ])

@@ -421,6 +421,7 @@ def test_one_hot_columns_of_the_table(loan: Schema, rows: pd.DataFrame) -> None:
     ("age", [18.5, 20], "feature 'age': row 0 holds 18.5, expected a whole number; round the data"),
     ("income", [18, math.inf], "feature 'income': row 1 holds 'inf', expected a finite number"),
     ("age", pd.to_datetime(["2020-01-01", "2020-01-02"]), "feature 'age': the column's type is datetime64.*, expected numbers"),
+    ("age", pd.period_range("2020-01", periods=2, freq="M"), "feature 'age': the column's type is period.*, expected numbers"),
     ("age", [18 + 1j, 20], "feature 'age': the column's type is complex128, expected numbers"),
     ("age", [17, 91], "feature 'age': 2 rows lie outside the declared range 18 .. 90, first row 0 with 17; widen the range"),
     ("income", [0, 1000.75], "feature 'income': 1 row lies outside the declared range 0 .. 1000.5, first row 1 with 1000.75"),
