@@ -36,9 +36,9 @@ from verifair.systems.fgce.robust import CertifiedRobustness, askable, by_group,
 from verifair.systems.fgce.robust_choice import Prove, RobustChoice, robust_choice
 from verifair.systems.fgce.settings import Bandwidth, Cost, Factuals, FgceSettings, Method, Weighting
 from verifair.systems.fgce.space import Custom, FeatureSpace
+from verifair.systems.work import Tell
 
 DEFAULT = FgceSettings()
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,7 +94,7 @@ class GroupCounterfactuals(TableEstimator):
         self.seconds, self.threads, self.empty, self.only_robust = seconds, threads, empty, only_robust
 
     def fit(
-        self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any = None, audit: Any = None, progress: Progress | None = None
+        self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any = None, audit: Any = None, progress: Tell | None = None
     ) -> GroupCounterfactuals:
         """Build the graph over all rows of X, and answer for each group.
 
@@ -188,7 +188,7 @@ class GroupCounterfactuals(TableEstimator):
             budget=budget,
         )
 
-    def compared(self, *, seed: int = 0, tell: Progress | None = None) -> Iterator[dict[str, Any]]:
+    def compared(self, *, seed: int = 0, tell: Tell | None = None) -> Iterator[dict[str, Any]]:
         """Yield for each group, and each of AReS, GLOBE-CE, FACE and FGCE, a line: group, method, size (rules, translations or
         counterfactuals), advised, coverage and cost.
 
@@ -253,7 +253,7 @@ class GroupCounterfactuals(TableEstimator):
             raise QueryError(f"seconds = {self.seconds:g}, threads = {self.threads}: expected some of both")
         check_settings(FgceSettings, {**self.get_params(deep=False), "changes": None})  # `FeatureSpace` checks those, by the schema
 
-    def _explained(self, X: pd.DataFrame, y: Any, raw: Array, audit: Any, tell: Progress) -> Booleans:
+    def _explained(self, X: pd.DataFrame, y: Any, raw: Array, audit: Any, tell: Tell) -> Booleans:
         """Return (N,) rows with the negative decision that are to be explained; sets positive_."""
         self.positive_ = positive(
             self.model_, self.schema, raw, lambda done, total: tell("decisions", done, total), words=self.words_
@@ -278,7 +278,7 @@ class GroupCounterfactuals(TableEstimator):
         self.skipped_: dict[str, str] = none
         return {name: own for name, own in negatives.items() if len(own)}
 
-    def _solve(self, negatives: Mapping[str, Integers], weights: Array | None, tell: Progress) -> None:
+    def _solve(self, negatives: Mapping[str, Integers], weights: Array | None, tell: Tell) -> None:
         """Set groups_; tell of all groups that k is too few for at once, so that k need not be corrected group by group."""
         candidates = np.flatnonzero(self.positive_)
         prove = None if self.only_robust is None else prover(self.model_, self.schema, self.graph_.raw, self.only_robust)

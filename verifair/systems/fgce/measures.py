@@ -24,6 +24,7 @@ from sklearn.metrics import auc
 from encoders.network import Array, Booleans, Integers
 from solvers import clock
 from solvers.outcome import Budget
+from verifair.checker.report import Progress
 from verifair.engine.parallel import Deadline, Helpers, Shared, workers
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Instance
@@ -44,7 +45,6 @@ MANY, BINS = 100, 6
 """Different values of a number above which attribute changes see bins of it, and how many bins, as in the authors' code."""
 LEAST = 0.02
 """Seconds that a question gets at least."""
-Progress = Callable[[int, int], None]
 Line = dict[str, Any]
 
 
@@ -67,9 +67,9 @@ def reach(instance: Instance, *, budget: Budget | None = None) -> Reach:
     return Reach(k0=k0, d0=found.cost, d_least=float(instance.nearest.max()), optimal=found.optimal)
 
 
-def cost_levels(space: FeatureSpace, *, low: float = 0.1, levels: int = 10) -> Array:
-    """Return costs for the curves: from `low` to the largest possible, in even steps of (largest - low) / levels (appendix C)."""
-    return low + np.arange(levels) * (space.largest_cost - low) / levels
+def cost_levels(space: FeatureSpace, *, levels: int = 10) -> Array:
+    """Return costs for the curves: from .1 to the largest possible, in even steps of (largest - .1) / levels (appendix C)."""
+    return 0.1 + np.arange(levels) * (space.largest_cost - 0.1) / levels
 
 
 def coverage_table(

@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from scipy.spatial import cKDTree
 
 from encoders.network import Array, Booleans, Integers
+from verifair.checker.report import Progress
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import DataError, QueryError
 from verifair.systems.fgce.space import Coordinates, FeatureSpace, Moves, distance
@@ -33,7 +34,6 @@ EDGE = 16
 """Bytes that each edge takes with its length and both ends."""
 DRAWN, SURE = 64, 2
 """Rows whose edges are counted before a large graph is built, and how many times too many these must promise to be an error."""
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -17,10 +17,10 @@ from encoders.network import Array, Integers
 from encoders.shares import probabilities
 from verifair.checker.partition import UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
 from verifair.checker.report import Progress
-from verifair.engine.partition import describe, partition_of
+from verifair.engine.partition import REASONS, describe, partition_of
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.questions import Pairs, box_of, goals_of
-from verifair.engine.verdict import Reason, Witness
+from verifair.engine.verdict import Witness
 from verifair.engine.witness import witness_at
 from verifair.errors import CertificateError, DataError, QueryError
 from verifair.systems.hyfair.certify.result import Block, Float32Counts, PartCounts, PartitionSummary, RowCounts, VolumeShares
@@ -29,7 +29,6 @@ from verifair.systems.results.verdicts import WitnessShape
 OUTCOMES = ("unknown", "proved", "violated", "not_reached")
 """By their number in a store; what no chunk holds yet is not reached."""
 NOT_REACHED = 3
-REASONS = tuple(Reason)
 EXAMPLES = 3
 
 
