@@ -128,6 +128,8 @@ def test_counts_of_pba_add_up_and_are_those_of_the_proved_shares(inside: Run, tm
     text = next(one["text"] for one in found["statements"] if one["headline"])
     raises, lowers = (int(found.replace(",", "")) for found in re.findall(r"for ([\d,]+) of", text))
     assert raises + lowers == proved > 0
+    (biased,) = found["answer"]["biased"]
+    assert biased["proved"] == proved  # of two values
 
 
 def test_a_question_that_another_step_has_refuted_is_not_called_undecided(

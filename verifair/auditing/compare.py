@@ -189,8 +189,8 @@ def _answers(result: AuditResult, key: str) -> Iterator[tuple[tuple[str, str], _
     if key == "pba":
         for feature, rows, proved, late, delta in biased(result):
             yield (f"people with a proved persistent bias (delta {delta:g})", feature), _Quantity(
-                low=proved / rows, people=rows, better="lower", high=min(1.0, (proved + late) / rows),
-                shown=f"{proved:,} of {rows:,}" + (f" ({late:,} questions not decided)" if late else ""),
+                low=proved / rows, people=rows, better="lower", high=(proved + late) / rows,
+                shown=f"{proved:,} of {rows:,}" + (f" ({late:,} not decided)" if late else ""),
             )
     if key == "certify":
         for feature, low, high, shown in gaps(result):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -138,36 +139,35 @@ def gaps(result: AuditResult) -> Found:
 def shares(result: AuditResult) -> Found:
     accepted = accepted_files(result)
     for feature, found in by_feature(result, "share"):
-        proved = any(name.startswith(f"share-{called(feature)}-") for name in accepted)
+        file = re.compile(rf"share-{re.escape(called(feature))}-[0-9a-f]+\.json\.gz")
+        proved = any(map(file.fullmatch, accepted))
         fair, unfair = (found["fair"], found["unfair"]) if proved else (0.0, 0.0)
         yield feature, fair, 1.0 - unfair, f"{percent(fair)} proved to be treated alike, {percent(unfair)} not"
 
 
 def bias(result: AuditResult) -> Found:
     for feature, rows, proved, late, delta in biased(result):
-        text = f"{proved:,} of {rows:,} proved, {late:,} questions not decided (delta {delta:g})"
-        yield feature, proved / rows, min(1.0, (proved + late) / rows), text
+        text = f"{proved:,} of {rows:,} proved, {late:,} not decided (delta {delta:g})"
+        yield feature, proved / rows, (proved + late) / rows, text
 
 
 def biased(result: AuditResult) -> Iterator[tuple[str, int, int, int, float]]:
-    """Feature, people asked about, for how many a bias is proved, questions not decided, and the least delta.
+    """Feature, people asked about, for how many a bias is proved, for how many more it is open, and the least delta.
 
     Nothing is proved, and all is open, where the separate checker did not accept every file of proofs.
     """
     for section in result.sections:
-        if section.key != "pba":
+        if section.key != "pba" or not section.answer:
             continue
         checked = {one.checked for one in section.evidence}
         whole = checked <= {"accepted", "accepted in part"}
-        shares = [one for one in section.answer.get("shares", ()) if one["metric"] == "PBA"]
-        for feature in dict.fromkeys(one["sensitive"] for one in shares):
-            own = [one for one in shares if one["sensitive"] == feature]
-            first = [one for one in own if one["delta"] == min(each["delta"] for each in own)]
-            rows = sum(one["rows"] for one in first if one["setting"] == "observed")
-            proved, late = (sum(one[what] for one in first) for what in ("proved", "unknown"))
+        for feature in dict.fromkeys(one["sensitive"] for one in section.answer["biased"]):
+            own = [one for one in section.answer["biased"] if one["sensitive"] == feature]
+            first = min(own, key=lambda one: one["delta"])
+            rows, proved, late = (first[what] for what in ("people", "proved", "unknown"))
             sure = whole and (bool(checked) or not proved)
             if rows:
-                yield feature, rows, proved if sure else 0, late if sure else rows, first[0]["delta"]
+                yield feature, rows, proved if sure else 0, late if sure else rows, first["delta"]
 
 
 def exit_code(checks: list[GateCheck], unknown: str) -> int:

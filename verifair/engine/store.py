@@ -62,6 +62,7 @@ RETRY = tuple(reason.value for reason in (Reason.TIME, Reason.NODES, Reason.MEMO
 
 GOALS = ("observed", "flipped", "robust", "robust-flipped")
 PROVED, OPEN, REFUTED = range(3)
+_RANK = f"CASE status WHEN 'proved' THEN {PROVED} WHEN 'unknown' THEN {OPEN} ELSE {REFUTED} END"
 LINES = 1 << 15
 """Verdicts that are read at once, where not all are held."""
 _SETTLED = f"(reason NOT IN ({', '.join('?' * len(RETRY))}) OR (reason = ? AND nodes >= ?))"
@@ -226,11 +227,22 @@ class Verdicts:
             f" AND {name} IN ({', '.join(map(str, map(int, classes)))})"
             for name, classes in (("label", labels), ("against", against)) if classes is not None
         )
-        rank = f"CASE status WHEN 'proved' THEN {PROVED} WHEN 'unknown' THEN {OPEN} ELSE {REFUTED} END"
-        each = ", ".join(f"MAX(CASE goal WHEN '{goal}' THEN {rank} END) AS \"{goal}\"" for goal in GOALS)
+        each = ", ".join(f"MAX(CASE goal WHEN '{goal}' THEN {_RANK} END) AS \"{goal}\"" for goal in GOALS)
         about, goals = 'sensitive, delta, "group", "to", label', ", ".join(f'"{goal}"' for goal in GOALS)
         rows = f'SELECT {about}, {each} FROM verdicts WHERE run = ?{where} GROUP BY sensitive, delta, row, "to"'
         return self._select(f"SELECT {about}, {goals}, COUNT(*) AS people FROM ({rows}) GROUP BY {about}, {goals}")
+
+    def biased(self) -> pd.DataFrame:
+        """Return, a line for each sensitive and delta, of how many rows a bias was asked (`people`), for how many it is proved by
+        some other value, in one of the directions (`proved`), and for how many more nothing is proved and something is open.
+        """
+        each = (
+            f"SELECT sensitive, delta, row, MAX({_RANK}) AS answer FROM verdicts "
+            "WHERE run = ? AND goal IN ('observed', 'flipped') GROUP BY sensitive, delta, row, \"to\", goal"
+        )
+        rows = f"SELECT sensitive, delta, MIN(answer) AS answer FROM ({each}) GROUP BY sensitive, delta, row"
+        counts = f"COUNT(*) AS people, SUM(answer = {PROVED}) AS proved, SUM(answer = {OPEN}) AS unknown"
+        return self._select(f"SELECT sensitive, delta, {counts} FROM ({rows}) GROUP BY sensitive, delta")
 
     def ties(self, error: float) -> tuple[int, int]:
         """Return how many counterexamples are exact ties, and how many others lie within the error of float32.

@@ -78,6 +78,19 @@ class BiasShare(Shape):
     unknown: Count
 
 
+class BiasedPeople(Shape):
+    """How many rows have a persistent bias, whichever other value shows it."""
+
+    sensitive: str
+    delta: float
+    people: Count
+    """Rows of which it was asked."""
+    proved: Count
+    """By some other value, in one of the directions."""
+    unknown: Count
+    """Nothing is proved, and some question is not decided."""
+
+
 class BiasVerdict(Shape):
     """One question about one row."""
 
@@ -149,6 +162,7 @@ class PbaResult(Result):
     rates: Annotated[pd.DataFrame, RowsOf(Rate)]
     gaps: Annotated[pd.DataFrame, RowsOf(RateGap)]
     shares: Annotated[pd.DataFrame, RowsOf(BiasShare)]
+    biased: Annotated[pd.DataFrame, RowsOf(BiasedPeople)]
     verdicts: Annotated[pd.DataFrame, RowsOf(BiasVerdict)] | None
     """Null where there are more than 100,000."""
     stored: StoredVerdicts | None

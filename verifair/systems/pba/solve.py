@@ -107,10 +107,11 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     if listed is None and store is None:
         work.warn(f"{total:,} verdicts are too many to list, and are not kept: pass --store FILE or --out FOLDER to have each")
     status = pd.concat([one.verdicts.tally("status") for one in asked]).groupby("status")["number"].sum()
+    biased = pd.concat([one.verdicts.biased() for one in asked if one.is_bias], ignore_index=True)
     return PbaResult(
         model_sha256=network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, seed=work.seed,
         counts=StatusCounts(**{one.value: int(status.get(one.value, 0)) for one in Status}), rates=measured,
-        gaps=group_gaps(measured), shares=shares.assign(label=shares["label"].map(dict(enumerate(classes)))),
+        gaps=group_gaps(measured), shares=shares.assign(label=shares["label"].map(dict(enumerate(classes)))), biased=biased,
         verdicts=None if listed is None else listed.drop(columns=["tree"]), stored=stored,
         network=network, described=schema, people=people, asked=tuple(asked), rows=words,
     )  # fmt: skip

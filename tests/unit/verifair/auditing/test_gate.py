@@ -94,6 +94,12 @@ def test_what_is_proved_of_a_box_passes_no_threshold_about_everybody() -> None:
     assert [outcome(share, certified_share=threshold) for threshold in (0.7, 0.95)] == ["unknown", "unknown"]
 
 
+def test_a_proof_about_another_feature_proves_nothing() -> None:
+    proof = replace(PROOF, file="p.files/share-sex-2-ab12.json.gz")  # of a feature "sex-2"
+    result = found("share", {"fair": 0.7, "unfair": 0.1}, evidence=(proof,))
+    assert outcome(result, certified_share=0.5) == "unknown"
+
+
 @pytest.mark.parametrize("checked", ["rejected", "not re-checked", "accepted in part"])
 def test_a_bound_that_the_checker_did_not_accept_proves_nothing(checked: str) -> None:
     answer = {"scale": "probability", "lower": 0.3, "upper": 0.4}
@@ -106,15 +112,12 @@ def test_a_bound_that_the_checker_did_not_accept_proves_nothing(checked: str) ->
 @pytest.mark.parametrize(("proved", "unknown", "threshold", "expected"), [
     (30, 0, 0.3, "passed"), (31, 0, 0.3, "failed"), (20, 20, 0.3, "unknown"), (31, 60, 0.3, "failed"), (0, 100, 1.0, "passed"),
 ])  # fmt: skip
-def test_persistent_bias_counts_both_directions(proved: int, unknown: int, threshold: float, expected: str) -> None:
-    line = {"metric": "PBA", "sensitive": "sex", "delta": 1.0, "rows": 100, "unknown": 0}
-    shares = [
-        {**line, "setting": "observed", "proved": proved, "unknown": unknown}, {**line, "setting": "flipped", "proved": 0},
-        {**line, "setting": "observed", "delta": 2.0, "proved": 0},
-    ]  # fmt: skip
+def test_persistent_bias_counts_people(proved: int, unknown: int, threshold: float, expected: str) -> None:
+    line = {"sensitive": "sex", "people": 100}
+    biased = [{**line, "delta": 2.0, "proved": 0, "unknown": 0}, {**line, "delta": 1.0, "proved": proved, "unknown": unknown}]
     whole = audit(witnesses=0)
     for checked, told in (("accepted", expected), ("accepted in part", expected), ("rejected", "unknown")):
-        section = replace(whole.sections[1], answer={"shares": shares}, evidence=(replace(PROOF, checked=checked),))
+        section = replace(whole.sections[1], answer={"biased": biased}, evidence=(replace(PROOF, checked=checked),))
         told = "passed" if threshold == 1 else told  # all people are 100 % at most
         first, *others = gate(GateSection(pba_share=threshold), replace(whole, sections=(section,), protected=("sex",)))
         assert first.outcome == told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -160,10 +161,10 @@ def test_the_store_counts_as_the_table_of_verdicts_does(tmp_path: Path) -> None:
     rng, records = np.random.default_rng(0), []
     for row in range(200):
         for against in (1, 2):
-            for goal in GOALS[: 2 if row % 3 else 4]:
-                status = str(rng.choice(["proved", "violated", "unknown"]))
+            for goal, to in product(GOALS[: 2 if row % 3 else 4], range(1 + row % 2)):
+                status = str(rng.choice(["proved", "violated", "unknown"], p=[0.3, 0.6, 0.1]))
                 records.append(VerdictRecord(
-                    sensitive="sex", goal=goal, delta=1.0, row=row, to=float(row % 2), against=against, group=float(row % 5),
+                    sensitive="sex", goal=goal, delta=1.0, row=row, to=float(to), against=against, group=float(row % 5),
                     label=row % 2, status=status, reason="", lower=0.0, upper=0.0, engine="", trust="", float32_agrees=None,
                     nodes=0, witness=None, margins=None, tree=None, claim=None, float32=None,
                 ))
@@ -175,14 +176,19 @@ def test_the_store_counts_as_the_table_of_verdicts_does(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(pd.concat(verdicts.parts(), ignore_index=True), frame)
     pd.testing.assert_frame_equal(verdicts.of_rows(0, 200), frame)
     assert verdicts.tally("status").set_index("status")["number"].to_dict() == frame["status"].value_counts().to_dict()
-    of_goal = frame.groupby(["goal", "row"])["status"].agg(lambda found: max(found, key=["proved", "unknown", "violated"].index))
+    order = ["proved", "unknown", "violated"].index
+    of_goal = frame.groupby(["goal", "row", "to"])["status"].agg(lambda found: max(found, key=order))
     answers = verdicts.answers()
     for goal in GOALS:
         expected = of_goal[goal].value_counts().to_dict()
         assert {name: int(answers.loc[answers[goal] == rank, "people"].sum()) for name, rank in RANKS.items()} == expected
+    shown = of_goal[["observed", "flipped"]].groupby("row").agg(lambda found: min(found, key=order))
+    (people,) = verdicts.biased().to_dict(orient="records")
+    assert people == {"sensitive": "sex", "delta": 1.0, "people": 200, "proved": (shown == "proved").sum(),
+                      "unknown": (shown == "unknown").sum()}  # fmt: skip
     both = frame[frame["status"] == "proved"]
     both = both[both["goal"].isin(["observed", "flipped"])]
     assert verdicts.complementary is not bool(both.duplicated(["row", "to", "against"]).any())
     only = verdicts.answers(labels=[1], against=[2])
-    kept_rows = frame[(frame["label"] == 1) & (frame["against"] == 2)]["row"].nunique()
+    kept_rows = frame[(frame["label"] == 1) & (frame["against"] == 2)].groupby(["row", "to"]).ngroups
     assert only["people"].sum() == kept_rows
