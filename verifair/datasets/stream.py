@@ -31,9 +31,10 @@ class Stream:
 
     @classmethod
     def of(cls, rows: str | Path | pd.DataFrame) -> Stream:
-        """Return the rows of a file (raises DataError when it is read, as `read_table` does), or those of a table in memory."""
+        """Return the rows of a file (raises DataError when it is read, as `read_table` does), or those of a table in memory: what
+        its index calls them is a number or a text."""
         if isinstance(rows, pd.DataFrame):
-            frame = rows
+            frame = rows if rows.index.dtype.kind in "iuf" else rows.set_axis(_names(rows.index))
             return cls(chunks=lambda: _parts(frame), whole=lambda: frame)
         if not isinstance(rows, str | Path):
             raise DataError(f"rows: found {type(rows).__name__}; expected a DataFrame, or the path of a table's file")
@@ -148,6 +149,11 @@ class Stream:
             found.append(chunk.iloc[rows[low:high] - start])
             start += len(chunk)
         return Stream.of(_joined(_numbered(iter(found))))
+
+
+def _names(index: pd.Index) -> pd.Index:
+    """Return what is no number or text, such as dates and the rows of several levels, as text."""
+    return pd.Index([name if isinstance(name, (str, int, float)) else str(name) for name in index], dtype=object)
 
 
 def _parts(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:

@@ -48,7 +48,7 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
         decided, proved = _of_network(fitted, settings, work, tell) if finished else (None, None)
         measured = _measured(fitted, settings.grid, work, tell) if settings.measures and decided is not None else None
         compared = _compared(fitted, work, tell) if settings.compare and decided is not None else None
-    names = pd.Index([name if isinstance(name, (str, int, float)) else str(name) for name in rows.frame.index], dtype=object)
+    names = rows.frame.index.astype(object)  # numbers stay what they are beside a None
     found = summaries(fitted, names, seed=work.seed)
     if settings.deltas or work.certificate is None:
         _, note = work.save_proof(proved.certificate if proved else None, "nothing was proved robust")

@@ -87,6 +87,18 @@ def test_a_model_and_a_table_become_a_page_with_proofs(model: Pipeline, tmp_path
     assert not folder.exists()
 
 
+def test_rows_with_names_of_any_kind_are_audited(model: Pipeline) -> None:
+    several = pd.MultiIndex.from_arrays([["a"] * len(PEOPLE), range(len(PEOPLE))])
+    for names in (several, pd.date_range("2020-01-01", periods=len(PEOPLE))):
+        found = vf.audit(
+            model, PEOPLE.set_axis(names), target="credit", positive="good", sensitive=["sex"], timeout=20,
+            analyses={"cec": {"rows": 60}, "fgce": {"k": 5, "coverage": 0.5, "rows": 60}},
+        )  # fmt: skip
+        assert not [one.text for one in found.statements if one.standing.value == "skipped"]
+        said = json.dumps([section.answer for section in found.result.sections])
+        assert any(json.dumps(str(name)) in said for name in names)
+
+
 def test_a_schema_that_was_checked_is_taken_as_it_is(model: Pipeline) -> None:
     schema = vf.Schema.infer(PEOPLE, target="credit", positive="good", protected=["sex"], model=model)
     found = vf.audit(model, PEOPLE, schema=schema, analyses={"kmax": {"buckets": 5}}, timeout=9, title="Our", seed=3, what_if=False)
