@@ -390,3 +390,6 @@ def _check_delta(delta: Sequence[float]) -> None:
     for value in delta:
         if not 0 <= value < float("inf"):
             raise QueryError(f"delta = {value}: expected a finite number of units, 0 or more")
+    twice = [value for n, value in enumerate(delta) if value in delta[:n]]
+    if twice:
+        raise QueryError(f"delta = {twice[0]} is given twice; give each size once")

@@ -21,7 +21,7 @@ Weighting = Literal["inverse", "negative-log", "literal", "length"]
 literal: length * KDE, the paper's text.   length: the plain length."""
 CostGrid = Literal["ten", "paper", "all"]
 """Costs of kAUC. ten: as dAUC's.   paper: from 70 % of full coverage's.   all: where an optimum changes, and for all areas."""
-AboveZero = Annotated[float, Field(gt=0)]
+AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """Infinite: no limit."""
 Bandwidth = float | Literal["scott", "cross-validated"]
 
@@ -54,7 +54,7 @@ class FgceSettings(Grouped):
         **dict.fromkeys(("weighting", "bandwidth"), (("cost", "path"),)), "compare": (("cost", "l2"),),
         "solver": (("method", "mip"),), "grid": (("measures", True),),
     }
-    k: Whole = 5
+    k: Annotated[int, Field(ge=1, le=1 << 20)] = 5
     """Most counterfactuals for each group."""
     coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share to cover of the people who have a feasible counterfactual."""

@@ -117,7 +117,10 @@ class Categorical:
         own = self.classifier
         if own is not None and not (is_estimator(own) and hasattr(own, "predict_proba")):
             raise SchemaError(f"node {child.name!r}: classifier is {own!r}; pass a scikit-learn classifier with predict_proba")
-        codes, values = pd.factorize(child, sort=True)
+        try:
+            codes, values = pd.factorize(child, sort=True)
+        except TypeError as error:
+            raise DataError(f"node {child.name!r}: a value is no category ({error}); correct the data, or drop the node") from None
         if not 2 <= len(values) <= LARGEST:
             remedy = "drop its parents" if len(values) < 2 else 'a number needs mechanism = "linear"'
             raise DataError(f"node {child.name!r}: {len(values)} different values; a categorical node has 2 to {LARGEST}: {remedy}")

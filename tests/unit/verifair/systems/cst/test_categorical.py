@@ -209,6 +209,8 @@ def test_what_is_refused() -> None:
         fitted.counterfactual(frame.assign(job=frame["job"].replace("shop", "mine")), {"sex": "m"})
     with pytest.raises(DataError, match="1 different values; a categorical node has 2 to"):
         model().fit(frame.assign(job="farm"))
+    with pytest.raises(DataError, match="node 'job': a value is no category"):
+        model().fit(frame.assign(job=[["farm"]] * len(frame)))
     with pytest.raises(DataError, match=r'400 different values.*mechanism = "linear"'):
         CausalModel(nodes=(Node(name="sex"), Node(name="pay", parents=("sex",), mechanism=Categorical()))).fit(frame)
     node = Node(name="job", parents=("sex",), mechanism=Categorical(classifier=LinearRegression()))
