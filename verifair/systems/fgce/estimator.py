@@ -18,7 +18,7 @@ from verifair.errors import DataError, QueryError
 from verifair.models.read import read
 from verifair.schema.file import Change
 from verifair.schema.schema import Schema
-from verifair.systems.arguments import audited, check_number, check_settings, check_table, groups_of, positives
+from verifair.systems.arguments import audited, check_number, check_order, check_settings, check_table, groups_of, positives
 from verifair.systems.estimators import TableEstimator
 from verifair.systems.fgce.baselines.ares import ares
 from verifair.systems.fgce.baselines.comparison import feasible_share, of_choice
@@ -111,6 +111,8 @@ class GroupCounterfactuals(TableEstimator):
         """
         self._check()
         check_table(X)
+        for what, values in (("y", y), ("sensitive_features", sensitive_features), ("audit", audit)):
+            check_order(X, values, what)
         self.model_ = as_decider(self.model, self.schema) if self.only_robust is None else read(self.model)
         tell = progress or (lambda what, done, total: None)
         if self.only_robust is not None:

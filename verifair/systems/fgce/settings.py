@@ -21,7 +21,7 @@ Weighting = Literal["inverse", "negative-log", "literal", "length"]
 literal: length * KDE, the paper's text.   length: the plain length."""
 CostGrid = Literal["ten", "paper", "all"]
 """Costs of kAUC. ten: as dAUC's.   paper: from 70 % of full coverage's.   all: where an optimum changes, and for all areas."""
-AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+AboveZero = Annotated[float, Field(gt=0)]
 """Infinite: no limit."""
 Bandwidth = float | Literal["scott", "cross-validated"]
 
@@ -62,7 +62,7 @@ class FgceSettings(Grouped):
     """Cover as many as possible at no more than this cost."""
     cost: Cost = "l2"
     """l2 (distance), path (weighted by density) or hops (moves)."""
-    eps: AboveZero | None = None
+    eps: Annotated[AboveZero, Field(allow_inf_nan=False)] | None = None
     """Longest move (default: the least that leaves no row alone)."""
     factuals: Factuals = "negatives"
     """Explain all negatives, or false-negatives only."""
