@@ -173,6 +173,8 @@ def logits_model(stored: StoredModel, output: str | None) -> LogitsModel:
     inner = by_output.get(pair or _through(by_output, shown, reshaped))
     if inner is not None and inner.op_type == "Sigmoid":
         return _cut(stored.model, inner.input[0], Link.SIGMOID, shown)
+    if pair is not None and _mean_of_sigmoids(stored.model, by_output, pair):
+        return _cut_mean(stored.model, pair, shown)
     node = by_output.get(name)
     if node is not None and node.op_type in ("Softmax", "LogSoftmax"):
         link = Link.SOFTMAX if node.op_type == "Softmax" else Link.LOG_SOFTMAX
@@ -260,6 +262,30 @@ def _pair(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: st
         return None
     one = next((i for i in model.graph.initializer if i.name == minus.input[0]), None)
     return p if one is not None and bool((numpy_helper.to_array(one) == 1).all()) else None
+
+
+def _mean_of_sigmoids(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: str) -> bool:
+    """True for  MatMul(Concat(Sigmoid, ...), w)  with weights w >= 0 of sum 1: a mean of probabilities lies within [0, 1], too."""
+    product = by_output.get(name)
+    if product is None or product.op_type != "MatMul":
+        return False
+    joined = by_output.get(product.input[0])
+    weights = next((numpy_helper.to_array(i) for i in model.graph.initializer if i.name == product.input[1]), None)
+    if joined is None or joined.op_type != "Concat" or weights is None or weights.shape != (len(joined.input), 1):
+        return False
+    parts = [by_output.get(one) for one in joined.input]
+    mean = bool((weights >= 0).all()) and abs(float(weights.sum(dtype=np.float64)) - 1) <= 1e-6
+    return mean and all(one is not None and one.op_type == "Sigmoid" for one in parts)
+
+
+def _cut_mean(model: onnx.ModelProto, name: str, shown: str) -> LogitsModel:
+    """Cut a graph of two classes behind the second one's probability, a mean of others, which decides where it exceeds 1/2."""
+    cut, logit = _cut(model, name, Link.SHARES, shown), name + "/above_half"
+    cut.model.graph.initializer.append(numpy_helper.from_array(np.array([0.5], dtype=np.float32), name=logit + "/half"))
+    cut.model.graph.node.append(helper.make_node("Sub", [name, logit + "/half"], [logit], name=logit))
+    del cut.model.graph.output[:]
+    cut.model.graph.output.append(onnx.ValueInfoProto(name=logit))
+    return replace(cut, logits=logit)
 
 
 def _antisymmetric(classifier: onnx.NodeProto) -> bool:

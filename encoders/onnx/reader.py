@@ -109,6 +109,8 @@ def _check_link(path: Path, logits: LogitsModel, final: Tensor) -> None:
 
 def _check_end(path: Path, reading: Reading, network: Network) -> None:
     """Refuse outputs that are a sigmoid each, moved, scaled or cut: probabilities, which are > 0 whatever is decided."""
+    if network.link is not Link.IDENTITY:   # that says what the probability is: here a calibrated one, say
+        return
     reach = np.eye(network.outputs, dtype=bool)
     for above, layer in zip(reversed(network.layers), reversed(network.layers[:-1]), strict=False):
         reach = reach @ (above.weight != 0)

@@ -18,7 +18,7 @@ from encoders.onnx.reader import comparison_points
 from encoders.onnx.runtime import first_line, runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.models.columns import holds_truths, names_of
-from verifair.models.objects import ANOTHER_WAY, called, exported, package_of
+from verifair.models.objects import ANOTHER_WAY, called, exported, has_steps, package_of
 from verifair.models.pipelines import fills_words
 from verifair.models.pytorch import modes_kept
 
@@ -70,7 +70,7 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     if own.shape != shown.shape:
         found = f"gives {own.shape[1]} numbers a row, its converted model {shown.shape[1]}"
         raise ModelError(called(model), f"{found}; {ANOTHER_WAY}")
-    if isinstance(network, TreeEnsemble) and hasattr(model, "steps"):
+    if isinstance(network, TreeEnsemble) and has_steps(model):
         remedy, bound = SCALED, MOST
     else:
         remedy, bound = ANOTHER_WAY, RARE if isinstance(network, TreeEnsemble) else MOST
@@ -151,11 +151,20 @@ def predictions(model: Any, rows: Any) -> Array:
                 found = _of_module(model, rows)
             case "xgboost" if not hasattr(model, "get_booster"):
                 found = model.predict(sys.modules["xgboost"].DMatrix(rows))
+            case _ if getattr(model[-1] if hasattr(model, "steps") else model, "voting", "soft") == "hard":
+                found = _hard_votes(model, rows)
             case _:
                 name = next((one for one in ("predict_proba", "decision_function") if hasattr(model, one)), "predict")
                 found = getattr(model, name)(rows)
     values = np.asarray(found, dtype=np.float64)
     return values.reshape(len(values), -1)
+
+
+def _hard_votes(model: Any, rows: Any) -> Array:
+    """Shares (N, k) of the votes that the members of a VotingClassifier cast for each class."""
+    last = model[-1] if hasattr(model, "steps") else model
+    votes = model.transform(rows)[:, :, None] == np.arange(len(last.classes_))
+    return np.average(votes, axis=1, weights=last._weights_not_none)
 
 
 def _of_module(model: Any, rows: Any) -> Any:

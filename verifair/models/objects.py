@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from encoders.errors import ModelError
 from verifair.errors import QueryError
 
 ANOTHER_WAY = "convert it to ONNX in another way, and pass the file"
@@ -44,6 +45,29 @@ def check_classes(model: Any) -> None:
     if known is not None and len(known) == 1:
         found = f"{called(model)} was fitted on rows of one class, {known[0]!s}"
         raise QueryError(f"model: {found}: it decides nothing; fit it on rows of two classes or more")
+
+
+def thawed(model: Any) -> Any:
+    """Return the estimator that a FrozenEstimator holds, or that a search has found; another one as it is."""
+    while type(model).__name__ == "FrozenEstimator" or hasattr(model, "best_estimator_"):
+        model = model.estimator if type(model).__name__ == "FrozenEstimator" else model.best_estimator_
+    return model
+
+
+def has_steps(model: Any) -> bool:
+    """Return whether a pipeline goes before what decides, also one that was calibrated."""
+    calibrated = getattr(model, "calibrated_classifiers_", ())
+    return hasattr(model, "steps") or any(hasattr(thawed(one.estimator), "steps") for one in calibrated)
+
+
+def labels_of(model: Any) -> list[str | int]:
+    """Return the labels of a classifier as ONNX writes them, words or whole numbers. Raises ModelError for others."""
+    listed: list[Any] = model.classes_.tolist()
+    if all(isinstance(one, str) for one in listed):
+        return listed
+    if all(isinstance(one, bool | int | float) and one == int(one) for one in listed):
+        return [int(one) for one in listed]
+    raise ModelError(called(model), f"has the labels {', '.join(map(str, listed[:3]))}; fit it on whole numbers, or words")
 
 
 def exported(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from onnx import compose
 from encoders.errors import ModelError
 from encoders.onnx.operators.trees import floor32
 from verifair.errors import QueryError
-from verifair.models import boosting, columns
-from verifair.models.objects import called, package_of
+from verifair.models import boosting, columns, forests, mixtures
+from verifair.models.forests import OPSETS
+from verifair.models.objects import called, package_of, thawed
 
-OPSETS = {"": 15, "ai.onnx.ml": 3}
-"""Operator sets that all converters know, so that a pipeline may end in another package's model."""
+COMBINED = ("AdaBoostClassifier", "BaggingClassifier", "BaggingRegressor", "CalibratedClassifierCV", "StackingClassifier",
+            "StackingRegressor", "VotingClassifier", "VotingRegressor")
+"""Estimators that are made of others."""
 
 
 def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
@@ -27,7 +30,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
-    model = _without_imputers_of_words(_rounded(getattr(model, "best_estimator_", model)))
+    model = _without_imputers_of_words(_rounded(_as_logistic(getattr(model, "best_estimator_", model))))
     try:
         check_is_fitted(model)
     except NotFittedError:
@@ -37,17 +40,55 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     last = _last(model)
     if not hasattr(last, "predict"):
         raise QueryError(f"model: {called(model)} predicts nothing; pass a classifier, a regressor, or a pipeline to one")
-    _check_threshold(last, "" if last is model else "a Pipeline of the steps before it and ")
+    steps = "" if last is model else "a Pipeline of the steps before it and "
+    _check_threshold(last, steps)
     if package_of(last) != "sklearn":
-        return _ending_in(model, last)
-    return _stored(model, {id(last): {"zipmap": False}} if hasattr(last, "classes_") and hasattr(last, "predict_proba") else {})
+        return _ending_in(model, last, lambda names: boosting.convert(last, None, names=names))
+    if type(last).__name__ in COMBINED and (made := _combined(model, steps)) is not None:
+        return made
+    shown = {"zipmap": False} if hasattr(last, "predict_proba") else {}  # none, so that skl2onnx adds no zipmap of its own
+    return _stored(model, {id(last): shown} if hasattr(last, "classes_") else {})
+
+
+def _combined(model: Any, steps: str) -> onnx.ModelProto | None:
+    """Return a pipeline that ends in a combination of estimators as ONNX; None of values that are no sum of trees: skl2onnx
+    converts some. Raises ModelError for classifiers that are neither sums of trees nor combinations of linear models and MLPs."""
+    model = _calibrating_last(model)
+    last = _last(model)
+    trees = forests.convert(last)
+    if trees is not None:
+        return _ending_in(model, last, lambda names: columns.by_column(trees, names))
+    if not hasattr(last, "classes_"):
+        return None
+    made_of = f"{len(last.classes_)} classes"
+    try:
+        if len(last.classes_) == 2:
+            return mixtures.convert(model, lambda before: _stored(before, {}))
+    except mixtures.Unknown as unknown:
+        made_of = str(unknown)
+    if hasattr(last, "calibrated_classifiers_"):
+        _check_calibration(last, steps)
+    remedy = "fit it on trees alone, or on linear models and MLPs alone (two classes, voting='soft')"
+    raise ModelError(called(last), f"combines {made_of} in a way that is not read; {remedy}")
+
+
+def _calibrating_last(model: Any) -> Any:
+    """Return a calibrated pipeline as a pipeline that ends in the calibrated estimator, where it was fitted once."""
+    last: Any = _last(model)
+    listed: list[Any] = getattr(last, "calibrated_classifiers_", [])
+    within: Any = thawed(listed[0].estimator) if len(listed) == 1 else None
+    if not hasattr(within, "steps"):
+        return model
+    last, one = copy.copy(last), copy.copy(listed[0])
+    one.estimator, last.calibrated_classifiers_ = within[-1], [one]
+    last.n_features_in_ = within[-1].n_features_in_
+    before = [*model.steps[:-1], *within.steps[:-1]] if hasattr(model, "steps") else within.steps[:-1]
+    return type(within)([*before, ("calibrated", last)])
 
 
 def _check_threshold(last: Any, steps: str) -> None:
-    """Raise ModelError for an estimator that decides by a threshold of its own, or calibrates probabilities, with the rule by which
-    the estimator within decides alike: conversions hold no threshold, and no calibration is read. steps: that go before it."""
-    if hasattr(last, "calibrated_classifiers_"):
-        _check_calibration(last, steps)
+    """Raise ModelError for an estimator that decides by a threshold of its own, with the rule by which the estimator within decides
+    alike: conversions hold no threshold. steps: that go before it."""
     threshold = getattr(last, "best_threshold_", getattr(last, "threshold", None))
     if threshold is None or not hasattr(last, "estimator_"):
         return
@@ -62,7 +103,7 @@ def _check_threshold(last: Any, steps: str) -> None:
 
 def _check_calibration(last: Any, steps: str) -> None:
     """Raise ModelError for calibrated probabilities; of a single estimator within and two classes with the rule."""
-    found = "calibrates probabilities, which are not read"
+    found = "calibrates probabilities in a way that is not read"
     if len(last.calibrated_classifiers_) > 1 or len(last.classes_) > 2 or last.method != "sigmoid":
         remedy = "fit it with ensemble=False and method='sigmoid' on two classes, or pass what it calibrates (decides otherwise)"
         raise ModelError(called(last), f"{found}; {remedy}")
@@ -99,6 +140,23 @@ def _rounded(model: Any) -> Any:
     return model
 
 
+def _as_logistic(model: Any) -> Any:
+    """Return a linear discriminant analysis, also at the end of a pipeline, as the logistic regression that gives the same
+    probabilities: skl2onnx converts it to another model."""
+    if hasattr(model, "steps"):
+        last = _as_logistic(model[-1])
+        return model if last is model[-1] else type(model)([*model.steps[:-1], ("last", last)])
+    if type(model).__name__ != "LinearDiscriminantAnalysis" or not hasattr(model, "coef_"):
+        return model
+    from sklearn.linear_model import LogisticRegression
+
+    found = LogisticRegression()
+    for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):
+        if hasattr(model, name):
+            setattr(found, name, getattr(model, name))
+    return found
+
+
 def _without_imputers_of_words(model: Any) -> Any:
     """Return a pipeline without its steps that fill in missing words: skl2onnx converts none, and rows have all their values."""
     if not fills_words(model):
@@ -121,8 +179,10 @@ def _fills_words(step: Any) -> bool:
 
 def _parts(model: Any) -> list[Any]:
     """Return an estimator and all that it is made of."""
-    listed = [*getattr(model, "steps", ()), *getattr(model, "transformers_", ())]
-    return [model, *(part for one in listed if not isinstance(one[1], str) for part in _parts(one[1]))]
+    listed = [one[1] for one in (*getattr(model, "steps", ()), *getattr(model, "transformers_", ()))]
+    if type(model).__name__ in COMBINED:
+        listed += [one.estimator for one in getattr(model, "calibrated_classifiers_", ())] or list(model.estimators_)
+    return [model, *(part for one in listed if not isinstance(one, str) for part in _parts(thawed(one)))]
 
 
 def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:
@@ -145,16 +205,16 @@ def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:
     return columns.renamed(made, names)
 
 
-def _ending_in(model: Any, last: Any) -> onnx.ModelProto:
-    """Return a pipeline that ends in another package's model as ONNX."""
+def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.ModelProto]) -> onnx.ModelProto:
+    """Return a pipeline as ONNX that ends in a model which `convert` makes, of columns with these names, or of one matrix."""
     before = model[:-1] if hasattr(model, "steps") else None
     before = None if before is None or all(step in (None, "passthrough") for _, step in before.steps) else before
     if before is None:
-        return boosting.convert(last, None, names=columns.names_of(model))
+        return convert(columns.names_of(model))
     if package_of(last) == "xgboost" and _gives_sparse(before):
         remedy = "fit it behind sparse_output=False of the encoders, and sparse_threshold=0 of a ColumnTransformer"
         raise ModelError(called(model), f"its XGBoost model takes the zeros of a sparse matrix for missing values; {remedy}")
-    first, second = _stored(before, {}), boosting.convert(last, None, names=())
+    first, second = _stored(before, {}), convert(())
     for one in (first, second):
         one.ir_version = max(first.ir_version, second.ir_version)
         found = {o.domain: o.version for o in one.opset_import}

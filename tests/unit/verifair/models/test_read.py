@@ -14,7 +14,16 @@ import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+    VotingClassifier,
+)
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
@@ -28,6 +37,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import verifair as vf
 from encoders.errors import ModelError, ModelFileError
+from encoders.network import Link, Network
 from encoders.onnx.runtime import runtime_outputs
 from encoders.shares import probabilities
 from encoders.trees.ensemble import TreeEnsemble
@@ -475,14 +485,27 @@ THRESHOLDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("within", WITHIN)
-def test_a_calibrated_classifier_is_refused_with_the_rule_that_decides_alike(within: str, frozen: bool) -> None:
+def test_a_classifier_that_was_calibrated_once_is_read(within: str, frozen: bool) -> None:
     frame, y = X[NUMBERS], (Y == "good").astype(int)
     one = fitted(WITHIN[within](), frame[:150], y[:150])
     model = fitted(CalibratedClassifierCV(FrozenEstimator(one) if frozen else one, ensemble=False), frame[150:], y[150:])
-    with pytest.raises(ModelError, match="calibrates probabilities") as caught:
+    network = vf.read(model, frame)
+    assert network.link is Link.SIGMOID
+    assert [feed.name for feed in network.feeds] == NUMBERS
+    shown = runtime_outputs(network, frame.to_numpy(dtype=np.float32))
+    np.testing.assert_allclose(shown, model.predict_proba(frame), atol=1e-5)
+    schema = vf.Schema.infer(frame.assign(y=y), target="y", model=network)
+    assert positive(network, schema, schema.raw(frame)).tolist() == (model.predict(frame) == 1).tolist()
+
+
+def test_a_calibrated_booster_is_refused_with_the_rule_that_decides_alike() -> None:
+    booster = pytest.importorskip("xgboost").XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1)
+    frame, y = X[NUMBERS], (Y == "good").astype(int)
+    one = fitted(booster, frame[:150], y[:150])
+    model = fitted(CalibratedClassifierCV(FrozenEstimator(one), ensemble=False), frame[150:], y[150:])
+    with pytest.raises(ModelError, match="calibrates probabilities in a way that is not read") as caught:
         vf.read(model, frame)
-    (found,) = model.calibrated_classifiers_
-    network = vf.read(found.estimator.estimator if frozen else found.estimator, frame)
+    network = vf.read(one, frame)
     (rule,) = re.findall(r'positive = "(.*)"', str(caught.value))
     schema = vf.Schema.infer(frame.assign(y=y), target="y", model=network, positive=rule)
     said = model.predict(frame) == 1
@@ -492,9 +515,65 @@ def test_a_calibrated_classifier_is_refused_with_the_rule_that_decides_alike(wit
 
 def test_a_calibration_without_such_a_rule_is_one_line() -> None:
     frame, y = X[NUMBERS], (Y == "good").astype(int)
-    for options in ({"cv": 3}, {"ensemble": False, "method": "isotonic"}):
+    for one, options in (("forest", {"cv": 3}), ("linear", {"ensemble": False, "method": "isotonic"})):
         with pytest.raises(ModelError, match="not read; fit it with ensemble=False and method='sigmoid'"):
-            vf.read(fitted(CalibratedClassifierCV(LogisticRegression(), **options), frame, y), frame)
+            vf.read(fitted(CalibratedClassifierCV(WITHIN[one](), **options), frame, y), frame)
+
+
+# Combinations of estimators; tests/soundness/test_combined_estimators.py has their decisions
+
+
+def pipelined(model: Any) -> Any:
+    """The model behind a transformer of words, and of numbers but for trees."""
+    scaler = "passthrough" if isinstance(model, RandomForestClassifier | BaggingClassifier) else StandardScaler()
+    return make_pipeline(make_column_transformer((scaler, NUMBERS), (OneHotEncoder(), WORDS)), model)
+
+
+COMBINED: dict[str, tuple[Any, type]] = {
+    "bagging": (lambda: pipelined(BaggingClassifier(DecisionTreeClassifier(max_depth=3), 5, random_state=0)), TreeEnsemble),
+    "adaboost": (lambda: pipelined(AdaBoostClassifier(n_estimators=5, random_state=0)), TreeEnsemble),
+    "voting": (lambda: pipelined(VotingClassifier([("a", LogisticRegression()), ("b", mlp())], voting="soft")), Network),
+    "voting of pipelines": (
+        lambda: VotingClassifier([("a", pipelined(LogisticRegression())), ("b", pipelined(mlp()))], voting="soft"), Network),
+    "stacking": (lambda: pipelined(StackingClassifier([("a", LogisticRegression()), ("b", LinearSVC())], cv=3)), Network),
+    "calibrated": (lambda: CalibratedClassifierCV(pipelined(LogisticRegression()), cv=3), Network),
+    "calibrated forest": (
+        lambda: CalibratedClassifierCV(pipelined(RandomForestClassifier(5, random_state=0)), cv=3, ensemble=False), TreeEnsemble),
+    "discriminant": (lambda: pipelined(LinearDiscriminantAnalysis()), Network),
+}
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_combined_estimators_take_the_columns_by_name(name: str) -> None:
+    make, kind = COMBINED[name]
+    model = fitted(make())
+    network = vf.read(model, X)
+    assert isinstance(network, kind)
+    assert sorted(feed.name for feed in network.feeds) == sorted([*NUMBERS, *WORDS])
+    assert network.classes == ("bad", "good")
+    schema = vf.Schema.infer(X.assign(y=Y), target="y", model=network)
+    shown = runtime_outputs(network, schema.encode(schema.raw(X)).astype(np.float32))
+    assert np.abs(shown[:, 1] - said(model, X)).max() < 1e-5
+    assert vf.verify(vf.IndividualFairness(network=network, schema=schema, protected=["sex"])).status is not vf.Status.UNKNOWN
+
+
+def test_a_linear_model_of_margins_is_read_behind_a_scaler() -> None:
+    frame = X[NUMBERS]
+    model = fitted(make_pipeline(StandardScaler(), LinearSVC()), frame)
+    assert vf.read(model, frame).link is Link.IDENTITY
+
+
+@pytest.mark.parametrize("make", [
+    lambda: VotingClassifier([("a", LogisticRegression()), ("b", DecisionTreeClassifier())], voting="soft"),
+    lambda: VotingClassifier([("a", LogisticRegression()), ("b", LinearSVC())]),
+    lambda: VotingClassifier([("a", RandomForestClassifier(3)), ("b", DecisionTreeClassifier())]),
+    lambda: BaggingClassifier(LinearSVC(), 3), lambda: AdaBoostClassifier(LogisticRegression(), n_estimators=3),
+    lambda: StackingClassifier([("a", LogisticRegression())], final_estimator=RandomForestClassifier(3), cv=2),
+    lambda: StackingClassifier([("a", GradientBoostingClassifier(n_estimators=3)), ("b", DecisionTreeClassifier())], cv=2),
+])  # fmt: skip
+def test_other_combinations_are_refused_in_one_line(make: Any) -> None:
+    with pytest.raises(ModelError, match=r"combines .* in a way that is not read; fit it on trees alone, or on linear models"):
+        vf.read(fitted(make(), X[NUMBERS]), X[NUMBERS])
 
 
 @pytest.mark.parametrize("within", WITHIN)

@@ -1,0 +1,208 @@
+"""Combinations of scikit-learn's estimators against the objects themselves, on all rows of small tables: what is read decides as
+`predict` does, and verdicts are those of brute force over its decisions."""
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+    VotingClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+import verifair as vf
+from encoders.exact.dyadic import exact
+from encoders.network import Link, Network
+from encoders.trees.ensemble import TreeEnsemble
+from tests.brute_force import exact_forward
+from tests.builders import categorical, integer, schema_of
+from tests.draws import draws
+
+SCHEMA = schema_of(integer("a", -2, 3), integer("b", 0, 4), categorical("p", "f", "m", "o"), positive="logit > 0")
+ROWS = np.array(list(itertools.product(range(-2, 4), range(5), range(3))), dtype=np.float64)
+"""Everybody, by person and then by p."""
+
+
+def tree(seed: int, depth: int = 3) -> Any:
+    return DecisionTreeClassifier(max_depth=1 + seed % depth, max_features=2, random_state=seed)
+
+
+def forest(seed: int) -> Any:
+    return RandomForestClassifier(3, max_depth=2, random_state=seed)
+
+
+def boosted(seed: int) -> Any:
+    return GradientBoostingClassifier(n_estimators=4, random_state=seed)
+
+
+def named(*listed: Any) -> list[tuple[str, Any]]:
+    return [(f"m{k}", one) for k, one in enumerate(listed)]
+
+
+TREES: dict[str, Callable[[int], Any]] = {
+    "bagging": lambda k: BaggingClassifier(tree(k), 6, max_samples=0.2, random_state=k),
+    "bagging of columns": lambda k: BaggingClassifier(tree(k), 5, max_features=2, random_state=k),
+    "bagging of forests": lambda k: BaggingClassifier(forest(k), 2, random_state=k),
+    "soft": lambda k: VotingClassifier(
+        named(forest(k), ExtraTreesClassifier(4, max_depth=2, random_state=k), tree(k)), voting="soft", weights=[1, 3, 2]),
+    "hard": lambda k: VotingClassifier(named(*(tree(k + j, 4) for j in range(4)))),
+    "hard, weights": lambda k: VotingClassifier(named(*(tree(k + j, 4) for j in range(3))), weights=[1, 2, 3]),
+    "adaboost": lambda k: AdaBoostClassifier(n_estimators=6, random_state=k),
+    "adaboost of trees": lambda k: AdaBoostClassifier(tree(k), n_estimators=4, random_state=k),
+    "stacking": lambda k: StackingClassifier(named(tree(k), forest(k)), cv=3),
+    "stacking of scores": lambda k: StackingClassifier(named(boosted(k), AdaBoostClassifier(n_estimators=3, random_state=k)), cv=3,
+                                                       stack_method="decision_function"),
+    "calibrated": lambda k: CalibratedClassifierCV(forest(k), cv=3, ensemble=False),
+    "calibrated boosting": lambda k: CalibratedClassifierCV(boosted(k), cv=3, ensemble=False),
+    "calibrated histograms": lambda k: CalibratedClassifierCV(
+        HistGradientBoostingClassifier(max_iter=4, min_samples_leaf=5, max_depth=2), cv=3, ensemble=False),
+    "calibrated bagging": lambda k: CalibratedClassifierCV(BaggingClassifier(tree(k), 3, random_state=k), cv=3, ensemble=False),
+}
+NETWORKS: dict[str, Callable[[int], Any]] = {
+    "calibrated, one": lambda k: CalibratedClassifierCV(LogisticRegression(), cv=3, ensemble=False),
+    "calibrated, three": lambda k: CalibratedClassifierCV(LogisticRegression(), cv=3),
+    "calibrated margins": lambda k: CalibratedClassifierCV(LinearSVC(), cv=3),
+    "calibrated pipelines": lambda k: CalibratedClassifierCV(make_pipeline(StandardScaler(), LogisticRegression()), cv=2),
+    "calibrated MLP": lambda k: CalibratedClassifierCV(MLPClassifier((3,), max_iter=30, random_state=k), cv=2, ensemble=False),
+    "bagging of linear": lambda k: BaggingClassifier(LogisticRegression(), 4, max_samples=0.3, max_features=2, random_state=k),
+    "soft linear": lambda k: VotingClassifier(named(LogisticRegression(), LinearDiscriminantAnalysis()), voting="soft",
+                                              weights=[1, 2]),
+    "soft MLP": lambda k: VotingClassifier(named(LogisticRegression(), MLPClassifier((3,), max_iter=30, random_state=k)),
+                                           voting="soft"),
+    "stacking linear": lambda k: StackingClassifier(named(LogisticRegression(), LinearSVC()), cv=3, passthrough=bool(k % 2)),
+    "discriminant": lambda k: LinearDiscriminantAnalysis(),
+}
+
+
+def fitted(make: Callable[[int], Any], seed: int, classes: int = 2) -> Any:
+    """A model of a noisy table, which asks about p more or less."""
+    rng = np.random.default_rng(seed)
+    x = ROWS[rng.integers(len(ROWS), size=60)]
+    score = x[:, 0] * rng.normal() + x[:, 1] * rng.normal() + (x[:, 2] == seed % 3) * rng.choice([0, 1, 3]) + rng.normal(size=60)
+    y = np.digitize(score, np.quantile(score, np.arange(1, classes) / classes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return make(seed).fit(x, y)
+
+
+def ties(model: Any, rows: np.ndarray) -> np.ndarray:
+    """Which rows have two most probable classes, of which the object's float64 sums name the one or the other."""
+    if getattr(model, "voting", "soft") == "hard":
+        return np.zeros(len(rows), dtype=bool)
+    ranked = np.sort(model.predict_proba(rows), axis=1)
+    return np.asarray(ranked[:, -1] - ranked[:, -2] < 1e-12)
+
+
+def read(model: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if ties(model, ROWS).any() else "error", vf.ImportDifference)
+        return vf.read(model, pd.DataFrame(ROWS))
+
+
+def same(decided: Any, model: Any, rows: np.ndarray) -> np.ndarray:
+    """Assert that decisions are the object's but for ties, which go to the first class; return them."""
+    decided, known = np.asarray(decided).astype(int), ~ties(model, rows)
+    assert decided[known].tolist() == model.predict(rows)[known].tolist()
+    return decided
+
+
+def flips(decisions: np.ndarray) -> bool:
+    """Whether p alone decides about anybody."""
+    groups = decisions.reshape(-1, 3)
+    return bool((groups != groups[:, :1]).any())
+
+
+def check(model: Any, network: Any, decided: np.ndarray) -> None:
+    verdict = vf.verify(vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"]), budget=vf.Budget(seconds=60))
+    assert verdict.status is (vf.Status.VIOLATED if flips(decided) else vf.Status.PROVED)
+    if verdict.certificate is not None:
+        assert vf.check(verdict.certificate, network=network, schema=SCHEMA).accepted
+    if verdict.witness is not None:
+        codes = {"f": 0, "m": 1, "o": 2}
+        pair = np.array([[x["a"], x["b"], codes[x["p"]]] for x in (verdict.witness.x, verdict.witness.x_prime)], dtype=float)
+        assert ties(model, pair).any() or len(set(model.predict(pair).tolist())) == 2
+
+
+@pytest.mark.parametrize("seed", draws(16))
+@pytest.mark.parametrize("name", TREES)
+def test_sums_of_trees_are_decided_as_by_the_object(name: str, seed: int) -> None:
+    model = fitted(TREES[name], seed)
+    network = read(model)
+    assert isinstance(network, TreeEnsemble)
+    logits = network.forward(exact(ROWS)).to_fractions()[:, 0]
+    check(model, network, same(logits > 0, model, ROWS))
+
+
+@pytest.mark.parametrize("seed", draws(12))
+@pytest.mark.parametrize("name", NETWORKS)
+def test_combined_networks_are_decided_as_by_the_object(name: str, seed: int) -> None:
+    model = fitted(NETWORKS[name], seed)
+    network = read(model)
+    assert isinstance(network, Network)
+    shown = network.forward(ROWS)[:, 0]
+    same((exact_forward(network, ROWS)[:, 0] if network.piecewise_linear else shown) > 0, model, ROWS)
+    if network.link is Link.SHARES:
+        assert np.abs(shown + 0.5 - model.predict_proba(ROWS)[:, 1]).max() < 1e-5
+    check(model, network, model.predict(ROWS))
+
+
+@pytest.mark.parametrize("seed", draws(8))
+@pytest.mark.parametrize("name", [name for name in TREES if not name.startswith(("calibrated", "hard, weights", "stacking of"))])
+def test_three_classes_are_decided_as_by_the_object(name: str, seed: int) -> None:
+    model = fitted(TREES[name], seed, classes=3)
+    network = read(model)
+    logits = network.forward(exact(ROWS)).to_fractions()
+    same(logits.argmax(axis=1), model, ROWS)
+
+
+@pytest.mark.parametrize("seed", draws(12))
+@pytest.mark.parametrize("name", ["calibrated, three", "soft MLP", "soft", "adaboost"])
+def test_gaps_of_shown_probabilities_are_those_of_the_object(name: str, seed: int) -> None:
+    """Of what is a mean of probabilities the gap is that of the mean, and no logistic function of it."""
+    model = fitted((TREES | NETWORKS)[name], seed)
+    network = read(model)
+    shown = model.predict_proba(ROWS)[:, 1].reshape(-1, 3)
+    gap = float((shown.max(axis=1) - shown.min(axis=1)).max())
+    for epsilon, status in ((gap - 1e-4, vf.Status.VIOLATED), (gap + 1e-4, vf.Status.PROVED)):
+        if 1e-3 < epsilon < 0.999:
+            query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"], epsilon=epsilon)
+            verdict = vf.verify(query, budget=vf.Budget(seconds=60))
+            assert verdict.status is status
+            assert verdict.certificate is None or vf.check(verdict.certificate, network=network, schema=SCHEMA).accepted
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_rows_on_thresholds_are_decided_as_by_the_object(name: str) -> None:
+    """Thresholds that are no float32 numbers: rows on the float32 numbers below and above."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = TREES[name](1).fit(x, (x[:, 0] + np.sin(3 * x[:, 1]) > 0).astype(int))
+    network = read(model)
+    rows = x.astype(np.float32)[rng.integers(len(x), size=2000)]
+    for column in range(3):
+        limits = np.unique(network.threshold[network.column == column]).astype(np.float32)
+        if len(limits):
+            at = rng.choice(limits, size=len(rows))
+            rows[:, column] = np.where(rng.random(len(rows)) < 0.5, at, np.nextafter(at, np.float32(np.inf)))
+    decided = network.forward(exact(rows.astype(np.float64))).to_fractions()[:, 0] > 0
+    same(decided, model, rows.astype(np.float64))

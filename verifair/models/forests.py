@@ -1,0 +1,291 @@
+"""Estimators of scikit-learn that add up trees, as one tree ensemble of ONNX.
+
+Bagging, soft and hard voting, AdaBoost, stacking and calibration of trees are weighted sums of the trees' leaves. skl2onnx writes
+each tree as a classifier of its own, with the arithmetic behind; here the weights are multiplied into the leaves, in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from encoders.network import Array, Booleans, Integers
+from encoders.onnx.operators.trees import floor32
+from verifair.models.objects import labels_of, thawed
+
+OPSETS = {"": 15, "ai.onnx.ml": 3}
+"""Operator sets that all converters know, so that a pipeline may end in any of their models."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tree:
+    """K nodes, the first one the root: a row goes to `left` where feature <= threshold; a leaf has feature -1. value: (K, C)."""
+
+    feature: Integers
+    threshold: Array
+    left: Integers
+    right: Integers
+    missing_left: Booleans
+    value: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trees:
+    """A sum of trees, and of a base (C,)."""
+
+    trees: tuple[Tree, ...]
+    base: Array
+
+    def times(self, matrix: Array, features: Integers | None = None) -> Trees:
+        """Return the sum times a matrix (C, D).   features: the columns of the table that its own columns are."""
+        trees = tuple(replace(one, value=one.value @ matrix) for one in self.trees)
+        if features is not None:
+            trees = tuple(replace(one, feature=np.where(one.feature < 0, -1, features[one.feature])) for one in trees)
+        return Trees(trees=trees, base=self.base @ matrix)
+
+    def last(self) -> Trees:
+        """Return the last of its numbers alone: of two classes' the second one's."""
+        return self.times(np.eye(len(self.base))[:, -1:])
+
+
+def convert(model: Any) -> onnx.ModelProto | None:
+    """Return an estimator that adds up trees as ONNX, with one matrix for its input; None of any other."""
+    from sklearn.base import is_regressor
+    from sklearn.ensemble import AdaBoostClassifier, StackingClassifier
+
+    if is_regressor(model):
+        found = summed(model, "predict")
+        return None if found is None else _written(model, found, "NONE", ())
+    classes = len(model.classes_)
+    if hasattr(model, "calibrated_classifiers_"):
+        found, transform = _calibrated(model), "LOGISTIC"
+    elif isinstance(model, AdaBoostClassifier | StackingClassifier):
+        found, transform = summed(model, "decision_function"), "LOGISTIC" if classes == 2 else "SOFTMAX"
+        if found and classes > 2 and isinstance(model, AdaBoostClassifier):
+            found = found.times(np.eye(classes) / (classes - 1))  # its probabilities are the softmax of that
+    else:
+        found, transform = summed(model, "predict_proba"), "NONE"
+    return None if found is None else _written(model, found, transform, labels_of(model))
+
+
+def summed(model: Any, response: str) -> Trees | None:
+    """Return the trees that add up to what a method of an estimator gives, a number a class or one; None where there are none."""
+    from sklearn import ensemble
+    from sklearn.base import is_regressor
+
+    model = thawed(model)
+    if is_regressor(model) != (response == "predict"):
+        return None
+    if getattr(model, "n_outputs_", 1) != 1:
+        return None
+    if hasattr(model, "tree_"):
+        return None if response == "decision_function" else _single(model, hard=False)
+    if isinstance(model, ensemble.StackingClassifier | ensemble.StackingRegressor):
+        return None if response == "predict_proba" else _stacked(model)
+    if isinstance(model, ensemble.AdaBoostClassifier):
+        return _boosted(model) if response == "decision_function" else None
+    if hasattr(model, "learning_rate"):
+        return None if response == "predict_proba" else _gradient(model)
+    return None if response == "decision_function" else _mean(model, response)
+
+
+def _single(model: Any, *, hard: bool) -> Trees:
+    """Return a decision tree.   hard: 1 for the class that a leaf decides, the first of equal ones, and 0 for the others."""
+    tree = model.tree_
+    value = np.array(tree.value[:, 0, :], dtype=np.float64)
+    if hard:
+        value = np.eye(value.shape[1])[value.argmax(axis=1)]
+    elif hasattr(model, "classes_"):
+        value /= value.sum(axis=1, keepdims=True)  # scikit-learn before 1.3 counts rows
+    missing = getattr(tree, "missing_go_to_left", np.zeros(len(value)))
+    leaf = tree.children_left < 0
+    return _one(np.where(leaf, -1, tree.feature), tree.threshold, tree.children_left, tree.children_right, missing, value)
+
+
+def _one(feature: Any, threshold: Any, left: Any, right: Any, missing: Any, value: Array) -> Trees:
+    whole = (np.asarray(one, dtype=np.int64) for one in (feature, left, right))
+    feature, left, right = whole
+    tree = Tree(feature=feature, threshold=np.asarray(threshold, dtype=np.float64), left=left, right=right,
+                missing_left=np.asarray(missing, dtype=bool), value=value)
+    return Trees(trees=(tree,), base=np.zeros(value.shape[1]))
+
+
+def _total(parts: Sequence[Trees | None], base: Array) -> Trees | None:
+    """Return the sum of all; None where one of them is none."""
+    known = [one for one in parts if one is not None]
+    if not known or len(known) < len(parts):
+        return None
+    return Trees(trees=tuple(tree for one in known for tree in one.trees), base=sum((one.base for one in known), base))
+
+
+def members(model: Any) -> list[tuple[float, Any, Integers | None]] | None:
+    """Return the estimators whose probabilities or values a forest, bagging or voting averages, each with its weight and the
+    columns that it takes (None: all); None of other estimators."""
+    from sklearn import ensemble
+
+    if isinstance(model, ensemble.VotingClassifier | ensemble.VotingRegressor):
+        weights = model._weights_not_none
+        weights = np.ones(len(model.estimators_)) if weights is None else np.asarray(weights, dtype=np.float64)
+        return [(w, one, None) for w, one in zip((weights / weights.sum()).tolist(), model.estimators_, strict=True)]
+    forests = (ensemble.RandomForestClassifier, ensemble.RandomForestRegressor, ensemble.ExtraTreesClassifier,
+               ensemble.ExtraTreesRegressor, ensemble.BaggingClassifier, ensemble.BaggingRegressor)
+    if not isinstance(model, forests):
+        return None
+    listed = getattr(model, "estimators_features_", [None] * len(model.estimators_))
+    return [(1 / len(listed), one, columns) for one, columns in zip(model.estimators_, listed, strict=True)]
+
+
+def _mean(model: Any, response: str) -> Trees | None:
+    count = len(model.classes_) if response == "predict_proba" else 1
+    hard = getattr(model, "voting", "soft") == "hard"
+    parts, averaged = list[Trees | None](), members(model) or ()
+    if hard and count > 2 and len({weight for weight, _, _ in averaged}) > 1:  # sums that are equal may not be so in float32
+        return None
+    for weight, one, columns in averaged:
+        one = thawed(one)
+        listed = getattr(one, "classes_", [0])
+        if hard:
+            found = _single(one, hard=True) if hasattr(one, "tree_") and list(listed) == list(range(count)) else None
+        else:
+            found = summed(one, response)
+        # of a sample of the rows some classes may be missing; the others then have their numbers for labels
+        at = np.arange(count) if len(listed) == count else np.asarray(listed, dtype=np.int64)
+        parts.append(found and found.times(weight * np.eye(count)[at], columns))
+    return _total(parts, np.zeros(count))
+
+
+def _boosted(model: Any) -> Trees | None:
+    """AdaBoost (SAMME): each member votes for its class with its weight, and against the others with a share of that."""
+    if getattr(model, "algorithm", "SAMME") == "SAMME.R":  # of scikit-learn before 1.6: sums of logarithms
+        return None
+    classes, parts = model.classes_.tolist(), list[Trees | None]()
+    whole = float(model.estimator_weights_.sum())
+    for weight, one in zip(model.estimator_weights_.tolist(), model.estimators_, strict=False):
+        if not hasattr(one, "tree_"):
+            return None
+        votes = np.eye(len(classes))[[classes.index(label) for label in one.classes_.tolist()]]
+        votes = np.where(votes == 1, weight / whole, -weight / whole / (len(classes) - 1))
+        parts.append(_single(one, hard=True).times(votes[:, 1:] - votes[:, :1] if len(classes) == 2 else votes))
+    return _total(parts, np.zeros(1 if len(classes) == 2 else len(classes)))
+
+
+def _gradient(model: Any) -> Trees | None:
+    """Gradient boosting, of scikit-learn's two kinds, by their raw values."""
+    if hasattr(model, "_predictors"):
+        loss = getattr(model, "_loss", None)
+        plain = hasattr(model, "classes_") or type(getattr(loss, "link", None)).__name__ == "IdentityLink"
+        if np.any(getattr(model, "is_categorical_", None)) or not plain:
+            return None
+        base = np.ravel(model._baseline_prediction).astype(np.float64)
+        grown = [(k, _histogram(tree.nodes)) for row in model._predictors for k, tree in enumerate(row)]
+    elif hasattr(model, "_raw_predict_init") and (model.init is None or isinstance(model.init, str)):
+        base = np.ravel(model._raw_predict_init(np.zeros((1, model.n_features_in_)))).astype(np.float64)
+        grown = [(k, _single(tree, hard=False).times(np.eye(1) * model.learning_rate))
+                 for row in model.estimators_ for k, tree in enumerate(row)]
+    else:
+        return None
+    return _total([one.times(np.eye(len(base))[k : k + 1]) for k, one in grown], base)
+
+
+def _histogram(nodes: Any) -> Trees:
+    leaf = nodes["is_leaf"] == 1
+    return _one(np.where(leaf, -1, nodes["feature_idx"]), nodes["num_threshold"], nodes["left"], nodes["right"],
+                nodes["missing_go_to_left"], np.where(leaf, nodes["value"], 0.0)[:, None])
+
+
+def _stacked(model: Any) -> Trees | None:
+    """Stacking: a linear function of what the members give."""
+    final = linear(model.final_estimator_)
+    if final is None or model.passthrough:
+        return None
+    weight, bias = final
+    parts, first = list[Trees | None](), 0
+    for one, method in zip(model.estimators_, model.stack_method_, strict=True):
+        found = summed(one, method)
+        if found is None:
+            return None
+        if method == "predict_proba" and len(found.base) != len(model.classes_):
+            return None
+        found = found.last() if method == "predict_proba" and len(model.classes_) == 2 else found
+        parts.append(found.times(weight[:, first : first + len(found.base)].T))
+        first += len(found.base)
+    return _total(parts, bias) if first == weight.shape[1] else None
+
+
+def _calibrated(model: Any) -> Trees | None:
+    """One sigmoid of what the estimator within gives, of two classes: an affine function of that under the logistic function."""
+    if len(model.calibrated_classifiers_) > 1 or len(model.classes_) > 2 or model.method != "sigmoid":
+        return None
+    (one,) = model.calibrated_classifiers_
+    (curve,) = one.calibrators
+    within = thawed(one.estimator)
+    found = summed(within, "decision_function" if hasattr(within, "decision_function") else "predict_proba")
+    return found and _total([found.last().times(np.array([[-curve.a_]]))], np.array([-curve.b_]))
+
+
+def linear(model: Any) -> tuple[Array, Array] | None:
+    """Return weights (m, n) and bias (m,) of a linear model whose probabilities are logistic (softmax), or that gives values; None
+    of other estimators."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.linear_model import LogisticRegression, SGDClassifier
+    from sklearn.linear_model._base import LinearModel
+
+    several = len(getattr(model, "classes_", ())) > 2
+    if isinstance(model, LogisticRegression):
+        known = getattr(model, "multi_class", "auto") in ("auto", "deprecated") and not (several and model.solver == "liblinear")
+    elif isinstance(model, SGDClassifier):
+        known = model.loss == "log_loss" and not several
+    else:
+        known = isinstance(model, LinearDiscriminantAnalysis) or (isinstance(model, LinearModel) and not hasattr(model, "classes_"))
+    if not known:
+        return None
+    weight = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
+    return weight, np.broadcast_to(np.ravel(model.intercept_).astype(np.float64), len(weight)).copy()
+
+
+def _written(model: Any, found: Trees, transform: str, labels: Sequence[str | int]) -> onnx.ModelProto:
+    """Return the trees as ONNX.   labels: of the classes; none of values.   transform: of the scores."""
+    count = [len(one.feature) for one in found.trees]
+    tree = np.repeat(np.arange(len(count)), count)
+    node = np.concatenate([np.arange(k) for k in count])
+    named = ("feature", "threshold", "left", "right", "missing_left", "value")
+    feature, threshold, left, right, missing, value = (
+        np.concatenate([getattr(one, name) for one in found.trees]) for name in named
+    )
+    leaf = feature < 0
+    value[: count[0]] += found.base  # to the first tree: onnxruntime takes two base values of two classes in its own way
+    # one score of two classes: the second one's share of votes, or the scores -z and z, of which onnxruntime takes the second
+    if labels and len(labels) == 2:
+        value = value[:, 1:] if transform == "NONE" else value * [-1.0, 1.0]
+    at = np.flatnonzero(leaf)
+    scores = value.shape[1]
+    kind = "class" if labels else "target"
+    attributes: dict[str, Any] = {
+        "nodes_treeids": tree, "nodes_nodeids": node, "nodes_featureids": np.where(leaf, 0, feature),
+        "nodes_values": floor32(np.where(leaf, 0.0, threshold)), "nodes_truenodeids": np.where(leaf, 0, left),
+        "nodes_falsenodeids": np.where(leaf, 0, right), "nodes_missing_value_tracks_true": np.where(leaf, 0, missing.astype(int)),
+        f"{kind}_treeids": np.repeat(tree[at], scores), f"{kind}_nodeids": np.repeat(node[at], scores),
+        f"{kind}_ids": np.tile(np.arange(scores), len(at)), f"{kind}_weights": value[at].ravel(),
+    }
+    listed: dict[str, Any] = {name: one.tolist() for name, one in attributes.items()}
+    listed["nodes_modes"] = np.where(leaf, "LEAF", "BRANCH_LEQ").tolist()
+    outputs = [helper.make_tensor_value_info("probabilities" if labels else "values", TensorProto.FLOAT, [None, len(labels) or 1])]
+    if labels:
+        words = isinstance(labels[0], str)
+        listed["classlabels_strings" if words else "classlabels_int64s"] = list(labels)
+        outputs.insert(0, helper.make_tensor_value_info("label", TensorProto.STRING if words else TensorProto.INT64, [None]))
+    else:
+        listed["n_targets"] = 1
+    made = helper.make_node(
+        "TreeEnsembleClassifier" if labels else "TreeEnsembleRegressor", ["X"], [one.name for one in outputs], name="trees",
+        domain="ai.onnx.ml", post_transform=transform, **listed,
+    )
+    given = [helper.make_tensor_value_info("X", TensorProto.FLOAT, [None, int(model.n_features_in_)])]
+    graph = helper.make_graph([made], "model", given, outputs)
+    opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)

@@ -1,0 +1,195 @@
+"""Estimators of scikit-learn that combine logistic functions of linear models and MLPs, as one network of ONNX.
+
+A mean of probabilities, as of bagging, soft voting and calibration by several folds, is a network with a hidden layer of sigmoids;
+so is stacking. skl2onnx writes them with post-transforms of classifiers in the middle of the graph, which are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, compose, helper, numpy_helper
+
+from encoders.network import Array, Integers
+from verifair.models.columns import names_of, renamed
+from verifair.models.forests import OPSETS, linear, members
+from verifair.models.objects import called, labels_of, thawed
+
+ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "identity": None}
+Weighted = list[tuple[float, str]]
+"""Logits by name, whose logistic functions are added up with weights."""
+
+
+class Unknown(Exception):
+    """What is no combination of linear models and MLPs. Its text says of what it is made."""
+
+
+class Graph:
+    """An ONNX graph in the making.   stored: converts the steps of a pipeline before its last one."""
+
+    def __init__(self, stored: Callable[[Any], onnx.ModelProto]) -> None:
+        self.stored = stored
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.inputs: dict[str, onnx.ValueInfoProto] = {}  # columns of the model, under names that nodes do not have
+
+    def constant(self, values: Any, dtype: type = np.float32) -> str:
+        name = f"constant{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(values, dtype=dtype), name))
+        return name
+
+    def add(self, op: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
+        """Add a node; the name of what it gives."""
+        name = f"step{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, domain=domain, **attributes))
+        return name
+
+    def affine(self, x: str, weight: Array, bias: Array) -> str:
+        """x W^T + b, for W (m, n)."""
+        return self.add("Gemm", [x, self.constant(weight), self.constant(bias)], transB=1)
+
+    def table(self, model: Any) -> str:
+        """The matrix of the columns of the model itself, by name where the estimator knows their names."""
+        names, count = names_of(model), int(model.n_features_in_)
+        shape = [None, 1 if names else count]
+        taken = [self.take(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape), model) for name in names or ("X",)]
+        return self.add("Concat", taken, axis=1) if names else taken[0]
+
+    def take(self, given: onnx.ValueInfoProto, model: Any) -> str:
+        """What nodes call a column of the model itself."""
+        known = self.inputs.setdefault(given.name, onnx.ValueInfoProto(name=f"input{len(self.inputs)}", type=given.type))
+        if known.type != given.type:
+            raise Unknown(f"parts that take the column {given.name!r} as different types")
+        return str(known.name)
+
+    def part(self, model: Any, x: str | None) -> str:
+        """Add steps of a pipeline, of the model's own columns, or of the matrix x; the name of the matrix that they give."""
+        made = self.stored(model)
+        made = compose.add_prefix(made, f"part{len(self.nodes)}/", rename_inputs=False)
+        given = list(made.graph.input)
+        if x is not None and len(given) > 1:
+            raise Unknown(f"{called(model)} within another one, by its columns' names")
+        new = {one.name: self.take(one, model) if x is None else x for one in given}
+        for node in made.graph.node:
+            node.input[:] = [new.get(name, name) for name in node.input]
+        self.nodes.extend(made.graph.node)
+        self.constants.extend(made.graph.initializer)
+        return str(made.graph.output[0].name)
+
+    def score(self, model: Any, x: str | None) -> str:
+        """The logit of a linear model or an MLP, of the matrix x, or of the columns of the model itself."""
+        model = thawed(model)
+        if hasattr(model, "steps"):
+            before = model[:-1]
+            kept = any(step not in (None, "passthrough") for _, step in before.steps)
+            return self.score(model[-1], self.part(before, x) if kept else x)
+        layers = _layers(model)
+        x = self.table(model) if x is None else x
+        for k, (weight, bias) in enumerate(layers):
+            x = self.affine(x, weight, bias)
+            bend = ACTIVATIONS[model.activation] if k < len(layers) - 1 else None
+            x = x if bend is None else self.add(bend, [x])
+        return x
+
+    def probability(self, model: Any, x: str | None, share: float = 1.0) -> Weighted:
+        """The logits whose logistic functions, with these weights, make the share of an estimator's probability."""
+        model = thawed(model)
+        if hasattr(model, "calibrated_classifiers_") and model.method == "sigmoid":
+            listed = model.calibrated_classifiers_
+            return [(share / len(listed), self._calibrated(one, x)) for one in listed]
+        if getattr(model, "voting", "soft") == "hard":
+            raise Unknown("hard votes of estimators that are no single trees")
+        if (parts := members(model)) is not None:
+            found: Weighted = []
+            for weight, one, columns in parts:
+                if columns is not None and x is None:
+                    x = self.table(model)
+                given = x if columns is None else self.chosen(x, columns, model)
+                found += self.probability(one, given, share * weight)
+            return found
+        if hasattr(model, "stack_method_"):
+            return [(share, self._stacked(model, x))]
+        if hasattr(model, "steps") and not _logistic(model[-1]):
+            kept = any(step not in (None, "passthrough") for _, step in model[:-1].steps)
+            return self.probability(model[-1], self.part(model[:-1], x) if kept else x, share)
+        if not _logistic(model[-1] if hasattr(model, "steps") else model):
+            raise Unknown(called(model))
+        return [(share, self.score(model, x))]
+
+    def chosen(self, x: str | None, columns: Integers, model: Any) -> str:
+        """The columns of a matrix that a member takes."""
+        if np.array_equal(columns, np.arange(model.n_features_in_)):
+            return str(x)
+        return self.add("Gather", [str(x), self.constant(columns, np.int64)], axis=1)
+
+    def mixed(self, listed: Weighted) -> str:
+        """The sum of the logistic functions, with their weights."""
+        parts = self.add("Concat", [self.add("Sigmoid", [name]) for _, name in listed], axis=1)
+        return self.add("MatMul", [parts, self.constant([[weight] for weight, _ in listed])])
+
+    def response(self, model: Any, x: str | None, method: str) -> str:
+        """What a method of a classifier gives: a score, or the probability of the second class."""
+        if method == "decision_function":
+            return self.score(model, x)
+        if method != "predict_proba":
+            raise Unknown(f"decisions of {called(model)}")
+        return self.mixed(self.probability(model, x))
+
+    def _calibrated(self, one: Any, x: str | None) -> str:
+        within = thawed(one.estimator)
+        (curve,) = one.calibrators  # the probability is 1 / (1 + exp(a f + b)) for the score f
+        method = "decision_function" if hasattr(within, "decision_function") else "predict_proba"
+        return self.affine(self.response(within, x, method), np.array([[-curve.a_]]), np.array([-curve.b_]))
+
+    def _stacked(self, model: Any, x: str | None) -> str:
+        final = linear(thawed(model.final_estimator_))
+        if final is None:
+            raise Unknown(f"the final_estimator {called(model.final_estimator_)}")
+        parts = [self.response(one, x, method) for one, method in zip(model.estimators_, model.stack_method_, strict=True)]
+        if model.passthrough:
+            parts.append(self.table(model) if x is None else x)
+        return self.affine(self.add("Concat", parts, axis=1), *final)
+
+
+def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelProto:
+    """Return a classifier of two classes, or a pipeline that ends in it, as ONNX. Raises Unknown for what it cannot combine."""
+    graph, labels = Graph(stored), labels_of(model)
+    listed = graph.probability(model, None)
+    chance = graph.add("Sigmoid", [listed[0][1]]) if len(listed) == 1 else graph.mixed(listed)
+    other = graph.add("Sub", [graph.constant([1.0]), chance])
+    shown = graph.add("Concat", [other, chance], axis=1)
+    words = isinstance(labels[0], str)
+    graph.constants.append(numpy_helper.from_array(np.array(labels, dtype=object if words else np.int64), "classes"))
+    best = graph.add("ArgMax", [shown], axis=1, keepdims=0)
+    label = graph.add("ArrayFeatureExtractor", ["classes", best], "ai.onnx.ml")
+    outputs = [
+        helper.make_tensor_value_info(label, TensorProto.STRING if words else TensorProto.INT64, [None]),
+        helper.make_tensor_value_info(shown, TensorProto.FLOAT, [None, 2]),
+    ]
+    names = sorted(graph.inputs, key=[*names_of(model), *graph.inputs].index)
+    made = helper.make_graph(graph.nodes, "model", [graph.inputs[name] for name in names], outputs, graph.constants)
+    opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
+    return renamed(helper.make_model(made, opset_imports=opsets, ir_version=8), names)
+
+
+def _layers(model: Any) -> list[tuple[Array, Array]]:
+    """Return weights (m, n) and bias (m,) of each layer of a model with one score. Raises Unknown for other models."""
+    from sklearn.base import is_classifier
+    from sklearn.linear_model._base import LinearClassifierMixin
+
+    if not is_classifier(model) or len(model.classes_) != 2:
+        raise Unknown(f"{called(model)}, no classifier of two classes")
+    if type(model).__name__ == "MLPClassifier":
+        return [(np.asarray(weight).T, np.asarray(bias)) for weight, bias in zip(model.coefs_, model.intercepts_, strict=True)]
+    if isinstance(model, LinearClassifierMixin):
+        return [(np.atleast_2d(np.asarray(model.coef_)), np.broadcast_to(np.ravel(model.intercept_), 1).copy())]
+    raise Unknown(called(model))
+
+
+def _logistic(model: Any) -> bool:
+    """Return whether an estimator's probability is the logistic function of its score."""
+    model = thawed(model)
+    return type(model).__name__ == "MLPClassifier" or (linear(model) is not None and hasattr(model, "classes_"))
