@@ -162,7 +162,7 @@ def _without_imputers_of_words(model: Any) -> Any:
     if not fills_words(model):
         return model
     model = copy.deepcopy(model)
-    for step in _parts(model):
+    for step in parts(model):
         if hasattr(step, "steps"):
             step.steps = [one for one in step.steps if not _fills_words(one[1])]
     return model
@@ -170,19 +170,19 @@ def _without_imputers_of_words(model: Any) -> Any:
 
 def fills_words(model: Any) -> bool:
     """Return whether missing words are filled in before a model decides."""
-    return any(map(_fills_words, _parts(model)))
+    return any(map(_fills_words, parts(model)))
 
 
 def _fills_words(step: Any) -> bool:
     return hasattr(step, "statistics_") and _kind(step.statistics_) == "text" and step.missing_values != step.missing_values
 
 
-def _parts(model: Any) -> list[Any]:
+def parts(model: Any) -> list[Any]:
     """Return an estimator and all that it is made of."""
     listed = [one[1] for one in (*getattr(model, "steps", ()), *getattr(model, "transformers_", ()))]
     if type(model).__name__ in COMBINED:
         listed += [one.estimator for one in getattr(model, "calibrated_classifiers_", ())] or list(model.estimators_)
-    return [model, *(part for one in listed if not isinstance(one, str) for part in _parts(thawed(one)))]
+    return [model, *(part for one in listed if not isinstance(one, str) for part in parts(thawed(one)))]
 
 
 def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:

@@ -69,7 +69,10 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
         what = f"the class {model.__name__}" if isinstance(model, type) else called(model)
         raise QueryError(f"model: found {what}; expected {ACCEPTED}")
     check_classes(model)
-    found = read_model(converted(model, import_module(converter).convert, columns), output=output, name=called(model))
+    try:
+        found = read_model(converted(model, import_module(converter).convert, columns), output=output, name=called(model))
+    except ModelError as error:
+        raise import_module("verifair.models.refused").better(model, error) from error
     from verifair.models.compare import compare
 
     compare(model, found, frame)

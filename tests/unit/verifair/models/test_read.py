@@ -29,9 +29,17 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -464,6 +472,22 @@ def test_rows_on_float64_thresholds_are_decided_as_the_library_does(name: str) -
         rows[:, column] = np.where(rng.random(len(rows)) < 0.5, at, np.nextafter(at, np.float32(np.inf)))
     shown = probabilities(model, model.forward(rows.astype(np.float64))[:, 0])
     np.testing.assert_allclose(shown, fitted.predict_proba(rows.astype(np.float64))[:, 1], atol=1e-6)
+
+
+@pytest.mark.parametrize(("step", "last", "match"), [
+    (StandardScaler(), KNeighborsClassifier(), "sklearn KNeighborsClassifier: compares each row with rows .*; fit Logistic"),
+    (PolynomialFeatures(), LogisticRegression(), "sklearn PolynomialFeatures: adds up squares and products .*; fit Logistic"),
+    (KBinsDiscretizer(3, encode="ordinal"), DecisionTreeClassifier(), "sklearn KBinsDiscretizer: makes steps .*; leave it out"),
+    (FunctionTransformer(np.exp), LogisticRegression(), "sklearn FunctionTransformer: bends a column"),
+    ("passthrough", BaggingClassifier(KNeighborsClassifier(), 2), "sklearn KNeighborsClassifier: compares"),
+    ("passthrough", CalibratedClassifierCV(RandomForestClassifier(3), cv=2), "sklearn CalibratedClassifierCV: calibrates"),
+])  # fmt: skip
+def test_what_no_conversion_makes_readable_is_named_with_what_would_help(step: Any, last: Any, match: str) -> None:
+    model = fitted(make_pipeline(make_column_transformer((step, NUMBERS)), last))
+    with pytest.raises(ModelError, match=match) as caught:
+        vf.read(model, X)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 200
 
 
 # Estimators that decide by thresholds of their own

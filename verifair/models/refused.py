@@ -1,0 +1,44 @@
+"""What estimators of scikit-learn are that no conversion makes readable: said in one line, in place of the node that failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from encoders.errors import ModelError
+from verifair.models.objects import called, package_of
+from verifair.models.pipelines import parts
+
+_DISTANCES = "compares each row with rows that it was fitted on; fit LogisticRegression, LinearSVC, MLPClassifier or trees"
+_PRODUCTS = "adds up squares and products of columns, which are no layers; fit LogisticRegression, an MLP or trees"
+_STEPS = "makes steps of a column, and a network has no jumps; leave it out, and fit trees, which find the steps themselves"
+_BENT = "bends a column by a curve that is not read; fit StandardScaler or MinMaxScaler, or trees on the column as it is"
+_LOG_LINK = "gives exponentials of a sum; fit Ridge on the logarithm of the values, and ask about that"
+_EACH = "combines a classifier for each class, or pair of classes; fit LogisticRegression or trees, which take several classes"
+_MISSING = "fills in values from other columns; fit it on rows that have all their values, or use SimpleImputer"
+WHY = {
+    **dict.fromkeys(("KNeighborsClassifier", "KNeighborsRegressor", "RadiusNeighborsClassifier", "RadiusNeighborsRegressor", "SVC",
+                     "SVR", "NuSVC", "NuSVR", "GaussianProcessClassifier", "GaussianProcessRegressor"), _DISTANCES),
+    **dict.fromkeys(("GaussianNB", "QuadraticDiscriminantAnalysis", "PolynomialFeatures"), _PRODUCTS),
+    **dict.fromkeys(("KBinsDiscretizer", "Binarizer"), _STEPS),
+    **dict.fromkeys(("PowerTransformer", "QuantileTransformer", "SplineTransformer", "FunctionTransformer"), _BENT),
+    **dict.fromkeys(("PoissonRegressor", "GammaRegressor", "TweedieRegressor"), _LOG_LINK),
+    **dict.fromkeys(("OneVsRestClassifier", "OneVsOneClassifier", "OutputCodeClassifier"), _EACH),
+    **dict.fromkeys(("KNNImputer", "IterativeImputer"), _MISSING),
+    "Normalizer": "divides each row by its own length, which is not piecewise linear; fit StandardScaler or MinMaxScaler",
+    "AdaBoostRegressor": "gives a weighted median of trees, no sum; fit GradientBoostingRegressor or RandomForestRegressor",
+    "DummyClassifier": "decides alike about everybody, and needs no proof",
+    "BernoulliNB": "asks whether a column is above a number, and a network has no jumps; fit trees, or LogisticRegression",
+    "IsolationForest": "gives the depths of leaves, and no decisions about people; fit RandomForestClassifier on labels",
+    "TransformedTargetRegressor": "transforms values back; pass the regressor_ within, and ask about the values that it gives",
+}
+"""Name of a class -> what it does, and what would help."""
+
+
+def better(model: Any, error: ModelError) -> ModelError:
+    """Return the error that names the part of an estimator that is not read, and what would help; of other models the given one."""
+    if package_of(model) != "sklearn":
+        return error
+    known = (part for part in parts(model) if package_of(part) == "sklearn" and type(part).__name__ in WHY)
+    # "passthrough" is a FunctionTransformer without a function
+    found = next((part for part in known if getattr(part, "func", part) is not None), None)
+    return error if found is None else ModelError(called(found), WHY[type(found).__name__])
