@@ -19,7 +19,7 @@ from encoders.onnx.runtime import first_line, runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.models.columns import holds_truths, names_of
 from verifair.models.objects import ANOTHER_WAY, called, exported, has_steps, package_of
-from verifair.models.pipelines import fills_words
+from verifair.models.pipelines import asks_for_missing
 from verifair.models.pytorch import modes_kept
 
 ROWS = 1000
@@ -45,8 +45,8 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     frame: rows to compare on; without its columns, or without a table, on random points; also where no row has a value of every
     column that the model takes, with a warning if it knows their names. Raises ModelError where too many rows differ.
     """
-    if package_of(model) == "sklearn" and fills_words(getattr(model, "best_estimator_", model)):
-        message = f"{called(model)}: fills in missing words, the converted model does not; proofs cover rows without missing values"
+    if package_of(model) == "sklearn" and (done := asks_for_missing(getattr(model, "best_estimator_", model))):
+        message = f"{called(model)}: {done}, the converted model does not; proofs cover rows without missing values"
         warnings.warn(message, ImportDifference, stacklevel=4)
     rows = None if frame is None else _of_table(model, network, frame)
     if rows is not None and not len(rows[1]):

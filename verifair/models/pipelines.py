@@ -30,7 +30,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
-    model = _without_imputers_of_words(_rounded(_as_logistic(getattr(model, "best_estimator_", model))))
+    model = _for_whole_rows(_rounded(_as_logistic(getattr(model, "best_estimator_", model))))
     try:
         check_is_fitted(model)
     except NotFittedError:
@@ -157,20 +157,43 @@ def _as_logistic(model: Any) -> Any:
     return found
 
 
-def _without_imputers_of_words(model: Any) -> Any:
-    """Return a pipeline without its steps that fill in missing words: skl2onnx converts none, and rows have all their values."""
-    if not fills_words(model):
+def _for_whole_rows(model: Any) -> Any:
+    """Return a pipeline for rows that have all their values: without its steps that fill in missing words, which skl2onnx does not
+    convert, and with zeros for the columns that say which numbers are missing, which it leaves out."""
+    if not asks_for_missing(model):
         return model
     model = copy.deepcopy(model)
-    for step in parts(model):
-        if hasattr(step, "steps"):
-            step.steps = [one for one in step.steps if not _fills_words(one[1])]
+    for part in parts(model):
+        for name in ("steps", "transformers_"):
+            if hasattr(part, name):
+                kept = [one for one in getattr(part, name) if name != "steps" or not _fills_words(one[1])]
+                setattr(part, name, [(one[0], _with_zeros(one[1]) if _marks_missing(one[1]) else one[1], *one[2:]) for one in kept])
     return model
 
 
-def fills_words(model: Any) -> bool:
-    """Return whether missing words are filled in before a model decides."""
-    return any(map(_fills_words, parts(model)))
+def _with_zeros(imputer: Any) -> Any:
+    """Return an imputer of numbers that marks missing ones as one that marks none."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.pipeline import FeatureUnion
+
+    zeros = TruncatedSVD(n_components=len(imputer.indicator_.features_))
+    zeros.components_ = np.zeros((len(imputer.indicator_.features_), len(imputer.statistics_)))
+    zeros.n_features_in_ = len(imputer.statistics_)
+    imputer.add_indicator = False
+    return FeatureUnion([("values", imputer), ("missing", zeros)])
+
+
+def asks_for_missing(model: Any) -> str:
+    """Return what a model does with missing values that its conversion does not; nothing, where it does nothing of that kind."""
+    if any(map(_fills_words, parts(model))):
+        return "fills in missing words"
+    return "marks missing values" if any(map(_marks_missing, parts(model))) else ""
+
+
+def _marks_missing(step: Any) -> bool:
+    if not hasattr(step, "statistics_") or not step.add_indicator or not isinstance(step.missing_values, float):
+        return False    # of another number than NaN it is a jump
+    return bool(np.isnan(step.missing_values)) and len(step.indicator_.features_) > 0
 
 
 def _fills_words(step: Any) -> bool:

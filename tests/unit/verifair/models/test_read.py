@@ -35,6 +35,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     KBinsDiscretizer,
+    MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
     PolynomialFeatures,
@@ -123,6 +124,29 @@ def test_imputers_pass_rows_that_have_all_values() -> None:
     shown = runtime_outputs(network, schema.encode(schema.raw(whole)).astype(np.float32))
     assert np.abs(shown[:, 1] - said(model, whole)).max() < 1e-5
     assert "Imputer" in {node.op_type for node in onnx.load_model_from_string(network.stored).graph.node}
+
+
+@pytest.mark.parametrize("last", [LogisticRegression(), RandomForestClassifier(9, max_depth=4, random_state=0)])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_marks_of_missing_values_are_zeros_of_rows_that_have_them(scaled: bool, last: Any) -> None:
+    frame = X[NUMBERS].copy()
+    frame.loc[::3, "label"] = np.nan
+    imputer = SimpleImputer(add_indicator=True)
+    within = make_column_transformer((make_pipeline(imputer, MinMaxScaler()) if scaled else imputer, NUMBERS))
+    model = fitted(make_pipeline(within, last), frame)
+    with pytest.warns(vf.ImportDifference, match="marks missing values, the converted model does not"):
+        network = vf.read(model, frame)
+    whole = frame.dropna()
+    shown = runtime_outputs(network, whole.to_numpy(dtype=np.float32))
+    apart = np.abs(shown[:, 1] - said(model, whole)) > 1e-5
+    assert apart.mean() <= (0.02 if scaled and isinstance(network, TreeEnsemble) else 0)  # rows on thresholds
+
+
+def test_another_number_for_a_missing_value_is_a_jump() -> None:
+    frame = X[NUMBERS].assign(label=np.where(X["label"] > 1, -9.0, X["label"]))
+    imputer = SimpleImputer(add_indicator=True, missing_values=-9.0)
+    with pytest.raises(ModelError):
+        vf.read(fitted(make_pipeline(imputer, LogisticRegression()), frame), frame)
 
 
 def test_columns_that_the_model_drops_are_no_inputs() -> None:
