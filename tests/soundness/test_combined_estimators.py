@@ -151,6 +151,21 @@ def test_sums_of_trees_are_decided_as_by_the_object(name: str, seed: int) -> Non
     check(model, network, same(logits > 0, model, ROWS))
 
 
+@pytest.mark.parametrize("name", [*TREES, *NETWORKS])
+def test_labels_of_any_kind_are_those_of_the_object(name: str) -> None:
+    for labels in ((-1, 1), (2, 5), (False, True), ("yes", "no")):
+        own, rng = (TREES | NETWORKS)[name](1), np.random.default_rng(1)
+        x = ROWS[rng.integers(len(ROWS), size=60)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = own.fit(x, np.array(labels)[(x[:, 0] + x[:, 2] > rng.normal(size=60)).astype(int)])
+            network = vf.read(model, pd.DataFrame(ROWS))
+        assert network.classes in ((), tuple(map(str, model.classes_)), ("0", "1"))
+        logits = network.forward(ROWS)
+        known = ~ties(model, ROWS) & (np.abs(logits[:, 0]) > 1e-6)
+        assert model.predict(ROWS)[known].tolist() == model.classes_[(logits[:, 0] > 0).astype(int)][known].tolist()
+
+
 @pytest.mark.parametrize("seed", draws(12))
 @pytest.mark.parametrize("name", NETWORKS)
 def test_combined_networks_are_decided_as_by_the_object(name: str, seed: int) -> None:

@@ -276,6 +276,8 @@ def _written(model: Any, found: Trees, transform: str, labels: Sequence[str | in
     listed["nodes_modes"] = np.where(leaf, "LEAF", "BRANCH_LEQ").tolist()
     outputs = [helper.make_tensor_value_info("probabilities" if labels else "values", TensorProto.FLOAT, [None, len(labels) or 1])]
     if labels:
+        if len(labels) == 2 and transform == "LOGISTIC" and list(labels) != [0, 1]:  # onnxruntime names the numbers 0 and 1 alone
+            labels = list(map(str, labels))
         words = isinstance(labels[0], str)
         listed["classlabels_strings" if words else "classlabels_int64s"] = list(labels)
         outputs.insert(0, helper.make_tensor_value_info("label", TensorProto.STRING if words else TensorProto.INT64, [None]))
