@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,6 +92,7 @@ TABLE = pd.DataFrame({
 
 @pytest.mark.parametrize("value", [
     {}, [], 3, "a\nb", None, float("inf"), (), {"a": {}}, {"a": [], "b": {"c": [1, {"d": "x\ny"}]}}, {1: 2, None: 3}, [[], [{}]],
+    [{"a": 1}, {"b": [{}]}, 2],
     {"r": TABLE}, {"r": Records(TABLE), "s": {"t": Records(TABLE[:0]), "u": [Records(TABLE)]}}, Records(TABLE),
     Records(TABLE[["c", "d"]]),
 ])
@@ -112,3 +114,14 @@ def test_rows_become_objects_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, tm
         save_json(tmp_path / "a.json", {"rows": Records(pd.DataFrame({"a": [1, object()]}))})
     assert len(json.loads((tmp_path / "a.json").read_text())["rows"]) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_tables_in_a_list_are_written_row_by_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of each intervention, say: of a million people their text takes more memory than all else."""
+    monkeypatch.setattr(files, "AT_ONCE", 100)
+    value = {"tests": [{"rows": Records(pd.DataFrame({"a": range(20_000)}))}]}
+    tracemalloc.start()
+    save_json(tmp_path / "a.json", value)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < (tmp_path / "a.json").stat().st_size / 2

@@ -268,9 +268,10 @@ class Intervention(Shape):
     @cached_property
     def claims(self) -> Annotated[pd.DataFrame, RowsOf(SituationClaim)]:
         """At the smallest k, of the people with a case by any method, in any draw; claims.csv of --out has all."""
-        table = self.lines(sizes=[self.smallest])
-        found = table["case"] if self.draws is None else table["share of draws"] > 0
-        return table[table["row"].isin(table.loc[found, "row"].unique())]
+        k, draws = self.smallest, self.draws
+        found = [self.found.claims(m, k).positive if draws is None else draws.shares(m)[0] > 0 for m in self.methods]
+        people = self.rows.isin(self.rows[np.logical_or.reduce(found)])
+        return pd.concat([part[people] for part in self.parts(sizes=[k])], ignore_index=True)
 
     def lines(self, methods: Sequence[Method] | None = None, sizes: Sequence[int] | None = None) -> pd.DataFrame:
         """Return a line for each complainant, method and k."""

@@ -7,6 +7,7 @@ import math
 import platform
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import date
 from enum import Enum
 from fractions import Fraction
@@ -81,15 +82,16 @@ def _json(content: Any) -> Iterator[str]:
 
 
 def _pieces(value: Any, line: str) -> Iterator[str]:
-    """Yield the JSON of a value in parts.   line: the beginning of a line of it."""
-    if isinstance(value, Mapping) and value:
+    """Yield the JSON of a value in parts, so that no table is one text.   line: the beginning of a line of it."""
+    if isinstance(value, Mapping) and any(isinstance(one, Mapping | list | Records) for one in value.values()):
         for number, (key, one) in enumerate(value.items()):
             yield f"{',' if number else '{'}{line} {json.dumps(str(plain(key)))}: "
             yield from _pieces(one, f"{line} ")
         yield f"{line}}}"
-    elif isinstance(value, Records) and len(value.frame):
-        for number, row in enumerate(value):
-            yield f"{',' if number else '['}{line} {_text(plain(row), f'{line} ')}"
+    elif (isinstance(value, Records) and len(value.frame)) or (isinstance(value, list) and value and isinstance(value[0], Mapping)):
+        for number, one in enumerate(value):
+            yield f"{',' if number else '['}{line} "
+            yield from _pieces(one, f"{line} ") if isinstance(value, list) else (_text(plain(one), f"{line} "),)
         yield f"{line}]"
     else:
         yield _text(plain(value), line)
@@ -106,10 +108,8 @@ def versions() -> dict[str, str]:
     """package -> version, of Python and of PACKAGES."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 
