@@ -356,11 +356,12 @@ def situation_test(
         refused_tilde = ~booleans(counterfactual_decisions, len(complainants), "counterfactual_decisions")
     metric = Metric.of(distance, frame, attributes, categorical)
     scaled = _own_scale(metric, frame, complainants, counterfactual) if own_scale else metric
-    centers, tilde = metric.embed(frame), scaled.embed(counterfactual)
-    literal, literal_tilde = metric.literal(frame, centers), scaled.literal(counterfactual, tilde)
-    of = partial(NeighbourPool.of, embedded=centers, negative=negative, metric=metric, literal=literal)
+    embedded, tilde = metric.embed(frame), scaled.embed(counterfactual)
+    literal, literal_tilde = metric.literal(frame, embedded), scaled.literal(counterfactual, tilde)
+    of = partial(NeighbourPool.of, embedded=embedded, negative=negative, metric=metric, literal=literal)
     pools, pool = tuple(of(np.flatnonzero(group == g)) for g in range(len(names))), of(np.flatnonzero(test))
-    own = None if literal is None else literal[complainants]
+    centers, own = embedded[complainants], None if literal is None else literal[complainants]
+    del of, embedded, literal  # searches take long, and of a million rows these are large
     total, done = 3 * len(complainants), 0
 
     def tell(more: int) -> None:
@@ -373,11 +374,11 @@ def situation_test(
         mine = np.flatnonzero(group[complainants] == g)
         rows = complainants[mine]
         found_control[:, mine], found_sizes[:, mine] = control(
-            own_pool, centers[rows], sizes, rows, ties=ties, threads=threads, literal=None if own is None else own[mine],
+            own_pool, centers[mine], sizes, rows, ties=ties, threads=threads, literal=None if own is None else own[mine],
             progress=tell,
         )
         done += len(mine)
-    standard = negatives(pool, centers[complainants], sizes, ties=ties, threads=threads, literal=own, progress=tell)
+    standard = negatives(pool, centers, sizes, ties=ties, threads=threads, literal=own, progress=tell)
     done += len(complainants)
     counter = negatives(pool, tilde, sizes, ties=ties, threads=threads, literal=literal_tilde, progress=tell)
     found = Situations(
@@ -390,7 +391,7 @@ def situation_test(
         counterfactual=counter, sizes=found_sizes, refused=negative[complainants],
         refused_tilde=refused_tilde,
         groups=group[complainants], names=names, pools=pools, test_pool=pool, metric=metric, ties=ties,
-        centers=centers[complainants], centers_tilde=tilde, literal=own, literal_tilde=literal_tilde,
+        centers=centers, centers_tilde=tilde, literal=own, literal_tilde=literal_tilde,
     )
     return _valued(found)
 

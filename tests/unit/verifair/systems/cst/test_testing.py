@@ -1,6 +1,7 @@
 """Situation testing: the definitions by hand, symmetry, no effect, intervals at their ends, multiple testing, errors."""
 
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, false_discovery_control
 
+from encoders.network import Array
 from verifair.errors import DataError, QueryError
+from verifair.systems.cst import testing
+from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.testing import Situations, Terms, lower_end, p_value, situation_test
 from verifair.systems.proportions import critical, newcombe, newcombe_lower_of_few, wilson
 
@@ -135,6 +139,25 @@ def test_interventions_that_cannot_be(do: dict[str, str], message: str) -> None:
     frame = people(0)
     with pytest.raises((DataError, QueryError), match=message):
         situation_test(frame, frame, do=do, attributes=["pay"], decisions=np.ones(len(frame), dtype=bool))
+
+
+def test_the_table_is_not_held_by_attribute_while_neighbours_are_sought(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools and centers have what is needed of it: of a million rows it is the largest array."""
+    made, held, embed, sought = [], [], Metric.embed, testing.negatives
+
+    def embedded(metric: Metric, frame: pd.DataFrame) -> Array:
+        found = embed(metric, frame)
+        made.append(ref(found))
+        return found
+
+    def seen(*args: Any, **how: Any) -> Array:
+        held.append(made[0]() is not None)
+        return sought(*args, **how)
+
+    monkeypatch.setattr(Metric, "embed", embedded)
+    monkeypatch.setattr(testing, "negatives", seen)
+    no_effect(people(0), {"sex": "M"})
+    assert held == [False, False]
 
 
 def test_groups_of_nobody() -> None:
