@@ -21,6 +21,8 @@ from verifair.systems.cec.matching import Matches, Reference, match, match_withi
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import DEFAULTS, THRESHOLD, CecSettings
 
+Places = npt.NDArray[np.int16]
+"""Of features and classes, of which there are few: a million pairs have six of them."""
 SILENT = 1e-6
 """Attributions of at most this say nothing."""
 
@@ -46,11 +48,11 @@ class ComparedPairs(Finding):
     length: Array
     length_tilde: Array
     parts: Array
-    most: Integers
+    most: Places
     silent: Booleans
     score: Array
-    decision: Integers
-    decision_tilde: Integers
+    decision: Places
+    decision_tilde: Places
     probability: Array
     probability_tilde: Array
     threshold: float
@@ -156,8 +158,8 @@ def scored(
     pair, variables = matches.matched, people.values.shape[1]
     first = np.unique(people.features, return_index=True)[1]
     score, length, length_tilde, probable, its = np.empty((5, len(pair)))
-    decision, its_decision = np.empty((2, len(pair)), dtype=np.int64)
-    silent, most = np.empty(len(pair), dtype=bool), np.empty((len(pair), min(variables, 2)), dtype=np.int64)
+    decision, its_decision = np.empty((2, len(pair)), dtype=np.int16)
+    silent, most = np.empty(len(pair), dtype=bool), np.empty((len(pair), min(variables, 2)), dtype=np.int16)
     g, g_tilde = np.empty((2, len(pair) * keep, variables))
     parts = np.zeros(variables)
     for some, own, other in chunks:

@@ -78,7 +78,9 @@ class Reference:
         """Return the distinct points (D, F) of their merit, in standard deviations from this reference's mean, and (N,) where
         everybody is."""
         points, place = people.distinct(self.columns)
-        return np.asarray((points - self.mean) / self.std), place
+        points -= self.mean
+        points /= self.std
+        return points, place
 
     def rows_of(self, people: People) -> Integers:
         """Return (N,) the row that each of some people is, -1 where none is; equal people are equal rows in their order."""
@@ -174,8 +176,9 @@ def match_within(
     """
     check_groups(reference, people)
     pool, (merit, place) = _merits(reference, people)
-    same = identities(np.concatenate([reference.people.values, people.values]))
-    theirs, own = same[: len(reference.people)], same[len(reference.people) :]
+    one = people is reference.people
+    same = identities(people.values if one else np.concatenate([reference.people.values, people.values]))
+    theirs, own = same[: len(reference.people)], same if one else same[len(reference.people) :]
     generator = np.random.default_rng(seed)
     row, distance, equal = np.full(len(people), -1), np.full(len(people), np.inf), np.zeros(len(people), dtype=np.int64)
     for label, group in np.unique(np.stack([people.labels, people.groups], axis=1), axis=0):

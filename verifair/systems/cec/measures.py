@@ -23,6 +23,8 @@ from verifair.systems.results.result import Interval, Measured, Shape, Share
 Z = critical(0.95, 2)
 """Of all intervals."""
 INTERVALS = "95 % over people: pairs that share a person are not independent"
+PEOPLE = 1 << 17
+"""Whose pairs are sorted at once."""
 ROUNDING = 1e-12
 """Scores that differ by less are equal."""
 FLAT = 0.01
@@ -87,7 +89,11 @@ def _squared_error(parts: Array, person: Integers, counterpart: Integers) -> flo
     """
     low, high = np.minimum(person, counterpart), np.maximum(person, counterpart)
     who = np.bincount(low, weights=parts, minlength=high.max() + 1) + np.bincount(high, weights=parts)
-    both = np.bincount(np.unique(low * len(who) + high, return_inverse=True)[1], weights=parts)  # that `who` has twice
+    alike = []  # pairs of the same two, a range of people at a time: sorting takes several times their memory
+    for start in range(0, int(low.max()) + 1, PEOPLE):
+        some = (low >= start) & (low < start + PEOPLE)
+        alike.append(np.bincount(np.unique(low[some] * len(who) + high[some], return_inverse=True)[1], weights=parts[some]))
+    both = np.concatenate(alike)  # that `who` has twice
     own = np.bincount(person, weights=parts)
     people, shared = len(np.unique(person)), who @ who - both @ both
     shared = shared if shared > ROUNDING * (who @ who) else 0.0  # what cancels leaves a rest
@@ -111,17 +117,21 @@ def population(audit: ComparedPairs) -> dict[str, Interval]:
 
 def by_group(audit: ComparedPairs) -> pd.DataFrame:
     """One line for each ordered pair of groups: group, other, people, matched, CEC, PFR, A to D, median distance and ties."""
-    matches, names = audit.matches, np.array(audit.people.names)
-    pairs = pd.DataFrame({"group": names[audit.people.groups[matches.individual]], "other": names[matches.other]})
+    matches, names = audit.matches, sorted(audit.people.names)
+    place = np.argsort(np.argsort(audit.people.names))
+    pairs = pd.DataFrame({
+        "group": pd.Categorical.from_codes(place[audit.people.groups[matches.individual]], names),
+        "other": pd.Categorical.from_codes(place[matches.other], names),
+    })
     pairs["matched"], pairs["distance"], pairs["ties"] = matches.row >= 0, matches.distance, matches.ties
     measured = pairs.loc[audit.pair, ["group", "other"]].assign(CEC=audit.score, PFR=(~audit.same_decision).astype(float))
     for name in REGIMES:
         measured[name] = (audit.regime == name).astype(float)
     key = ["group", "other"]
-    counts = pairs.groupby(key).agg(
+    counts = pairs.groupby(key, observed=True).agg(
         people=("matched", "size"), matched=("matched", "sum"), distance=("distance", "median"), ties=("ties", "median")
     )
-    return counts.join(measured.groupby(key).mean()).reset_index()
+    return counts.join(measured.groupby(key, observed=True).mean()).reset_index().astype(dict.fromkeys(key, str))
 
 
 def sensitivity(audit: ComparedPairs, thresholds: Array | None = None) -> pd.DataFrame:

@@ -302,18 +302,20 @@ class CecResult(Result):
         """
         belongs = measured.people.groups[measured.matches.individual]
         names = [(k, name) for k, name in enumerate(measured.people.names) if (belongs == k).any()]
-        everybody = _findings(measured, inner, EVERYBODY, np.ones(len(belongs), dtype=bool))
+        groups = [_findings(measured, inner, EVERYBODY, np.ones(len(belongs), dtype=bool))]
+        groups += [_findings(measured, inner, name, belongs == k) for k, name in names]
+        between = by_group(measured)
         if asked.schema.outcome.of == "value":  # what is no probability is not shown as one
             nothing = np.full(len(measured.probability), np.nan)
             measured = replace(measured, probability=nothing, probability_tilde=nothing)
-        pairs = _pairs(measured, inner, asked)
+        pairs = _pairs(measured, inner, asked)  # after what takes as much for a moment
         return cls(
             query=CecQuery(
                 protected=asked.protected, merit=asked.merit, audit=asked.words, tau=measured.matches.tau, ties=ties,
                 reference=str(asked.apart) if asked.apart else None, threshold=measured.threshold, attributions=measured.method,
             ),
-            groups=(everybody, *(_findings(measured, inner, name, belongs == k) for k, name in names)),
-            between_groups=by_group(measured), features=feature_parts(measured, asked.schema), thresholds=sensitivity(measured),
+            groups=tuple(groups), between_groups=between, features=feature_parts(measured, asked.schema),
+            thresholds=sensitivity(measured),
             review=_review(measured, asked, max(top, REVIEWED)), unmatched=_unmatched(pairs, measured),
             model_decides=triviality(measured, asked.schema.good, valued=asked.schema.outcome.of == "value"), pairs=pairs,
             measured=measured, asked=asked, top=top, seed=seed,
@@ -442,10 +444,12 @@ def _beyond(own: ComparedPairs, inner: ComparedPairs | None) -> tuple[float, Int
 
 
 def replace_pairs(audit: ComparedPairs, kept: Integers) -> ComparedPairs:
-    """The audit of some of its matched pairs only, without attributions. kept: (K,) positions among the matched."""
-    about = ("score", "decision", "decision_tilde", "probability", "probability_tilde")
-    fields = ("pair", "length", "length_tilde", "most", "silent", *about)
-    return replace(audit, g=audit.g[:0], g_tilde=audit.g[:0], **{field: getattr(audit, field)[kept] for field in fields})
+    """The audit of some of its matched pairs only, without attributions. kept: (K,) positions among the matched, ascending."""
+    without = {name: getattr(audit, name)[:0] for name in ("g", "g_tilde", "length", "length_tilde")}
+    if len(kept) == len(audit.pair):
+        return replace(audit, **without)
+    fields = ("pair", "most", "silent", "score", "decision", "decision_tilde", "probability", "probability_tilde")
+    return replace(audit, **without, **{field: getattr(audit, field)[kept] for field in fields})
 
 
 def _review(audit: ComparedPairs, asked: Audited, top: int) -> pd.DataFrame:
@@ -471,7 +475,9 @@ def _rank_correlation(score: Array, distance: Array) -> float:
 
 
 def _called(row: Integers, names: pd.Index) -> pd.Series:
-    """(P,) names of rows, None for -1; objects, so that 308 stays 308 beside a None."""
+    """(P,) names of rows, None for -1; then objects, so that 308 stays 308 beside a None."""
+    if (row >= 0).all():
+        return pd.Series(names.take(row))
     return pd.Series(names.take(np.maximum(row, 0)), dtype=object).where(row >= 0, None)
 
 

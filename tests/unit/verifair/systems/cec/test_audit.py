@@ -25,6 +25,7 @@ from verifair import ExplanationConsistency, datasets
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.models.read import read
 from verifair.schema.schema import Schema
+from verifair.systems.cec import matching
 from verifair.systems.cec.audit import ComparedPairs, Explanations, audit, control, scored
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.explanations import cec_score, contributions, explanations, normalised, regimes
@@ -41,6 +42,7 @@ from verifair.systems.cec.measures import (
 )
 from verifair.systems.cec.people import People, merit_columns, people_of
 from verifair.systems.cec.settings import CecSettings
+from verifair.systems.groups import identities
 
 SCHEMA = schema_of(
     integer("income", 0, 6, merit=True),
@@ -129,6 +131,16 @@ def test_the_control_is_the_nearest_other_of_the_own_group() -> None:
         assert (matches.row[i], matches.ties[i]) == (near.min(), len(near))
         assert matches.distance[i] == pytest.approx(distances[i, near].min(), abs=1e-9)
     assert (match_within(found, people, tau=0.3).row < 0).any()
+
+
+def test_people_who_are_their_own_reference_are_numbered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of their values beside themselves is the largest there is; of others it is needed."""
+    numbered: list[int] = []
+    monkeypatch.setattr(matching, "identities", lambda values: numbered.append(len(values)) or identities(values))
+    found = reference(table(120))
+    one, other = (match_within(found, people) for people in (found.people, replace(found.people)))
+    assert numbered == [120, 240]
+    assert (one.row == other.row).all()
 
 
 def test_the_excess_is_that_of_the_group() -> None:

@@ -1,6 +1,7 @@
 """What a CEC audit is told as: groups, control, unmatched, people to review, words for models that hardly decide, figures."""
 
 import re
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from encoders.network import Array
 from tests.builders import one_hot, real, schema_of
-from verifair.systems.cec import plots, tables
+from verifair.systems.cec import measures, plots, tables
 from verifair.systems.cec.audit import ComparedPairs, Explanations, scored
 from verifair.systems.cec.explanations import cec_score, normalised
 from verifair.systems.cec.matching import Matches, Reference
@@ -101,7 +102,7 @@ def test_a_group_without_any_counterpart_is_told_without_figures(tmp_path: Path)
     audit = audit_of()
     row = np.where(audit.people.groups == 0, -1, audit.matches.row)
     kept = np.flatnonzero(audit.people.groups == 1)
-    g = {name: getattr(audit, name)[kept] for name in ("g", "g_tilde")}
+    g = {name: getattr(audit, name)[kept] for name in ("g", "g_tilde", "length", "length_tilde")}
     alone = replace(replace_pairs(audit, kept), matches=replace(audit.matches, row=row), **g)
     found = told(alone)
     assert found.groups[1].cec is None
@@ -169,6 +170,29 @@ def test_pairs_hold_everybody_and_what_was_measured_of_the_matched() -> None:
     inside = told(audit, inner=inner).pairs["score within"]
     assert inside[:5].isna().all()
     assert inside[5:].to_numpy() == pytest.approx(inner.score)
+
+
+def test_what_is_found_of_everybody_copies_no_array() -> None:
+    audit = audit_of()
+    everybody, half = replace_pairs(audit, np.arange(40)), replace_pairs(audit, np.arange(0, 40, 2))
+    assert everybody.score is audit.score
+    assert not len(everybody.g) + len(half.g) + len(half.length)
+    assert half.score.tolist() == audit.score[::2].tolist()
+    assert {audit.most.itemsize, audit.decision.itemsize, audit.decision_tilde.itemsize} == {2}
+    assert told(replace(audit, matches=replace(audit.matches, own=None))).pairs["counterpart"].tolist()[:2] == ["q1", "q0"]
+
+
+def test_errors_are_the_same_however_many_people_are_sorted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of many people sorting takes less than the pairs do."""
+    found = told(audit_of(people=4000), inner=audit_of(people=4000, seed=1)).everybody
+    monkeypatch.setattr(measures, "PEOPLE", 300)
+    assert told(audit_of(people=4000), inner=audit_of(people=4000, seed=1)).everybody == found
+    audit = audit_of(people=20_000)
+    tracemalloc.start()
+    measures.interval(audit, audit.score)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 13 * audit.score.nbytes
 
 
 def test_attributions_by_feature_explain_the_score() -> None:
