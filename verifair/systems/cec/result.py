@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -31,6 +32,7 @@ from verifair.systems.cec.measures import (
 )
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import Ties
+from verifair.systems.groups import blocks
 from verifair.systems.results.result import (
     Count,
     Interval,
@@ -376,11 +378,16 @@ class CecResult(Result):
 
     def attributions(self) -> pd.DataFrame:
         """Return every matched pair's normalised attributions by feature (they differ where reasons do), the person's own first."""
+        return pd.concat(self.attribution_parts(), ignore_index=True)
+
+    def attribution_parts(self) -> Iterator[pd.DataFrame]:
+        """Yield the same, some pairs at a time: of a million they are larger than all else."""
         names = [feature.name for feature in self.described.features]
-        key = self.pairs.loc[self.measured.pair, ["row", "counterpart", "score"]].reset_index(drop=True)
-        key.columns = pd.Index(["pair's row", "pair's counterpart", "pair's score"])
         columns = [*names, *(f"its {name}" for name in names)]
-        return key.join(pd.DataFrame(np.hstack(reasons(self.measured)), columns=pd.Index(columns)))
+        for part in blocks(len(self.measured.pair)):
+            key = self.pairs.loc[self.measured.pair[part], ["row", "counterpart", "score"]].reset_index(drop=True)
+            key.columns = pd.Index(["pair's row", "pair's counterpart", "pair's score"])
+            yield key.join(pd.DataFrame(np.hstack(reasons(self.measured, part)), columns=pd.Index(columns)))
 
 
 def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:

@@ -15,6 +15,7 @@ from verifair.systems.cec.explanations import REGIMES, Regime
 from verifair.systems.cec.measures import INTERVALS
 from verifair.systems.cec.result import CecResult, CertifiedPairs, GroupFindings
 from verifair.systems.results.result import Interval
+from verifair.systems.results.spreadsheets import save_table
 from verifair.systems.results.words import cell, percent, units
 
 TITLE = "Explanation consistency: measured, not proved"
@@ -66,17 +67,18 @@ def show(result: CecResult, console: Console) -> None:
 
 
 def tables(result: CecResult) -> dict[str, pd.DataFrame]:
-    """Return file name -> table."""
+    """Return file name -> table; the attributions are written apart."""
     found = {
         "groups.csv": result.group_table(), "between-groups.csv": result.between_groups, "features.csv": result.features,
         "review.csv": result.review, "thresholds.csv": result.thresholds, "pairs.csv": result.pairs,
-        "unmatched.csv": result.unmatched, "attributions.csv": result.attributions(),
+        "unmatched.csv": result.unmatched,
     }
     return found | ({} if result.certified is None else {"certified.csv": result.certified.people})
 
 
 def write(result: CecResult, folder: Path) -> None:
-    """Remove the proofs of an earlier run, which are not about this one."""
+    """Write the attributions, a part at a time; remove the proofs of an earlier run, which are not about this one."""
+    save_table(folder / "attributions.csv", result.attribution_parts())
     if result.certified is None:
         (folder / "certified.csv").unlink(missing_ok=True)
 

@@ -1,6 +1,8 @@
 """What a CEC audit is told as: groups, control, unmatched, people to review, words for models that hardly decide, figures."""
 
+import errno
 import re
+import sys
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from encoders.network import Array
 from tests.builders import one_hot, real, schema_of
+from verifair.systems.cec import audit as measured
 from verifair.systems.cec import measures, plots, tables
 from verifair.systems.cec.audit import ComparedPairs, Explanations, scored
 from verifair.systems.cec.explanations import cec_score, normalised
@@ -180,6 +183,34 @@ def test_what_is_found_of_everybody_copies_no_array() -> None:
     assert half.score.tolist() == audit.score[::2].tolist()
     assert {audit.most.itemsize, audit.decision.itemsize, audit.decision_tilde.itemsize} == {2}
     assert told(replace(audit, matches=replace(audit.matches, own=None))).pairs["counterpart"].tolist()[:2] == ["q1", "q0"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux's files")
+@pytest.mark.parametrize("full", [False, True])
+def test_attributions_of_many_pairs_lie_on_the_disk_where_it_has_room(full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*args: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    people = 2000
+    expected = audit_of(people)
+    drawn_, size = drawn(people), 2 * people * 3 * 8
+    if full:
+        monkeypatch.setattr(measured, "posix_fallocate", none_left)
+    monkeypatch.setattr(measured, "ASIDE", size // 2)
+    parts = [(np.arange(start, people, 4), *(part_of(side, start) for side in drawn_[2:])) for start in range(4)]
+    tracemalloc.start()
+    found = scored(*drawn_[:2], parts, method="exact")
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert (held > size + 6 * found.score.nbytes) == full
+    for name in ("g", "g_tilde", "score", "length"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    pd.testing.assert_frame_equal(told(found).attributions(), told(expected).attributions())
+
+
+def part_of(side: Explanations, start: int) -> Explanations:
+    """Every fourth pair of it."""
+    return Explanations(g=side.g[start::4], decision=side.decision[start::4], probability=side.probability[start::4])
 
 
 def test_errors_are_the_same_however_many_people_are_sorted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
