@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from pydantic import ConfigDict, Field, computed_field
 from scipy.stats import spearmanr
@@ -310,18 +311,18 @@ class CecResult(Result):
         if asked.schema.outcome.of == "value":  # what is no probability is not shown as one
             nothing = np.full(len(measured.probability), np.nan)
             measured = replace(measured, probability=nothing, probability_tilde=nothing)
-        pairs = _pairs(measured, inner, asked)  # after what takes as much for a moment
+        review, thresholds = _review(measured, asked, max(top, REVIEWED)), sensitivity(measured)
+        decides = triviality(measured, asked.schema.good, valued=asked.schema.outcome.of == "value")
+        follows = _rank_correlation(measured.score, measured.matches.distance[measured.pair])
+        pairs = _pairs(measured, inner, asked)  # last: the others take as much for a moment
         return cls(
             query=CecQuery(
                 protected=asked.protected, merit=asked.merit, audit=asked.words, tau=measured.matches.tau, ties=ties,
                 reference=str(asked.apart) if asked.apart else None, threshold=measured.threshold, attributions=measured.method,
             ),
             groups=tuple(groups), between_groups=between, features=feature_parts(measured, asked.schema),
-            thresholds=sensitivity(measured),
-            review=_review(measured, asked, max(top, REVIEWED)), unmatched=_unmatched(pairs, measured),
-            model_decides=triviality(measured, asked.schema.good, valued=asked.schema.outcome.of == "value"), pairs=pairs,
-            measured=measured, asked=asked, top=top, seed=seed,
-            score_follows_distance=_rank_correlation(measured.score, measured.matches.distance[measured.pair]), **more,
+            thresholds=thresholds, review=review, unmatched=_unmatched(pairs, measured), model_decides=decides, pairs=pairs,
+            score_follows_distance=follows, measured=measured, asked=asked, top=top, seed=seed, **more,
         )
 
     @property
@@ -397,17 +398,19 @@ def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:
 
 
 def _pairs(audit: ComparedPairs, inner: ComparedPairs | None, asked: Audited) -> pd.DataFrame:
-    """One line for each audited person and other group, labels and decisions in words, with what was measured of the matched."""
-    matches, who, called = audit.matches, audit.matches.individual, np.array(asked.schema.class_names, dtype=object)
-    names = np.array(audit.people.names, dtype=object)
+    """One line for each audited person and other group, labels and decisions in words, with what was measured of the matched.
+
+    Words are categories: of a million pairs they take most of the table's memory otherwise.
+    """
+    matches, who, called, names = audit.matches, audit.matches.individual, asked.schema.class_names, audit.people.names
     table = pd.DataFrame({
-        "row": asked.rows[who], "group": names[audit.people.groups[who]], "other": names[matches.other],
-        "label": called[audit.people.labels[who]], "counterpart": _called(matches.row, asked.reference_rows),
+        "row": asked.rows[who], "group": _words(audit.people.groups[who], names), "other": _words(matches.other, names),
+        "label": _words(audit.people.labels[who], called), "counterpart": _called(matches.row, asked.reference_rows),
         "distance": matches.distance, "ties": matches.ties,
     })
     measured = pd.DataFrame({
-        "score": audit.score, "regime": audit.regime, "decision": called[audit.decision],
-        "its decision": called[audit.decision_tilde],
+        "score": audit.score, "regime": pd.Categorical(audit.regime, list(REGIMES)), "decision": _words(audit.decision, called),
+        "its decision": _words(audit.decision_tilde, called),
         "probability": audit.probability, "its probability": audit.probability_tilde,
     }, index=audit.pair)
     if inner is not None:
@@ -479,6 +482,12 @@ def _rank_correlation(score: Array, distance: Array) -> float:
     if len(score) < FEW or np.ptp(score) == 0 or np.ptp(distance) == 0:
         return float("nan")
     return float(spearmanr(score, distance).statistic)
+
+
+def _words(places: npt.NDArray[np.integer], names: tuple[str, ...]) -> pd.Categorical:
+    """(P,) the names at these places; some may be equal, as a schema may call both outcomes alike."""
+    known = list(dict.fromkeys(names))
+    return pd.Categorical.from_codes(np.array([known.index(name) for name in names])[places], known)
 
 
 def _called(row: Integers, names: pd.Index) -> pd.Series:

@@ -13,6 +13,7 @@ import pytest
 
 from encoders.network import Array
 from tests.builders import one_hot, real, schema_of
+from verifair.schema.schema import Schema
 from verifair.systems.cec import audit as measured
 from verifair.systems.cec import measures, plots, tables
 from verifair.systems.cec.audit import ComparedPairs, Explanations, scored
@@ -61,10 +62,12 @@ def audit_of(people: int = 40, *, unmatched: int = 0, seed: int = 0, probability
     return scored(everybody, matches, [(slice(None), own, other)], method="exact")
 
 
-def told(audit: ComparedPairs, *, inner: ComparedPairs | None = None, ties: Ties = "first") -> CecResult:
+def told(
+    audit: ComparedPairs, *, inner: ComparedPairs | None = None, ties: Ties = "first", schema: Schema = SCHEMA
+) -> CecResult:
     names = range(len(audit.people))
     asked = Audited(
-        schema=SCHEMA, people=audit.people, reference=Reference.of(audit.people, np.array([0])),
+        schema=schema, people=audit.people, reference=Reference.of(audit.people, np.array([0])),
         rows=pd.Index([f"p{n}" for n in names]), reference_rows=pd.Index([f"q{n}" for n in names]),
         words="all rows", apart=None, dropped=0, protected=("sex",), merit=("income",),
     )
@@ -211,6 +214,16 @@ def test_attributions_of_many_pairs_lie_on_the_disk_where_it_has_room(full: bool
 def part_of(side: Explanations, start: int) -> Explanations:
     """Every fourth pair of it."""
     return Explanations(g=side.g[start::4], decision=side.decision[start::4], probability=side.probability[start::4])
+
+
+def test_words_of_all_pairs_take_a_byte_each() -> None:
+    audit = audit_of(people=4000, unmatched=3)
+    table = told(audit).pairs
+    words = ["group", "other", "label", "regime", "decision", "its decision"]
+    assert (table[words].memory_usage(index=False) < 2 * len(table)).all()
+    assert [*table["group"].iloc[[0, 1]], *table["decision"].iloc[[0, 4]].isna()] == [*NAMES, True, False]
+    alike = told(audit, schema=SCHEMA.changed(outcomes=("done", "done"))).pairs
+    assert set(alike["decision"].dropna()) == {"done"}
 
 
 def test_errors_are_the_same_however_many_people_are_sorted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
