@@ -128,8 +128,8 @@ def accepted_files(result: AuditResult) -> set[str]:
 def gaps(result: AuditResult) -> Found:
     accepted = accepted_files(result)
     for feature, found in by_feature(result, "largest_gap"):
-        if found["scale"] != "probability":
-            yield feature, None, None, f"it was bounded in {found['scale']}s, not in probabilities"
+        if found["quantity"] not in ("probability", "share of votes"):  # the latter is the probability that a forest gives
+            yield feature, None, None, f"it was bounded as a {found['quantity']}, not as a probability"
             continue
         low, high = found["lower"], found["upper"] if f"gap-{called(feature)}.json.gz" in accepted else 1.0
         ruled = f"more than {rounded(high, up=True, digits=4)} is ruled out" if high < 1 else "no bound is proved"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from encoders.network import Link, Model
+from encoders.network import Link, Model, Network
 from verifair.checker.certificates.statement import Scale, Signs
 from verifair.schema.space import InputSpace
 
@@ -23,7 +23,7 @@ def near(relax: Mapping[str, int], schema: InputSpace) -> str:
 
 def moving(scale: Scale, network: Model, schema: InputSpace) -> str:
     """What a gap is of, and that it moves."""
-    if scale == "probability":
+    if scale == "probability" or (network.link is Link.SHARES and isinstance(network, Network)):  # a mean of probabilities
         return "probability moves"
     if schema.outcome.of == "value":
         return "value moves"

@@ -140,7 +140,11 @@ class PairQuestion(Shown):
         """What lies apart, in words."""
         if self.scale == "probability":
             return "probability"
-        return "value" if self.schema.outcome.of == "value" else "log-odds" if logistic(self.network) else "share of votes"
+        if self.schema.outcome.of == "value":
+            return "value"
+        if logistic(self.network):
+            return "log-odds"
+        return "share of votes" if isinstance(self.network.whole, TreeEnsemble) else "probability"
 
     @property
     def thresholds(self) -> list[tuple[int, int]]:
@@ -187,8 +191,8 @@ class IndividualFairness(PairQuestion):
             raise QueryError("signs say when a decision flips, and epsilon asks about probabilities: drop one of the two")
         if self.epsilon is not None and self.scale == "logit" and not 0 < self.epsilon < np.inf:
             raise QueryError(f"epsilon = {self.epsilon}: expected how far a {self.quantity} may move, a number above 0")
-        if self.epsilon is not None and self.quantity == "share of votes" and self.epsilon >= 1:
-            raise QueryError(f"epsilon = {self.epsilon}: expected a gap between two shares of votes, a number below 1")
+        if self.epsilon is not None and not logistic(self.network) and self.epsilon >= 1:
+            raise QueryError(f"epsilon = {self.epsilon}: expected how far a {self.quantity} may move, a number below 1")
         if self.epsilon is not None and self.scale == "probability" and not SMALLEST <= self.epsilon <= 1 - SMALLEST:
             raise QueryError(
                 f"epsilon = {self.epsilon:g}: expected a gap between two probabilities, a number above 0 and below 1 (from "

@@ -68,8 +68,9 @@ def test_people_who_were_not_asked_may_be_decided_either_way(asked: int, thresho
 
 @pytest.mark.parametrize(("threshold", "expected"), [(0.4, "passed"), (0.39, "unknown"), (0.3, "unknown"), (0.29, "failed")])
 def test_a_gap_passes_by_its_proof_and_fails_by_its_witness(threshold: float, expected: str) -> None:
-    answer = {"scale": "probability", "lower": 0.3, "upper": 0.4}
-    assert outcome(found("largest_gap", answer), certified_gap=threshold) == expected
+    for quantity, told in (("probability", expected), ("share of votes", expected), ("value", "unknown")):
+        answer = {"quantity": quantity, "lower": 0.3, "upper": 0.4}
+        assert outcome(found("largest_gap", answer), certified_gap=threshold) == told
 
 
 @pytest.mark.parametrize(("threshold", "expected"), [(0.7, "passed"), (0.71, "unknown"), (0.9, "unknown"), (0.91, "failed")])
@@ -85,7 +86,7 @@ def test_what_is_proved_of_a_box_passes_no_threshold_about_everybody() -> None:
     def in_a_box(result: AuditResult) -> AuditResult:
         return replace(result, sections=tuple(replace(one, settings={"box": {"age": (30, 50)}}) for one in result.sections))
 
-    gap = in_a_box(found("largest_gap", {"scale": "probability", "lower": 0.3, "upper": 0.4}))
+    gap = in_a_box(found("largest_gap", {"quantity": "probability", "lower": 0.3, "upper": 0.4}))
     assert [outcome(gap, certified_gap=threshold) for threshold in (0.4, 0.3, 0.29)] == ["unknown", "unknown", "failed"]
     (check,) = gate(GateSection(certified_gap=0.5), gap)
     assert "asked of the box" in check.text
@@ -102,7 +103,7 @@ def test_a_proof_about_another_feature_proves_nothing() -> None:
 
 @pytest.mark.parametrize("checked", ["rejected", "not re-checked", "accepted in part"])
 def test_a_bound_that_the_checker_did_not_accept_proves_nothing(checked: str) -> None:
-    answer = {"scale": "probability", "lower": 0.3, "upper": 0.4}
+    answer = {"quantity": "probability", "lower": 0.3, "upper": 0.4}
     result = found("largest_gap", answer, evidence=(replace(PROOF, checked=checked),))
     checks = gate(GateSection(certified_gap=0.5), result)
     assert checks[0].outcome == "unknown"

@@ -168,7 +168,7 @@ def test_what_was_not_decided_is_drawn_as_not_decided(
 
 @pytest.mark.parametrize("checked", ["accepted", "not re-checked"])
 def test_a_gap_is_ruled_out_by_an_accepted_proof_alone(checked: str) -> None:
-    gap = {"largest_gap": {"lower": 0.30001, "upper": 0.39999, "scale": "probability"}}
+    gap = {"largest_gap": {"lower": 0.30001, "upper": 0.39999, "quantity": "probability"}}
     text = screen(certified(gap, checked=checked, file="gap-sex.json.gz"))
     limit = "never above 0.400: proved" if checked == "accepted" else "no limit proved"
     assert f"0.300 for one possible person; {limit}" in text

@@ -361,7 +361,7 @@ def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult,
     name, where = query.protected[0], _anywhere(subject, settings)
     valued = query.schema.outcome.of == "value"
     what = f'probability of "{subject.favourable}"' if query.quantity == "probability" else query.quantity
-    found.answer[-1]["largest_gap"] = result.model_dump(include=set(Gap.model_fields))
+    found.answer[-1]["largest_gap"] = result.model_dump(include=set(Gap.model_fields)) | {"quantity": query.quantity}
     if gap.certificate is not None:
         bound = rounded(gap.upper, up=True, digits=4)
         proof = work.keep(
