@@ -53,7 +53,7 @@ class PersistentBias(Shown):
         _settle(self)
         _check_arithmetic(self.network, self.arithmetic)
         _check_sensitive(self.schema, self.sensitive)
-        _check_delta(self.delta)
+        object.__setattr__(self, "delta", _sizes(self.delta))
 
     @cached_property
     def exchange(self) -> Exchange:
@@ -80,7 +80,7 @@ class Robustness(Shown):
         _check_arithmetic(self.network, self.arithmetic)
         if self.sensitive is not None:
             _check_sensitive(self.schema, self.sensitive)
-        _check_delta(self.delta)
+        object.__setattr__(self, "delta", _sizes(self.delta))
 
     @cached_property
     def exchange(self) -> Exchange | None:
@@ -344,7 +344,7 @@ def _check_arithmetic(network: Model, arithmetic: str) -> None:
         elif not network.piecewise_linear:
             why = "no error is specified of the softmax of several classes in float32"
         else:
-            why = "nothing says how float32 rounds the network, read from no ONNX file or from one that is not float32 throughout"
+            why = "nothing says how float32 rounds the network: it was not read from an ONNX file, or one that is not float32"
         raise QueryError(f"arithmetic = 'float32': {why}; ask with arithmetic = 'real'")
 
 
@@ -388,12 +388,11 @@ def _relaxed(schema: Schema, protected: Sequence[str], relax: Mapping[str, Any])
     return found
 
 
-def _check_delta(delta: Sequence[float]) -> None:
+def _sizes(delta: Sequence[float]) -> tuple[float, ...]:
+    """Return each neighbourhood size once. Raises QueryError for none, and for what is no size."""
     if not len(delta):
         raise QueryError("delta is empty: pass at least one neighbourhood size in units, e.g. delta=[1, 2, 3]")
     for value in delta:
         if not 0 <= value < float("inf"):
             raise QueryError(f"delta = {value}: expected a finite number of units, 0 or more")
-    twice = [value for n, value in enumerate(delta) if value in delta[:n]]
-    if twice:
-        raise QueryError(f"delta = {twice[0]} is given twice; give each size once")
+    return tuple(dict.fromkeys(delta))

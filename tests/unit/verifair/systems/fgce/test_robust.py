@@ -235,14 +235,12 @@ def test_without_units_there_is_no_neighbourhood(german: tuple[Network, Schema, 
     assert re_evaluated(network, bare, bare.raw(frame)[:3])["agrees"].all()
 
 
-@pytest.mark.parametrize(("delta", "told"), [
-    ([-1.0], "delta = -1.0"), ([np.inf], "delta = inf"), ([], "delta is empty"), ([1, 2, 1.0], "delta = 1.0 is given twice"),
-])  # fmt: skip
+@pytest.mark.parametrize(("delta", "told"), [([-1.0], "delta = -1.0"), ([np.inf], "delta = inf"), ([], "delta is empty")])
 def test_deltas_that_are_none(german: tuple[Network, Schema, pd.DataFrame], delta: list[float], told: str) -> None:
     network, schema, frame = german
     with pytest.raises(QueryError, match=told):
         certify_robust(network, schema, schema.raw(frame)[:1], delta=delta)
-    if len(delta) == 1:
+    if delta:
         with pytest.raises(QueryError, match=r"only_robust( =|:)"):
             GroupCounterfactuals(network, schema, only_robust=delta[0]).fit(frame)
 

@@ -157,6 +157,15 @@ def test_labels_are_read_by_all_their_names(monkeypatch: pytest.MonkeyPatch) -> 
         TableStream.of(random_network(np.random.default_rng(0), (1, 1)), schema, Stream.of(frame.assign(y=["a", "b"] * 2)))
 
 
+def test_a_size_that_is_given_twice_is_asked_once() -> None:
+    network, schema, frame = asked(1)
+    once, twice = (
+        verify_rows(PersistentBias(network=network, schema=schema, sensitive="group", delta=delta), frame)
+        for delta in ([1, 0], [1, 0.0, 1.0, -0.0])
+    )
+    pd.testing.assert_frame_equal(once, twice)
+
+
 def test_the_store_counts_as_the_table_of_verdicts_does(tmp_path: Path) -> None:
     rng, records = np.random.default_rng(0), []
     for row in range(200):
