@@ -14,6 +14,7 @@ from xml.etree import ElementTree as xml
 from verifair.auditing.decisions import lowest, not_compared, ratio_words
 from verifair.auditing.result import AuditResult, GateCheck
 from verifair.auditing.settings import GateSection
+from verifair.engine.queries import PROBABILITIES
 from verifair.screen import visible
 from verifair.systems.results.files import save_text
 from verifair.systems.results.words import percent, rounded
@@ -128,7 +129,7 @@ def accepted_files(result: AuditResult) -> set[str]:
 def gaps(result: AuditResult) -> Found:
     accepted = accepted_files(result)
     for feature, found in by_feature(result, "largest_gap"):
-        if found["quantity"] not in ("probability", "share of votes"):  # the latter is the probability that a forest gives
+        if found["quantity"] not in PROBABILITIES:
             yield feature, None, None, f"it was bounded as a {found['quantity']}, not as a probability"
             continue
         low, high = found["lower"], found["upper"] if f"gap-{called(feature)}.json.gz" in accepted else 1.0

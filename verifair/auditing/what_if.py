@@ -14,6 +14,7 @@ from encoders.curves.layer import SmoothLayer
 from encoders.network import Array, Link, Model, layered
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.auditing.subject import AuditSubject
+from verifair.engine.queries import PROBABILITIES
 from verifair.engine.questions import box_of
 from verifair.errors import VerifairError
 from verifair.schema.constraint import boxes_of, labelled
@@ -165,7 +166,7 @@ def _held(schema: Schema, protected: Sequence[str], sections: Sequence[Section])
                 gap = Path(proof.file).name == f"gap-{called(name)}.json.gz"
                 if not gap and Path(proof.file).name != f"certify-{called(name)}.json.gz":
                     continue
-                far = gaps[name]["upper"] if gap and gaps[name]["scale"] == "probability" else None
+                far = gaps[name]["upper"] if gap and gaps[name]["quantity"] in PROBABILITIES else None
                 found.append({
                     "text": proof.proves, "file": proof.file, "feature": schema.index(name), "far": far,
                     "lower": lower.tolist(), "upper": upper.tolist(),

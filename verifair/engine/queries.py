@@ -29,6 +29,8 @@ from verifair.schema.schema import Feature, Schema
 
 Arithmetic = Literal["real", "float32"]
 Quantity = Literal["probability", "log-odds", "share of votes", "value"]
+PROBABILITIES: tuple[Quantity, ...] = ("probability", "share of votes")
+"""Those that are the probability that a model gives."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
