@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
@@ -260,8 +262,13 @@ def _pair(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: st
     minus, p = by_output.get(concat.input[0]), str(concat.input[1])
     if minus is None or minus.op_type != "Sub" or minus.input[1] != p:
         return None
-    one = next((i for i in model.graph.initializer if i.name == minus.input[0]), None)
-    return p if one is not None and bool((numpy_helper.to_array(one) == 1).all()) else None
+    one = _constant(model, minus.input[0])
+    return p if one is not None and bool((one == 1).all()) else None
+
+
+def _constant(model: onnx.ModelProto, name: str) -> npt.NDArray[Any] | None:
+    """Return the values of an initializer, None where there is none of that name."""
+    return next((numpy_helper.to_array(i) for i in model.graph.initializer if i.name == name), None)
 
 
 def _mean_of_sigmoids(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: str) -> bool:
@@ -270,7 +277,7 @@ def _mean_of_sigmoids(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProt
     if product is None or product.op_type != "MatMul":
         return False
     joined = by_output.get(product.input[0])
-    weights = next((numpy_helper.to_array(i) for i in model.graph.initializer if i.name == product.input[1]), None)
+    weights = _constant(model, product.input[1])
     if joined is None or joined.op_type != "Concat" or weights is None or weights.shape != (len(joined.input), 1):
         return False
     parts = [by_output.get(one) for one in joined.input]
@@ -280,12 +287,7 @@ def _mean_of_sigmoids(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProt
 
 def _cut_mean(model: onnx.ModelProto, name: str, shown: str) -> LogitsModel:
     """Cut a graph of two classes behind the second one's probability, a mean of others, which decides where it exceeds 1/2."""
-    cut, logit = _cut(model, name, Link.SHARES, shown), name + "/above_half"
-    cut.model.graph.initializer.append(numpy_helper.from_array(np.array([0.5], dtype=np.float32), name=logit + "/half"))
-    cut.model.graph.node.append(helper.make_node("Sub", [name, logit + "/half"], [logit], name=logit))
-    del cut.model.graph.output[:]
-    cut.model.graph.output.append(onnx.ValueInfoProto(name=logit))
-    return replace(cut, logits=logit)
+    return _followed(_cut(model, name, Link.SHARES, shown), "above_half", "Sub", np.array([0.5], dtype=np.float32))
 
 
 def _antisymmetric(classifier: onnx.NodeProto) -> bool:
@@ -316,14 +318,7 @@ def _cut_classifier(stored: StoredModel, node: onnx.NodeProto, name: str, shown:
             attribute.s = b"NONE"
     if link is not Link.SIGMOID or not _antisymmetric(node):
         return cut
-    logit = name + "/second_class"
-    cut.model.graph.initializer.append(numpy_helper.from_array(np.array([1], dtype=np.int64), name=logit + "/index"))
-    cut.model.graph.node.append(helper.make_node("Gather", [name, logit + "/index"], [logit], name=logit, axis=1))
-    del cut.model.graph.output[:]
-    cut.model.graph.output.append(onnx.ValueInfoProto(name=logit))
-    if not any(o.domain in ("", "ai.onnx") for o in cut.model.opset_import):
-        cut.model.opset_import.append(helper.make_opsetid("", 13))
-    return LogitsModel(model=cut.model, logits=logit, link=Link.SIGMOID, shown=shown)
+    return _followed(cut, "second_class", "Gather", np.array([1], dtype=np.int64), axis=1)
 
 
 def _cut_trees(stored: StoredModel, node: onnx.NodeProto, name: str, shown: str) -> LogitsModel:
@@ -366,6 +361,18 @@ def _cut(model: onnx.ModelProto, logits: str, link: Link, shown: str, *,
     for initializer in unused:
         part.graph.initializer.remove(initializer)
     return LogitsModel(model=part, logits=logits, link=link, shown=shown, link_node=link_node, link_axis=link_axis)
+
+
+def _followed(cut: LogitsModel, what: str, op: str, constant: npt.NDArray[Any], axis: int | None = None) -> LogitsModel:
+    """Return a cut graph with one more node, which makes the logit of what the graph gives and a constant.   what: its name."""
+    part, logit = cut.model, f"{cut.logits}/{what}"
+    more: dict[str, Any] = {} if axis is None else {"axis": axis}
+    part.graph.initializer.append(numpy_helper.from_array(constant, name=f"{logit}/constant"))
+    part.graph.node.append(helper.make_node(op, [cut.logits, f"{logit}/constant"], [logit], name=logit, **more))
+    part.graph.output[0].name = logit
+    if not any(o.domain in ("", "ai.onnx") for o in part.opset_import):
+        part.opset_import.append(helper.make_opsetid("", 13))
+    return replace(cut, logits=logit)
 
 
 def stored_tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
