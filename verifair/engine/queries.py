@@ -154,7 +154,8 @@ class PairQuestion(Shown):
         return [(k + 1, k) for k in range(self.network.outputs)] if self.network.ordered else [(1, 0)]
 
     def __post_init__(self) -> None:
-        _settle(self, judged=True, odds=self.odds)
+        _settle(self)
+        _judge(self, odds=self.odds)
         _check_pairs(self.schema, self.protected, self.differ)
         object.__setattr__(self, "relax", _relaxed(self.schema, self.protected, self.relax))
 
@@ -278,7 +279,7 @@ class KDiscrimination(Shown):
 
     def __post_init__(self) -> None:
         _settle(self)
-        object.__setattr__(self, "network", self.schema.judges(self.network, odds=self.probable))
+        _judge(self, odds=self.probable)
         _check_pairs(self.schema, self.protected, "all")
         if not 2 <= self.buckets <= 1000:
             raise QueryError(f"buckets = {self.buckets}: expected between 2 and 1000 outcome buckets")
@@ -313,12 +314,17 @@ class KDiscrimination(Shown):
 Query = PersistentBias | Robustness | IndividualFairness | ProbabilityGap | KDiscrimination
 
 
-def _settle(query: Any, *, judged: bool = False, odds: bool = False) -> None:
+def _settle(query: Any) -> None:
     """Give a query the model that its schema's outcome makes of its own, and the schema with the names of that model's classes."""
     ready(query.network)
     network, schema = query.schema.settled(query.network)
-    object.__setattr__(query, "network", schema.judges(network, odds=odds) if judged else network)
+    object.__setattr__(query, "network", network)
     object.__setattr__(query, "schema", schema)
+
+
+def _judge(query: Any, *, odds: bool) -> None:
+    """Give a settled query the model with one margin, above 0 where decision 1 is made.   odds: the log-odds of that decision."""
+    object.__setattr__(query, "network", query.schema.judges(query.network, odds=odds))
 
 
 def _check_sensitive(schema: Schema, sensitive: str | Sequence[str]) -> None:

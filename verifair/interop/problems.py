@@ -26,10 +26,10 @@ from encoders.problem import Goal, TwinBatch, TwinProblem
 from encoders.vnnlib.cases import Conjunction
 from encoders.vnnlib.reader import Atom, VnnlibQuery, VnnlibUnsupported
 from encoders.vnnlib.scalar_network import scalar_network
+from verifair.schema.feature import LARGEST
 
 MAX_LEFT = 4096
 """Constraints of one case: their maximum becomes dense layers as wide as they are many."""
-LARGEST = Fraction(float(np.finfo(np.float32).max))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
