@@ -10,6 +10,8 @@ import onnx
 import pandas as pd
 from onnx import TensorProto, compose, helper
 
+OPSETS = {"": 15, "ai.onnx.ml": 3}
+"""Operator sets that all converters know, so that a pipeline may end in any of their models."""
 JOINED = "columns"
 """What the matrix is called that the named columns make."""
 PREFIX = "model/"
@@ -41,6 +43,12 @@ def _placeholders(names: Sequence[str]) -> bool:
     """Return whether these are the numbers that boosting libraries give to columns without names."""
     plain = [tuple(f"{prefix}{k}" for k in range(len(names))) for prefix in ("Column_", "")]
     return tuple(names) in plain
+
+
+def model_of(graph: onnx.GraphProto) -> onnx.ModelProto:
+    """Return a graph of our own as a model, by these operator sets."""
+    opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
 def by_column(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:

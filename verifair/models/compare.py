@@ -143,7 +143,8 @@ def predicted_classes(model: Any, rows: Any) -> Integers | None:
 
 
 def predictions(model: Any, rows: Any) -> Array:
-    """What an object says of rows: (N, k) probabilities, or else values."""
+    """What an object says of rows: (N, k) probabilities, or shares of hard votes, or else values."""
+    last = model[-1] if hasattr(model, "steps") else model
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         match package_of(model):
@@ -151,20 +152,14 @@ def predictions(model: Any, rows: Any) -> Array:
                 found = _of_module(model, rows)
             case "xgboost" if not hasattr(model, "get_booster"):
                 found = model.predict(sys.modules["xgboost"].DMatrix(rows))
-            case _ if getattr(model[-1] if hasattr(model, "steps") else model, "voting", "soft") == "hard":
-                found = _hard_votes(model, rows)
+            case _ if getattr(last, "voting", "soft") == "hard":
+                votes = model.transform(rows)[:, :, None] == np.arange(len(last.classes_))  # of each member for each class
+                found = np.average(votes, axis=1, weights=last._weights_not_none)
             case _:
                 name = next((one for one in ("predict_proba", "decision_function") if hasattr(model, one)), "predict")
                 found = getattr(model, name)(rows)
     values = np.asarray(found, dtype=np.float64)
     return values.reshape(len(values), -1)
-
-
-def _hard_votes(model: Any, rows: Any) -> Array:
-    """Shares (N, k) of the votes that the members of a VotingClassifier cast for each class."""
-    last = model[-1] if hasattr(model, "steps") else model
-    votes = model.transform(rows)[:, :, None] == np.arange(len(last.classes_))
-    return np.average(votes, axis=1, weights=last._weights_not_none)
 
 
 def _of_module(model: Any, rows: Any) -> Any:

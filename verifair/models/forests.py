@@ -16,14 +16,12 @@ from onnx import TensorProto, helper
 
 from encoders.network import Array, Booleans, Integers
 from encoders.onnx.operators.trees import floor32
+from verifair.models.columns import model_of
 from verifair.models.objects import labels_of, thawed
-
-OPSETS = {"": 15, "ai.onnx.ml": 3}
-"""Operator sets that all converters know, so that a pipeline may end in any of their models."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Tree:
+class DecisionTree:
     """K nodes, the first one the root: a row goes to `left` where feature <= threshold; a leaf has feature -1. value: (K, C)."""
 
     feature: Integers
@@ -35,20 +33,20 @@ class Tree:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Trees:
+class TreeSum:
     """A sum of trees, and of a base (C,)."""
 
-    trees: tuple[Tree, ...]
+    trees: tuple[DecisionTree, ...]
     base: Array
 
-    def times(self, matrix: Array, features: Integers | None = None) -> Trees:
+    def times(self, matrix: Array, features: Integers | None = None) -> TreeSum:
         """Return the sum times a matrix (C, D).   features: the columns of the table that its own columns are."""
         trees = tuple(replace(one, value=one.value @ matrix) for one in self.trees)
         if features is not None:
             trees = tuple(replace(one, feature=np.where(one.feature < 0, -1, features[one.feature])) for one in trees)
-        return Trees(trees=trees, base=self.base @ matrix)
+        return TreeSum(trees=trees, base=self.base @ matrix)
 
-    def last(self) -> Trees:
+    def last(self) -> TreeSum:
         """Return the last of its numbers alone: of two classes' the second one's."""
         return self.times(np.eye(len(self.base))[:, -1:])
 
@@ -73,7 +71,7 @@ def convert(model: Any) -> onnx.ModelProto | None:
     return None if found is None else _written(model, found, transform, labels_of(model))
 
 
-def summed(model: Any, response: str) -> Trees | None:
+def summed(model: Any, response: str) -> TreeSum | None:
     """Return the trees that add up to what a method of an estimator gives, a number a class or one; None where there are none."""
     from sklearn import ensemble
     from sklearn.base import is_regressor
@@ -94,7 +92,7 @@ def summed(model: Any, response: str) -> Trees | None:
     return None if response == "decision_function" else _mean(model, response)
 
 
-def _single(model: Any, *, hard: bool) -> Trees:
+def _single(model: Any, *, hard: bool) -> TreeSum:
     """Return a decision tree.   hard: 1 for the class that a leaf decides, the first of equal ones, and 0 for the others."""
     tree = model.tree_
     value = np.array(tree.value[:, 0, :], dtype=np.float64)
@@ -107,20 +105,19 @@ def _single(model: Any, *, hard: bool) -> Trees:
     return _one(np.where(leaf, -1, tree.feature), tree.threshold, tree.children_left, tree.children_right, missing, value)
 
 
-def _one(feature: Any, threshold: Any, left: Any, right: Any, missing: Any, value: Array) -> Trees:
-    whole = (np.asarray(one, dtype=np.int64) for one in (feature, left, right))
-    feature, left, right = whole
-    tree = Tree(feature=feature, threshold=np.asarray(threshold, dtype=np.float64), left=left, right=right,
-                missing_left=np.asarray(missing, dtype=bool), value=value)
-    return Trees(trees=(tree,), base=np.zeros(value.shape[1]))
+def _one(feature: Any, threshold: Any, left: Any, right: Any, missing: Any, value: Array) -> TreeSum:
+    feature, left, right = (np.asarray(one, dtype=np.int64) for one in (feature, left, right))
+    tree = DecisionTree(feature=feature, threshold=np.asarray(threshold, dtype=np.float64), left=left, right=right,
+                        missing_left=np.asarray(missing, dtype=bool), value=value)
+    return TreeSum(trees=(tree,), base=np.zeros(value.shape[1]))
 
 
-def _total(parts: Sequence[Trees | None], base: Array) -> Trees | None:
+def _total(parts: Sequence[TreeSum | None], base: Array) -> TreeSum | None:
     """Return the sum of all; None where one of them is none."""
     known = [one for one in parts if one is not None]
     if not known or len(known) < len(parts):
         return None
-    return Trees(trees=tuple(tree for one in known for tree in one.trees), base=sum((one.base for one in known), base))
+    return TreeSum(trees=tuple(tree for one in known for tree in one.trees), base=sum((one.base for one in known), base))
 
 
 def members(model: Any) -> list[tuple[float, Any, Integers | None]] | None:
@@ -140,10 +137,10 @@ def members(model: Any) -> list[tuple[float, Any, Integers | None]] | None:
     return [(1 / len(listed), one, columns) for one, columns in zip(model.estimators_, listed, strict=True)]
 
 
-def _mean(model: Any, response: str) -> Trees | None:
+def _mean(model: Any, response: str) -> TreeSum | None:
     count = len(model.classes_) if response == "predict_proba" else 1
     hard = getattr(model, "voting", "soft") == "hard"
-    parts, averaged = list[Trees | None](), members(model) or ()
+    parts, averaged = list[TreeSum | None](), members(model) or ()
     if hard and count > 2 and len({weight for weight, _, _ in averaged}) > 1:  # sums that are equal may not be so in float32
         return None
     for weight, one, columns in averaged:
@@ -159,11 +156,11 @@ def _mean(model: Any, response: str) -> Trees | None:
     return _total(parts, np.zeros(count))
 
 
-def _boosted(model: Any) -> Trees | None:
+def _boosted(model: Any) -> TreeSum | None:
     """AdaBoost (SAMME): each member votes for its class with its weight, and against the others with a share of that."""
     if getattr(model, "algorithm", "SAMME") == "SAMME.R":  # of scikit-learn before 1.6: sums of logarithms
         return None
-    classes, parts = model.classes_.tolist(), list[Trees | None]()
+    classes, parts = model.classes_.tolist(), list[TreeSum | None]()
     whole = float(model.estimator_weights_.sum())
     for weight, one in zip(model.estimator_weights_.tolist(), model.estimators_, strict=False):
         if not hasattr(one, "tree_"):
@@ -174,7 +171,7 @@ def _boosted(model: Any) -> Trees | None:
     return _total(parts, np.zeros(1 if len(classes) == 2 else len(classes)))
 
 
-def _gradient(model: Any) -> Trees | None:
+def _gradient(model: Any) -> TreeSum | None:
     """Gradient boosting, of scikit-learn's two kinds, by their raw values."""
     if hasattr(model, "_predictors"):
         loss = getattr(model, "_loss", None)
@@ -192,19 +189,19 @@ def _gradient(model: Any) -> Trees | None:
     return _total([one.times(np.eye(len(base))[k : k + 1]) for k, one in grown], base)
 
 
-def _histogram(nodes: Any) -> Trees:
+def _histogram(nodes: Any) -> TreeSum:
     leaf = nodes["is_leaf"] == 1
     return _one(np.where(leaf, -1, nodes["feature_idx"]), nodes["num_threshold"], nodes["left"], nodes["right"],
                 nodes["missing_go_to_left"], np.where(leaf, nodes["value"], 0.0)[:, None])
 
 
-def _stacked(model: Any) -> Trees | None:
+def _stacked(model: Any) -> TreeSum | None:
     """Stacking: a linear function of what the members give."""
     final = linear(model.final_estimator_)
     if final is None or model.passthrough:
         return None
     weight, bias = final
-    parts, first = list[Trees | None](), 0
+    parts, first = list[TreeSum | None](), 0
     for one, method in zip(model.estimators_, model.stack_method_, strict=True):
         found = summed(one, method)
         if found is None:
@@ -217,7 +214,7 @@ def _stacked(model: Any) -> Trees | None:
     return _total(parts, bias) if first == weight.shape[1] else None
 
 
-def _calibrated(model: Any) -> Trees | None:
+def _calibrated(model: Any) -> TreeSum | None:
     """One sigmoid of what the estimator within gives, of two classes: an affine function of that under the logistic function."""
     if len(model.calibrated_classifiers_) > 1 or len(model.classes_) > 2 or model.method != "sigmoid":
         return None
@@ -248,7 +245,7 @@ def linear(model: Any) -> tuple[Array, Array] | None:
     return weight, np.broadcast_to(np.ravel(model.intercept_).astype(np.float64), len(weight)).copy()
 
 
-def _written(model: Any, found: Trees, transform: str, labels: Sequence[str | int]) -> onnx.ModelProto:
+def _written(model: Any, found: TreeSum, transform: str, labels: Sequence[str | int]) -> onnx.ModelProto:
     """Return the trees as ONNX.   labels: of the classes; none of values.   transform: of the scores."""
     count = [len(one.feature) for one in found.trees]
     tree = np.repeat(np.arange(len(count)), count)
@@ -289,5 +286,4 @@ def _written(model: Any, found: Trees, transform: str, labels: Sequence[str | in
     )
     given = [helper.make_tensor_value_info("X", TensorProto.FLOAT, [None, int(model.n_features_in_)])]
     graph = helper.make_graph([made], "model", given, outputs)
-    opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    return model_of(graph)

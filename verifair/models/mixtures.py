@@ -14,9 +14,9 @@ import onnx
 from onnx import TensorProto, compose, helper, numpy_helper
 
 from encoders.network import Array, Integers
-from verifair.models.columns import names_of, renamed
-from verifair.models.forests import OPSETS, linear, members
-from verifair.models.objects import called, labels_of, thawed
+from verifair.models.columns import model_of, names_of, renamed
+from verifair.models.forests import linear, members
+from verifair.models.objects import called, labels_of, steps_before, thawed
 
 ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "identity": None}
 Weighted = list[tuple[float, str]]
@@ -79,13 +79,16 @@ class Graph:
         self.constants.extend(made.graph.initializer)
         return str(made.graph.output[0].name)
 
+    def behind_steps(self, model: Any, x: str | None) -> str | None:
+        """The matrix that the steps of a pipeline before its last one give; x itself where none of them does anything."""
+        before = steps_before(model)
+        return x if before is None else self.part(before, x)
+
     def score(self, model: Any, x: str | None) -> str:
         """The logit of a linear model or an MLP, of the matrix x, or of the columns of the model itself."""
         model = thawed(model)
         if hasattr(model, "steps"):
-            before = model[:-1]
-            kept = any(step not in (None, "passthrough") for _, step in before.steps)
-            return self.score(model[-1], self.part(before, x) if kept else x)
+            return self.score(model[-1], self.behind_steps(model, x))
         layers = _layers(model)
         x = self.table(model) if x is None else x
         for k, (weight, bias) in enumerate(layers):
@@ -113,8 +116,7 @@ class Graph:
         if hasattr(model, "stack_method_"):
             return [(share, self._stacked(model, x))]
         if hasattr(model, "steps") and not _logistic(model[-1]):
-            kept = any(step not in (None, "passthrough") for _, step in model[:-1].steps)
-            return self.probability(model[-1], self.part(model[:-1], x) if kept else x, share)
+            return self.probability(model[-1], self.behind_steps(model, x), share)
         if not _logistic(model[-1] if hasattr(model, "steps") else model):
             raise Unknown(called(model))
         return [(share, self.score(model, x))]
@@ -171,8 +173,7 @@ def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelP
     ]
     names = sorted(graph.inputs, key=[*names_of(model), *graph.inputs].index)
     made = helper.make_graph(graph.nodes, "model", [graph.inputs[name] for name in names], outputs, graph.constants)
-    opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
-    return renamed(helper.make_model(made, opset_imports=opsets, ir_version=8), names)
+    return renamed(model_of(made), names)
 
 
 def _layers(model: Any) -> list[tuple[Array, Array]]:

@@ -60,6 +60,12 @@ def has_steps(model: Any) -> bool:
     return hasattr(model, "steps") or any(hasattr(thawed(one.estimator), "steps") for one in calibrated)
 
 
+def steps_before(model: Any) -> Any:
+    """Return the pipeline of the steps before the last one; None where there are none, or none that does anything."""
+    before = model[:-1] if hasattr(model, "steps") else None
+    return None if before is None or all(step in (None, "passthrough") for _, step in before.steps) else before
+
+
 def labels_of(model: Any) -> list[str | int]:
     """Return the labels of a classifier as ONNX writes them, words or whole numbers. Raises ModelError for others."""
     listed: list[Any] = model.classes_.tolist()

@@ -14,8 +14,8 @@ from encoders.errors import ModelError
 from encoders.onnx.operators.trees import floor32
 from verifair.errors import QueryError
 from verifair.models import boosting, columns, forests, mixtures
-from verifair.models.forests import OPSETS
-from verifair.models.objects import called, package_of, thawed
+from verifair.models.columns import OPSETS
+from verifair.models.objects import called, package_of, steps_before, thawed
 
 COMBINED = ("AdaBoostClassifier", "BaggingClassifier", "BaggingRegressor", "CalibratedClassifierCV", "StackingClassifier",
             "StackingRegressor", "VotingClassifier", "VotingRegressor")
@@ -230,8 +230,7 @@ def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:
 
 def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.ModelProto]) -> onnx.ModelProto:
     """Return a pipeline as ONNX that ends in a model which `convert` makes, of columns with these names, or of one matrix."""
-    before = model[:-1] if hasattr(model, "steps") else None
-    before = None if before is None or all(step in (None, "passthrough") for _, step in before.steps) else before
+    before = steps_before(model)
     if before is None:
         return convert(columns.names_of(model))
     if package_of(last) == "xgboost" and _gives_sparse(before):
