@@ -263,7 +263,7 @@ def _pair(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: st
     if minus is None or minus.op_type != "Sub" or minus.input[1] != p:
         return None
     one = _constant(model, minus.input[0])
-    return p if one is not None and bool((one == 1).all()) else None
+    return p if one is not None and one.size == 1 and bool((one == 1).all()) else None
 
 
 def _constant(model: onnx.ModelProto, name: str) -> npt.NDArray[Any] | None:

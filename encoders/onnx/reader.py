@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from onnx import ModelProto, TensorProto
+from scipy.sparse import csr_array
 
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.errors import ModelError
@@ -23,6 +24,8 @@ from encoders.onnx.tensor import Tensor
 
 AT_ONCE = 2**26
 """Numbers of one tensor, over all points that are compared at a time."""
+NO_SUM = 1e-5
+"""A sum that is this near to 0 (of weights: relative to their sizes) is 0, but for float32."""
 
 
 def read_onnx(path: str | Path | bytes | ModelProto, *, output: str | None = None, check_points: int = 64, seed: int = 0,
@@ -56,6 +59,7 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
     logits = logits_model(stored, output)
     reading, final = read_graph(stored.path, logits)
     _check_link(stored.path, logits, final)
+    _check_sum(stored.path, logits, final)
     feeds, place = reading.inputs.layout()
     random = np.random.default_rng(seed)
     if any(source.trees is not None for source in reading.sources):
@@ -107,20 +111,51 @@ def _check_link(path: Path, logits: LogitsModel, final: Tensor) -> None:
                                "supported is the axis of at least two classes", node=logits.link_node, op="Softmax")
 
 
+def _check_sum(path: Path, logits: LogitsModel, final: Tensor) -> None:
+    """Refuse outputs that add up to 1 at every input, as probabilities do."""
+    if logits.link is not Link.IDENTITY or final.size < 2:
+        return
+    total, size = float(final.const.rounded()[0].sum()), 0.0
+    for term in final.terms.values():
+        weight = csr_array((term.entries.rounded()[0], (term.row, term.column)))
+        sizes = abs(weight).sum(axis=0)
+        if (abs(weight.sum(axis=0)) > NO_SUM * sizes).any():
+            return
+        size += float(sizes.sum())
+    if size > 0 and abs(total - 1) < 0.01:
+        raise ModelError(path, f"the outputs add up to {total:.6g} at every input: probabilities it seems, and decisions are about "
+                               "logits; end the model with Sigmoid or Softmax, or read the tensor in front with output=...",
+                         node=logits.shown)
+
+
 def _check_end(path: Path, reading: Reading, network: Network) -> None:
-    """Refuse outputs that are a sigmoid each, moved, scaled or cut: probabilities, which are > 0 whatever is decided."""
+    """Refuse outputs that are a sigmoid each, moved, scaled or cut, and one that is a mean of sigmoids: probabilities, which are
+    > 0 whatever is decided."""
     if network.link is not Link.IDENTITY:   # that says what the probability is: here a calibrated one, say
         return
+    sigmoids = [source.node for source in reading.sources if source.curve == Curve.SIGMOID]
+    if _is_mean(network):
+        raise ModelError(path, "the output is a mean of sigmoids: a probability it seems, and decisions are about logits; end the "
+                               "model with Concat(1 - p, p) of the mean p, by weights of sum 1", node=sigmoids[-1], op="Sigmoid")
     reach = np.eye(network.outputs, dtype=bool)
     for above, layer in zip(reversed(network.layers), reversed(network.layers[:-1]), strict=False):
         reach = reach @ (above.weight != 0)
         if isinstance(layer, SmoothLayer):
             if (reach.sum(axis=1) == 1).all() and layer.sigmoid[reach.argmax(axis=1)].all():
-                sigmoids = [source.node for source in reading.sources if source.curve == Curve.SIGMOID]
                 raise ModelError(path, "every output is one sigmoid, moved, scaled or cut: a probability it seems, and decisions "
                                        "are about logits; supported at the end is a plain Sigmoid: read the tensor in front of it "
                                        "with output=...", node=sigmoids[-1], op="Sigmoid")
             return
+
+
+def _is_mean(network: Network) -> bool:
+    """Return whether the only output adds up several sigmoids to a number from 0 to 1."""
+    if network.outputs > 1 or len(network.layers) < 2 or not isinstance(network.layers[-2], SmoothLayer):
+        return False
+    (weight,), (bias,) = network.layers[-1].weight, network.layers[-1].bias
+    summed = weight != 0
+    within = bias >= 0 and bool((weight >= 0).all()) and weight.sum() + bias <= 1 + NO_SUM
+    return bool(within and summed.sum() > 1 and network.layers[-2].sigmoid[summed].all())
 
 
 def comparison_points(path: Path, n: int, count: int, random: np.random.Generator, box: tuple[Array, Array] | None) -> Floats:

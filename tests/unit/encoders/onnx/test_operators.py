@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
@@ -245,7 +245,11 @@ def test_random_graphs_agree_with_onnxruntime(graph: tuple[list[Any], dict[str, 
     x = draw(8, n, seed=3)
     with tempfile.TemporaryDirectory() as folder:
         path = save(Path(folder) / "random.onnx", nodes, constants, shape=("N", n))
-        network = read_onnx(path, check_points=8)
+        try:
+            network = read_onnx(path, check_points=8)
+        except ModelError as error:
+            assume("outputs add up to" not in str(error))  # such as x beside 1 - x, which are refused as probabilities
+            raise
         expected = onnxruntime_output(path, x)
     scale = 1 + np.abs(expected).max()
     np.testing.assert_allclose(network.forward(x.astype(np.float64)), expected, rtol=0, atol=1e-3 * scale)

@@ -86,6 +86,42 @@ def test_sigmoid_in_the_middle(tmp_path: Path) -> None:
     refused(save(tmp_path / "m.onnx", [node("Sigmoid", ["x"], ["s"]), node("Neg", ["s"])], {}), "at the end", op="Sigmoid")
 
 
+MIXED = np.random.default_rng(0).normal(size=(4, 3)).astype(F)
+
+
+def shown_mean(weights: list[float], *, one: Any = 1.0, order: tuple[str, ...] = ("m", "p")) -> tuple[list[onnx.NodeProto], Any]:
+    """Concat(1 - p, p) of p = a sum of sigmoids with weights."""
+    nodes = [node("MatMul", ["x", "w"], ["z"]), node("Sigmoid", ["z"], ["s"]), node("MatMul", ["s", "mix"], ["p"], name="last"),
+             node("Sub", ["one", "p"], ["m"]), node("Concat", order, axis=1)]
+    return nodes, {"w": MIXED[:, : len(weights)], "mix": np.array(weights, dtype=F)[:, None], "one": np.array(one, dtype=F)}
+
+
+@pytest.mark.parametrize(("weights", "options"), [
+    ([0.5, 0.5 + 1e-4], {}), ([0.5, 0.4], {}), ([1.5, -0.5], {}), ([0.5, 0.5], {"order": ("p", "m")}),
+    ([0.5, 0.5], {"one": 0.999}), ([0.5, 0.5, 0.5], {}),
+])  # fmt: skip
+def test_probabilities_are_not_read_as_logits(weights: list[float], options: dict[str, Any], tmp_path: Path) -> None:
+    """Gaps of the logistic function of 2p - 1, once proved as those of p."""
+    nodes, constants = shown_mean(weights, **options)
+    refused(save(tmp_path / "m.onnx", nodes, constants), "outputs add up to .* at every input: probabilities it seems")
+
+
+def test_a_mean_of_sigmoids_is_no_logit(tmp_path: Path) -> None:
+    nodes, constants = shown_mean([0.25, 0.75])
+    path = save(tmp_path / "m.onnx", [*nodes[:2], node("MatMul", ["s", "mix"], name="last")], constants)
+    refused(path, r"a mean of sigmoids: a probability it seems.*Concat\(1 - p, p\)")
+
+
+def test_outputs_that_add_up_to_something_else_are_logits(tmp_path: Path) -> None:
+    rows = {"w": np.stack([MIXED[:, 0], -MIXED[:, 0]], axis=1), "v": MIXED[:, :2]}
+    assert read_onnx(save(tmp_path / "scores.onnx", [node("MatMul", ["x", "w"])], rows)).outputs == 2
+    assert read_onnx(save(tmp_path / "two.onnx", [node("MatMul", ["x", "v"])], rows)).outputs == 2
+    nodes, constants = shown_mean([0.25, 0.75])  # an MLP with logistic neurons
+    nodes = [*nodes[:2], node("MatMul", ["s", "mix"], name="last")]
+    for mix in ([[0.9], [0.8]], [[0.5], [-0.2]]):
+        assert read_onnx(save(tmp_path / "mlp.onnx", nodes, constants | {"mix": np.array(mix, dtype=F)})).outputs == 1
+
+
 def test_operator_of_another_domain(tmp_path: Path) -> None:
     path = save(tmp_path / "m.onnx", [node("Normalizer", ["x"], norm="MAX")], {})
     refused(path, "Normalizer is not supported", op="Normalizer")
