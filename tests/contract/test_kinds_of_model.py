@@ -138,3 +138,11 @@ def test_what_needs_gradients_says_what_to_do(name: str, asked: str, files: Path
     assert f"{name}.onnx: is a tree ensemble, and --" in told
     assert f"drop {asked.split()[1]}" in told
     assert "\n" not in told
+
+
+def test_a_model_without_log_odds_is_not_asked_for_them(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    about = ("certify", "forest.onnx", "--schema", "forest.toml", *ASKED["certify --maximise"][1:], "--box", "rate=1")
+    assert CliRunner().invoke(app, [*about]).exception is None
+    told = str(CliRunner().invoke(app, [*about, "--logit"]).exception)
+    assert told == "--logit: a share of votes of this model has no log-odds; drop it, for the largest gap between two of them"

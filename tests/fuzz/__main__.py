@@ -17,6 +17,8 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="read this one input here, without limits, and print what comes of it")
     parser.add_argument("--folder", type=Path, help="keep valid files and the input under way here")
     given = parser.parse_args()
+    if unknown := [name for name in given.targets if name not in TARGETS]:
+        parser.error(f"no target {', '.join(unknown)}; there are {', '.join(TARGETS)}")
     failures = 0
     for name in given.targets or TARGETS:
         with tempfile.TemporaryDirectory() as scratch:

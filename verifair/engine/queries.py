@@ -251,8 +251,8 @@ class ProbabilityGap(PairQuestion):
             raise QueryError(f"scale = {self.scale!r}, expected 'probability' or 'logit'")
         if self.scale == "probability" and not logistic(self.network):
             raise QueryError(
-                "the largest probability gap: the model gives shares of votes, and what is proved of probabilities is about "
-                "logistic functions of logits; ask with scale = 'logit' for the largest gap between two shares"
+                "the largest probability gap: the model's probability is a share of votes or a mean, and this scale is for "
+                "logistic functions of logits; ask with scale = 'logit' for the largest gap between two probabilities"
             )
         if self.scale == "logit" and isinstance(self.network, ComparedTrees) and self.network.decision.odds:
             raise QueryError(

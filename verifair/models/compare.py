@@ -18,7 +18,7 @@ from encoders.onnx.reader import comparison_points
 from encoders.onnx.runtime import first_line, runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.models.columns import holds_truths, names_of
-from verifair.models.objects import ANOTHER_WAY, called, exported, has_steps, package_of
+from verifair.models.objects import ANOTHER_WAY, called, exported, has_steps, last_of, package_of, thawed
 from verifair.models.pipelines import asks_for_missing
 from verifair.models.pytorch import modes_kept
 
@@ -45,7 +45,9 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     frame: rows to compare on; without its columns, or without a table, on random points; also where no row has a value of every
     column that the model takes, with a warning if it knows their names. Raises ModelError where too many rows differ.
     """
-    if package_of(model) == "sklearn" and (done := asks_for_missing(getattr(model, "best_estimator_", model))):
+    if network.link is Link.IDENTITY and hasattr(model, "predict_proba"):
+        raise ModelError(called(model), f"its converted model shows probabilities as if they were logits; {ANOTHER_WAY}")
+    if package_of(model) == "sklearn" and (done := asks_for_missing(thawed(model))):
         message = f"{called(model)}: {done}, the converted model does not; proofs cover rows without missing values"
         warnings.warn(message, ImportDifference, stacklevel=4)
     rows = None if frame is None else _of_table(model, network, frame)
@@ -144,7 +146,7 @@ def predicted_classes(model: Any, rows: Any) -> Integers | None:
 
 def predictions(model: Any, rows: Any) -> Array:
     """What an object says of rows: (N, k) probabilities, or shares of hard votes, or else values."""
-    last = model[-1] if hasattr(model, "steps") else model
+    last = last_of(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         match package_of(model):

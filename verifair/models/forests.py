@@ -17,7 +17,10 @@ from onnx import TensorProto, helper
 from encoders.network import Array, Booleans, Integers
 from encoders.onnx.operators.trees import floor32
 from verifair.models.columns import model_of
-from verifair.models.objects import labels_of, thawed
+from verifair.models.objects import flat, labels_of
+
+WHOLE_WEIGHTS = 2**10
+"""Weights of hard votes are read that are whole numbers of this part of 1: their sums are exact, and ties are the object's."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,6 +69,8 @@ def convert(model: Any) -> onnx.ModelProto | None:
         found, transform = summed(model, "decision_function"), "LOGISTIC" if classes == 2 else "SOFTMAX"
         if found and classes > 2 and isinstance(model, AdaBoostClassifier):
             found = found.times(np.eye(classes) / (classes - 1))  # its probabilities are the softmax of that
+    elif getattr(model, "voting", "soft") == "hard":
+        found, transform = _votes(model), "NONE"
     else:
         found, transform = summed(model, "predict_proba"), "NONE"
     return None if found is None else _written(model, found, transform, labels_of(model))
@@ -76,10 +81,12 @@ def summed(model: Any, response: str) -> TreeSum | None:
     from sklearn import ensemble
     from sklearn.base import is_regressor
 
-    model = thawed(model)
+    model = flat(model)
     if is_regressor(model) != (response == "predict"):
         return None
     if getattr(model, "n_outputs_", 1) != 1:
+        return None
+    if response == "predict_proba" and not hasattr(model, response):  # of hard votes the decision alone is counted
         return None
     if hasattr(model, "tree_"):
         return None if response == "decision_function" else _single(model, hard=False)
@@ -139,20 +146,28 @@ def members(model: Any) -> list[tuple[float, Any, Integers | None]] | None:
 
 def _mean(model: Any, response: str) -> TreeSum | None:
     count = len(model.classes_) if response == "predict_proba" else 1
-    hard = getattr(model, "voting", "soft") == "hard"
-    parts, averaged = list[TreeSum | None](), members(model) or ()
-    if hard and count > 2 and len({weight for weight, _, _ in averaged}) > 1:  # sums that are equal may not be so in float32
-        return None
-    for weight, one, columns in averaged:
-        one = thawed(one)
-        listed = getattr(one, "classes_", [0])
-        if hard:
-            found = _single(one, hard=True) if hasattr(one, "tree_") and list(listed) == list(range(count)) else None
-        else:
-            found = summed(one, response)
+    parts = list[TreeSum | None]()
+    for weight, one, columns in members(model) or ():
+        found = summed(one, response)
+        listed = getattr(flat(one), "classes_", [0])
         # of a sample of the rows some classes may be missing; the others then have their numbers for labels
         at = np.arange(count) if len(listed) == count else np.asarray(listed, dtype=np.int64)
         parts.append(found and found.times(weight * np.eye(count)[at], columns))
+    return _total(parts, np.zeros(count))
+
+
+def _votes(model: Any) -> TreeSum | None:
+    """Hard votes of single trees. None where sums of weights may be equal, and not so in float32 or float64."""
+    weights, count = model._weights_not_none, len(model.classes_)
+    if weights is not None:
+        whole = np.asarray(weights, dtype=np.float64) * WHOLE_WEIGHTS
+        if (count > 2 and len(set(weights)) > 1) or (whole != np.rint(whole)).any() or np.abs(whole).sum() > 2**23:
+            return None
+    parts = list[TreeSum | None]()
+    for weight, one, _ in members(model) or ():
+        one = flat(one)
+        known = hasattr(one, "tree_") and list(one.classes_) == list(range(count))
+        parts.append(_single(one, hard=True).times(weight * np.eye(count)) if known else None)
     return _total(parts, np.zeros(count))
 
 
@@ -220,7 +235,7 @@ def _calibrated(model: Any) -> TreeSum | None:
         return None
     (one,) = model.calibrated_classifiers_
     (curve,) = one.calibrators
-    within = thawed(one.estimator)
+    within = flat(one.estimator)
     found = summed(within, "decision_function" if hasattr(within, "decision_function") else "predict_proba")
     return found and _total([found.last().times(np.array([[-curve.a_]]))], np.array([-curve.b_]))
 

@@ -16,7 +16,7 @@ from onnx import TensorProto, compose, helper, numpy_helper
 from encoders.network import Array, Integers
 from verifair.models.columns import model_of, names_of, renamed
 from verifair.models.forests import linear, members
-from verifair.models.objects import called, labels_of, steps_before, thawed
+from verifair.models.objects import called, flat, labels_of
 
 ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "identity": None}
 Weighted = list[tuple[float, str]]
@@ -24,7 +24,11 @@ Weighted = list[tuple[float, str]]
 
 
 class Unknown(Exception):
-    """What is no combination of linear models and MLPs. Its text says of what it is made."""
+    """What is no combination of linear models and MLPs. Its text says of what it is made.   remedy: what would help."""
+
+    def __init__(self, made_of: str, remedy: str = "") -> None:
+        super().__init__(made_of)
+        self.remedy = remedy or "fit it on trees alone, or on linear models and MLPs alone (two classes, voting='soft')"
 
 
 class Graph:
@@ -79,16 +83,11 @@ class Graph:
         self.constants.extend(made.graph.initializer)
         return str(made.graph.output[0].name)
 
-    def behind_steps(self, model: Any, x: str | None) -> str | None:
-        """The matrix that the steps of a pipeline before its last one give; x itself where none of them does anything."""
-        before = steps_before(model)
-        return x if before is None else self.part(before, x)
-
     def score(self, model: Any, x: str | None) -> str:
         """The logit of a linear model or an MLP, of the matrix x, or of the columns of the model itself."""
-        model = thawed(model)
+        model = flat(model)
         if hasattr(model, "steps"):
-            return self.score(model[-1], self.behind_steps(model, x))
+            return self.score(model[-1], self.part(model[:-1], x))
         layers = _layers(model)
         x = self.table(model) if x is None else x
         for k, (weight, bias) in enumerate(layers):
@@ -99,15 +98,20 @@ class Graph:
 
     def probability(self, model: Any, x: str | None, share: float = 1.0) -> Weighted:
         """The logits whose logistic functions, with these weights, make the share of an estimator's probability."""
-        model = thawed(model)
+        model = flat(model)
+        if hasattr(model, "steps"):
+            return self.probability(model[-1], self.part(model[:-1], x), share)
         if hasattr(model, "calibrated_classifiers_") and model.method == "sigmoid":
             listed = model.calibrated_classifiers_
             return [(share / len(listed), self._calibrated(one, x)) for one in listed]
         if getattr(model, "voting", "soft") == "hard":
-            raise Unknown("hard votes of estimators that are no single trees")
+            remedy = "fit it with voting='soft'; hard votes are read of single trees by whole weights, at the end"
+            raise Unknown("hard votes", remedy)
         if (parts := members(model)) is not None:
             found: Weighted = []
             for weight, one, columns in parts:
+                if weight < 0:
+                    raise Unknown("probabilities with negative weights", "fit it with weights of 0 or more")
                 if columns is not None and x is None:
                     x = self.table(model)
                 given = x if columns is None else self.chosen(x, columns, model)
@@ -115,9 +119,12 @@ class Graph:
             return found
         if hasattr(model, "stack_method_"):
             return [(share, self._stacked(model, x))]
-        if hasattr(model, "steps") and not _logistic(model[-1]):
-            return self.probability(model[-1], self.behind_steps(model, x), share)
-        if not _logistic(model[-1] if hasattr(model, "steps") else model):
+        if hasattr(model, "estimator_weights_"):
+            raise Unknown("decisions of estimators that are no single trees", "fit it on DecisionTreeClassifier")
+        if hasattr(model, "_raw_predict_init") or hasattr(model, "_predictors"):
+            remedy = "combine scores: StackingClassifier with stack_method='decision_function'"
+            raise Unknown(f"probabilities of {called(model)}, of which each is a function of a sum,", remedy)
+        if not _logistic(model):
             raise Unknown(called(model))
         return [(share, self.score(model, x))]
 
@@ -141,13 +148,13 @@ class Graph:
         return self.mixed(self.probability(model, x))
 
     def _calibrated(self, one: Any, x: str | None) -> str:
-        within = thawed(one.estimator)
+        within = flat(one.estimator)
         (curve,) = one.calibrators  # the probability is 1 / (1 + exp(a f + b)) for the score f
         method = "decision_function" if hasattr(within, "decision_function") else "predict_proba"
         return self.affine(self.response(within, x, method), np.array([[-curve.a_]]), np.array([-curve.b_]))
 
     def _stacked(self, model: Any, x: str | None) -> str:
-        final = linear(thawed(model.final_estimator_))
+        final = linear(flat(model.final_estimator_))
         if final is None:
             raise Unknown(f"the final_estimator {called(model.final_estimator_)}")
         parts = [self.response(one, x, method) for one, method in zip(model.estimators_, model.stack_method_, strict=True)]
@@ -160,6 +167,10 @@ def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelP
     """Return a classifier of two classes, or a pipeline that ends in it, as ONNX. Raises Unknown for what it cannot combine."""
     graph, labels = Graph(stored), labels_of(model)
     listed = graph.probability(model, None)
+    known = set(names_of(model)) or {f"x{k}" for k in range(int(model.n_features_in_))}
+    if not set(graph.inputs) <= known and set(graph.inputs) != {"X"}:
+        found = "estimators that take columns by name or place, and ones that were fitted on an array"
+        raise Unknown(found, "fit all of them on a table with names of its columns")
     chance = graph.add("Sigmoid", [listed[0][1]]) if len(listed) == 1 else graph.mixed(listed)
     other = graph.add("Sub", [graph.constant([1.0]), chance])
     shown = graph.add("Concat", [other, chance], axis=1)
@@ -192,5 +203,4 @@ def _layers(model: Any) -> list[tuple[Array, Array]]:
 
 def _logistic(model: Any) -> bool:
     """Return whether an estimator's probability is the logistic function of its score."""
-    model = thawed(model)
     return type(model).__name__ == "MLPClassifier" or (linear(model) is not None and hasattr(model, "classes_"))

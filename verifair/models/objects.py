@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
@@ -54,16 +55,38 @@ def thawed(model: Any) -> Any:
     return model
 
 
+def flat(model: Any) -> Any:
+    """Return an estimator thawed, and a pipeline as one without pipelines in it and without steps that do nothing."""
+    model = thawed(model)
+    if not hasattr(model, "steps"):
+        return model
+    steps: list[tuple[str, Any]] = []
+    for name, step in model.steps:
+        if step not in (None, "passthrough"):
+            one = flat(step)
+            steps += [(f"{name}__{inner}", part) for inner, part in one.steps] if hasattr(one, "steps") else [(name, one)]
+    if not steps:
+        return model
+    return steps[0][1] if len(steps) == 1 else with_steps(model, steps)
+
+
+def with_steps(pipeline: Any, steps: list[tuple[str, Any]]) -> Any:
+    """Return a fitted pipeline with other fitted steps."""
+    pipeline = copy.copy(pipeline)
+    pipeline.steps = steps
+    return pipeline
+
+
+def last_of(model: Any) -> Any:
+    """Return the estimator that predicts: the last one of a pipeline, or of those within one another."""
+    model = thawed(model)
+    return last_of(model.steps[-1][1]) if hasattr(model, "steps") else model
+
+
 def has_steps(model: Any) -> bool:
     """Return whether a pipeline goes before what decides, also one that was calibrated."""
-    calibrated = getattr(model, "calibrated_classifiers_", ())
-    return hasattr(model, "steps") or any(hasattr(thawed(one.estimator), "steps") for one in calibrated)
-
-
-def steps_before(model: Any) -> Any:
-    """Return the pipeline of the steps before the last one; None where there are none, or none that does anything."""
-    before = model[:-1] if hasattr(model, "steps") else None
-    return None if before is None or all(step in (None, "passthrough") for _, step in before.steps) else before
+    calibrated = getattr(last_of(model), "calibrated_classifiers_", ())
+    return hasattr(flat(model), "steps") or any(hasattr(flat(one.estimator), "steps") for one in calibrated)
 
 
 def labels_of(model: Any) -> list[str | int]:

@@ -15,11 +15,13 @@ from encoders.onnx.operators.trees import floor32
 from verifair.errors import QueryError
 from verifair.models import boosting, columns, forests, mixtures
 from verifair.models.columns import OPSETS
-from verifair.models.objects import called, package_of, steps_before, thawed
+from verifair.models.objects import called, flat, last_of, package_of, thawed, with_steps
 
 COMBINED = ("AdaBoostClassifier", "BaggingClassifier", "BaggingRegressor", "CalibratedClassifierCV", "StackingClassifier",
             "StackingRegressor", "VotingClassifier", "VotingRegressor")
 """Estimators that are made of others."""
+STEPS = ("steps", "transformers_", "transformer_list")
+"""Where Pipeline, ColumnTransformer and FeatureUnion list what they are made of, with a name first."""
 
 
 def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
@@ -30,60 +32,78 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
-    model = _for_whole_rows(_rounded(_as_logistic(getattr(model, "best_estimator_", model))))
+    model = flat(model)
+    _check_imputers(model)
+    model = _for_whole_rows(_rounded(_as_logistic(model)))
     try:
         check_is_fitted(model)
     except NotFittedError:
         raise QueryError(f"model: this {called(model)} is not fitted; fit it first, and pass the fitted object") from None
     except TypeError:
         raise QueryError(f"model: {called(model)} is no estimator; pass a fitted classifier, regressor or pipeline") from None
-    last = _last(model)
+    last = last_of(model)
     if not hasattr(last, "predict"):
         raise QueryError(f"model: {called(model)} predicts nothing; pass a classifier, a regressor, or a pipeline to one")
     steps = "" if last is model else "a Pipeline of the steps before it and "
     _check_threshold(last, steps)
+    _check_loss(last)
     if package_of(last) != "sklearn":
         return _ending_in(model, last, lambda names: boosting.convert(last, None, names=names))
-    if type(last).__name__ in COMBINED and (made := _combined(model, steps)) is not None:
-        return made
+    if type(last).__name__ in COMBINED:
+        return _combined(model, steps)
     shown = {"zipmap": False} if hasattr(last, "predict_proba") else {}  # none, so that skl2onnx adds no zipmap of its own
     return _stored(model, {id(last): shown} if hasattr(last, "classes_") else {})
 
 
-def _combined(model: Any, steps: str) -> onnx.ModelProto | None:
-    """Return a pipeline that ends in a combination of estimators as ONNX; None of values that are no sum of trees: skl2onnx
-    converts some. Raises ModelError for classifiers that are neither sums of trees nor combinations of linear models and MLPs."""
+def _combined(model: Any, steps: str) -> onnx.ModelProto:
+    """Return a pipeline that ends in a combination of estimators as ONNX; of values that are no sum of trees as skl2onnx converts
+    them. Raises ModelError for classifiers that are neither sums of trees nor combinations of linear models and MLPs."""
     model = _calibrating_last(model)
-    last = _last(model)
+    last = last_of(model)
     trees = forests.convert(last)
     if trees is not None:
         return _ending_in(model, last, lambda names: columns.by_column(trees, names))
     if not hasattr(last, "classes_"):
-        return None
-    made_of = f"{len(last.classes_)} classes"
+        return _stored(_by_array(model, last), {})
+    found = mixtures.Unknown(f"{len(last.classes_)} classes")
     try:
         if len(last.classes_) == 2:
             return mixtures.convert(model, lambda before: _stored(before, {}))
     except mixtures.Unknown as unknown:
-        made_of = str(unknown)
+        found = unknown
     if hasattr(last, "calibrated_classifiers_"):
         _check_calibration(last, steps)
-    remedy = "fit it on trees alone, or on linear models and MLPs alone (two classes, voting='soft')"
-    raise ModelError(called(last), f"combines {made_of} in a way that is not read; {remedy}")
+    raise ModelError(called(last), f"combines {found} in a way that is not read; {found.remedy}")
+
+
+def _by_array(model: Any, last: Any) -> Any:
+    """Return a pipeline whose last estimator votes by weights as skl2onnx takes them: an array, of estimators that were fitted."""
+    if getattr(last, "weights", None) is None:
+        return model
+    voting = copy.copy(last)
+    voting.weights = np.asarray(last._weights_not_none, dtype=np.float64)
+    return voting if last is model else with_steps(model, [*model.steps[:-1], ("voting", voting)])
 
 
 def _calibrating_last(model: Any) -> Any:
     """Return a calibrated pipeline as a pipeline that ends in the calibrated estimator, where it was fitted once."""
-    last: Any = _last(model)
+    last: Any = last_of(model)
     listed: list[Any] = getattr(last, "calibrated_classifiers_", [])
-    within: Any = thawed(listed[0].estimator) if len(listed) == 1 else None
+    within: Any = flat(listed[0].estimator) if len(listed) == 1 else None
     if not hasattr(within, "steps"):
         return model
     last, one = copy.copy(last), copy.copy(listed[0])
     one.estimator, last.calibrated_classifiers_ = within[-1], [one]
     last.n_features_in_ = within[-1].n_features_in_
     before = [*model.steps[:-1], *within.steps[:-1]] if hasattr(model, "steps") else within.steps[:-1]
-    return type(within)([*before, ("calibrated", last)])
+    return with_steps(within, [*before, ("calibrated", last)])
+
+
+def _check_loss(last: Any) -> None:
+    """Raise ModelError for a linear model whose probabilities are no logistic function of its scores."""
+    if type(last).__name__ == "SGDClassifier" and last.loss == "modified_huber":
+        found = "its probabilities are scores that are cut off at 0 and 1 (loss='modified_huber')"
+        raise ModelError(called(last), f"{found}, no logistic function; fit it with loss='log_loss'")
 
 
 def _check_threshold(last: Any, steps: str) -> None:
@@ -92,9 +112,9 @@ def _check_threshold(last: Any, steps: str) -> None:
     threshold = getattr(last, "best_threshold_", getattr(last, "threshold", None))
     if threshold is None or not hasattr(last, "estimator_"):
         return
-    by_score = last.response_method == "decision_function" or not hasattr(_last(last.estimator_), "predict_proba")
+    by_score = last.response_method == "decision_function" or not hasattr(last_of(last.estimator_), "predict_proba")
     at = (0.0 if by_score else 0.5) if threshold == "auto" else float(threshold)
-    of, logit = _logit(_last(last.estimator_), at, by_score=by_score)
+    of, logit = _logit(last_of(last.estimator_), at, by_score=by_score)
     favoured = last._curve_scorer._get_pos_label() if hasattr(last, "_curve_scorer") else last.pos_label
     rule = f"logit <= {-logit!r}" if favoured is not None and favoured == last.classes_[0] else f"logit >= {logit!r}"
     found = f"decides by a threshold of its own, {of} of {at:g}, which its conversion would leave out"
@@ -110,7 +130,7 @@ def _check_calibration(last: Any, steps: str) -> None:
     (one,) = last.calibrated_classifiers_
     (curve,) = one.calibrators  # the probability is 1 / (1 + exp(a f + b)) for the score f
     frozen = type(one.estimator).__name__ == "FrozenEstimator"
-    within = _last(one.estimator.estimator if frozen else one.estimator)
+    within = last_of(one.estimator)
     _, logit = _logit(within, float(-curve.b_ / curve.a_), by_score=hasattr(within, "decision_function"))
     where = "calibrated_classifiers_[0].estimator" + (".estimator" if frozen else "")
     rule = f"logit {'>' if curve.a_ < 0 else '<'} {logit!r}"
@@ -128,13 +148,13 @@ def _logit(within: Any, at: float, *, by_score: bool) -> tuple[str, float]:
 
 def _rounded(model: Any) -> Any:
     """Return a pipeline with the thresholds of histogram-based trees rounded down to float32, as `boosting` rounds LightGBM's."""
-    if not hasattr(_last(model), "_predictors"):
+    if not hasattr(last_of(model), "_predictors"):
         return model
-    if np.any(getattr(_last(model), "is_categorical_", None)):
+    if np.any(getattr(last_of(model), "is_categorical_", None)):
         remedy = "fit it behind an encoder with categorical_features=None, or use LightGBM or XGBoost"
         raise ModelError(called(model), f"asks about sets of categories, which skl2onnx does not convert; {remedy}")
     model = copy.deepcopy(model)
-    for round_of_trees in _last(model)._predictors:
+    for round_of_trees in last_of(model)._predictors:
         for tree in round_of_trees:
             tree.nodes["num_threshold"] = floor32(tree.nodes["num_threshold"])
     return model
@@ -145,7 +165,7 @@ def _as_logistic(model: Any) -> Any:
     probabilities: skl2onnx converts it to another model."""
     if hasattr(model, "steps"):
         last = _as_logistic(model[-1])
-        return model if last is model[-1] else type(model)([*model.steps[:-1], ("last", last)])
+        return model if last is model[-1] else with_steps(model, [*model.steps[:-1], ("last", last)])
     if type(model).__name__ != "LinearDiscriminantAnalysis" or not hasattr(model, "coef_"):
         return model
     from sklearn.linear_model import LogisticRegression
@@ -164,11 +184,24 @@ def _for_whole_rows(model: Any) -> Any:
         return model
     model = copy.deepcopy(model)
     for part in parts(model):
-        for name in ("steps", "transformers_"):
+        for name in STEPS:
             if hasattr(part, name):
                 kept = [one for one in getattr(part, name) if name != "steps" or not _fills_words(one[1])]
                 setattr(part, name, [(one[0], _with_zeros(one[1]) if _marks_missing(one[1]) else one[1], *one[2:]) for one in kept])
     return model
+
+
+def _check_imputers(model: Any) -> None:
+    """Raise ModelError for imputers that change the columns in a way that conversions leave out."""
+    for part in parts(model):
+        if not hasattr(part, "statistics_"):
+            continue
+        if _fills_words(part) and part.add_indicator:
+            found = "marks missing words, which become categories of an encoder"
+            raise ModelError(called(part), f"{found}; fit it with add_indicator=False, or with a word of its own for missing ones")
+        if not part.keep_empty_features and any(value is None or value != value for value in part.statistics_.tolist()):
+            found = "drops columns that had no values when it was fitted, and its conversion does not"
+            raise ModelError(called(part), f"{found}; leave these columns out, or fit it with keep_empty_features=True")
 
 
 def _with_zeros(imputer: Any) -> Any:
@@ -202,7 +235,7 @@ def _fills_words(step: Any) -> bool:
 
 def parts(model: Any) -> list[Any]:
     """Return an estimator and all that it is made of."""
-    listed = [one[1] for one in (*getattr(model, "steps", ()), *getattr(model, "transformers_", ()))]
+    listed = [one[1] for name in STEPS for one in getattr(model, name, ())]
     if type(model).__name__ in COMBINED:
         listed += [one.estimator for one in getattr(model, "calibrated_classifiers_", ())] or list(model.estimators_)
     return [model, *(part for one in listed if not isinstance(one, str) for part in parts(thawed(one)))]
@@ -230,9 +263,9 @@ def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:
 
 def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.ModelProto]) -> onnx.ModelProto:
     """Return a pipeline as ONNX that ends in a model which `convert` makes, of columns with these names, or of one matrix."""
-    before = steps_before(model)
-    if before is None:
+    if last is model:
         return convert(columns.names_of(model))
+    before = model[:-1]
     if package_of(last) == "xgboost" and _gives_sparse(before):
         remedy = "fit it behind sparse_output=False of the encoders, and sparse_threshold=0 of a ColumnTransformer"
         raise ModelError(called(model), f"its XGBoost model takes the zeros of a sparse matrix for missing values; {remedy}")
@@ -255,13 +288,6 @@ def _gives_sparse(step: Any) -> bool:
     if hasattr(step, "transformer_list"):
         return any(_gives_sparse(one) for _, one in step.transformer_list)
     return bool(getattr(step, "sparse_output_", getattr(step, "sparse_output", getattr(step, "encode", "") == "onehot")))
-
-
-def _last(model: Any) -> Any:
-    """Return the estimator that predicts."""
-    while hasattr(model, "steps"):
-        model = model.steps[-1][1]
-    return model
 
 
 def _selects(model: Any) -> bool:

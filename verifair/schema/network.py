@@ -49,8 +49,8 @@ def check_threshold(outcome: PositiveRule, network: Model) -> None:
     outcome.read(network)
     if outcome.of == "logit" and network.link is Link.SHARES and abs(outcome.at) > 0.5:
         raise SchemaError(
-            f'positive = "{outcome}": the model gives shares of votes, whose logit is the share of the second class less 1/2; '
-            f'write positive = "logit {outcome.operator} T" with that, between -0.5 and 0.5'
+            f'positive = "{outcome}": the logit of this model is the probability of the second class, a share of votes or a mean, '
+            f'less 1/2; write positive = "logit {outcome.operator} T" with that, between -0.5 and 0.5'
         )
 
 

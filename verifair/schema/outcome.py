@@ -143,9 +143,10 @@ class PositiveRule:
         if whole.outputs > 1:
             raise SchemaError(f'positive = "{self}" needs a model with one output, this one has {whole.outputs}; write "class = 1"')
         if self.of == "value" and whole.link is not Link.IDENTITY:
+            of = "the probability less 1/2" if whole.link is Link.SHARES else "the log-odds of the probability"
             raise SchemaError(
-                f'positive = "{self}": the model gives probabilities, {whole.link.value} of a logit, and decisions are about it; '
-                f'write positive = "logit {self.operator} T", T the log-odds of the probability, or a share of votes less 1/2'
+                f'positive = "{self}": the model gives probabilities, and decisions are about its logit; '
+                f'write positive = "logit {self.operator} T", T for {of}'
             )
         return Threshold(at=self.at, below=self.operator in ("<", ">="))
 

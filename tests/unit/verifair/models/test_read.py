@@ -23,15 +23,16 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     StackingClassifier,
     VotingClassifier,
+    VotingRegressor,
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, SGDClassifier
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
     FunctionTransformer,
     KBinsDiscretizer,
@@ -47,7 +48,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import verifair as vf
 from encoders.errors import ModelError, ModelFileError
 from encoders.network import Link, Network
-from encoders.onnx.runtime import runtime_outputs
+from encoders.onnx.runtime import decisions, runtime_outputs
 from encoders.shares import probabilities
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.errors import MissingPackage, QueryError, SchemaError
@@ -613,15 +614,136 @@ def test_a_linear_model_of_margins_is_read_behind_a_scaler() -> None:
 
 @pytest.mark.parametrize("make", [
     lambda: VotingClassifier([("a", LogisticRegression()), ("b", DecisionTreeClassifier())], voting="soft"),
-    lambda: VotingClassifier([("a", LogisticRegression()), ("b", LinearSVC())]),
-    lambda: VotingClassifier([("a", RandomForestClassifier(3)), ("b", DecisionTreeClassifier())]),
-    lambda: BaggingClassifier(LinearSVC(), 3), lambda: AdaBoostClassifier(LogisticRegression(), n_estimators=3),
+    lambda: BaggingClassifier(LinearSVC(), 3),
     lambda: StackingClassifier([("a", LogisticRegression())], final_estimator=RandomForestClassifier(3), cv=2),
-    lambda: StackingClassifier([("a", GradientBoostingClassifier(n_estimators=3)), ("b", DecisionTreeClassifier())], cv=2),
 ])  # fmt: skip
 def test_other_combinations_are_refused_in_one_line(make: Any) -> None:
     with pytest.raises(ModelError, match=r"combines .* in a way that is not read; fit it on trees alone, or on linear models"):
         vf.read(fitted(make(), X[NUMBERS]), X[NUMBERS])
+
+
+def stumps(**options: Any) -> VotingClassifier:
+    return VotingClassifier([(f"tree{k}", DecisionTreeClassifier(max_depth=1 + k, random_state=k)) for k in range(3)], **options)
+
+
+@pytest.mark.parametrize(("make", "match"), [
+    (lambda: VotingClassifier([("a", LogisticRegression()), ("b", LinearSVC())]), "hard votes .*voting='soft'"),
+    (lambda: VotingClassifier([("a", RandomForestClassifier(3)), ("b", DecisionTreeClassifier())]), "hard votes .*voting='soft'"),
+    (lambda: stumps(weights=[0.1, 0.2, 0.3]), "hard votes .*by whole weights"),  # .1 + .2 > .3, of float64
+    (lambda: stumps(weights=[1e8, 1, 1e8]), "hard votes .*by whole weights"),
+    # it counts decisions, not votes
+    (lambda: BaggingClassifier(stumps(), 3, random_state=0), "sklearn BaggingClassifier: combines hard votes .*voting='soft'"),
+    (lambda: AdaBoostClassifier(LogisticRegression(), n_estimators=3), "decisions .*DecisionTreeClassifier"),
+    (lambda: AdaBoostClassifier(RandomForestClassifier(3), n_estimators=3), "decisions .*DecisionTreeClassifier"),
+    (lambda: StackingClassifier([("a", GradientBoostingClassifier(n_estimators=3)), ("b", DecisionTreeClassifier())], cv=2),
+     "GradientBoosting.*; combine scores"),
+    (lambda: BaggingClassifier(HistGradientBoostingClassifier(max_iter=3), 3), "HistGradientBoosting.*; combine scores"),
+    # such a sum may leave [0, 1]: it is no probability, of which a gap is asked
+    (lambda: VotingClassifier([("a", LogisticRegression()), ("b", LinearDiscriminantAnalysis())], voting="soft", weights=[2, -0.5]),
+     "negative weights .*0 or more"),
+    (lambda: SGDClassifier(loss="modified_huber", random_state=0), "cut off at 0 and 1 .*loss='log_loss'"),
+])  # fmt: skip
+def test_what_would_help_is_named_for_each_combination(make: Any, match: str) -> None:
+    for model in (make(), make_pipeline(StandardScaler(), make())):
+        with pytest.raises(ModelError, match=match) as caught:
+            vf.read(fitted(model, X[NUMBERS]), X[NUMBERS])
+        assert "\n" not in str(caught.value)
+
+
+def test_weights_that_are_parts_of_one_another_vote() -> None:
+    model = fitted(stumps(weights=[0.5, 0.25, 0.25]), X[NUMBERS])
+    network = vf.read(model, X[NUMBERS])
+    assert network.link is Link.SHARES
+    rows = X[NUMBERS].astype(np.float32)
+    decided = decisions(network.forward(rows.to_numpy(dtype=np.float64)))
+    assert (np.asarray(model.classes_)[decided] == model.predict(rows)).all()
+
+
+NESTED: dict[str, Any] = {
+    "bagging": lambda: BaggingClassifier(DecisionTreeClassifier(max_depth=3), 5, random_state=0),
+    "adaboost": lambda: AdaBoostClassifier(n_estimators=5, random_state=0), "hard": stumps,
+    "linear": LogisticRegression, "discriminant": LinearDiscriminantAnalysis,
+    "soft": lambda: VotingClassifier([("a", LogisticRegression()), ("b", LinearDiscriminantAnalysis())], voting="soft"),
+    "calibrated": lambda: CalibratedClassifierCV(
+        make_pipeline(StandardScaler(), make_pipeline(MinMaxScaler(), RandomForestClassifier(3, max_depth=3, random_state=0))),
+        ensemble=False, cv=2),
+}
+AROUND: dict[str, Any] = {
+    "pipelines": lambda one: make_pipeline(StandardScaler(), make_pipeline(MinMaxScaler((-1, 1)), one)),
+    "nothing": lambda one: make_pipeline("passthrough", make_pipeline(one)),
+    "search": lambda one: make_pipeline(StandardScaler(), GridSearchCV(make_pipeline(MinMaxScaler(), one), {}, cv=2)),
+    "frozen": lambda one: FrozenEstimator(fitted(make_pipeline(StandardScaler(), one), X[NUMBERS])),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("name", NESTED)
+def test_pipelines_within_others_keep_all_their_steps(name: str, around: str) -> None:
+    model = fitted(AROUND[around](NESTED[name]()), X[NUMBERS])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rows on thresholds, behind a scaler: the draws below are not
+        network = vf.read(model, X[NUMBERS])
+    rows = pd.DataFrame(np.random.default_rng(1).uniform([10, -2], [60, 2], size=(500, 2)), columns=NUMBERS).astype(np.float32)
+    decided = decisions(network.forward(rows.to_numpy(dtype=np.float64)))
+    assert (np.asarray(model.classes_)[decided] == model.predict(rows)).mean() > 0.995
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [-1, 1], ["bad", "good"]])
+def test_hard_votes_of_a_search_are_compared_as_votes(labels: list[Any]) -> None:
+    y = np.asarray(labels)[(Y == "good").astype(int)]
+    within = make_pipeline("passthrough", make_pipeline(stumps()))
+    for model in (GridSearchCV(stumps(), {"tree0__max_depth": [1, 2]}, cv=2), within):
+        assert vf.read(fitted(model, X[NUMBERS], y), X[NUMBERS]).link is Link.SHARES  # a warning would be an error
+
+
+def test_members_that_were_fitted_on_arrays_are_not_mixed_with_columns_of_a_table() -> None:
+    frame, y = X[NUMBERS], (Y == "good").astype(int)
+    one = FrozenEstimator(fitted(LogisticRegression(), frame.to_numpy(), y))
+    on_array = VotingClassifier([("a", one), ("b", LinearDiscriminantAnalysis())], voting="soft")
+    whole = np.random.default_rng(0).integers(0, 4, size=(200, 3))
+    by_place = make_pipeline(make_column_transformer((OneHotEncoder(), [2]), remainder="passthrough"), LogisticRegression())
+    both = VotingClassifier([("a", by_place), ("b", LogisticRegression())], voting="soft")
+    for model, table in ((fitted(on_array, frame, y), frame), (fitted(both, whole, whole[:, 0] > 1), pd.DataFrame(whole))):
+        for given in (table, None):
+            with pytest.raises(ModelError, match=r"fitted on an array .*; fit all of them on a table"):
+                vf.read(model, given)
+
+
+@pytest.mark.parametrize("weights", [None, [1, 3], np.array([1, 3])])
+@pytest.mark.parametrize("dropped", [True, False])
+def test_regressors_vote_by_weights_of_any_kind(weights: Any, dropped: bool) -> None:
+    listed = [("a", Ridge()), ("b", LinearRegression()), *([("c", "drop")] if dropped else [])]
+    weights = weights if weights is None or not dropped else [*weights, 7]
+    model = VotingRegressor(listed, weights=weights).fit(X[NUMBERS], X["label"] * 3 + X["hours-per-week"])
+    network = vf.read(model, X[NUMBERS])
+    np.testing.assert_allclose(network.forward(X[NUMBERS].to_numpy())[:, 0], model.predict(X[NUMBERS]), rtol=1e-5)
+
+
+def test_marks_of_missing_values_in_a_union_are_zeros() -> None:
+    table = X[NUMBERS].copy()
+    table.iloc[::7, 1] = np.nan
+    union = make_union(SimpleImputer(add_indicator=True), SimpleImputer(strategy="median"))
+    model = fitted(make_pipeline(union, StandardScaler(), LogisticRegression()), table)
+    with pytest.warns(vf.ImportDifference, match="marks missing values"):
+        network = vf.read(model, X[NUMBERS])
+    shown = runtime_outputs(network, X[NUMBERS].to_numpy(dtype=np.float32))[:, -1]
+    np.testing.assert_allclose(shown, said(model, X[NUMBERS]), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Skipping features without any observed values")
+@pytest.mark.parametrize(("make", "match"), [
+    (lambda: make_pipeline(SimpleImputer(), RandomForestClassifier(3)), "drops columns that had no values .*keep_empty_features"),
+    (lambda: make_pipeline(SimpleImputer(add_indicator=True), LogisticRegression()), "drops columns .*keep_empty_features"),
+    (lambda: make_pipeline(
+        make_column_transformer((make_pipeline(SimpleImputer(strategy="most_frequent", add_indicator=True), OneHotEncoder()),
+                                 ["sex"]), ("passthrough", ["label"])), LogisticRegression()), "marks missing words"),
+])  # fmt: skip
+def test_imputers_that_change_the_columns_are_refused(make: Any, match: str) -> None:
+    table = X[["hours-per-week", "label"]].assign(**{"hours-per-week": np.nan})
+    if match == "marks missing words":
+        table = X.assign(sex=X["sex"].where(np.arange(len(X)) % 9 > 0, np.nan))
+    with pytest.raises(ModelError, match=match):
+        vf.read(fitted(make(), table), table)
 
 
 @pytest.mark.parametrize("within", WITHIN)
@@ -656,7 +778,7 @@ def test_a_threshold_that_an_object_was_given_later_is_seen() -> None:
 def test_log_odds_are_no_threshold_of_votes(rule: str) -> None:
     frame, y = X[NUMBERS], (Y == "good").astype(int)
     forest = fitted(WITHIN["forest"](), frame, y)
-    with pytest.raises(SchemaError, match=r"a share of votes less 1/2|second class less 1/2; .* between -0\.5 and 0\.5"):
+    with pytest.raises(SchemaError, match=r"the probability less 1/2|votes or a mean, less 1/2; .* between -0\.5 and 0\.5"):
         vf.Schema.infer(frame.assign(y=y), target="y", model=forest, positive=rule)
 
 
