@@ -143,10 +143,9 @@ class PositiveRule:
         if whole.outputs > 1:
             raise SchemaError(f'positive = "{self}" needs a model with one output, this one has {whole.outputs}; write "class = 1"')
         if self.of == "value" and whole.link is not Link.IDENTITY:
-            raise SchemaError(
-                f'positive = "{self}": the model gives probabilities, and decisions are about its logit; write positive = "logit '
-                f'{self.operator} T", T for the {"probability less 1/2" if whole.link is Link.SHARES else "log-odds of the probability"}'
-            )
+            of = "the probability less 1/2" if whole.link is Link.SHARES else "the log-odds of the probability"
+            text = f'the model gives probabilities, and decisions are about its logit; write positive = "logit {self.operator} T"'
+            raise SchemaError(f'positive = "{self}": {text}, T for {of}')
         return Threshold(at=self.at, below=self.operator in ("<", ">="))
 
     @staticmethod
