@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.errors import ModelError
-from encoders.network import Array, Feed, Floats, Link, Model, Network, activate, affine, layered
+from encoders.network import Array, Booleans, Feed, Floats, Link, Model, Network, activate, affine, layered
 from encoders.onnx.chain import ChainLink, Neurons, assemble
 from encoders.onnx.ensemble import check_trees, tree_ensemble
 from encoders.onnx.feed import make_legal
@@ -137,9 +137,10 @@ def _check_end(path: Path, reading: Reading, network: Network) -> None:
     if _is_mean(network):
         raise ModelError(path, "the output is a mean of sigmoids: a probability it seems, and decisions are about logits; end the "
                                "model with Concat(1 - p, p) of the mean p, by weights of sum 1", node=sigmoids[-1], op="Sigmoid")
-    reach = np.eye(network.outputs, dtype=bool)
+    reach: Booleans | None = None   # (outputs, neurons of the layer)
     for above, layer in zip(reversed(network.layers), reversed(network.layers[:-1]), strict=False):
-        reach = reach @ (above.weight != 0)
+        reads = above.weight != 0
+        reach = reads if reach is None else reach @ reads
         if isinstance(layer, SmoothLayer):
             if (reach.sum(axis=1) == 1).all() and layer.sigmoid[reach.argmax(axis=1)].all():
                 raise ModelError(path, "every output is one sigmoid, moved, scaled or cut: a probability it seems, and decisions "

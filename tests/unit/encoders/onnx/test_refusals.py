@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,16 @@ def test_outputs_that_add_up_to_something_else_are_logits(tmp_path: Path) -> Non
     nodes = [*nodes[:2], node("MatMul", ["s", "mix"], name="last")]
     for mix in ([[0.9], [0.8]], [[0.5], [-0.2]]):
         assert read_onnx(save(tmp_path / "mlp.onnx", nodes, constants | {"mix": np.array(mix, dtype=F)})).outputs == 1
+
+
+def test_many_outputs_take_no_square_of_their_number(tmp_path: Path) -> None:
+    path = save(tmp_path / "m.onnx", [node("MatMul", ["x", "w"])], {"w": np.ones((4, 2**14), dtype=F)})
+    tracemalloc.start()
+    try:
+        assert read_onnx(path, check_points=1).outputs == 2**14
+        assert tracemalloc.get_traced_memory()[1] < 2**27  # a table of all pairs of outputs has 2^28 entries
+    finally:
+        tracemalloc.stop()
 
 
 def test_operator_of_another_domain(tmp_path: Path) -> None:
