@@ -14,6 +14,11 @@ length, over the pieces. Its rounding error is that of evaluating the network, s
 
 holds to a few units in the last place of the terms. The derivative of a neuron at 0 is its slope there (0 for ReLU), which only
 matters where a pre-activation is 0 on a whole piece.
+
+Smooth neurons leave no such pieces. There the path is halved, and each half again, until the Gauss-Lobatto sums of the halves and
+of the whole agree (`AGREES`); what is analytic takes one or two halvings, a kink among the smooth neurons about twenty-five. (The
+ends of a part are points of these sums, so that no kink hides beside them.) The paths on which completeness then does not hold,
+such as those that miss a step of a steep neuron, are begun again in more parts.
 """
 
 from __future__ import annotations
@@ -24,16 +29,24 @@ from collections.abc import Sequence
 import numpy as np
 from joblib import Parallel, delayed
 
+from encoders.curves.floats import decay, shaped
+from encoders.curves.layer import SmoothLayer, parts
 from encoders.network import Array, Integers, Layer, Network, activate, affine
 
 POINTS = 4096
 """Points of paths held at once: their activations in a layer of 128 take 4 MiB. Fewer fit a core's cache, but leave threads to wait
 for each other between the many small steps of an exact integral."""
+NODES, AGREES, COMPLETE = 8, 1e-9, 1e-7
+"""Of a path through smooth neurons: points of a part; how far the sums of its halves may be from its own, in sizes of all of the
+attribution; and how far attributions may be from completeness, in sizes of the margins."""
+PARTS = (1, 16, 256, 4096)
+"""In how many parts such a path is begun, one number after the other until it is complete."""
+SMALLEST = 2.0**-40
+"""A part that is no longer is not halved: a kink on it moves nothing."""
 
 
 def gradients(network: Network, margin: Array, x: Array) -> Array:
     """Gradient (B, n_0) of margin . logits at x (B, n_0), margin (n_N,). At a kink: the slope of the left side."""
-    network.require_piecewise_linear("attributions by gradients")
     first = network.layers[0]
     slopes = _slopes(network.layers, affine(x, first))
     return _pulled_back(network.layers, np.tile(margin, (len(x), 1)), slopes) @ first.weight
@@ -44,7 +57,8 @@ def integrated_gradients(
 ) -> Array:
     """Attributions (B, n_0) of margin . logits at x (B, n_0) from baseline (B, n_0), margin (n_N,).
 
-    steps: None for the exact path integral, T for the sum over alpha = (t - 1/2) / T, t = 1 ... T ("riemann_middle" in captum).
+    steps: None for the exact path integral, or of smooth networks one to about eight digits by quadrature; T for the sum over
+    alpha = (t - 1/2) / T, t = 1 ... T ("riemann_middle" in captum).
     threads: chunks of rows are shared among so many.   Raises ValueError for shapes that do not fit, or steps below 1.
     Sound? a float64 evaluation, not a bound.   Reference: see the module; exact summation of pieces is ours.
     """
@@ -62,12 +76,14 @@ def integrated_gradients(
 
 def points_of(network: Network, steps: int | None) -> int:
     """How many points of one path are looked at, about: a neuron in two or fewer changes its sign on it."""
-    return steps or 2 + sum(network.hidden) // 2
+    return steps or (2 + sum(network.hidden) // 2 if network.piecewise_linear else 3 * NODES)
 
 
 def _attributions(network: Network, margin: Array, x: Array, baseline: Array, steps: int | None) -> Array:
     layers, first = network.layers, network.layers[0]
     start, direction = affine(baseline, first), (x - baseline) @ first.weight.T
+    if steps is None and not network.piecewise_linear:
+        return _by_quadrature(network, margin, x, baseline)
     if steps is None:
         row, length, slopes = _pieces(layers, start, direction)
     else:
@@ -78,6 +94,52 @@ def _attributions(network: Network, margin: Array, x: Array, baseline: Array, st
     # Every path has at least one piece, and its pieces lie together: reduceat sums them.
     summed = np.add.reduceat(pulled, np.searchsorted(row, np.arange(len(x))), axis=0)
     return np.asarray((x - baseline) * (summed @ first.weight))
+
+
+def _by_quadrature(network: Network, margin: Array, x: Array, baseline: Array) -> Array:
+    """Return the attributions (B, n_0) of a network with smooth neurons."""
+    ends = network.forward(x) @ margin, network.forward(baseline) @ margin
+    found, left = np.zeros_like(x), np.arange(len(x))
+    for count in PARTS:
+        if not len(left):
+            break
+        found[left] = _adaptive(network.layers, margin, x[left], baseline[left], count)
+        missing = np.abs(found.sum(axis=1) - (ends[0] - ends[1]))
+        left = np.flatnonzero(missing > COMPLETE * (np.abs(ends[0]) + np.abs(ends[1])))
+    return found
+
+
+def _adaptive(layers: Sequence[Layer], margin: Array, x: Array, baseline: Array, count: int) -> Array:
+    """Return the attributions (B, n_0) by paths in `count` parts, each halved until both halves together are what it is."""
+    first, moved = layers[0], x - baseline
+    start, direction = affine(baseline, first), moved @ first.weight.T
+    basis = np.polynomial.Legendre.basis(NODES - 1)
+    node = np.concatenate([[-1.0], basis.deriv().roots().real, [1.0]])
+    node, share = (node + 1) / 2, 1 / (NODES * (NODES - 1) * basis(node) ** 2)
+
+    def attributed(row: Integers, low: Array, width: float) -> Array:
+        """(Q, n_0) what the parts [low, low + width] of the paths of rows (Q,) add."""
+        out = np.empty((len(row), x.shape[1]))
+        for some in np.split(np.arange(len(row)), range(POINTS // NODES, len(row), POINTS // NODES)):
+            alpha = (low[some, None] + width * node).ravel()
+            slopes = _slopes(layers, _along(start, direction, np.repeat(row[some], NODES), alpha))
+            pulled = _pulled_back(layers, np.tile(width * share, len(some))[:, None] * margin, slopes)
+            out[some] = moved[row[some]] * (pulled.reshape(len(some), NODES, -1).sum(axis=1) @ first.weight)
+        return out
+
+    row, low, width = np.repeat(np.arange(len(x)), count), np.tile(np.arange(count) / count, len(x)), 1 / count
+    whole, total, size = attributed(row, low, width), np.zeros_like(x), np.zeros(len(x))
+    while len(row):
+        width /= 2
+        halves = attributed(row, low, width), attributed(row, low + width, width)
+        both = halves[0] + halves[1]
+        np.maximum.at(size, row, np.abs(both).sum(axis=1))
+        open_ = np.abs(both - whole).sum(axis=1) > AGREES * size[row]
+        open_ &= width > SMALLEST
+        np.add.at(total, row[~open_], both[~open_])
+        whole = np.concatenate([one[open_] for one in halves])
+        row, low = np.tile(row[open_], 2), np.concatenate([low[open_], low[open_] + width])
+    return total
 
 
 def _along(start: Array, direction: Array, row: Integers, alpha: Array) -> Array:
@@ -92,11 +154,24 @@ def _slopes(layers: Sequence[Layer], value: Array) -> list[Array]:
     """Derivatives (B, n_k) of the activations of layers 1 ... N - 1, from the first one's pre-activations (B, n_1): overwritten."""
     slopes: list[Array] = []
     for layer, above in itertools.pairwise(layers):
-        slopes.append(np.where(value > 0, 1.0, layer.slope))
+        slopes.append(_derivative(layer, value) if isinstance(layer, SmoothLayer) else np.where(value > 0, 1.0, layer.slope))
         if above is not layers[-1]:  # nothing depends on the value of the last layer: it has no kink
-            value *= slopes[-1]  # activated
+            if isinstance(layer, SmoothLayer):
+                value = activate(value, layer)
+            else:
+                value *= slopes[-1]  # activated
             value = affine(value, above)
     return slopes
+
+
+def _derivative(layer: SmoothLayer, a: Array) -> Array:
+    """Derivatives (B, n) of a smooth layer's activations at a (B, n)."""
+    q, p, _ = parts(layer.curve)
+    e = decay(q * a)  # T' = 4 exp(-2t) / (1 + exp(-2t))^2
+    out = np.where(layer.smooth, 4 * p * q * e / (1 + e) ** 2, np.where(a > 0, 1.0, layer.bend))
+    for curve, at in layer.groups():
+        out[:, at] = shaped(a[:, at], curve.shape)[1]
+    return np.asarray(out)
 
 
 def _pulled_back(layers: Sequence[Layer], pulled: Array, slopes: Sequence[Array]) -> Array:

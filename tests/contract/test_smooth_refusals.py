@@ -16,7 +16,6 @@ from encoders.curves.layer import SmoothLayer
 from encoders.errors import CurveError
 from encoders.evaluate import exact_goals
 from encoders.exact.dyadic import exact
-from encoders.gradients import gradients, integrated_gradients
 from encoders.network import Layer, Link, Network
 from encoders.onnx.product_network import product_network
 from encoders.problem import TwinProblem
@@ -92,9 +91,6 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "check of kmax": lambda: check_kmax(None, network=network(), schema=SCHEMA, batches=None),
     "check of consistency": lambda: check_consistency("none.json", network=network(), schema=SCHEMA, batches=None),
     "gradient bounds": lambda: gradient_zonotopes(network(), ONE, X, X, X + 1, 4),
-    "gradients": lambda: gradients(network(), ONE, X),
-    "integrated gradients": lambda: integrated_gradients(network(), ONE, X, X + 1),
-    "integrated gradients in steps": lambda: integrated_gradients(network(), ONE, X, X + 1, 16),
     "certified consistency": lambda: certify_consistency(
         network(), SCHEMA, SimpleNamespace(people=SimpleNamespace(values=X, labels=ONE, groups=ONE)), None,
         SimpleNamespace(values=X, labels=ONE, groups=ONE), 1.0,

@@ -32,10 +32,10 @@ def chosen(
 ) -> Mapping[str, Mapping[str, Any]]:
     """Return analysis -> settings, from names alone as well. Raises QueryError for names that there are not.
 
-    Certified reasons are asked of networks alone.
+    Certified reasons are asked of piecewise-linear networks alone.
     """
     usual = dict(ANALYSES)
-    if not isinstance(model, Network):
+    if not (isinstance(model, Network) and model.piecewise_linear):
         usual |= {"cec": {key: one for key, one in ANALYSES["cec"].items() if key != "certify"}}
     if analyses is None:
         return usual

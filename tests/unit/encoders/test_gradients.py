@@ -1,11 +1,15 @@
 """Integrated gradients: complete to rounding, equal to finite differences, to captum's, and to fine sums; at every edge."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from encoders.curves.layer import Curve, SmoothLayer
 from encoders.gradients import gradients, integrated_gradients
 from encoders.network import Array, Layer, Link, Network
 from tests.builders import random_network
+from tests.soundness.random_twins import MIXES, smoothed
 
 WIDTHS = [(4, 1), (5, 7, 2), (6, 16, 9, 2), (3, 8, 8, 8, 1), (3, 5, 5, 5, 5, 2)]
 
@@ -50,6 +54,59 @@ def test_gradients_are_difference_quotients(widths: tuple[int, ...]) -> None:
         step = h * np.eye(x.shape[1])[j]
         quotient = (network.forward(x + step) - network.forward(x - step)) @ margin / (2 * h)
         assert np.abs(quotient - found[:, j]).max() < 1e-5
+
+
+def smooth_case(mix: str, seed: int, scale: float = 1.0) -> tuple[Network, Array, Array, Array]:
+    network, margin, x, b = case((6, 16, 9, 2), seed)
+    first = network.layers[0]
+    steep = Layer(weight=first.weight * scale, bias=first.bias * scale, slope=first.slope)
+    return smoothed(replace(network, layers=(steep, *network.layers[1:])), np.random.default_rng(seed), mix), margin, x, b
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_gradients_of_curves_are_difference_quotients(mix: str) -> None:
+    network, margin, x, _ = smooth_case(mix, 3)
+    found, h = gradients(network, margin, x), 1e-6
+    for j in range(x.shape[1]):
+        step = h * np.eye(x.shape[1])[j]
+        quotient = (network.forward(x + step) - network.forward(x - step)) @ margin / (2 * h)
+        assert np.abs(quotient - found[:, j]).max() < 1e-4
+
+
+@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1000.0])
+def test_the_quadrature_is_complete_and_the_limit_of_riemann_sums(mix: str, scale: float) -> None:
+    network, margin, x, b = smooth_case(mix, 7, scale)
+    x, b = x[:6], b[:6]
+    g = integrated_gradients(network, margin, x, b)
+    ends = network.forward(x) @ margin, network.forward(b) @ margin
+    assert (np.abs(g.sum(axis=1) - (ends[0] - ends[1])) <= 1e-6 * (np.abs(ends[0]) + np.abs(ends[1]))).all()
+    rough = integrated_gradients(network, margin, x, b, 20_000)
+    jumps = mix in ("mixed", "jumps", "every")  # each of which spoils one of the pieces
+    assert np.abs(g - rough).max() < (5e-3 if jumps else 1e-5 * max(1.0, scale)) * np.abs(g).max()
+
+
+def test_the_quadrature_of_a_step_between_the_points_of_a_part() -> None:
+    """tanh(10^4 (x - 0.3)): flat at each of the first points, so that only completeness tells that something was missed."""
+    tanh = np.array([Curve.TANH.value], dtype=np.int8)
+    layers = (SmoothLayer(weight=np.array([[1e4, 0.0]]), bias=np.array([-3e3]), bend=np.ones(1), curve=tanh),
+              Layer(weight=np.array([[1.0]]), bias=np.zeros(1), slope=np.ones(1)))
+    network = Network(layers=layers, link=Link.IDENTITY, source_sha256="")
+    g = integrated_gradients(network, np.ones(1), np.array([[1.0, 5.0]]), np.array([[0.0, -5.0]]))
+    np.testing.assert_allclose(g, [[2.0, 0.0]], atol=1e-6)
+
+
+def test_one_curve_alone_has_its_own_difference() -> None:
+    """Of one input column the attribution is f(x) - f(b), whatever the path does."""
+    rng = np.random.default_rng(0)
+    for curve in list(Curve)[1:]:
+        kinds = np.full(5, curve.value, dtype=np.int8)
+        layers = (SmoothLayer(weight=rng.normal(size=(5, 1)) * 3, bias=rng.normal(size=5), bend=np.ones(5), curve=kinds),
+                  Layer(weight=rng.normal(size=(1, 5)), bias=np.zeros(1), slope=np.ones(1)))
+        network = Network(layers=layers, link=Link.IDENTITY, source_sha256="")
+        x, b = rng.normal(size=(50, 1)) * 4, rng.normal(size=(50, 1)) * 4
+        g = integrated_gradients(network, np.ones(1), x, b)
+        np.testing.assert_allclose(g, network.forward(x) - network.forward(b), atol=1e-6)
 
 
 def test_steps_are_the_middles() -> None:

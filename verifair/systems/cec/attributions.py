@@ -51,8 +51,10 @@ def words_of(model: Model, settings: CecSettings, attribution: Attribution | Non
             )
         of = " of the favourable classes' mean score less that of the others" if isinstance(model, ComparedTrees) else ""
         return f"interventional Shapley values{of}, exact, against everybody of the person's own group and outcome"
-    how = "exact path integral" if settings.steps == "exact" else f"{settings.steps}-step Riemann sum"
-    return f"integrated gradients, {how}"
+    if settings.steps != "exact":
+        return f"integrated gradients, {settings.steps}-step Riemann sum"
+    smooth = isinstance(model, Network) and not model.piecewise_linear
+    return f"integrated gradients, {'path integral by quadrature' if smooth else 'exact path integral'}"
 
 
 def attributed(

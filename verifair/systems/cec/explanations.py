@@ -37,7 +37,7 @@ def positive_margin(network: Model) -> Array:
 def explanations(network: Network, x: Array, baseline: Array, steps: int | None = None, *, threads: int = 2) -> Array:
     """Return the integrated gradients IG(x; b) (B, n_0) of f for network inputs x and baselines (B, n_0).
 
-    steps: None for the exact path integral (the network is piecewise linear), T for the paper's Riemann sum.
+    steps: None for the exact path integral (of smooth networks by quadrature), T for the paper's Riemann sum.
     Raises QueryError for steps outside 1 .. MOST_STEPS, or more than two classes.
     Reference: CEC, "Integrated Gradients Background".
     """

@@ -12,7 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import VotingClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -120,6 +122,18 @@ def test_trees_are_audited() -> None:
     assert "proved" in said["pba"]
     assert {"refuted", "proved"} & set(said["certify"])
     assert said["kmax"] == ["measured", "proved"]
+
+
+def test_reasons_of_smooth_networks_are_measured() -> None:
+    """Where they cannot be certified, an audit that nobody wrote asks for what can be measured."""
+    frame = PEOPLE[["income"]].assign(sex=(PEOPLE["sex"] == "Male").astype(int))
+    linear = [(f"l{k}", make_pipeline(StandardScaler(), LogisticRegression(C=10.0 ** -k))) for k in range(3)]
+    votes = VotingClassifier(linear, voting="soft").fit(frame, PEOPLE["credit"])
+    people = frame.assign(credit=PEOPLE["credit"])
+    found = vf.audit(votes, people, target="credit", sensitive=["sex"], analyses=["cec"], timeout=20)
+    (section,) = found.result.sections
+    assert "certify" not in {key for key, value in section.settings.items() if value is not None}
+    assert {one.standing.value for one in section.statements} == {"measured"}
 
 
 def test_what_cannot_be_audited(model: Pipeline) -> None:

@@ -12,8 +12,10 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import expit
 from sklearn.base import clone
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, VotingClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 
 import verifair as vf
 from encoders.errors import ModelError
@@ -604,3 +606,27 @@ def test_any_attribution_explains(tmp_path: Path) -> None:
             ExplanationConsistency(some_network(), SCHEMA, attribution=wrong).fit(frame, sensitive_features="sex").audit(
                 frame, sensitive_features="sex"
             )
+
+
+def test_smooth_networks_are_explained_by_a_quadrature() -> None:
+    """A soft vote of an MLP with tanh and a linear model: its probability is the mean, and what is explained is that less 1/2."""
+    frame = table()
+    x = SCHEMA.encode(SCHEMA.raw(frame))
+    members = [("tanh", MLPClassifier((6,), activation="tanh", solver="lbfgs", alpha=1.0, max_iter=500, random_state=0)),
+               ("linear", LogisticRegression())]
+    votes = VotingClassifier(members, voting="soft").fit(x, frame["good"])
+    model = read(votes)
+    fitted = ExplanationConsistency(model, ONE_LOGIT).fit(frame, sensitive_features="sex")
+    found = fitted.audit(frame, sensitive_features="sex")
+    assert found.method == "integrated gradients, path integral by quadrature"
+    people = found.people
+    f = votes.predict_proba(people.x)[:, 1] - 0.5
+    np.testing.assert_allclose(found.probability, f[found.individual] + 0.5, atol=1e-6)
+    baseline = fitted.reference_.baseline(people)[found.individual]
+    base = votes.predict_proba(baseline)[:, 1] - 0.5
+    for g, who in ((found.g, found.individual), (found.g_tilde, found.counterpart)):
+        np.testing.assert_allclose(g.sum(axis=1), f[who] - base, atol=1e-6)
+    steps = ExplanationConsistency(model, ONE_LOGIT, steps=500).fit(frame, sensitive_features="sex")
+    rough = steps.audit(frame, sensitive_features="sex")
+    assert rough.method == "integrated gradients, 500-step Riemann sum"
+    np.testing.assert_allclose(found.g, rough.g, atol=1e-4)
