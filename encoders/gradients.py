@@ -16,9 +16,9 @@ holds to a few units in the last place of the terms. The derivative of a neuron 
 matters where a pre-activation is 0 on a whole piece.
 
 Smooth neurons leave no such pieces. There the path is halved, and each half again, until the Gauss-Lobatto sums of the halves and
-of the whole agree (`AGREES`); what is analytic takes one or two halvings, a kink among the smooth neurons about twenty-five. (The
-ends of a part are points of these sums, so that no kink hides beside them.) The paths on which completeness then does not hold,
-such as those that miss a step of a steep neuron, are begun again in more parts.
+of the whole agree (`AGREES`). What is analytic takes one or two halvings, a kink of a later layer about twenty-five; kinks of the
+first layer are known, and end parts. (The ends of a part are points of these sums, so that no kink hides beside them.) The paths on
+which completeness then does not hold, such as those that miss a step of a steep neuron, are begun again in more parts.
 """
 
 from __future__ import annotations
@@ -36,13 +36,25 @@ from encoders.network import Array, Integers, Layer, Network, activate, affine
 POINTS = 4096
 """Points of paths held at once: their activations in a layer of 128 take 4 MiB. Fewer fit a core's cache, but leave threads to wait
 for each other between the many small steps of an exact integral."""
-NODES, AGREES, COMPLETE = 8, 1e-9, 1e-7
-"""Of a path through smooth neurons: points of a part; how far the sums of its halves may be from its own, in sizes of all of the
-attribution; and how far attributions may be from completeness, in sizes of the margins."""
+AGREES, COMPLETE = 1e-9, 1e-7
+"""Of a path through smooth neurons: how far the sums of a part's halves may be from its own, in sizes of all of the attribution;
+and how far attributions may be from completeness, in sizes of the margins."""
 PARTS = (1, 16, 256, 4096)
 """In how many parts such a path is begun, one number after the other until it is complete."""
 SMALLEST = 2.0**-40
 """A part that is no longer is not halved: a kink on it moves nothing."""
+FEW = 10
+"""After so many halvings only kinks are left, for which points count and not the order of the sums."""
+
+
+def _lobatto(count: int) -> tuple[Array, Array]:
+    """Points of [0, 1], and their weights. Both ends are moved inwards a little, to the side of a kink on which the part lies."""
+    basis = np.polynomial.Legendre.basis(count - 1)
+    node = np.concatenate([[-1.0], basis.deriv().roots().real, [1.0]])
+    return (node * (1 - 2.0**-25) + 1) / 2, np.asarray(1 / (count * (count - 1) * basis(node) ** 2))
+
+
+LONG, SHORT = _lobatto(8), _lobatto(4)
 
 
 def gradients(network: Network, margin: Array, x: Array) -> Array:
@@ -76,7 +88,7 @@ def integrated_gradients(
 
 def points_of(network: Network, steps: int | None) -> int:
     """How many points of one path are looked at, about: a neuron in two or fewer changes its sign on it."""
-    return steps or (2 + sum(network.hidden) // 2 if network.piecewise_linear else 3 * NODES)
+    return steps or (2 + sum(network.hidden) // 2 if network.piecewise_linear else 3 * len(LONG[0]))
 
 
 def _attributions(network: Network, margin: Array, x: Array, baseline: Array, steps: int | None) -> Array:
@@ -113,33 +125,51 @@ def _adaptive(layers: Sequence[Layer], margin: Array, x: Array, baseline: Array,
     """Return the attributions (B, n_0) by paths in `count` parts, each halved until both halves together are what it is."""
     first, moved = layers[0], x - baseline
     start, direction = affine(baseline, first), moved @ first.weight.T
-    basis = np.polynomial.Legendre.basis(NODES - 1)
-    node = np.concatenate([[-1.0], basis.deriv().roots().real, [1.0]])
-    node, share = (node + 1) / 2, 1 / (NODES * (NODES - 1) * basis(node) ** 2)
 
-    def attributed(row: Integers, low: Array, width: float) -> Array:
-        """(Q, n_0) what the parts [low, low + width] of the paths of rows (Q,) add."""
-        out = np.empty((len(row), x.shape[1]))
-        for some in np.split(np.arange(len(row)), range(POINTS // NODES, len(row), POINTS // NODES)):
-            alpha = (low[some, None] + width * node).ravel()
-            slopes = _slopes(layers, _along(start, direction, np.repeat(row[some], NODES), alpha))
-            pulled = _pulled_back(layers, np.tile(width * share, len(some))[:, None] * margin, slopes)
-            out[some] = moved[row[some]] * (pulled.reshape(len(some), NODES, -1).sum(axis=1) @ first.weight)
+    def attributed(row: Integers, low: Array, width: Array, rule: tuple[Array, Array]) -> Array:
+        """(Q, n_0) what the parts [low, low + width] (Q,) of the paths of rows (Q,) add."""
+        node, share = rule
+        out, step = np.empty((len(row), x.shape[1])), POINTS // len(node)
+        for some in (slice(at, at + step) for at in range(0, len(row), step)):
+            alpha = low[some, None] + width[some, None] * node
+            slopes = _slopes(layers, _along(start, direction, np.repeat(row[some], len(node)), alpha.ravel()))
+            pulled = _pulled_back(layers, (width[some, None] * share).reshape(-1, 1) * margin, slopes)
+            out[some] = moved[row[some]] * (pulled.reshape(*alpha.shape, -1).sum(axis=1) @ first.weight)
         return out
 
-    row, low, width = np.repeat(np.arange(len(x)), count), np.tile(np.arange(count) / count, len(x)), 1 / count
-    whole, total, size = attributed(row, low, width), np.zeros_like(x), np.zeros(len(x))
+    ends = _with_roots(np.tile(np.linspace(0, 1, count + 1), (len(x), 1)), *_kinks(first, start, direction))
+    lengths = np.diff(ends, axis=1)
+    row, column = np.nonzero(lengths > 0)
+    low, width = ends[row, column], lengths[row, column]
+    whole, total, size, rule, level = attributed(row, low, width, LONG), np.zeros_like(x), np.zeros(len(x)), LONG, 0
     while len(row):
-        width /= 2
-        halves = attributed(row, low, width), attributed(row, low + width, width)
+        level += 1
+        if level == FEW:
+            rule = SHORT
+            whole = attributed(row, low, width, rule)
+        width = width / 2
+        halves = attributed(row, low, width, rule), attributed(row, low + width, width, rule)
         both = halves[0] + halves[1]
         np.maximum.at(size, row, np.abs(both).sum(axis=1))
         open_ = np.abs(both - whole).sum(axis=1) > AGREES * size[row]
         open_ &= width > SMALLEST
         np.add.at(total, row[~open_], both[~open_])
         whole = np.concatenate([one[open_] for one in halves])
-        row, low = np.tile(row[open_], 2), np.concatenate([low[open_], low[open_] + width])
+        row, low, width = np.tile(row[open_], 2), np.concatenate([low[open_], (low + width)[open_]]), np.tile(width[open_], 2)
     return total
+
+
+def _kinks(layer: Layer, start: Array, direction: Array) -> tuple[Integers, Array]:
+    """Path (R,) and place (R,), path by path, of the kinks of the first layer's neurons."""
+    bend, groups = (layer.bend, layer.groups()) if isinstance(layer, SmoothLayer) else (layer.slope, [])
+    at = [(k, 0.0) for k in np.flatnonzero(bend < 1).tolist()]
+    for curve, mine in groups:
+        at += [(k, joint) for joint in curve.shape.joints for k in mine.tolist()]
+    neuron = np.array([k for k, _ in at], dtype=np.int64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        alpha = (np.array([joint for _, joint in at]) - start[:, neuron]) / direction[:, neuron]
+    row, column = np.nonzero((alpha > 0) & (alpha < 1))
+    return row, alpha[row, column]
 
 
 def _along(start: Array, direction: Array, row: Integers, alpha: Array) -> Array:
@@ -154,24 +184,29 @@ def _slopes(layers: Sequence[Layer], value: Array) -> list[Array]:
     """Derivatives (B, n_k) of the activations of layers 1 ... N - 1, from the first one's pre-activations (B, n_1): overwritten."""
     slopes: list[Array] = []
     for layer, above in itertools.pairwise(layers):
-        slopes.append(_derivative(layer, value) if isinstance(layer, SmoothLayer) else np.where(value > 0, 1.0, layer.slope))
+        if isinstance(layer, SmoothLayer):
+            value, slope = _curved(layer, value)
+            slopes.append(slope)
+        else:
+            slopes.append(np.where(value > 0, 1.0, layer.slope))
+            value *= slopes[-1]  # activated
         if above is not layers[-1]:  # nothing depends on the value of the last layer: it has no kink
-            if isinstance(layer, SmoothLayer):
-                value = activate(value, layer)
-            else:
-                value *= slopes[-1]  # activated
             value = affine(value, above)
     return slopes
 
 
-def _derivative(layer: SmoothLayer, a: Array) -> Array:
-    """Derivatives (B, n) of a smooth layer's activations at a (B, n)."""
-    q, p, _ = parts(layer.curve)
-    e = decay(q * a)  # T' = 4 exp(-2t) / (1 + exp(-2t))^2
-    out = np.where(layer.smooth, 4 * p * q * e / (1 + e) ** 2, np.where(a > 0, 1.0, layer.bend))
+def _curved(layer: SmoothLayer, a: Array) -> tuple[Array, Array]:
+    """Activations (B, n) of a smooth layer at a (B, n), and their derivatives."""
+    bent = np.where(a > 0, 1.0, layer.bend)
+    value, slope = bent * a, bent
+    if (made := layer.smooth & ~layer.shaped).any():
+        q, p, c = parts(layer.curve)
+        e = decay(q * a)  # T = (1 - exp(-2t)) / (1 + exp(-2t)),  T' = 4 exp(-2t) / (1 + exp(-2t))^2
+        value = np.where(made, c + p * np.copysign((1 - e) / (1 + e), a), value)
+        slope = np.where(made, 4 * p * q * e / (1 + e) ** 2, slope)
     for curve, at in layer.groups():
-        out[:, at] = shaped(a[:, at], curve.shape)[1]
-    return np.asarray(out)
+        value[:, at], slope[:, at] = shaped(a[:, at], curve.shape)
+    return value, slope
 
 
 def _pulled_back(layers: Sequence[Layer], pulled: Array, slopes: Sequence[Array]) -> Array:
