@@ -131,6 +131,7 @@ def _check_calibration(last: Any, steps: str) -> None:
     (curve,) = one.calibrators  # the probability is 1 / (1 + exp(a f + b)) for the score f
     frozen = type(one.estimator).__name__ == "FrozenEstimator"
     within = last_of(one.estimator)
+    _check_sets(within)
     _, logit = _logit(within, float(-curve.b_ / curve.a_), by_score=hasattr(within, "decision_function"))
     where = "calibrated_classifiers_[0].estimator" + (".estimator" if frozen else "")
     rule = f"logit {'>' if curve.a_ < 0 else '<'} {logit!r}"
@@ -150,14 +151,19 @@ def _rounded(model: Any) -> Any:
     """Return a pipeline with the thresholds of histogram-based trees rounded down to float32, as `boosting` rounds LightGBM's."""
     if not hasattr(last_of(model), "_predictors"):
         return model
-    if np.any(getattr(last_of(model), "is_categorical_", None)):
-        remedy = "fit it behind an encoder with categorical_features=None, or use LightGBM or XGBoost"
-        raise ModelError(called(model), f"asks about sets of categories, which skl2onnx does not convert; {remedy}")
+    _check_sets(last_of(model))
     model = copy.deepcopy(model)
     for round_of_trees in last_of(model)._predictors:
         for tree in round_of_trees:
             tree.nodes["num_threshold"] = floor32(tree.nodes["num_threshold"])
     return model
+
+
+def _check_sets(last: Any) -> None:
+    """Raise ModelError for histogram-based trees that ask about sets of categories."""
+    if np.any(getattr(last, "is_categorical_", None)):
+        remedy = "fit it behind an encoder with categorical_features=None, or use LightGBM or XGBoost"
+        raise ModelError(called(last), f"asks about sets of categories, which skl2onnx does not convert; {remedy}")
 
 
 def _as_logistic(model: Any) -> Any:

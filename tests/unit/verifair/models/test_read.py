@@ -360,8 +360,10 @@ def test_a_table_without_a_row_that_the_model_takes_is_told() -> None:
 
 def test_sets_of_categories_of_histogram_trees_are_refused_in_one_line() -> None:
     frame = X.assign(**{name: X[name].astype("category") for name in WORDS})
-    with pytest.raises(ModelError, match="sets of categories, which skl2onnx does not convert; fit it behind an encoder"):
-        vf.read(HistGradientBoostingClassifier(max_iter=2, categorical_features="from_dtype").fit(frame, Y), frame)
+    trees = HistGradientBoostingClassifier(max_iter=2, categorical_features="from_dtype")
+    for model in (trees, CalibratedClassifierCV(trees, ensemble=False, cv=2)):
+        with pytest.raises(ModelError, match="sets of categories, which skl2onnx does not convert; fit it behind an encoder"):
+            vf.read(model.fit(frame, Y), frame)
 
 
 def test_what_is_no_model(tmp_path: Path) -> None:
