@@ -89,14 +89,14 @@ def _calibrating_last(model: Any) -> Any:
     """Return a calibrated pipeline as a pipeline that ends in the calibrated estimator, where it was fitted once."""
     last: Any = last_of(model)
     listed: list[Any] = getattr(last, "calibrated_classifiers_", [])
-    within: Any = flat(listed[0].estimator) if len(listed) == 1 else None
-    if not hasattr(within, "steps"):
+    if len(listed) != 1:
         return model
+    within: Any = flat(listed[0].estimator)
+    steps = [*getattr(model, "steps", [])[:-1], *getattr(within, "steps", [])[:-1]]
     last, one = copy.copy(last), copy.copy(listed[0])
-    one.estimator, last.calibrated_classifiers_ = within[-1], [one]
-    last.n_features_in_ = within[-1].n_features_in_
-    before = [*model.steps[:-1], *within.steps[:-1]] if hasattr(model, "steps") else within.steps[:-1]
-    return with_steps(within, [*before, ("calibrated", last)])
+    one.estimator, last.calibrated_classifiers_ = last_of(within), [one]
+    last.n_features_in_ = one.estimator.n_features_in_
+    return with_steps(within if hasattr(within, "steps") else model, [*steps, ("calibrated", last)]) if steps else last
 
 
 def _check_loss(last: Any) -> None:

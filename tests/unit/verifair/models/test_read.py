@@ -669,6 +669,8 @@ NESTED: dict[str, Any] = {
     "calibrated": lambda: CalibratedClassifierCV(
         make_pipeline(StandardScaler(), make_pipeline(MinMaxScaler(), RandomForestClassifier(3, max_depth=3, random_state=0))),
         ensemble=False, cv=2),
+    "calibrated, nothing before": lambda: CalibratedClassifierCV(
+        make_pipeline("passthrough", RandomForestClassifier(3, max_depth=3, random_state=0)), ensemble=False, cv=2),
 }
 AROUND: dict[str, Any] = {
     "pipelines": lambda one: make_pipeline(StandardScaler(), make_pipeline(MinMaxScaler((-1, 1)), one)),
