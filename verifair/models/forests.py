@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from encoders.network import Array, Booleans, Integers
 from encoders.onnx.operators.trees import floor32
 from verifair.models.columns import model_of
-from verifair.models.objects import flat, labels_of
+from verifair.models.objects import flat, labels_of, width_of
 
 WHOLE_WEIGHTS = 2**10
 """Weights of hard votes are read that are whole numbers of this part of 1: their sums are exact, and ties are the object's."""
@@ -299,6 +299,6 @@ def _written(model: Any, found: TreeSum, transform: str, labels: Sequence[str | 
         "TreeEnsembleClassifier" if labels else "TreeEnsembleRegressor", ["X"], [one.name for one in outputs], name="trees",
         domain="ai.onnx.ml", post_transform=transform, **listed,
     )
-    given = [helper.make_tensor_value_info("X", TensorProto.FLOAT, [None, int(model.n_features_in_)])]
+    given = [helper.make_tensor_value_info("X", TensorProto.FLOAT, [None, width_of(model)])]
     graph = helper.make_graph([made], "model", given, outputs)
     return model_of(graph)

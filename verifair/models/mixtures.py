@@ -16,7 +16,7 @@ from onnx import TensorProto, compose, helper, numpy_helper
 from encoders.network import Array, Integers
 from verifair.models.columns import model_of, names_of, renamed
 from verifair.models.forests import linear, members
-from verifair.models.objects import called, flat, labels_of
+from verifair.models.objects import called, flat, labels_of, width_of
 
 ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "identity": None}
 Weighted = list[tuple[float, str]]
@@ -57,7 +57,7 @@ class Graph:
 
     def table(self, model: Any) -> str:
         """The matrix of the columns of the model itself, by name where the estimator knows their names."""
-        names, count = names_of(model), int(model.n_features_in_)
+        names, count = names_of(model), width_of(model)
         shape = [None, 1 if names else count]
         taken = [self.take(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape), model) for name in names or ("X",)]
         return self.add("Concat", taken, axis=1) if names else taken[0]
@@ -130,7 +130,7 @@ class Graph:
 
     def chosen(self, x: str | None, columns: Integers, model: Any) -> str:
         """The columns of a matrix that a member takes."""
-        if np.array_equal(columns, np.arange(model.n_features_in_)):
+        if np.array_equal(columns, np.arange(width_of(model))):
             return str(x)
         return self.add("Gather", [str(x), self.constant(columns, np.int64)], axis=1)
 
@@ -167,7 +167,7 @@ def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelP
     """Return a classifier of two classes, or a pipeline that ends in it, as ONNX. Raises Unknown for what it cannot combine."""
     graph, labels = Graph(stored), labels_of(model)
     listed = graph.probability(model, None)
-    known = set(names_of(model)) or {f"x{k}" for k in range(int(model.n_features_in_))}
+    known = set(names_of(model)) or {f"x{k}" for k in range(width_of(model))}
     if not set(graph.inputs) <= known and set(graph.inputs) != {"X"}:
         found = "estimators that take columns by name or place, and ones that were fitted on an array"
         raise Unknown(found, "fit all of them on a table with names of its columns")

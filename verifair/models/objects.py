@@ -83,6 +83,15 @@ def last_of(model: Any) -> Any:
     return last_of(model.steps[-1][1]) if hasattr(model, "steps") else model
 
 
+def width_of(model: Any) -> int:
+    """Return how many columns an estimator takes. Combinations of pipelines that begin with "passthrough" do not say so."""
+    found = getattr(model, "n_features_in_", None)
+    if found is not None:
+        return int(found)
+    parts = [one.estimator for one in getattr(model, "calibrated_classifiers_", ())] or model.estimators_
+    return width_of(flat(parts[0]))
+
+
 def has_steps(model: Any) -> bool:
     """Return whether a pipeline goes before what decides, also one that was calibrated."""
     calibrated = getattr(last_of(model), "calibrated_classifiers_", ())

@@ -15,7 +15,7 @@ from encoders.onnx.operators.trees import floor32
 from verifair.errors import QueryError
 from verifair.models import boosting, columns, forests, mixtures
 from verifair.models.columns import OPSETS
-from verifair.models.objects import called, flat, last_of, package_of, thawed, with_steps
+from verifair.models.objects import called, flat, last_of, package_of, thawed, width_of, with_steps
 
 COMBINED = ("AdaBoostClassifier", "BaggingClassifier", "BaggingRegressor", "CalibratedClassifierCV", "StackingClassifier",
             "StackingRegressor", "VotingClassifier", "VotingRegressor")
@@ -95,7 +95,7 @@ def _calibrating_last(model: Any) -> Any:
     steps = [*getattr(model, "steps", [])[:-1], *getattr(within, "steps", [])[:-1]]
     last, one = copy.copy(last), copy.copy(listed[0])
     one.estimator, last.calibrated_classifiers_ = last_of(within), [one]
-    last.n_features_in_ = one.estimator.n_features_in_
+    last.n_features_in_ = width_of(one.estimator)
     return with_steps(within if hasattr(within, "steps") else model, [*steps, ("calibrated", last)]) if steps else last
 
 
@@ -252,7 +252,7 @@ def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:
     from skl2onnx import convert_sklearn
     from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
 
-    count, names = int(model.n_features_in_), columns.names_of(model)
+    count, names = width_of(model), columns.names_of(model)
     found = kinds(model, count)
     types = {"number": FloatTensorType, "integer": Int64TensorType, "text": StringTensorType}
     by_name = _selects(model) and bool(names)

@@ -614,6 +614,17 @@ def test_a_linear_model_of_margins_is_read_behind_a_scaler() -> None:
     assert vf.read(model, frame).link is Link.IDENTITY
 
 
+def test_combinations_of_pipelines_that_begin_with_nothing() -> None:
+    """They do not say how many columns they take."""
+    x, y = X[NUMBERS].to_numpy(), (Y == "good").astype(int)
+    linear, tree = (make_pipeline("passthrough", one) for one in (LogisticRegression(), DecisionTreeClassifier(max_depth=3)))
+    for model in (CalibratedClassifierCV(linear, cv=2), CalibratedClassifierCV(tree, cv=2, ensemble=False),
+                  StackingClassifier([("a", linear)], cv=2), StackingClassifier([("a", tree)], cv=2),
+                  VotingClassifier([("a", linear), ("b", linear)], voting="soft"), VotingClassifier([("a", tree), ("b", tree)])):
+        network = vf.read(fitted(model, x, y), pd.DataFrame(x))
+        assert network.inputs == len(NUMBERS)
+
+
 @pytest.mark.parametrize("make", [
     lambda: VotingClassifier([("a", LogisticRegression()), ("b", DecisionTreeClassifier())], voting="soft"),
     lambda: BaggingClassifier(LinearSVC(), 3),
