@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, TensorProto
 from scipy.sparse import csr_array
+from scipy.special import expit
 
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Feed, Floats, Link, Model, Network, activate, affine, layered
 from encoders.onnx.chain import ChainLink, Neurons, assemble
-from encoders.onnx.ensemble import check_trees, tree_ensemble
+from encoders.onnx.ensemble import adds_up, check_trees, tree_ensemble
 from encoders.onnx.feed import make_legal
 from encoders.onnx.file import MEMORY, LogitsModel, StoredModel, class_names, load, logits_model
 from encoders.onnx.graph import Reading, read_graph
@@ -101,6 +102,10 @@ def _only_float32(reading: Reading) -> bool:
 
 
 def _check_link(path: Path, logits: LogitsModel, final: Tensor) -> None:
+    if logits.link is Link.SIGMOID and final.size > 1:
+        raise ModelError(path, f"shows a sigmoid of each of {final.size} scores: probabilities of classes that do not exclude each "
+                               "other, and such do not decide for one of them; end the model with Softmax, or with one score",
+                         node=logits.shown, op="Sigmoid")
     if logits.link_axis is None:
         return
     rank = len(final.shape) + 1
@@ -122,21 +127,23 @@ def _check_sum(path: Path, logits: LogitsModel, final: Tensor) -> None:
         if (abs(weight.sum(axis=0)) > NO_SUM * sizes).any():
             return
         size += float(sizes.sum())
-    if size > 0 and abs(total - 1) < 0.01:
+    if size > 0 and adds_up(total):
         raise ModelError(path, f"the outputs add up to {total:.6g} at every input: probabilities it seems, and decisions are about "
                                "logits; end the model with Sigmoid or Softmax, or read the tensor in front with output=...",
                          node=logits.shown)
 
 
 def _check_end(path: Path, reading: Reading, network: Network) -> None:
-    """Refuse outputs that are a sigmoid each, moved, scaled or cut, and one that is a mean of sigmoids: probabilities, which are
-    > 0 whatever is decided."""
-    if network.link is not Link.IDENTITY:   # that says what the probability is: here a calibrated one, say
+    """Refuse outputs that are a sigmoid each, moved, scaled or cut, and ones between 0 and a number, such as means of sigmoids:
+    probabilities, which are > 0 whatever is decided."""
+    if network.link is not Link.IDENTITY or network.piecewise_linear:   # a link says what the probability is
         return
     sigmoids = [source.node for source in reading.sources if source.curve == Curve.SIGMOID]
-    if _is_mean(network):
-        raise ModelError(path, "the output is a mean of sigmoids: a probability it seems, and decisions are about logits; end the "
-                               "model with Concat(1 - p, p) of the mean p, by weights of sum 1", node=sigmoids[-1], op="Sigmoid")
+    lower, upper = _reached(network)
+    if np.isfinite(upper).all() and (lower >= -0.01 * upper).all() and (lower < upper).any():
+        found = f"the output lies between {lower[0]:.4g} and {upper[0]:.4g} at every input: a probability it seems"
+        remedy = "decisions are about logits; end the model with the sigmoid, or, of a mean p of sigmoids, with Concat(1 - p, p)"
+        raise ModelError(path, f"{found}, and {remedy}", node=sigmoids[-1] if sigmoids else None, op="Sigmoid")
     reach: Booleans | None = None   # (outputs, neurons of the layer)
     for above, layer in zip(reversed(network.layers), reversed(network.layers[:-1]), strict=False):
         reads = above.weight != 0
@@ -149,14 +156,32 @@ def _check_end(path: Path, reading: Reading, network: Network) -> None:
             return
 
 
-def _is_mean(network: Network) -> bool:
-    """Return whether the only output adds up several sigmoids to a number from 0 to 1."""
-    if network.outputs > 1 or len(network.layers) < 2 or not isinstance(network.layers[-2], SmoothLayer):
-        return False
-    (weight,), (bias,) = network.layers[-1].weight, network.layers[-1].bias
-    summed = weight != 0
-    within = bias >= 0 and bool((weight >= 0).all()) and weight.sum() + bias <= 1 + NO_SUM
-    return bool(within and summed.sum() > 1 and network.layers[-2].sigmoid[summed].all())
+def _reached(network: Network) -> tuple[Array, Array]:
+    """Bounds (m,) of the outputs over all inputs, in float64: infinite but for what sigmoids and tanh keep small."""
+    lower, upper = np.full(network.inputs, -np.inf), np.full(network.inputs, np.inf)
+    for layer in network.layers:
+        lower, upper = _least(layer.weight, lower, upper) + layer.bias, layer.bias - _least(-layer.weight, lower, upper)
+        if isinstance(layer, SmoothLayer):
+            other, tanh = layer.shaped, layer.smooth & ~layer.shaped & ~layer.sigmoid
+            lower, upper = (
+                np.select([layer.sigmoid, tanh, other], [expit(end), np.tanh(end), 1 + 2 * np.abs(end) if end is upper else -1.0],
+                          _bent(end, layer.bend))
+                for end in (lower, upper)
+            )
+        else:
+            lower, upper = _bent(lower, layer.slope), _bent(upper, layer.slope)
+    return lower, upper
+
+
+def _least(weight: Array, lower: Array, upper: Array) -> Array:
+    """The least values (m,) of weight x, weight (m, n), for x within [lower, upper]."""
+    parts = (np.maximum(weight, 0), lower), (np.minimum(weight, 0), upper)
+    open_ = sum((part != 0) @ ~np.isfinite(end) for part, end in parts)
+    return np.where(open_, -np.inf, sum(part @ np.where(np.isfinite(end), end, 0.0) for part, end in parts))
+
+
+def _bent(end: Array, slope: Array) -> Array:
+    return np.where(end > 0, end, slope * np.where(slope > 0, end, 0.0))
 
 
 def comparison_points(path: Path, n: int, count: int, random: np.random.Generator, box: tuple[Array, Array] | None) -> Floats:
@@ -202,8 +227,6 @@ def apply_link(logits: Array, link: Link) -> Array:
         case Link.SHARES:
             return logits + 0.5 if logits.shape[1] == 1 else logits
         case Link.SIGMOID:
-            from scipy.special import expit
-
             return np.asarray(expit(logits))
         case Link.SOFTMAX | Link.LOG_SOFTMAX:
             from scipy.special import log_softmax

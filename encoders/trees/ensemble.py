@@ -152,13 +152,13 @@ class TreeEnsemble(Model):
     @cached_property
     def largest(self) -> Array:
         """(m,) the largest sum of |values| that any row may add up for each logit, |base| included."""
-        size, order = np.abs(self.value), self._upwards
+        size, order = np.abs(self.value), self.upwards
         for nodes in order:  # from the leaves up: the larger of both branches
             size[nodes] = np.maximum(size[self.left[nodes]], size[self.right[nodes]])
         return np.asarray((size[self.root].sum(axis=0) + np.abs(self.base)) * (1 + 2.0**-30))
 
     @property
-    def _upwards(self) -> list[Integers]:
+    def upwards(self) -> list[Integers]:
         """Inner nodes in groups, each after all that lies below it."""
         groups, reached = list[Integers](), np.unique(self.root)
         while len(inner := reached[self.column[reached] >= 0]):

@@ -103,7 +103,7 @@ def _check_loss(last: Any) -> None:
     """Raise ModelError for a linear model whose probabilities are no logistic function of its scores."""
     if type(last).__name__ == "SGDClassifier" and last.loss == "modified_huber":
         found = "its probabilities are scores that are cut off at 0 and 1 (loss='modified_huber')"
-        raise ModelError(called(last), f"{found}, no logistic function; fit it with loss='log_loss'")
+        raise ModelError(called(last), f"{found}, no logistic function; fit LogisticRegression")
 
 
 def _check_threshold(last: Any, steps: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from encoders.decision import decided
-from encoders.network import NO_COLUMN, Array, Booleans, Category, Model
+from encoders.network import NO_COLUMN, Array, Booleans, Category, Link, Model
 from verifair.errors import DataError, SchemaError
 from verifair.models.columns import holds_numbers, holds_truths
 from verifair.models.objects import exported
@@ -213,6 +213,16 @@ class _LabelledTable:
         best = best if right[best] > right[0] + max(CLEARLY, 1 / np.sqrt(rows.sum())) else 0
         return tries[best], right[best]
 
+    def check_logits(self, features: list[dict[str, Any]]) -> None:
+        """Raise DataError for a model whose only number lies between 0 and 1 in every row: as a logit it would favour everybody."""
+        network = self.network
+        if network is None or network.outputs > 1 or network.link is not Link.IDENTITY:
+            return
+        values = network.forward(_encoded(self.frame[_known(self.frame, features)], features))
+        if len(values) and -1e-6 <= values.min() < values.max() <= 1 + 1e-6:  # sums of float32
+            found = f"the model gives values from {values.min():.4g} to {values.max():.4g} on the table, such as probabilities"
+            raise DataError(f"{found}: by logit > 0 it favours everybody; say which values are favourable: positive='value > 0.5'")
+
     def propose_merit(self, features: list[dict[str, Any]], label: Booleans) -> None:
         """Call the numbers merit that go with the label (N,) and are not protected."""
         for feature in features:
@@ -283,6 +293,8 @@ def _of_two_classes(table: _LabelledTable, values: list[str], positive: Any, rul
                 first = not first
     else:
         features, _ = table.fitted(network, ~label if first else label)
+    if rule is None:
+        table.check_logits(features)
     table.propose_merit(features, label)
     said = "class = 0" if first else "logit > 0" if network is not None and network.outputs == 1 else "class = 1"
     said = str(rule) if rule is not None and rule.of == "logit" else said

@@ -211,9 +211,11 @@ def test_output_parameter_names_any_tensor(tmp_path: Path) -> None:
 
 
 def test_a_graph_that_is_only_a_link(tmp_path: Path) -> None:
-    network = read_onnx(save(tmp_path / "m.onnx", [node("Sigmoid", ["x"])], {}))
-    assert network.link is Link.SIGMOID
+    network = read_onnx(save(tmp_path / "m.onnx", [node("Softmax", ["x"])], {}))
+    assert network.link is Link.SOFTMAX
     assert (network.layers[0].weight == np.eye(4)).all()
+    one = read_onnx(save(tmp_path / "one.onnx", [node("Sigmoid", ["x"])], {}, shape=("N", 1)))
+    assert (one.link, one.layers[0].weight.tolist()) == (Link.SIGMOID, [[1.0]])
 
 
 @pytest.mark.parametrize(("opset", "axis"), [(17, -1), (17, 1), (11, 1)])

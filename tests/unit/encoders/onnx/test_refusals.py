@@ -107,10 +107,35 @@ def test_probabilities_are_not_read_as_logits(weights: list[float], options: dic
     refused(save(tmp_path / "m.onnx", nodes, constants), "outputs add up to .* at every input: probabilities it seems")
 
 
-def test_a_mean_of_sigmoids_is_no_logit(tmp_path: Path) -> None:
+BEHIND: dict[str, list[onnx.NodeProto]] = {
+    "alone": [node("Identity", ["p"])], "cut": [node("Clip", ["p", "low", "high"])], "above 0": [node("Relu", ["p"])],
+    "percent": [node("Mul", ["p", "hundred"])], "of the other class": [node("Sub", ["one", "p"])],
+    "smoothed": [node("Mul", ["p", "high"], ["q"]), node("Add", ["q", "low"])],
+    "of two depths": [node("Sub", ["p", "half"], ["q"]), node("Sigmoid", ["q"], ["t"], name="second"),
+                      node("Add", ["t", "p"], ["a"], name="sum"), node("Mul", ["a", "half"])],
+    "from tanh": [node("Tanh", ["z"], ["t"], name="curve"), node("MatMul", ["t", "mix"], ["a"], name="product"),
+                  node("Mul", ["a", "half"], ["b"]), node("Add", ["b", "half"])],
+    "largest": [node("ReduceMax", ["s"], axes=[1], keepdims=1)],
+    "of differences": [node("Sub", ["one", "s"], ["t"]), node("Concat", ["s", "t"], ["c"], axis=1),
+                       node("Gather", ["c", "ends"], ["e"], axis=1), node("ReduceMean", ["e"], axes=[1], keepdims=1)],
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+def test_a_probability_is_no_logit(behind: str, tmp_path: Path) -> None:
+    """It is above 0 whatever the input is, so that no decision ever flipped."""
     nodes, constants = shown_mean([0.25, 0.75])
-    path = save(tmp_path / "m.onnx", [*nodes[:2], node("MatMul", ["s", "mix"], name="last")], constants)
-    refused(path, r"a mean of sigmoids: a probability it seems.*Concat\(1 - p, p\)")
+    constants |= {"low": np.array(1e-3, dtype=F), "high": np.array(0.99, dtype=F), "hundred": np.array(100, dtype=F),
+                  "half": np.array(0.5, dtype=F), "ends": np.array([0, 3])}
+    path = save(tmp_path / "m.onnx", [*nodes[:3], *BEHIND[behind]], constants)
+    refused(path, r"the output lies between .* at every input: a probability it seems.*Concat\(1 - p, p\)")
+
+
+@pytest.mark.parametrize("outputs", [2, 3])
+def test_a_sigmoid_of_each_of_several_scores_tells_no_probability_of_a_decision(outputs: int, tmp_path: Path) -> None:
+    """The gap of softmax was proved as that of the sigmoid."""
+    nodes = [node("MatMul", ["x", "w"], ["z"]), node("Sigmoid", ["z"])]
+    refused(save(tmp_path / "m.onnx", nodes, {"w": MIXED[:, :outputs]}), f"a sigmoid of each of {outputs} scores.*Softmax")
 
 
 def test_outputs_that_add_up_to_something_else_are_logits(tmp_path: Path) -> None:
@@ -119,7 +144,7 @@ def test_outputs_that_add_up_to_something_else_are_logits(tmp_path: Path) -> Non
     assert read_onnx(save(tmp_path / "two.onnx", [node("MatMul", ["x", "v"])], rows)).outputs == 2
     nodes, constants = shown_mean([0.25, 0.75])  # an MLP with logistic neurons
     nodes = [*nodes[:2], node("MatMul", ["s", "mix"], name="last")]
-    for mix in ([[0.9], [0.8]], [[0.5], [-0.2]]):
+    for mix in ([[0.9], [-0.8]], [[-0.5], [-0.2]]):
         assert read_onnx(save(tmp_path / "mlp.onnx", nodes, constants | {"mix": np.array(mix, dtype=F)})).outputs == 1
 
 

@@ -90,10 +90,22 @@ def test_decisions_are_the_label_of_the_runtime(trees: list[Any], transform: str
     ([(0, "BRANCH_LEQ", 0.0, [-0.4], [0.7])], {"n_targets": 70_000}, "has 70,000 targets; supported are 1,024 at most"),
     ([(0, "BRANCH_LEQ", np.nan, [-0.4], [0.7])], {}, "threshold is NaN"),
     ([(0, "BRANCH_LEQ", 0.0, [np.inf], [0.7])], {}, "infinite"),
+    # the probability of one of several classes that does not exclude the others is not the softmax of the scores
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.1], [0.7, 0.2])], {"transform": "LOGISTIC"}, "a sigmoid of each of 2 scores"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.1, 1.0], [0.7, 0.2, 0.1])], {"classes": 3, "transform": "LOGISTIC"}, "each of 3 scores"),
+    # probabilities are no logits
+    ([(0, "BRANCH_LEQ", 0.0, [0.4, 0.6], [0.7, 0.3])], {}, "add up to 1 .* probabilities it seems"),
+    ([(0, "BRANCH_LEQ", 0.0, [0.2, 0.3], [0.1, 0.4]), [0.25, 0.25]], {}, "add up to 1 .* probabilities it seems"),
+    ([(0, "BRANCH_LEQ", 0.0, [20.0, 50.0, 30.0], [70.0, 20.0, 10.0])], {}, "add up to 1 .* probabilities it seems"),
 ])
 def test_what_has_no_clear_decision_is_refused(trees: list[Any], given: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=said):
         read_model(save(tmp_path / "m.onnx", trees, 1, **given))
+
+
+@pytest.mark.parametrize("tree", [(0, "BRANCH_LEQ", 0.0, [0.4, 0.6], [0.9, 0.3]), (0, "BRANCH_LEQ", 0.0, [-0.4, 0.4], [1.0, -1.0])])
+def test_scores_that_do_not_add_up_to_1_are_logits(tree: Any, tmp_path: Path) -> None:
+    assert read_model(save(tmp_path / "m.onnx", [tree], 1)).link is Link.IDENTITY
 
 
 def test_one_score_of_a_regressor_is_a_logit_below_a_sigmoid(tmp_path: Path) -> None:
@@ -111,7 +123,6 @@ def test_one_score_of_a_regressor_is_a_logit_below_a_sigmoid(tmp_path: Path) -> 
     logits = model.forward(x.astype(np.float64))
     assert model.link is Link.SIGMOID
     assert (1 / (1 + np.exp(-logits))).ravel().tolist() == pytest.approx(given.ravel().tolist(), rel=1e-6)
-    assert read_model(save(path, [(*tree[:3], [-0.4, 0.1], [0.7, 0.2])], 1, transform="LOGISTIC")).link is Link.SIGMOID
 
 
 def test_whoever_needs_layers_refuses_trees_in_one_line(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import RandomForestRegressor
 
 import verifair as vf
 from encoders.network import Feed, Network
@@ -376,3 +377,17 @@ def test_a_model_without_names_of_columns() -> None:
     frame = pd.DataFrame({"a": [1, 2], "b": [1, 2], "y": ["a", "b"]})
     with pytest.raises(DataError, match="no column 'x0', which the model takes; the model was fitted without names of columns"):
         Schema.infer(frame, target="y", model=network_of(([[1.0, 1.0]], [0.0]), feeds=feeds))
+
+
+def test_values_between_0_and_1_are_no_logits() -> None:
+    """Of a forest that regresses on 0 and 1, `logit > 0` favours everybody, and certify proved that no decision flips."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.integers(0, 9, 200), "sex": rng.integers(0, 2, 200)}).astype(float)
+    y = (frame["a"] + 3 * frame["sex"] > 5).astype(int)
+    model = vf.read(RandomForestRegressor(5, max_depth=3, random_state=0).fit(frame, y), frame)
+    asked = {"target": "y", "protected": ["sex"], "model": model}
+    with pytest.raises(DataError, match=r"gives values from 0 to 1 on the table, .*: positive='value > 0\.5'"):
+        vf.Schema.infer(frame.assign(y=y), **asked)
+    schema = vf.Schema.infer(frame.assign(y=y), positive="value > 0.5", **asked)
+    verdict = vf.verify(vf.IndividualFairness(network=model, schema=schema, protected=["sex"]))
+    assert verdict.status is vf.Status.VIOLATED
