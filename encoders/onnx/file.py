@@ -191,8 +191,8 @@ def logits_model(stored: StoredModel, output: str | None) -> LogitsModel:
     end = by_output.get(_through(by_output, shown, reshaped))
     if output is None and end is not None and _is_share(stored.model, end):
         raise ModelError(stored.path, "the output lies between 0 and 1: a probability it seems, and decisions are about logits; "
-                                      f"read the tensor in front of it with output={end.input[0]!r}, or this one with "
-                                      f"output={shown!r}", node=node_name(end), op=end.op_type)
+                                      f"read it with output={shown!r}, and write positive = \"value > 0.5\"",
+                         node=node_name(end), op=end.op_type)
     return _cut(stored.model, _through(by_output, shown, {"Identity", "Cast"}), Link.IDENTITY, shown)
 
 
@@ -200,9 +200,7 @@ def _is_share(model: onnx.ModelProto, end: onnx.NodeProto) -> bool:
     """Return whether a node cuts its values off at 0 and 1."""
     if end.op_type != "Clip":
         return end.op_type == "HardSigmoid"
-    known = {one.name: one for one in model.graph.initializer}
-    known |= {one.output[0]: one.attribute[0].t for one in model.graph.node if one.op_type == "Constant" and one.attribute}
-    given = [numpy_helper.to_array(known[name]).tolist() for name in end.input[1:] if name in known]
+    given = [found.tolist() for name in end.input[1:] if (found := _constant(model, name)) is not None]
     return (given or [attributes(end).get(name) for name in ("min", "max")]) == [0.0, 1.0]
 
 
@@ -267,8 +265,10 @@ def _pair(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: st
 
 
 def _constant(model: onnx.ModelProto, name: str) -> npt.NDArray[Any] | None:
-    """Return the values of an initializer, None where there is none of that name."""
-    return next((numpy_helper.to_array(i) for i in model.graph.initializer if i.name == name), None)
+    """Return the values of an initializer or of a Constant node, None where there is none of that name."""
+    nodes = {one.output[0]: one.attribute[0].t for one in model.graph.node if one.op_type == "Constant" and one.attribute}
+    found = next((one for one in model.graph.initializer if one.name == name), nodes.get(name))
+    return None if found is None else numpy_helper.to_array(found)
 
 
 def _mean_of_sigmoids(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: str) -> bool:

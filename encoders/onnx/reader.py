@@ -25,6 +25,8 @@ from encoders.onnx.tensor import Tensor
 
 AT_ONCE = 2**26
 """Numbers of one tensor, over all points that are compared at a time."""
+MEAN = "Concat(1 - p, p), p = MatMul(Concat(the sigmoids), weights of sum 1)"
+"""How a mean of probabilities is written so that it is read."""
 NO_SUM = 1e-5
 """A sum that is this near to 0 (of weights: relative to their sizes) is 0, but for float32."""
 
@@ -129,7 +131,7 @@ def _check_sum(path: Path, logits: LogitsModel, final: Tensor) -> None:
         size += float(sizes.sum())
     if size > 0 and adds_up(total):
         raise ModelError(path, f"the outputs add up to {total:.6g} at every input: probabilities it seems, and decisions are about "
-                               "logits; end the model with Sigmoid or Softmax, or read the tensor in front with output=...",
+                               f"logits; end the model with Sigmoid or Softmax, or, of a mean p of sigmoids, with {MEAN}",
                          node=logits.shown)
 
 
@@ -142,7 +144,7 @@ def _check_end(path: Path, reading: Reading, network: Network) -> None:
     lower, upper = _reached(network)
     if np.isfinite(upper).all() and (lower >= -0.01 * upper).all() and (lower < upper).any():
         found = f"the output lies between {lower[0]:.4g} and {upper[0]:.4g} at every input: a probability it seems"
-        remedy = "decisions are about logits; end the model with the sigmoid, or, of a mean p of sigmoids, with Concat(1 - p, p)"
+        remedy = f"decisions are about logits; end the model with the sigmoid, or, of a mean p of sigmoids, with {MEAN}"
         raise ModelError(path, f"{found}, and {remedy}", node=sigmoids[-1] if sigmoids else None, op="Sigmoid")
     reach: Booleans | None = None   # (outputs, neurons of the layer)
     for above, layer in zip(reversed(network.layers), reversed(network.layers[:-1]), strict=False):

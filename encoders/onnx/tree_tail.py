@@ -40,15 +40,13 @@ def scores(
 
     given = values.get("post_transform", 0 if node.op_type == "TreeEnsemble" else "NONE")
     transform = NUMBERED[given] if isinstance(given, int) else str(given)
-    if transform not in (*LINKS, "SOFTMAX_ZERO"):
-        raise refuse(f"post_transform {transform!r}; supported are NONE, LOGISTIC, SOFTMAX and, of three classes, SOFTMAX_ZERO")
+    if transform not in LINKS:
+        raise refuse(f"post_transform {transform!r}; supported are NONE, LOGISTIC and SOFTMAX")
     plain = onnx.NodeProto()
     plain.CopyFrom(node)
     kept = [a for a in node.attribute if a.name != "post_transform"]
     del plain.attribute[:]
     if node.op_type in REGRESSORS:
-        if transform == "SOFTMAX_ZERO":
-            raise refuse("post_transform 'SOFTMAX_ZERO' of a regressor; supported are NONE, LOGISTIC and SOFTMAX")
         if transform != "NONE" and values.get("n_targets", 1) == 1:
             remedy = "and a Sigmoid node behind the trees, or a classifier" if transform == "LOGISTIC" else "instead"
             raise refuse(f"post_transform {transform!r} of one score, which onnxruntime leaves out, against ONNX's definition: "
@@ -99,7 +97,7 @@ def scores(
             )
     if not half:
         shares = positive and labels > 2 and transform == "NONE"
-        return [plain], Link.SHARES if shares else LINKS.get(transform, Link.IDENTITY)
+        return [plain], Link.SHARES if shares else LINKS[transform]
     constant = helper.make_node("Constant", [], [name + "/half"], value=numpy_helper.from_array(np.array([0.5], dtype=np.float32)))
     return [plain, constant, helper.make_node("Sub", [raw, name + "/half"], [name], name=shown + "/above_half")], Link.SHARES
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,6 +75,9 @@ def _lightgbm(model: Any) -> onnx.ModelProto:
     if any(int(kind) >> 2 & 3 == ZEROS for line in text if line.startswith("decision_type=") for kind in line[14:].split()):
         remedy = "which no conversion to ONNX does; fit it with zero_as_missing=False"
         raise ModelError(called(model), f"takes 0 for a missing value, {remedy}")
+    if any(line.startswith("objective=") and re.search(r" sigmoid:(?!1(\.0)?( |$))", line) for line in text):
+        found = "multiplies its scores by a sigmoid of its own, which the converter leaves out"
+        raise ModelError(called(model), f"{found}; fit it with sigmoid=1")
     # tree_sizes are in bytes; without them the text is read line by line
     lines = [line for line in _summed(_rounded(text), booster.num_model_per_iteration()) if not line.startswith("tree_sizes=")]
     booster = type(booster)(model_str="\n".join(lines), params={"verbose": -1})

@@ -18,7 +18,7 @@ from encoders.onnx.reader import comparison_points
 from encoders.onnx.runtime import first_line, runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.models.columns import holds_truths, names_of
-from verifair.models.objects import ANOTHER_WAY, called, exported, has_steps, last_of, package_of, thawed
+from verifair.models.objects import ANOTHER_WAY, called, exported, has_steps, last_of, package_of, regresses, thawed
 from verifair.models.pipelines import asks_for_missing
 from verifair.models.pytorch import modes_kept
 
@@ -29,7 +29,7 @@ POINTS = 256
 CLOSE, FAR = 1e-4, 1e-2
 """Differences relative to 1 + |value|: those above the first are reported, a model with too many above the second is refused."""
 MOST, RARE = 0.5, 0.01
-"""Too many: of all rows; and of rows rounded to float32 where trees are asked as they are, which only add up."""
+"""Too many: of all rows; and of rows rounded to float32, but for trees behind scalers."""
 
 SCALED = "the last digit decides rows on a threshold, and trees need no scaler: fit them on the numbers as they are"
 """What to do where a scaler stands in front of trees: ONNX scales in float32, and rows of the training data lie on thresholds."""
@@ -47,6 +47,8 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     """
     if network.link is Link.IDENTITY and hasattr(model, "predict_proba"):
         raise ModelError(called(model), f"its converted model shows probabilities as if they were logits; {ANOTHER_WAY}")
+    if network.outputs > 1 and regresses(model):
+        raise ModelError(called(model), f"gives {network.outputs} values a row, which are no classes; fit it on one of them")
     if package_of(model) == "sklearn" and (done := asks_for_missing(thawed(model))):
         message = f"{called(model)}: {done}, the converted model does not; proofs cover rows without missing values"
         warnings.warn(message, ImportDifference, stacklevel=4)
@@ -75,7 +77,7 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     if isinstance(network, TreeEnsemble) and has_steps(model):
         remedy, bound = SCALED, MOST
     else:
-        remedy, bound = ANOTHER_WAY, RARE if isinstance(network, TreeEnsemble) else MOST
+        remedy, bound = ANOTHER_WAY, RARE
     relative, other = _apart(own, shown, network.link)
     count, worst = int((relative > CLOSE).sum()), int(relative.argmax())
     if not count and not other.any():

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from encoders.network import Array, Booleans, Integers
 from encoders.onnx.operators.trees import floor32
 from verifair.models.columns import model_of
-from verifair.models.objects import flat, labels_of, width_of
+from verifair.models.objects import flat, labels_of, own_of_sklearn, width_of
 
 WHOLE_WEIGHTS = 2**10
 """Weights of hard votes are read that are whole numbers of this part of 1: their sums are exact, and ties are the object's."""
@@ -82,7 +82,7 @@ def summed(model: Any, response: str) -> TreeSum | None:
     from sklearn.base import is_regressor
 
     model = flat(model)
-    if is_regressor(model) != (response == "predict"):
+    if not own_of_sklearn(model) or is_regressor(model) != (response == "predict"):
         return None
     if getattr(model, "n_outputs_", 1) != 1:
         return None
@@ -166,7 +166,7 @@ def _votes(model: Any) -> TreeSum | None:
     parts = list[TreeSum | None]()
     for weight, one, _ in members(model) or ():
         one = flat(one)
-        known = hasattr(one, "tree_") and list(one.classes_) == list(range(count))
+        known = hasattr(one, "tree_") and own_of_sklearn(one) and list(one.classes_) == list(range(count))
         parts.append(_single(one, hard=True).times(weight * np.eye(count)) if known else None)
     return _total(parts, np.zeros(count))
 
@@ -178,7 +178,7 @@ def _boosted(model: Any) -> TreeSum | None:
     classes, parts = model.classes_.tolist(), list[TreeSum | None]()
     whole = float(model.estimator_weights_.sum())
     for weight, one in zip(model.estimator_weights_.tolist(), model.estimators_, strict=False):
-        if not hasattr(one, "tree_"):
+        if not hasattr(one, "tree_") or not own_of_sklearn(one):
             return None
         votes = np.eye(len(classes))[[classes.index(label) for label in one.classes_.tolist()]]
         votes = np.where(votes == 1, weight / whole, -weight / whole / (len(classes) - 1))
@@ -247,6 +247,8 @@ def linear(model: Any) -> tuple[Array, Array] | None:
     from sklearn.linear_model import LogisticRegression, SGDClassifier
     from sklearn.linear_model._base import LinearModel
 
+    if not own_of_sklearn(model):
+        return None
     several = len(getattr(model, "classes_", ())) > 2
     if isinstance(model, LogisticRegression):
         known = getattr(model, "multi_class", "auto") in ("auto", "deprecated") and not (several and model.solver == "liblinear")

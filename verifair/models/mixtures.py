@@ -16,7 +16,7 @@ from onnx import TensorProto, compose, helper, numpy_helper
 from encoders.network import Array, Integers
 from verifair.models.columns import model_of, names_of, renamed
 from verifair.models.forests import linear, members
-from verifair.models.objects import called, flat, labels_of, width_of
+from verifair.models.objects import called, flat, labels_of, own_of_sklearn, width_of
 
 ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "identity": None}
 Weighted = list[tuple[float, str]]
@@ -86,6 +86,8 @@ class Graph:
     def score(self, model: Any, x: str | None) -> str:
         """The logit of a linear model or an MLP, of the matrix x, or of the columns of the model itself."""
         model = flat(model)
+        if not own_of_sklearn(model):
+            raise Unknown(called(model))
         if hasattr(model, "steps"):
             return self.score(model[-1], self.part(model[:-1], x))
         layers = _layers(model)
@@ -99,6 +101,8 @@ class Graph:
     def probability(self, model: Any, x: str | None, share: float = 1.0) -> Weighted:
         """The logits whose logistic functions, with these weights, make the share of an estimator's probability."""
         model = flat(model)
+        if not own_of_sklearn(model):
+            raise Unknown(called(model))
         if hasattr(model, "steps"):
             return self.probability(model[-1], self.part(model[:-1], x), share)
         if hasattr(model, "calibrated_classifiers_") and model.method == "sigmoid":

@@ -19,6 +19,11 @@ def package_of(model: Any) -> str | None:
     return next((root for root in map(_root, type(model).__mro__) if root in PACKAGES), None)
 
 
+def own_of_sklearn(model: Any) -> bool:
+    """Return whether an object is of a class of scikit-learn's own: one that is derived from it may answer in another way."""
+    return _root(type(model)) == "sklearn"
+
+
 def called(model: Any) -> str:
     """Return what messages call an object."""
     kind = type(model)
@@ -29,15 +34,22 @@ def check_decides(model: Any, positive: Any) -> None:
     """Raise QueryError for an estimator that gives values, where `positive` names no threshold of these."""
     if isinstance(positive, str) and positive.strip().startswith("value"):
         return
-    if package_of(model) in (None, "torch") or isinstance(model, type):
+    if isinstance(model, type):
         return
-    from sklearn.base import is_regressor
-
-    if hasattr(model, "get_params") and is_regressor(model):
+    if regresses(model):
         raise QueryError(
             f"model: {called(model)} gives values, and decisions are asked about; say which values are favourable, such as "
             'positive="value >= 600", or fit a classifier'
         )
+
+
+def regresses(model: Any) -> bool:
+    """Return whether an object is an estimator that gives values."""
+    if package_of(model) in (None, "torch") or not hasattr(model, "get_params"):
+        return False
+    from sklearn.base import is_regressor
+
+    return bool(is_regressor(model))
 
 
 def check_classes(model: Any) -> None:
@@ -46,6 +58,15 @@ def check_classes(model: Any) -> None:
     if known is not None and len(known) == 1:
         found = f"{called(model)} was fitted on rows of one class, {known[0]!s}"
         raise QueryError(f"model: {found}: it decides nothing; fit it on rows of two classes or more")
+
+
+def check_rows(frame: Any) -> None:
+    """Raise QueryError for rows to compare on that are no table, or whose columns have no names of their own."""
+    if not hasattr(frame, "iloc") or getattr(frame, "ndim", 0) != 2:
+        raise QueryError(f"frame: found {type(frame).__name__}; expected a pandas DataFrame of the rows that the model takes")
+    if frame.columns.has_duplicates:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise QueryError(f"frame: has several columns {str(twice)!r}; give each its own name")
 
 
 def thawed(model: Any) -> Any:

@@ -11,7 +11,9 @@ import onnx
 from onnx import compose
 
 from encoders.errors import ModelError
+from encoders.network import Link
 from encoders.onnx.operators.trees import floor32
+from encoders.onnx.reader import read_model
 from verifair.errors import QueryError
 from verifair.models import boosting, columns, forests, mixtures
 from verifair.models.columns import OPSETS
@@ -33,14 +35,14 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     from sklearn.utils.validation import check_is_fitted
 
     model = flat(model)
-    _check_imputers(model)
-    model = _for_whole_rows(_rounded(_as_logistic(model)))
     try:
         check_is_fitted(model)
     except NotFittedError:
         raise QueryError(f"model: this {called(model)} is not fitted; fit it first, and pass the fitted object") from None
     except TypeError:
         raise QueryError(f"model: {called(model)} is no estimator; pass a fitted classifier, regressor or pipeline") from None
+    _check_columns(model)
+    model = _for_whole_rows(_rounded(_as_logistic(model)))
     last = last_of(model)
     if not hasattr(last, "predict"):
         raise QueryError(f"model: {called(model)} predicts nothing; pass a classifier, a regressor, or a pipeline to one")
@@ -110,13 +112,14 @@ def _check_threshold(last: Any, steps: str) -> None:
     """Raise ModelError for an estimator that decides by a threshold of its own, with the rule by which the estimator within decides
     alike: conversions hold no threshold. steps: that go before it."""
     threshold = getattr(last, "best_threshold_", getattr(last, "threshold", None))
-    if threshold is None or not hasattr(last, "estimator_"):
+    if threshold is None or not hasattr(last, "estimator_") or not hasattr(last, "response_method"):
         return
     by_score = last.response_method == "decision_function" or not hasattr(last_of(last.estimator_), "predict_proba")
     at = (0.0 if by_score else 0.5) if threshold == "auto" else float(threshold)
-    of, logit = _logit(last_of(last.estimator_), at, by_score=by_score)
+    logit = _logit(last.estimator_, at, by_score=by_score)
     favoured = last._curve_scorer._get_pos_label() if hasattr(last, "_curve_scorer") else last.pos_label
     rule = f"logit <= {-logit!r}" if favoured is not None and favoured == last.classes_[0] else f"logit >= {logit!r}"
+    of = "a score" if by_score else "a probability"
     found = f"decides by a threshold of its own, {of} of {at:g}, which its conversion would leave out"
     raise ModelError(called(last), f'{found}; pass {steps}its estimator_, and positive = "{rule}"')
 
@@ -130,21 +133,21 @@ def _check_calibration(last: Any, steps: str) -> None:
     (one,) = last.calibrated_classifiers_
     (curve,) = one.calibrators  # the probability is 1 / (1 + exp(a f + b)) for the score f
     frozen = type(one.estimator).__name__ == "FrozenEstimator"
-    within = last_of(one.estimator)
-    _check_sets(within)
-    _, logit = _logit(within, float(-curve.b_ / curve.a_), by_score=hasattr(within, "decision_function"))
+    logit = _logit(one.estimator, float(-curve.b_ / curve.a_), by_score=hasattr(last_of(one.estimator), "decision_function"))
     where = "calibrated_classifiers_[0].estimator" + (".estimator" if frozen else "")
     rule = f"logit {'>' if curve.a_ < 0 else '<'} {logit!r}"
     raise ModelError(called(last), f'{found}; it decides as {steps}its {where} does by positive = "{rule}"')
 
 
-def _logit(within: Any, at: float, *, by_score: bool) -> tuple[str, float]:
-    """Return what the scores of an estimator are, and the logit of its converted model where one of them is `at`."""
+def _logit(within: Any, at: float, *, by_score: bool) -> float:
+    """Return the logit of an estimator's converted model where its score, or its probability, is `at`. Raises ModelError for an
+    estimator that is not read, and for scores of which that says nothing."""
+    shares = read_model(convert(within), name=called(within)).link is Link.SHARES
     if by_score:
-        return "a score", at
-    if not hasattr(within, "decision_function") and (hasattr(within, "tree_") or hasattr(within, "estimators_")):
-        return "a share of votes", at - 0.5
-    return "a probability", float(np.log(at / (1 - at))) if 0 < at < 1 else float(np.copysign(np.inf, at - 0.5))
+        if shares:
+            raise ModelError(called(within), "shows a mean of probabilities, and a threshold of its scores says nothing about that")
+        return at
+    return at - 0.5 if shares else float(np.log(at / (1 - at))) if 0 < at < 1 else float(np.copysign(np.inf, at - 0.5))
 
 
 def _rounded(model: Any) -> Any:
@@ -197,9 +200,17 @@ def _for_whole_rows(model: Any) -> Any:
     return model
 
 
-def _check_imputers(model: Any) -> None:
-    """Raise ModelError for imputers that change the columns in a way that conversions leave out."""
+def _check_columns(model: Any) -> None:
+    """Raise ModelError for steps that change the columns in a way that conversions leave out."""
     for part in parts(model):
+        if type(part).__name__ == "MaxAbsScaler" and getattr(part, "clip", False):
+            found = "cuts values off (clip=True), which its conversion does not"
+            raise ModelError(called(part), f"{found}; fit MinMaxScaler(clip=True)")
+        for name, places in getattr(part, "_transformer_to_input_indices", {}).items():
+            listed = [int(k) for k in places]
+            if not columns.names_of(part) and listed != sorted(listed) and len(listed) == part.n_features_in_:
+                found = f"takes all columns in another order ({name}), and its conversion in theirs"
+                raise ModelError(called(part), f"{found}; list them in the table's order, or fit it on a table with names")
         if not hasattr(part, "statistics_"):
             continue
         if _fills_words(part) and part.add_indicator:

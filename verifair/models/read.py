@@ -16,7 +16,7 @@ from encoders.network import Model, Network, layered
 from encoders.onnx.reader import read_model
 from encoders.onnx.runtime import first_line
 from verifair.errors import MissingPackage, QueryError, VerifairError
-from verifair.models.objects import ANOTHER_WAY, called, check_classes, package_of
+from verifair.models.objects import ANOTHER_WAY, called, check_classes, check_rows, package_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,6 +69,8 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
         what = f"the class {model.__name__}" if isinstance(model, type) else called(model)
         raise QueryError(f"model: found {what}; expected {ACCEPTED}")
     check_classes(model)
+    if frame is not None:
+        check_rows(frame)
     try:
         found = read_model(converted(model, import_module(converter).convert, columns), output=output, name=called(model))
     except ModelError as error:

@@ -40,5 +40,6 @@ def better(model: Any, error: ModelError) -> ModelError:
         return error
     known = (part for part in parts(model) if package_of(part) == "sklearn" and type(part).__name__ in WHY)
     # "passthrough" is a FunctionTransformer without a function
-    found = next((part for part in known if getattr(part, "func", part) is not None), None)
+    plain = (part for part in known if type(part).__name__ != "FunctionTransformer" or part.func is not None)
+    found = next(plain, None)
     return error if found is None else ModelError(called(found), WHY[type(found).__name__])

@@ -93,6 +93,7 @@ def test_decisions_are_the_label_of_the_runtime(trees: list[Any], transform: str
     # the probability of one of several classes that does not exclude the others is not the softmax of the scores
     ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.1], [0.7, 0.2])], {"transform": "LOGISTIC"}, "a sigmoid of each of 2 scores"),
     ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.1, 1.0], [0.7, 0.2, 0.1])], {"classes": 3, "transform": "LOGISTIC"}, "each of 3 scores"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.1, 1.0], [0.7, 0.2, 0.1])], {"classes": 3, "transform": "SOFTMAX_ZERO"}, "'SOFTMAX_ZERO'"),
     # probabilities are no logits
     ([(0, "BRANCH_LEQ", 0.0, [0.4, 0.6], [0.7, 0.3])], {}, "add up to 1 .* probabilities it seems"),
     ([(0, "BRANCH_LEQ", 0.0, [0.2, 0.3], [0.1, 0.4]), [0.25, 0.25]], {}, "add up to 1 .* probabilities it seems"),
