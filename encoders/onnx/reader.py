@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from onnx import ModelProto, TensorProto
-from scipy.sparse import csr_array
 from scipy.special import expit
 
 from encoders.curves.layer import Curve, SmoothLayer
@@ -124,9 +123,9 @@ def _check_sum(path: Path, logits: LogitsModel, final: Tensor) -> None:
         return
     total, size = float(final.const.rounded()[0].sum()), 0.0
     for term in final.terms.values():
-        weight = csr_array((term.entries.rounded()[0], (term.row, term.column)))
-        sizes = abs(weight).sum(axis=0)
-        if (abs(weight.sum(axis=0)) > NO_SUM * sizes).any():
+        weights = term.entries.rounded()[0]
+        sums, sizes = np.bincount(term.column, weights), np.bincount(term.column, abs(weights))
+        if (abs(sums) > NO_SUM * sizes).any():
             return
         size += float(sizes.sum())
     if size > 0 and adds_up(total):
