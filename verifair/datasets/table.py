@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import infer_dtype
 
 from verifair.errors import DataError, require
 from verifair.schema.feature import repeated
@@ -166,8 +167,9 @@ class TableFile:
             for chunk in chunks:
                 for name, column in chunk.items():
                     if column.notna().any():
-                        found.setdefault(str(name), set()).add(str(column.dtype))
-        mixed = {name: kinds for name, kinds in found.items() if len(kinds) > 1 and kinds != {"bool", "object"}}
+                        kind = "bool" if infer_dtype(column) == "boolean" else str(column.dtype)  # with gaps they are objects
+                        found.setdefault(str(name), set()).add(kind)
+        mixed = {name: kinds for name, kinds in found.items() if len(kinds) > 1}
         return {name: "float64" if kinds == {"int64", "float64"} else str for name, kinds in mixed.items()}
 
 
