@@ -230,7 +230,8 @@ class Verdicts:
         each = ", ".join(f"MAX(CASE goal WHEN '{goal}' THEN {_RANK} END) AS \"{goal}\"" for goal in GOALS)
         about, goals = 'sensitive, delta, "group", "to", label', ", ".join(f'"{goal}"' for goal in GOALS)
         rows = f'SELECT {about}, {each} FROM verdicts WHERE run = ?{where} GROUP BY sensitive, delta, row, "to"'
-        return self._select(f"SELECT {about}, {goals}, COUNT(*) AS people FROM ({rows}) GROUP BY {about}, {goals}")
+        found = self._select(f"SELECT {about}, {goals}, COUNT(*) AS people FROM ({rows}) GROUP BY {about}, {goals}")
+        return found.astype(dict.fromkeys(GOALS, float))
 
     def biased(self) -> pd.DataFrame:
         """Return, a line for each sensitive and delta, of how many rows a bias was asked (`people`), for how many it is proved by
