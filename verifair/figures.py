@@ -49,7 +49,7 @@ def figure(
         yield drawn
         _literal(drawn)
         with whole(path) as half, warnings.catch_warnings():  # a letter that the font lacks is drawn as a box
-            warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
+            warnings.filterwarnings("ignore", message=r"Glyph .* missing from (current )?font")
             drawn.savefig(half, dpi=150, format=path.suffix.lstrip("."))
 
 

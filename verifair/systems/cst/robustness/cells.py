@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from encoders.network import Array, Integers
+from verifair.systems.results.result import Shape
 
 SAMPLES = 16
 """Corners of a part that are tried before it is cut, beside its centre."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dependence:
+class Dependence(Shape):
     """Two coefficient vectors (p,) whose counterfactuals, rows in the schema's words, are decided differently.
 
     classes, margins: of both; margins g = f_1 - f_0, or the logit, are for display, their signs were decided exactly.
