@@ -5,10 +5,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from flint import arb, ctx, fmpq
+from flint import arb, fmpq
 
 from encoders.bounds.cluster import CopyBounds, Thresholds
 from encoders.domain import Domain, Forbidden
+from encoders.exact.balls import precision
 from encoders.network import Array, Booleans
 from encoders.probability import bucket
 from solvers.outcome import Budget
@@ -205,7 +206,7 @@ def test_box_of_a_protected_feature_is_refused() -> None:
 @pytest.mark.parametrize("buckets", [2, 3, 20, 999, 1000])
 def test_thresholds_enclose_the_true_ones(buckets: int) -> None:
     thresholds = Thresholds.of(buckets)
-    with ctx.workprec(256):
+    with precision(256):
         for i in range(1, buckets):
             true = arb(fmpq(i, buckets - i)).log()
             low, high = (arb(float(end[i - 1])) for end in (thresholds.lower, thresholds.upper))
