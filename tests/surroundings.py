@@ -1,8 +1,7 @@
 """The package with the oldest versions that it declares, and with the newest on every Python at hand: it is imported and used.
 
     python -m tests.surroundings              all of it          (make surroundings)
-    python -m tests.surroundings lowest       the oldest versions alone, with contract tests
-    python -m tests.surroundings imports      the oldest versions of the base, everything imported (in .ci/run; 15 s)
+    python -m tests.surroundings lowest       the oldest versions alone, with some of the tests (in .ci/run)
     python -m tests.surroundings wheel        a wheel, in an empty environment of each Python
     python -m tests.surroundings pins         whether the newest of what is held back works by now
 
@@ -16,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -27,8 +25,13 @@ TOOLS = ("pytest", "hypothesis", "jsonschema", "sybil", "nbformat", "nbclient")
 SMOKE = (
     "tests/contract/test_backends.py", "tests/contract/test_certificates.py",
     "tests/contract/test_systems.py::test_files_are_written_before_the_screen_and_the_json_is_as_its_schema",
+    "tests/unit/encoders/onnx/test_trees.py", "tests/unit/verifair/models", "tests/unit/verifair/schema/test_agreement.py",
+    "tests/unit/verifair/datasets/test_stream.py", "tests/unit/verifair/cli/test_json_schemas.py",
+    "tests/e2e/test_cec.py::test_a_constant_model_does_not_look_fair",
+    "tests/e2e/test_cst.py::test_letters_without_a_glyph_are_no_warning",
 )
-"""Every backend, every kind of certificate, and a question of every system with its files."""
+"""Every backend, every kind of certificate, a question of every system with its files; how models, schemas and tables are read, and
+what failed with older versions. (Without a solver's Ctrl-C, which takes long.)"""
 IMPORTS = """
 import importlib, pkgutil
 OF_EXTRAS = ("torch", "captum", "fairlearn", "dask", "distributed", "matplotlib", "pyarrow")
@@ -67,32 +70,27 @@ def found(version: str) -> str | None:
     return str(own[-1]) if own else shutil.which(f"python{version}")
 
 
-def oldest(uv: Path, folder: Path, extras: Sequence[str] = (), tools: Sequence[str] = ()) -> Path:
+def oldest(uv: Path, folder: Path) -> Path:
     """Make an environment of the oldest versions and return its Python."""
     python, versions = folder / "oldest" / "bin" / "python", folder / "oldest.txt"
     run(uv, "venv", "-q", "--clear", "--python", sys.executable, folder / "oldest", folder=folder)
-    words = [word for name in extras for word in ("--extra", name)]
+    words = [word for name in EXTRAS for word in ("--extra", name)]
     how = ("--python", python, "--resolution", "lowest-direct")
     run(uv, "pip", "compile", "-q", *how, ROOT / "pyproject.toml", *words, "-o", versions, folder=folder)
-    run(uv, "pip", "install", "-q", "--python", python, "-r", versions, *tools, folder=folder)
+    run(uv, "pip", "install", "-q", "--python", python, "-r", versions, *TOOLS, folder=folder)
     run(uv, "pip", "install", "-q", "--python", python, "--no-deps", ROOT, folder=folder)
     return python
 
 
-def imports(uv: Path, folder: Path) -> None:
+def lowest(uv: Path, folder: Path) -> None:
     try:
         python = oldest(uv, folder)
     except subprocess.CalledProcessError as error:  # an index may not have them; the gate goes on
         print(f"note: the oldest versions could not be installed, and were not tried ({error})")
         return
-    imported(python, folder)
-    print("everything was imported with the oldest versions that are declared")
-
-
-def lowest(uv: Path, folder: Path) -> None:
-    python = oldest(uv, folder, EXTRAS, TOOLS)
     tried(python, folder)
-    run(python, "-m", "pytest", "-q", "-o", "filterwarnings=ignore", *SMOKE, folder=ROOT, PYTHONPATH=str(ROOT))
+    run(python, "-m", "pytest", "-q", "-o", "filterwarnings=ignore", "-k", "not ctrl_c", *SMOKE, folder=ROOT, PYTHONPATH=str(ROOT))
+    print("these tests passed with the oldest versions that are declared")
 
 
 def wheel(uv: Path, folder: Path) -> None:
@@ -124,14 +122,14 @@ def pins(uv: Path, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.surroundings", description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", metavar="lowest, imports, wheel or pins")
+    parser.add_argument("what", nargs="*", metavar="lowest, wheel or pins")
     asked = parser.parse_args().what or ("lowest", "wheel", "pins")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         run(sys.executable, "-m", "venv", folder / "uv", folder=folder)
         run(folder / "uv" / "bin" / "python", "-m", "pip", "install", "-q", "uv", folder=folder)
         for one in asked:
-            {"lowest": lowest, "imports": imports, "wheel": wheel, "pins": pins}[one](folder / "uv" / "bin" / "uv", folder)
+            {"lowest": lowest, "wheel": wheel, "pins": pins}[one](folder / "uv" / "bin" / "uv", folder)
 
 
 if __name__ == "__main__":
