@@ -16,9 +16,8 @@ holds to a few units in the last place of the terms. The derivative of a neuron 
 matters where a pre-activation is 0 on a whole piece.
 
 Smooth neurons leave no such pieces. There the path is halved, and each half again, until the Gauss-Lobatto sums of the halves and
-of the whole agree (`AGREES`). What is analytic takes one or two halvings, a kink of a later layer about twenty-five; kinks of the
-first layer are known, and end parts. (The ends of a part are points of these sums, so that no kink hides beside them.) The paths on
-which completeness then does not hold, such as those that miss a step of a steep neuron, are begun again in more parts.
+of the whole agree (`AGREES`), and bounds of derivatives show that nothing can hide between the points (`_calm`). What is analytic
+takes few halvings, a kink of a later layer about twenty-five; kinks of the first layer are known, and end parts.
 """
 
 from __future__ import annotations
@@ -31,16 +30,18 @@ from joblib import Parallel, delayed
 
 from encoders.curves.floats import decay, shaped
 from encoders.curves.layer import SmoothLayer, parts
-from encoders.network import Array, Integers, Layer, Network, activate, affine
+from encoders.network import Array, Booleans, Integers, Layer, Network, activate, affine
 
 POINTS = 4096
 """Points of paths held at once: their activations in a layer of 128 take 4 MiB. Fewer fit a core's cache, but leave threads to wait
 for each other between the many small steps of an exact integral."""
-AGREES, COMPLETE = 1e-9, 1e-7
-"""Of a path through smooth neurons: how far the sums of a part's halves may be from its own, in sizes of all of the attribution;
-and how far attributions may be from completeness, in sizes of the margins."""
-PARTS = (1, 16, 256, 4096)
-"""In how many parts such a path is begun, one number after the other until it is complete."""
+AGREES = 1e-9
+"""Of a path through smooth neurons: how far the sums of a part's halves may be from its own, in sizes of the whole attribution."""
+CALM, FLAT, FINE = 1.0, 12.0, 2.0**-10
+"""On a part a neuron moves little whose pre-activation is within the first of that in the middle, and is flat beyond the second.
+Parts as short as the third are trusted whatever neurons may do there."""
+STEEP, MOST_STEEP = 50.0, 2.0
+"""A curve of the first layer whose pre-activation goes further on a path has a step there; no curve is steeper than the second."""
 SMALLEST = 2.0**-40
 """A part that is no longer is not halved: a kink on it moves nothing."""
 FEW = 10
@@ -69,8 +70,8 @@ def integrated_gradients(
 ) -> Array:
     """Attributions (B, n_0) of margin . logits at x (B, n_0) from baseline (B, n_0), margin (n_N,).
 
-    steps: None for the exact path integral, or of smooth networks one to about eight digits by quadrature; T for the sum over
-    alpha = (t - 1/2) / T, t = 1 ... T ("riemann_middle" in captum).
+    steps: None for the exact path integral, of smooth networks by quadrature, to about seven digits of the whole; T for the sum
+    over alpha = (t - 1/2) / T, t = 1 ... T ("riemann_middle" in captum).
     threads: chunks of rows are shared among so many.   Raises ValueError for shapes that do not fit, or steps below 1.
     Sound? a float64 evaluation, not a bound.   Reference: see the module; exact summation of pieces is ours.
     """
@@ -95,7 +96,7 @@ def _attributions(network: Network, margin: Array, x: Array, baseline: Array, st
     layers, first = network.layers, network.layers[0]
     start, direction = affine(baseline, first), (x - baseline) @ first.weight.T
     if steps is None and not network.piecewise_linear:
-        return _by_quadrature(network, margin, x, baseline)
+        return _adaptive(layers, margin, x, baseline)
     if steps is None:
         row, length, slopes = _pieces(layers, start, direction)
     else:
@@ -108,21 +109,8 @@ def _attributions(network: Network, margin: Array, x: Array, baseline: Array, st
     return np.asarray((x - baseline) * (summed @ first.weight))
 
 
-def _by_quadrature(network: Network, margin: Array, x: Array, baseline: Array) -> Array:
-    """Return the attributions (B, n_0) of a network with smooth neurons."""
-    ends = network.forward(x) @ margin, network.forward(baseline) @ margin
-    found, left = np.zeros_like(x), np.arange(len(x))
-    for count in PARTS:
-        if not len(left):
-            break
-        found[left] = _adaptive(network.layers, margin, x[left], baseline[left], count)
-        missing = np.abs(found.sum(axis=1) - (ends[0] - ends[1]))
-        left = np.flatnonzero(missing > COMPLETE * (np.abs(ends[0]) + np.abs(ends[1])))
-    return found
-
-
-def _adaptive(layers: Sequence[Layer], margin: Array, x: Array, baseline: Array, count: int) -> Array:
-    """Return the attributions (B, n_0) by paths in `count` parts, each halved until both halves together are what it is."""
+def _adaptive(layers: Sequence[Layer], margin: Array, x: Array, baseline: Array) -> Array:
+    """Return the attributions (B, n_0) of a network with smooth neurons, by parts of paths that are halved."""
     first, moved = layers[0], x - baseline
     start, direction = affine(baseline, first), moved @ first.weight.T
 
@@ -137,7 +125,7 @@ def _adaptive(layers: Sequence[Layer], margin: Array, x: Array, baseline: Array,
             out[some] = moved[row[some]] * (pulled.reshape(*alpha.shape, -1).sum(axis=1) @ first.weight)
         return out
 
-    ends = _with_roots(np.tile(np.linspace(0, 1, count + 1), (len(x), 1)), *_kinks(first, start, direction))
+    ends = _with_roots(np.tile([0.0, 1.0], (len(x), 1)), *_kinks(first, start, direction))
     lengths = np.diff(ends, axis=1)
     row, column = np.nonzero(lengths > 0)
     low, width = ends[row, column], lengths[row, column]
@@ -152,6 +140,7 @@ def _adaptive(layers: Sequence[Layer], margin: Array, x: Array, baseline: Array,
         both = halves[0] + halves[1]
         np.maximum.at(size, row, np.abs(both).sum(axis=1))
         open_ = np.abs(both - whole).sum(axis=1) > AGREES * size[row]
+        open_ |= (width > FINE) & ~_calm(layers, start, direction, row, low + width, width)
         open_ &= width > SMALLEST
         np.add.at(total, row[~open_], both[~open_])
         whole = np.concatenate([one[open_] for one in halves])
@@ -159,16 +148,43 @@ def _adaptive(layers: Sequence[Layer], margin: Array, x: Array, baseline: Array,
     return total
 
 
+def _calm(layers: Sequence[Layer], start: Array, direction: Array, row: Integers, middle: Array, reach: Array) -> Booleans:
+    """(Q,) whether the points of the parts [middle - reach, middle + reach] (Q,) show all that neurons do there: each moves little,
+    or is flat throughout, and no kink of a later layer can be there. By bounds of derivatives, from layer to layer."""
+    calm = np.ones(len(row), dtype=bool)
+    value, moves = _along(start, direction, row, middle), np.abs(direction[row]) * reach[:, None]
+    for k, (layer, above) in enumerate(itertools.pairwise(layers)):
+        least = np.maximum(np.abs(value) - moves, 0.0)  # |a| throughout
+        bend, groups = (layer.bend, layer.groups()) if isinstance(layer, SmoothLayer) else (layer.slope, [])
+        steepest = np.where(value + moves > 0, 1.0, bend)
+        if k:
+            calm &= ~((least <= 0) & (bend < 1)).any(axis=1)
+        if isinstance(layer, SmoothLayer):
+            calm &= ((moves <= CALM) | (least > FLAT) | ~layer.smooth).all(axis=1)
+            q, p, _ = parts(layer.curve)
+            e = decay(q * least)
+            steepest = np.where(layer.smooth, 4 * p * q * e / (1 + e) ** 2, steepest)
+        for curve, at in groups:
+            steepest[:, at] = MOST_STEEP
+            for joint in curve.shape.joints if k and curve.shape.kink else ():
+                calm &= ~(np.abs(value[:, at] - joint) <= moves[:, at]).any(axis=1)
+        if above is not layers[-1]:
+            value = affine(activate(value, layer), above)
+            moves = (steepest * moves) @ np.abs(above.weight).T
+    return calm
+
+
 def _kinks(layer: Layer, start: Array, direction: Array) -> tuple[Integers, Array]:
-    """Path (R,) and place (R,), path by path, of the kinks of the first layer's neurons."""
+    """Path (R,) and place (R,), path by path, of the kinks of the first layer's neurons, and of the steps of its steep curves."""
     bend, groups = (layer.bend, layer.groups()) if isinstance(layer, SmoothLayer) else (layer.slope, [])
-    at = [(k, 0.0) for k in np.flatnonzero(bend < 1).tolist()]
+    at = [(k, 0.0) for k in range(len(bend))]
     for curve, mine in groups:
-        at += [(k, joint) for joint in curve.shape.joints for k in mine.tolist()]
-    neuron = np.array([k for k, _ in at], dtype=np.int64)
+        at += [(k, joint) for joint in curve.shape.joints if joint for k in mine.tolist()]
+    neuron, joint = np.array([k for k, _ in at], dtype=np.int64), np.array([joint for _, joint in at])
+    kinked = (bend < 1)[neuron] | np.isin(neuron, [k for curve, mine in groups if curve.shape.joints for k in mine.tolist()])
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        alpha = (np.array([joint for _, joint in at]) - start[:, neuron]) / direction[:, neuron]
-    row, column = np.nonzero((alpha > 0) & (alpha < 1))
+        alpha = (joint - start[:, neuron]) / direction[:, neuron]
+    row, column = np.nonzero((alpha > 0) & (alpha < 1) & (kinked | (np.abs(direction[:, neuron]) > STEEP)))
     return row, alpha[row, column]
 
 

@@ -96,6 +96,33 @@ def test_the_quadrature_of_a_step_between_the_points_of_a_part() -> None:
     np.testing.assert_allclose(g, [[2.0, 0.0]], atol=1e-6)
 
 
+@pytest.mark.parametrize("k", [300.0, 1e4, 1e7])
+def test_steps_that_cancel_are_not_missed(k: float) -> None:
+    """tanh(k (x1 - .37)) - tanh(k (x2 - .37)): what is missed of both is complete."""
+    tanh = np.full(2, Curve.TANH.value, dtype=np.int8)
+    layers = (SmoothLayer(weight=k * np.eye(2), bias=np.full(2, -0.37 * k), bend=np.ones(2), curve=tanh),
+              Layer(weight=np.array([[1.0, -1.0]]), bias=np.zeros(1), slope=np.ones(1)))
+    network = Network(layers=layers, link=Link.IDENTITY, source_sha256="")
+    g = integrated_gradients(network, np.ones(1), np.ones((1, 2)), np.zeros((1, 2)))
+    np.testing.assert_allclose(g, [[2.0, -2.0]], atol=1e-5)
+
+
+def test_a_neuron_that_is_on_between_the_points_of_a_part() -> None:
+    """relu(a bump of two tanh): on near the middle of the path alone, where no point of the whole path or its halves lies."""
+    tanh, rows = np.full(2, Curve.TANH.value, dtype=np.int8), np.array([[8.0, 0.0], [0.0, 8.0]])
+    for at in (0.3, 0.45, 0.52, 0.77):
+        layers = (
+            SmoothLayer(weight=rows, bias=np.array([-8 * at + 0.1, -8 * at - 0.1]), bend=np.ones(2), curve=tanh),
+            Layer(weight=np.array([[1.0, -1.0]]), bias=np.array([-0.19]), slope=np.zeros(1)),
+            Layer(weight=np.array([[100.0]]), bias=np.zeros(1), slope=np.ones(1)),
+        )
+        network = Network(layers=layers, link=Link.IDENTITY, source_sha256="")
+        x, b = np.ones((1, 2)), np.zeros((1, 2))
+        g, fine = (integrated_gradients(network, np.ones(1), x, b, steps) for steps in (None, 200_000))
+        assert np.abs(fine).max() > 0.1
+        np.testing.assert_allclose(g, fine, rtol=1e-3)
+
+
 def test_one_curve_alone_has_its_own_difference() -> None:
     """Of one input column the attribution is f(x) - f(b), whatever the path does."""
     rng = np.random.default_rng(0)

@@ -432,7 +432,7 @@ def test_trees_are_searched_by_their_probabilities(votes: bool, tmp_path: Path) 
     space = Space.of(query)
     assert logistic(query.network) is not votes
     if votes:  # sigma(share) is not what anybody is shown
-        with pytest.raises(QueryError, match="shares of votes"):
+        with pytest.raises(QueryError, match="a share of votes or a mean"):
             ProbabilityGap(network=query.network, schema=schema(), protected=["a"])
     x = space.random(rng, 40)
     session = InferenceSession(path.read_bytes())
