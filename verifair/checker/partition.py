@@ -246,7 +246,7 @@ class PartitionStore:
         lines = self.connection.execute(f"SELECT value FROM {table} LIMIT 2").fetchall()
         if len(lines) != 1:
             raise ValueError(f"{table} has {'more than one line' if lines else 'no line'}")
-        return json.loads(lines[0][0])
+        return json.loads(json.dumps(json.loads(lines[0][0]), allow_nan=False))  # or its digest could not be made
 
     @property
     def extent(self) -> Extent:

@@ -112,7 +112,7 @@ class Store:
         """Raise DataError where SQLite cannot read the file, or we did not write it, or its disk is full."""
         try:
             yield
-        except (sqlite3.Error, TypeError, ValueError) as error:
+        except (sqlite3.Error, pd.errors.DatabaseError, TypeError, ValueError) as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):  # of a file beside it
                 kept = "what was decided before is kept: make room there, then run the same command with --resume"
                 raise DataError(f"{self.path}: {error}; {kept}") from error

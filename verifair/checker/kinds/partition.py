@@ -341,14 +341,14 @@ def _statement(path: Path, schema: InputSpace, network: Model) -> str:
     moves = moving("logit" if about.get("scale") == "logit" else "probability", network, schema)
     what = "no decision flips" if epsilon is None else f"no {moves} by more than {epsilon}"
     with_ = f"with {who}" if len(protected) == 1 else f"with {about.get('differ')} of {who}"
-    near = "".join(f", and {name} by up to {width}," for name, width in dict(relax).items())
-    near += decided(rule, network.outputs, schema) if epsilon is None else ""
     open_ = ((found.undecided, "are undecided"), (found.not_reached, "were not reached"))
     left = "".join(f"; {count:,} {what}" for count, what in open_ if count)
     try:
+        near = "".join(f", and {name} by up to {width}," for name, width in dict(relax).items())
         place = where({name: (low, high) for name, (low, high) in dict(box).items()}, schema)
     except (TypeError, ValueError, AttributeError):
-        place = "in a box that it does not describe"  # of a file that is rejected
+        near, place = "", "in a box that it does not describe"  # of a file that is rejected
+    near += decided(rule, network.outputs, schema) if epsilon is None else ""
     return (
         f"It states: {what} {with_}{near} in {found.proved:,} of {found.total:,} parts (size {about.get('size')}); some does in "
         f"each of {found.refuted:,} others{left}; the parts lie {place}."

@@ -69,6 +69,19 @@ def test_tables_are_ours_or_refused(store: Path, statement: str) -> None:
     sqlite3.connect(store, timeout=0).execute("BEGIN IMMEDIATE").connection.close()  # nothing holds a lock
 
 
+def test_a_page_that_is_damaged_is_named_with_the_store(store: Path) -> None:
+    with Store(store) as kept:
+        kept.begin("run", {}, resume=True)
+        kept.add("run", [RECORD._replace(row=row) for row in range(1, 500)])
+    connection = sqlite3.connect(store)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    data = store.read_bytes()
+    store.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+    with pytest.raises(DataError, match="no verdict store that can be used"):
+        len(Verdicts(path=store, run="run", sensitive="sex", deltas=(1.0,)))
+
+
 def test_bytes_are_not_a_store(store: Path) -> None:
     store.write_bytes(store.read_bytes()[:200] + b"\0" * 5000)
     with pytest.raises(DataError, match="no verdict store"), Store(store) as kept:
