@@ -19,7 +19,7 @@ from encoders.onnx.ensemble import adds_up, check_trees, tree_ensemble
 from encoders.onnx.feed import make_legal
 from encoders.onnx.file import MEMORY, LogitsModel, StoredModel, class_names, load, logits_model
 from encoders.onnx.graph import Reading, read_graph
-from encoders.onnx.runtime import open_session
+from encoders.onnx.runtime import decisions, open_session
 from encoders.onnx.tensor import Tensor
 
 AT_ONCE = 2**26
@@ -89,6 +89,7 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
     for points in _in_parts(x, reading):
         check_layers(stored.path, logits, neurons, chain, feeds, points)
         _check_shown(stored, logits, feeds, points)
+        _check_labels(stored, logits, feeds, points)
     return network
 
 
@@ -218,6 +219,26 @@ def _check_shown(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed]
     rounded = 1e-4 if logits.link is Link.SHARES else 1e-5     # of exp about 1e-7, of sums of votes more
     allowed = np.broadcast_to(rounded * (1 + size), expected.shape)
     compare(stored.path, x, expected, shown, allowed, [logits.shown] * expected.shape[1])
+
+
+def _check_labels(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], x: Floats) -> None:
+    """Refuse a network whose file shows classes, one whole number a row, that other decisions give than those of its logits."""
+    whole = [one.name for one in stored.model.graph.output if one.type.tensor_type.elem_type == TensorProto.INT64]
+    if not whole:
+        return
+    (values,) = open_session(stored.path, logits.model, [logits.logits], feeds).run(x, [logits.logits])
+    ordered = np.sort(np.concatenate([values, np.zeros_like(values)], axis=1) if values.shape[1] == 1 else values, axis=1)
+    sure = ordered[:, -1] - ordered[:, -2] > 1e-4 * (1 + np.abs(values).max(axis=1))
+    decided = decisions(values)[sure]
+    for name, found in zip(whole, open_session(stored.path, stored.model, whole, feeds).run(x, whole), strict=True):
+        labels = found[sure].reshape(len(decided), -1)
+        if labels.shape[1] != 1 or len(np.unique(labels)) > max(values.shape[1], 2):
+            continue  # of no classes
+        pairs = np.unique(np.column_stack([decided, labels[:, 0]]), axis=0)
+        if any(len(np.unique(pairs[:, k])) < len(pairs) for k in (0, 1)):
+            found_so = "shows classes that are decided otherwise than by its logits, as by a threshold of its own"
+            remedy = 'leave them out, and write positive = "logit >= T" with its log-odds T'
+            raise ModelError(stored.path, f"{found_so}; {remedy}", node=name)
 
 
 def apply_link(logits: Array, link: Link) -> Array:

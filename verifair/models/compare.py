@@ -47,6 +47,11 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     """
     if network.link is Link.IDENTITY and hasattr(model, "predict_proba"):
         raise ModelError(called(model), f"its converted model shows probabilities as if they were logits; {ANOTHER_WAY}")
+    names = names_of(model)
+    alike = [name for name in names if [exported(one) for one in names].count(exported(name)) > 1]
+    if alike:
+        said = " and ".join(map(repr, alike))
+        raise ModelError(called(model), f"its columns {said} have one name in ONNX; rename one of them, and fit it again")
     if network.outputs > 1 and regresses(model):
         raise ModelError(called(model), f"gives {network.outputs} values a row, which are no classes; fit it on one of them")
     if package_of(model) == "sklearn" and (done := asks_for_missing(thawed(model))):
@@ -196,9 +201,6 @@ def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Flo
     if rows is None or not (names or len(rows.columns) == sum(len(feed.start) for feed in network.feeds)):
         return None
     called_so = {exported(str(column)): column for column in rows.columns} if names else {}
-    if len(called_so) < len(names):
-        alike = " and ".join(repr(name) for name in names if [exported(one) for one in names].count(exported(name)) > 1)
-        raise ModelError(called(model), f"its columns {alike} have one name in ONNX; rename one of them, and fit it again")
     rows = some_rows(rows)
     x, fits = np.zeros((len(rows), network.inputs)), np.ones(len(rows), dtype=bool)
     place = 0

@@ -148,6 +148,24 @@ def test_outputs_that_add_up_to_something_else_are_logits(tmp_path: Path) -> Non
         assert read_onnx(save(tmp_path / "mlp.onnx", nodes, constants | {"mix": np.array(mix, dtype=F)})).outputs == 1
 
 
+@pytest.mark.parametrize(("threshold", "shifted", "read"), [(0.3, False, False), (0.5, False, True), (0.5, True, True)])
+def test_labels_that_another_threshold_decides_are_no_labels_of_the_logits(
+    threshold: float, shifted: bool, read: bool, tmp_path: Path
+) -> None:
+    nodes = [node("MatMul", ["x", "w"], ["z"]), node("Sigmoid", ["z"], ["y"]), node("Greater", ["y", "t"], ["g"]),
+             node("Cast", ["g"], ["label"], to=TensorProto.INT64)]
+    if shifted:  # labels 3 and 4
+        nodes[3:] = [node("Cast", ["g"], ["c"], to=TensorProto.INT64), node("Add", ["c", "three"], ["label"])]
+    path = save(tmp_path / "m.onnx", nodes, {"w": MIXED[:, :1], "t": np.array(threshold, dtype=F), "three": np.array(3)})
+    model = onnx.load(path)
+    model.graph.output.append(helper.make_tensor_value_info("label", TensorProto.INT64, ["N", 1]))
+    onnx.save(model, path)
+    if read:
+        assert read_onnx(path).outputs == 1
+    else:
+        refused(path, "shows classes that are decided otherwise than by its logits")
+
+
 def test_many_outputs_take_no_square_of_their_number(tmp_path: Path) -> None:
     path = save(tmp_path / "m.onnx", [node("MatMul", ["x", "w"])], {"w": np.ones((4, 2**14), dtype=F)})
     tracemalloc.start()

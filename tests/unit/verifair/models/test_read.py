@@ -182,6 +182,15 @@ def test_rows_to_compare_on_are_a_table() -> None:
         vf.read(model, X[[*NUMBERS, "label"]])
 
 
+def test_columns_that_are_one_name_in_onnx() -> None:
+    """Random points gave both the same values, and a right conversion was called another model."""
+    frame = X[NUMBERS].set_axis(["a b", "a_b"], axis=1)
+    model = fitted(LogisticRegression(), frame)
+    for given in (frame, None):
+        with pytest.raises(ModelError, match="its columns 'a b' and 'a_b' have one name in ONNX; rename one of them"):
+            vf.read(model, given)
+
+
 @pytest.mark.parametrize("make", [RandomForestRegressor, DecisionTreeRegressor, LinearRegression])
 def test_several_values_are_no_classes(make: Any) -> None:
     """Gaps of a softmax of them were proved."""
