@@ -226,7 +226,7 @@ def _entered(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans
     coded = isinstance(column.dtype, pd.CategoricalDtype)
     numbers = column.cat.codes.replace(-1, np.nan) if coded else pd.to_numeric(values, errors="coerce")
     x[:, start] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.isfinite(x[:, start])
+    return np.asarray(np.abs(x[:, start]) <= np.finfo(np.float32).max)  # NaN is not
 
 
 def _drawn(model: Any, network: Model) -> tuple[Any, Floats, str]:

@@ -182,6 +182,13 @@ def test_rows_to_compare_on_are_a_table() -> None:
         vf.read(model, X[[*NUMBERS, "label"]])
 
 
+def test_rows_that_float32_does_not_hold_are_not_compared() -> None:
+    table = X[NUMBERS].copy()
+    model = fitted(make_pipeline(StandardScaler(), LogisticRegression()), table)
+    table.iloc[0, 0], table.iloc[1, 1] = 1e40, -1e300
+    assert vf.read(model, table).link is Link.SIGMOID
+
+
 def test_columns_that_are_one_name_in_onnx() -> None:
     """Random points gave both the same values, and a right conversion was called another model."""
     frame = X[NUMBERS].set_axis(["a b", "a_b"], axis=1)
