@@ -96,7 +96,7 @@ def _attributions(network: Network, margin: Array, x: Array, baseline: Array, st
     layers, first = network.layers, network.layers[0]
     start, direction = affine(baseline, first), (x - baseline) @ first.weight.T
     if steps is None and not network.piecewise_linear:
-        return _adaptive(layers, margin, x, baseline)
+        return _adaptive(layers, margin, x - baseline, start, direction)
     if steps is None:
         row, length, slopes = _pieces(layers, start, direction)
     else:
@@ -109,15 +109,14 @@ def _attributions(network: Network, margin: Array, x: Array, baseline: Array, st
     return np.asarray((x - baseline) * (summed @ first.weight))
 
 
-def _adaptive(layers: Sequence[Layer], margin: Array, x: Array, baseline: Array) -> Array:
-    """Return the attributions (B, n_0) of a network with smooth neurons, by parts of paths that are halved."""
-    first, moved = layers[0], x - baseline
-    start, direction = affine(baseline, first), moved @ first.weight.T
+def _adaptive(layers: Sequence[Layer], margin: Array, moved: Array, start: Array, direction: Array) -> Array:
+    """Return the attributions (B, n_0) of a network with smooth neurons, by parts of paths that are halved. moved: x - baseline."""
+    first = layers[0]
 
     def attributed(row: Integers, low: Array, width: Array, rule: tuple[Array, Array]) -> Array:
         """(Q, n_0) what the parts [low, low + width] (Q,) of the paths of rows (Q,) add."""
         node, share = rule
-        out, step = np.empty((len(row), x.shape[1])), POINTS // len(node)
+        out, step = np.empty((len(row), moved.shape[1])), POINTS // len(node)
         for some in (slice(at, at + step) for at in range(0, len(row), step)):
             alpha = low[some, None] + width[some, None] * node
             slopes = _slopes(layers, _along(start, direction, np.repeat(row[some], len(node)), alpha.ravel()))
@@ -125,11 +124,11 @@ def _adaptive(layers: Sequence[Layer], margin: Array, x: Array, baseline: Array)
             out[some] = moved[row[some]] * (pulled.reshape(*alpha.shape, -1).sum(axis=1) @ first.weight)
         return out
 
-    ends = _with_roots(np.tile([0.0, 1.0], (len(x), 1)), *_kinks(first, start, direction))
+    ends = _with_roots(np.tile([0.0, 1.0], (len(moved), 1)), *_kinks(first, start, direction))
     lengths = np.diff(ends, axis=1)
     row, column = np.nonzero(lengths > 0)
     low, width = ends[row, column], lengths[row, column]
-    whole, total, size, rule, level = attributed(row, low, width, LONG), np.zeros_like(x), np.zeros(len(x)), LONG, 0
+    whole, total, size, rule, level = attributed(row, low, width, LONG), np.zeros_like(moved), np.zeros(len(moved)), LONG, 0
     while len(row):
         level += 1
         if level == FEW:
@@ -161,9 +160,7 @@ def _calm(layers: Sequence[Layer], start: Array, direction: Array, row: Integers
             calm &= ~((least <= 0) & (bend < 1)).any(axis=1)
         if isinstance(layer, SmoothLayer):
             calm &= ((moves <= CALM) | (least > FLAT) | ~layer.smooth).all(axis=1)
-            q, p, _ = parts(layer.curve)
-            e = decay(q * least)
-            steepest = np.where(layer.smooth, 4 * p * q * e / (1 + e) ** 2, steepest)
+            steepest = np.where(layer.smooth, _made_of_tanh(layer, least)[1], steepest)
         for curve, at in groups:
             steepest[:, at] = MOST_STEEP
             for joint in curve.shape.joints if k and curve.shape.kink else ():
@@ -216,13 +213,17 @@ def _curved(layer: SmoothLayer, a: Array) -> tuple[Array, Array]:
     bent = np.where(a > 0, 1.0, layer.bend)
     value, slope = bent * a, bent
     if (made := layer.smooth & ~layer.shaped).any():
-        q, p, c = parts(layer.curve)
-        e = decay(q * a)  # T = (1 - exp(-2t)) / (1 + exp(-2t)),  T' = 4 exp(-2t) / (1 + exp(-2t))^2
-        value = np.where(made, c + p * np.copysign((1 - e) / (1 + e), a), value)
-        slope = np.where(made, 4 * p * q * e / (1 + e) ** 2, slope)
+        value, slope = (np.where(made, one, other) for one, other in zip(_made_of_tanh(layer, a), (value, slope), strict=True))
     for curve, at in layer.groups():
         value[:, at], slope[:, at] = shaped(a[:, at], curve.shape)
     return value, slope
+
+
+def _made_of_tanh(layer: SmoothLayer, a: Array) -> tuple[Array, Array]:
+    """The same of its neurons that are sigmoids and tanh; numbers of others are meaningless."""
+    q, p, c = parts(layer.curve)
+    e = decay(q * a)  # T = (1 - exp(-2t)) / (1 + exp(-2t)),  T' = 4 exp(-2t) / (1 + exp(-2t))^2
+    return c + p * np.copysign((1 - e) / (1 + e), a), 4 * p * q * e / (1 + e) ** 2
 
 
 def _pulled_back(layers: Sequence[Layer], pulled: Array, slopes: Sequence[Array]) -> Array:
