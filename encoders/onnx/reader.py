@@ -230,15 +230,15 @@ def _check_labels(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed
     ordered = np.sort(np.concatenate([values, np.zeros_like(values)], axis=1) if values.shape[1] == 1 else values, axis=1)
     sure = ordered[:, -1] - ordered[:, -2] > 1e-4 * (1 + np.abs(values).max(axis=1))
     decided = decisions(values)[sure]
-    for name, found in zip(whole, open_session(stored.path, stored.model, whole, feeds).run(x, whole), strict=True):
-        labels = found[sure].reshape(len(decided), -1)
+    for name, shown in zip(whole, open_session(stored.path, stored.model, whole, feeds).run(x, whole), strict=True):
+        labels = shown[sure].reshape(len(decided), -1)
         if labels.shape[1] != 1 or len(np.unique(labels)) > max(values.shape[1], 2):
             continue  # of no classes
         pairs = np.unique(np.column_stack([decided, labels[:, 0]]), axis=0)
         if any(len(np.unique(pairs[:, k])) < len(pairs) for k in (0, 1)):
-            found_so = "shows classes that are decided otherwise than by its logits, as by a threshold of its own"
+            found = "shows classes that are decided otherwise than by its logits, as by a threshold of its own"
             remedy = 'leave them out, and write positive = "logit >= T" with its log-odds T'
-            raise ModelError(stored.path, f"{found_so}; {remedy}", node=name)
+            raise ModelError(stored.path, f"{found}; {remedy}", node=name)
 
 
 def apply_link(logits: Array, link: Link) -> Array:

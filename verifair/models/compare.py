@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,8 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     if network.link is Link.IDENTITY and hasattr(model, "predict_proba"):
         raise ModelError(called(model), f"its converted model shows probabilities as if they were logits; {ANOTHER_WAY}")
     names = names_of(model)
-    alike = [name for name in names if [exported(one) for one in names].count(exported(name)) > 1]
+    uses = Counter(map(exported, names))
+    alike = [name for name in names if uses[exported(name)] > 1]
     if alike:
         said = " and ".join(map(repr, alike))
         raise ModelError(called(model), f"its columns {said} have one name in ONNX; rename one of them, and fit it again")

@@ -34,8 +34,6 @@ def check_decides(model: Any, positive: Any) -> None:
     """Raise QueryError for an estimator that gives values, where `positive` names no threshold of these."""
     if isinstance(positive, str) and positive.strip().startswith("value"):
         return
-    if isinstance(model, type):
-        return
     if regresses(model):
         raise QueryError(
             f"model: {called(model)} gives values, and decisions are asked about; say which values are favourable, such as "
