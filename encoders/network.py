@@ -143,7 +143,7 @@ class Model(ABC):
     `rounded` names nodes whose folded constants are no float64: proofs are about the folded model, and every verdict says so.
     `feeds` says how the input columns become the stored model's inputs; empty for a model that was not read from a file.
     `classes` are what a stored classifier calls its classes, in the order of its outputs (two for one logit, that of the second).
-    `decision` says what was made of the stored model's outputs (`encoders.decision`), and `undecided` is the model before that.
+    `decision`: what was made of the outputs (`encoders.decision`), `undecided`: the model before, `doubt`: why these are no logits.
     """
 
     link: Link
@@ -154,6 +154,7 @@ class Model(ABC):
     feeds: tuple[Feed, ...] = ()
     classes: tuple[str, ...] = ()
     stored: bytes | None = field(default=None, repr=False)
+    doubt: str = ""
     decision: Decision | None = None
     undecided: Model | None = field(default=None, repr=False)
 

@@ -87,7 +87,7 @@ def tree_ensemble(
     value = np.concatenate([value[: len(trees.value)], np.zeros((missing, value.shape[1])), value[len(trees.value) :]])
     rounded = [*reading.rounded, *([] if exact else [source.node])]
     try:
-        found = TreeEnsemble(
+        return TreeEnsemble(
             link=logits.link, source_sha256=stored.sha256, source=str(stored.path), rounded=tuple(dict.fromkeys(rounded)),
             feeds=feeds, classes=class_names(stored.model, max(len(base), 2)), root=root, column=columns["column"],
             threshold=columns["threshold"], left=columns["left"], right=columns["right"], missing_left=columns["missing_left"],
@@ -95,27 +95,6 @@ def tree_ensemble(
         )
     except ValueError as error:
         raise ModelError(stored.path, f"its trees are none: {error}; export the model again") from error
-    _check_sum(stored, found, source.node)
-    return found
-
-
-def adds_up(total: float) -> bool:
-    """Whether numbers of this sum seem to be probabilities, or percentages."""
-    return any(abs(total - whole) < whole / 100 for whole in (1, 100))
-
-
-def _check_sum(stored: StoredModel, model: TreeEnsemble, node: str) -> None:
-    """Refuse scores of several classes that add up to 1 in every row: probabilities, which are no logits."""
-    if model.link is not Link.IDENTITY or model.outputs < 2:
-        return
-    low = model.value.sum(axis=1)
-    high = low.copy()
-    for nodes in model.upwards:
-        left, right = model.left[nodes], model.right[nodes]
-        low[nodes], high[nodes] = np.minimum(low[left], low[right]), np.maximum(high[left], high[right])
-    if all(adds_up(float(one[model.root].sum() + model.base.sum())) for one in (low, high)):
-        found = "its scores add up to 1 (or 100) in every row: probabilities it seems, and decisions are about logits"
-        raise ModelError(stored.path, f"{found}; export a TreeEnsembleClassifier of the classes", node=node)
 
 
 def _plain(final: Tensor, at: int) -> bool:

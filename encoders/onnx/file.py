@@ -188,20 +188,7 @@ def logits_model(stored: StoredModel, output: str | None) -> LogitsModel:
     if node is not None and (node.op_type in tree_tail.REGRESSORS or (
             node.op_type == tree_tail.CLASSIFIER and list(node.output).index(name) == 1)):
         return _cut_trees(stored, node, name, shown)
-    end = by_output.get(_through(by_output, shown, reshaped))
-    if output is None and end is not None and _is_share(stored.model, end):
-        raise ModelError(stored.path, "the output lies between 0 and 1: a probability it seems, and decisions are about logits; "
-                                      f"read it with output={shown!r}, and write positive = \"value > 0.5\"",
-                         node=node_name(end), op=end.op_type)
     return _cut(stored.model, _through(by_output, shown, {"Identity", "Cast"}), Link.IDENTITY, shown)
-
-
-def _is_share(model: onnx.ModelProto, end: onnx.NodeProto) -> bool:
-    """Return whether a node cuts its values off at 0 and 1."""
-    if end.op_type != "Clip":
-        return end.op_type == "HardSigmoid"
-    given = [found.tolist() for name in end.input[1:] if (found := _constant(model, name)) is not None]
-    return (given or [attributes(end).get(name) for name in ("min", "max")]) == [0.0, 1.0]
 
 
 def _bytes(model: Path, file: Path, remedy: str) -> bytes:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx
 
 from encoders.errors import ModelError, ModelFileError
-from encoders.network import Array, Feed, Integers, Model
+from encoders.network import Array, Feed, Floats, Integers, Model
 from encoders.onnx.feed import feed_values
 from encoders.onnx.file import StoredModel, drop_nodes, logits_model, stored_model
 from encoders.onnx.tensor import graph_inputs
@@ -209,3 +209,33 @@ def _stamp(file: Path) -> tuple[Path, int, int]:
 def first_line(error: BaseException) -> str:
     """Return what messages quote of somebody else's error."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def comparison_points(path: Path, n: int, count: int, random: np.random.Generator, box: tuple[Array, Array] | None) -> Floats:
+    """Points (count, n) for the comparison, as float32."""
+    if box is not None:
+        lower, upper = (np.asarray(side, dtype=np.float64) for side in box)
+        if lower.shape != (n,) or upper.shape != (n,):
+            raise ModelError(path, f"takes {n} input columns, but the domain has {lower.size}: "
+                                   "the schema's features, in order, must give exactly the network's columns")
+        return random.uniform(lower, upper, size=(count, n)).astype(np.float32)
+    normal = random.normal(size=(count, n))
+    uniform = random.uniform(-1, 1, size=(count, n)) * 10.0 ** random.integers(-1, 4, size=(count, 1))
+    return np.where(np.arange(count)[:, None] % 2 == 0, normal, uniform).astype(np.float32)
+
+
+MOST_SHOWN = 1000     # numbers of a point in a message
+
+
+def compare(path: Path, x: Floats, here: Array, there: Array, allowed: Array, nodes: Sequence[str]) -> None:
+    if here.shape != there.shape:
+        raise ModelError(path, f"the import gives {here.shape[1]} numbers, onnxruntime {there.shape[1]}; please report this model",
+                         node=nodes[0] if nodes else None, op="import check" if nodes else None)
+    wrong = ~(np.abs(here - there) <= allowed)          # also true for NaN
+    if wrong.any():
+        row, column = (int(i) for i in np.argwhere(wrong)[0])
+        point = f"{x[row, :MOST_SHOWN].tolist()}{' ...' if x.shape[1] > MOST_SHOWN else ''}"
+        raise ModelError(path, f"the import does not reproduce onnxruntime at x = {point}: "
+                               f"{here[row, column]:.9g} here, {there[row, column]:.9g} in onnxruntime "
+                               f"(allowed {allowed[row, column]:.2g}); please report this model",
+                         node=nodes[column], op="import check")

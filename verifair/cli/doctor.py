@@ -157,7 +157,8 @@ def _imported(path: Path) -> ImportShape:
     import numpy as np
 
     from encoders.onnx.feed import make_legal
-    from encoders.onnx.reader import comparison_points, read_onnx
+    from encoders.onnx.reader import read_onnx
+    from encoders.onnx.runtime import comparison_points
 
     network = read_onnx(path, check_points=POINTS)
     random = np.random.default_rng(0)

@@ -15,8 +15,7 @@ import pandas as pd
 from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Feed, Floats, Integers, Link, Model
 from encoders.onnx.feed import make_legal
-from encoders.onnx.reader import comparison_points
-from encoders.onnx.runtime import first_line, runtime_outputs
+from encoders.onnx.runtime import comparison_points, first_line, runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.models.columns import holds_truths, names_of
 from verifair.models.objects import ANOTHER_WAY, called, exported, has_steps, last_of, package_of, regresses, thawed

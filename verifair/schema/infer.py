@@ -214,9 +214,13 @@ class _LabelledTable:
         return tries[best], right[best]
 
     def check_logits(self, features: list[dict[str, Any]]) -> None:
-        """Raise DataError for a model whose only number lies between 0 and 1 in every row: as a logit it would favour everybody."""
+        """Raise SchemaError for a model that gives no logits, it seems, and DataError where its only number lies between 0 and 1 in
+        every row: as a logit it would favour everybody."""
         network = self.network
-        if network is None or network.outputs > 1 or network.link is not Link.IDENTITY:
+        if network is None:
+            return
+        PositiveRule.parse("logit > 0" if network.outputs == 1 else "class = 1").fitting(network)
+        if network.outputs > 1 or network.link is not Link.IDENTITY:
             return
         values = network.forward(_encoded(self.frame[_known(self.frame, features)], features))
         if len(values) and -1e-6 <= values.min() < values.max() <= 1 + 1e-6:  # sums of float32

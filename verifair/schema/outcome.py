@@ -26,10 +26,8 @@ COMPARED = re.compile(r"(logit|value)\s*(>=|<=|>|<)\s*([^\s<>=]+)")
 CLASS = re.compile(r"class\s*(>=|<=|>|<|=)\s*([^<>=].*)")
 LISTED = re.compile(r"class\s+in\s*\[(.+)\]")
 COMPARISONS = {">": np.greater, ">=": np.greater_equal, "<": np.less, "<=": np.less_equal}
-EXPECTED = (
-    'expected "logit > 0" or another threshold, "value >= 600" of a model that gives values, "class = 1" or "class = NAME", '
-    '"class >= 2" of ordered classes, or "class in [1, 2]"'
-)
+EXPECTED = ('expected "logit > 0" or another threshold, "value >= 600" of a model that gives values, "class = 1" or '
+            '"class = NAME", "class >= 2" of ordered classes, or "class in [1, 2]"')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +104,8 @@ class PositiveRule:
             elif names:
                 raise SchemaError(f'positive = "{self}": there is no class {name!r}; known are {", ".join(names)}')
             else:
-                raise SchemaError(
-                    f'positive = "{self}": the model does not name its classes; write the names into the [model] section of the '
-                    'schema, in the order of the outputs, classes = ["...", "..."], or give the number, positive = "class = 0"'
-                )
+                remedy = 'write classes = ["...", "..."] into [model], in the order of its outputs, or positive = "class = 0"'
+                raise SchemaError(f'positive = "{self}": the model does not name its classes; {remedy}')
         if self.operator == "in":
             numbers.sort()
         return PositiveRule(of=self.of, operator=self.operator, at=self.at, named=tuple(map(str, numbers)))
@@ -135,11 +131,17 @@ class PositiveRule:
         """Return which of true values (N,) are favourable by the threshold."""
         return np.asarray(COMPARISONS[self.operator](values, self.at))
 
+    def fitting(self, model: Model) -> Model:
+        """Return the model as it was read. Raises SchemaError where it gives no logits, it seems, and these are asked about."""
+        if model.whole.doubt and self.of != "value":
+            raise SchemaError(f'positive = "{self}": the model {model.whole.doubt}')
+        return model.whole
+
     def read(self, model: Model) -> Decision | None:
         """Return what makes the decision of the model's only output; None where its logits are that. Raises SchemaError."""
+        whole = self.fitting(model)
         if self.of == "class" or self.plain:
             return None
-        whole = model.whole
         if whole.outputs > 1:
             raise SchemaError(f'positive = "{self}" needs a model with one output, this one has {whole.outputs}; write "class = 1"')
         if self.of == "value" and whole.link is not Link.IDENTITY:
@@ -159,15 +161,13 @@ class PositiveRule:
 
         odds: the log-odds of decision 1, whose probability is asked about.   Raises SchemaError.
         """
-        whole = model.whole
+        whole = self.fitting(model)
         if self.of == "class" and whole.outputs > 2:
             chosen = self.favoured(whole.outputs)
             group = chosen if self.good else tuple(k for k in range(whole.outputs) if k not in chosen)
             return Favoured(groups=(group,), odds=odds, votes=whole.link is Link.SHARES)
         if odds and self.of == "value":
-            raise SchemaError(
-                f'positive = "{self}": the model gives values, which have no probabilities; ask how far the value itself moves '
-                "(certify --epsilon, --maximise), or whether decisions flip"
-            )
+            remedy = "ask how far the value itself moves (certify --epsilon, --maximise), or whether decisions flip"
+            raise SchemaError(f'positive = "{self}": the model gives values, which have no probabilities; {remedy}')
         return None if odds else self.read(model)
 

@@ -476,7 +476,5 @@ def test_a_probability_that_is_moved_or_cut_is_no_logit(tmp_path: Path, tail: st
         node("MatMul", ["y0", "w2"], ["z"], name="n3"), node("Sigmoid", ["z"], ["p"], name="n4"),
         node(tail, ["p", *more], name="n5"),
     ]
-    with pytest.raises(ModelError, match="a probability it seems") as caught:
-        read_onnx(save(tmp_path / "m.onnx", nodes, constants))
-    assert caught.value.node == "n4"
+    assert "a probability or a value it seems, and no logit" in read_onnx(save(tmp_path / "m.onnx", nodes, constants)).doubt
     assert read_onnx(tmp_path / "m.onnx", output="z").hidden == (6,)

@@ -16,8 +16,9 @@ from encoders.exact.affine import exact
 from encoders.network import Layer, Link, Network
 from encoders.onnx.operators import SUPPORTED
 from encoders.onnx.product_network import NONE, is_single, network_model, product_network
-from encoders.onnx.reader import apply_link, read_onnx
+from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import decisions, predictions, runtime_logits, runtime_outputs
+from encoders.onnx.shown import apply_link
 from tests.brute_force import fractions
 from tests.builders import random_network
 

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from encoders.onnx import reader as onnx_reader
 from encoders.onnx.file import load, stored_tensors
 from encoders.onnx.graph import size_of
 from encoders.onnx.reader import read_onnx
+from verifair.errors import SchemaError
+from verifair.schema.outcome import PositiveRule
 
 from .onnx_models import node, save
 
@@ -39,6 +42,19 @@ def refused(path: Path, match: str, *, op: str | None = None, exit_code: int = 3
         assert caught.value.node == f"the_{op}"
         assert f"the_{op}" in str(caught.value)
     return caught.value
+
+
+def doubted(path: Path) -> str:
+    """Return why outputs are no logits: all that is asked about logits is refused, and nothing about values."""
+    network = read_onnx(path)
+    logits = PositiveRule.parse("logit > 0" if network.outputs == 1 else "class = 1")
+    for odds in (False, True):
+        with pytest.raises(SchemaError) as caught:
+            logits.judged(network, odds=odds)
+        assert str(caught.value) == f'positive = "{logits}": the model {network.doubt}'
+    if network.outputs == 1:
+        assert PositiveRule.parse("value > 0.5").read(network) is not None
+    return network.doubt
 
 
 def test_missing_file(tmp_path: Path) -> None:
@@ -84,7 +100,8 @@ def test_unsupported_operator_is_named(tmp_path: Path) -> None:
 
 
 def test_sigmoid_in_the_middle(tmp_path: Path) -> None:
-    refused(save(tmp_path / "m.onnx", [node("Sigmoid", ["x"], ["s"]), node("Neg", ["s"])], {}), "at the end", op="Sigmoid")
+    path = save(tmp_path / "m.onnx", [node("Sigmoid", ["x"], ["s"]), node("Neg", ["s"])], {})
+    assert doubted(path).endswith("probabilities it seems, and no logits; end it with Softmax")
 
 
 MIXED = np.random.default_rng(0).normal(size=(4, 3)).astype(F)
@@ -104,7 +121,7 @@ def shown_mean(weights: list[float], *, one: Any = 1.0, order: tuple[str, ...] =
 def test_probabilities_are_not_read_as_logits(weights: list[float], options: dict[str, Any], tmp_path: Path) -> None:
     """Gaps of the logistic function of 2p - 1, once proved as those of p."""
     nodes, constants = shown_mean(weights, **options)
-    refused(save(tmp_path / "m.onnx", nodes, constants), "outputs add up to .* at every input: probabilities it seems")
+    assert re.match("gives outputs that add up to .* at every input: prob", doubted(save(tmp_path / "m.onnx", nodes, constants)))
 
 
 BEHIND: dict[str, list[onnx.NodeProto]] = {
@@ -118,6 +135,11 @@ BEHIND: dict[str, list[onnx.NodeProto]] = {
     "largest": [node("ReduceMax", ["s"], axes=[1], keepdims=1)],
     "of differences": [node("Sub", ["one", "s"], ["t"]), node("Concat", ["s", "t"], ["c"], axis=1),
                        node("Gather", ["c", "ends"], ["e"], axis=1), node("ReduceMean", ["e"], axes=[1], keepdims=1)],
+    "smallest": [node("ReduceMin", ["s"], axes=[1], keepdims=1)],
+    "mean of hard ones": [node("HardSigmoid", ["z"], ["t"]), node("MatMul", ["t", "mix"], name="product")],
+    "mean of cut numbers": [node("Clip", ["z", "zero", "six"], ["t"]), node("MatMul", ["t", "mix"], name="product")],
+    "hard": [node("HardSigmoid", ["first"])], "cut at 0 and 1": [node("Clip", ["first", "zero", "one"])],
+    "least of a limit": [node("Max", ["first", "zero"], ["t"]), node("Min", ["t", "half"])],
 }
 
 
@@ -126,9 +148,11 @@ def test_a_probability_is_no_logit(behind: str, tmp_path: Path) -> None:
     """It is above 0 whatever the input is, so that no decision ever flipped."""
     nodes, constants = shown_mean([0.25, 0.75])
     constants |= {"low": np.array(1e-3, dtype=F), "high": np.array(0.99, dtype=F), "hundred": np.array(100, dtype=F),
-                  "half": np.array(0.5, dtype=F), "ends": np.array([0, 3])}
-    path = save(tmp_path / "m.onnx", [*nodes[:3], *BEHIND[behind]], constants)
-    refused(path, r"the output lies between .* at every input: a probability it seems.*Concat\(1 - p, p\)")
+                  "half": np.array(0.5, dtype=F), "ends": np.array([0, 3]), "zero": np.array(0, dtype=F),
+                  "six": np.array(6, dtype=F), "small": np.array([[1e-5], [0]], dtype=F)}
+    first = node("MatMul", ["z", "small"], ["first"], name="of_dollars")
+    path = save(tmp_path / "m.onnx", [*nodes[:3], first, *BEHIND[behind]], constants)
+    assert re.match("gives an output between .* at every input: a probability or a value it seems, and no logit", doubted(path))
 
 
 @pytest.mark.parametrize("outputs", [2, 3])

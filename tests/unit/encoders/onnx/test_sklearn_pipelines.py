@@ -26,8 +26,9 @@ from sklearn.preprocessing import (
 
 from encoders.errors import ModelError
 from encoders.network import Network
-from encoders.onnx.reader import apply_link, read_onnx
+from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import runtime_outputs
+from encoders.onnx.shown import apply_link
 from tests.pipelines import export, pipeline
 
 pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")

@@ -14,8 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 from encoders.errors import ModelError
 from encoders.exact.dyadic import exact
 from encoders.network import Link
-from encoders.onnx.reader import apply_link, read_model, read_onnx
+from encoders.onnx.reader import read_model, read_onnx
 from encoders.onnx.runtime import decisions, runtime_logits
+from encoders.onnx.shown import apply_link
 from encoders.trees.ensemble import TreeEnsemble
 from tests.tree_models import MODES, random_tree, save, value_of
 
@@ -94,19 +95,31 @@ def test_decisions_are_the_label_of_the_runtime(trees: list[Any], transform: str
     ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.1], [0.7, 0.2])], {"transform": "LOGISTIC"}, "a sigmoid of each of 2 scores"),
     ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.1, 1.0], [0.7, 0.2, 0.1])], {"classes": 3, "transform": "LOGISTIC"}, "each of 3 scores"),
     ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.1, 1.0], [0.7, 0.2, 0.1])], {"classes": 3, "transform": "SOFTMAX_ZERO"}, "'SOFTMAX_ZERO'"),
-    # probabilities are no logits
-    ([(0, "BRANCH_LEQ", 0.0, [0.4, 0.6], [0.7, 0.3])], {}, "add up to 1 .* probabilities it seems"),
-    ([(0, "BRANCH_LEQ", 0.0, [0.2, 0.3], [0.1, 0.4]), [0.25, 0.25]], {}, "add up to 1 .* probabilities it seems"),
-    ([(0, "BRANCH_LEQ", 0.0, [20.0, 50.0, 30.0], [70.0, 20.0, 10.0])], {}, "add up to 1 .* probabilities it seems"),
 ])
 def test_what_has_no_clear_decision_is_refused(trees: list[Any], given: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=said):
         read_model(save(tmp_path / "m.onnx", trees, 1, **given))
 
 
-@pytest.mark.parametrize("tree", [(0, "BRANCH_LEQ", 0.0, [0.4, 0.6], [0.9, 0.3]), (0, "BRANCH_LEQ", 0.0, [-0.4, 0.4], [1.0, -1.0])])
-def test_scores_that_do_not_add_up_to_1_are_logits(tree: Any, tmp_path: Path) -> None:
-    assert read_model(save(tmp_path / "m.onnx", [tree], 1)).link is Link.IDENTITY
+@pytest.mark.parametrize(("trees", "found"), [
+    ([(0, "BRANCH_LEQ", 0.0, [0.4, 0.6], [0.7, 0.3])], "outputs that add up to 1"),
+    ([(0, "BRANCH_LEQ", 0.0, [0.2, 0.3], [0.1, 0.4]), [0.25, 0.25]], "outputs that add up to 1"),
+    ([(0, "BRANCH_LEQ", 0.0, [20.0, 50.0, 30.0], [70.0, 20.0, 10.0])], "outputs that add up to 100"),
+    ([(0, "BRANCH_LEQ", 0.0, [2.0, 5.0], [7.0, 0.0])], "outputs that add up to 7"),
+    ([(0, "BRANCH_LEQ", 0.0, [0.25], [0.7])], "an output between 0.25 and 0.7"),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.25], [0.5]), [0.25]], "an output between 0 and 0.75"),
+    ([(0, "BRANCH_LEQ", 0.0, [0.0], [100.0])], "an output between 0 and 100"),
+    ([(0, "BRANCH_LEQ", 0.0, [0.25], [0.5])], ""),  # 1/2 decides nothing
+    ([(0, "BRANCH_LEQ", 0.0, [0.25], [2.0])], ""),
+    ([(0, "BRANCH_LEQ", 0.0, [0.4, 0.6], [0.9, 0.3])], ""),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.4], [1.0, -1.0])], ""),
+    ([(0, "BRANCH_LEQ", 0.0, [-0.25], [0.7])], ""),
+    ([(0, "BRANCH_LEQ", 0.0, [0.5], [0.5])], ""),
+])
+def test_probabilities_values_and_votes_are_no_logits(trees: list[Any], found: str, tmp_path: Path) -> None:
+    model = read_model(save(tmp_path / "m.onnx", trees, 1))
+    assert model.link is Link.IDENTITY
+    assert model.doubt.startswith(f"gives {found} at every input: ") if found else not model.doubt
 
 
 def test_one_score_of_a_regressor_is_a_logit_below_a_sigmoid(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import verifair as vf
 from encoders.errors import ModelError
-from verifair.errors import DataError
+from verifair.errors import DataError, SchemaError
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.decider import positive
 
@@ -138,8 +138,11 @@ def test_group_counterfactuals_ask_an_object_as_what_it_was_read_as(rule: Any) -
 def test_a_module_that_gives_probabilities_by_other_means_than_a_sigmoid_is_refused(end: str) -> None:
     torch = pytest.importorskip("torch")
     last = torch.nn.Hardsigmoid() if end == "hard" else torch.nn.Hardtanh(0.0, 1.0)
-    with pytest.raises(ModelError, match="the output lies between 0 and 1: a probability it seems"):
-        vf.read(torch.nn.Sequential(torch.nn.Linear(2, 1), last))
+    model = torch.nn.Sequential(torch.nn.Linear(2, 1), last)
+    frame = people()[["score", "age"]].assign(y=[0, 1] * (N // 2))
+    with pytest.raises(SchemaError, match="gives an output between 0 and 1 at every input: a probability or a value it seems"):
+        Schema.infer(frame, target="y", model=model)
+    assert Schema.infer(frame, target="y", model=model, positive="value > 0.5").positive == "value > 0.5"
 
 
 def test_reading_a_module_leaves_the_modes_of_its_parts() -> None:

@@ -1,0 +1,189 @@
+"""What a model's user sees: probabilities, classes or numbers, and how those follow from the logits.
+
+A file says of its numbers only what its last node says (`Link`). Numbers without one may be logits, values or probabilities, and a
+probability that is taken for a logit is above 0 whatever it is: everybody seems to be favoured, and no decision flips. `doubt`
+tells such numbers by what they are at inputs of all sizes, however the graph makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto
+from scipy.special import expit, log_softmax
+
+from encoders.curves.layer import SmoothLayer
+from encoders.errors import ModelError
+from encoders.network import Array, Booleans, Feed, Floats, Link, Model, Network, layered
+from encoders.onnx.feed import make_legal
+from encoders.onnx.file import LogitsModel, StoredModel
+from encoders.onnx.runtime import compare, comparison_points, decisions, open_session
+from encoders.onnx.tensor import Tensor
+from encoders.trees.ensemble import TreeEnsemble
+
+SIZES = (1.0, 1e9, 1e13)
+"""Of the inputs that tell a probability: what still grows between the last two has no end."""
+TRIED = (16, 1024)
+"""Inputs of each size; the second number where the first leaves a doubt."""
+WHOLE = (1, 100)
+"""What probabilities and percentages add up to."""
+UNIT = 1e-6
+"""What float32 may add to a probability of 1."""
+NEARLY = 0.01
+"""Of the largest number: what lies as near to a limit is within it, but for rounding and smoothing."""
+
+
+def check_link(path: Path, logits: LogitsModel, final: Tensor) -> None:
+    if logits.link is Link.SIGMOID and final.size > 1:
+        raise ModelError(path, f"shows a sigmoid of each of {final.size} scores: probabilities of classes that do not exclude each "
+                               "other, and such do not decide for one of them; end the model with Softmax, or with one score",
+                         node=logits.shown, op="Sigmoid")
+    if logits.link_axis is None:
+        return
+    rank = len(final.shape) + 1
+    axis = logits.link_axis % rank if -rank <= logits.link_axis < rank else rank
+    if axis == 0 or axis >= rank or final.shape[axis - 1] != len(final.const.values) or len(final.const.values) < 2:
+        shape = ", ".join(map(str, final.shape))
+        raise ModelError(path, f"normalises axis {logits.link_axis} of shape (batch, {shape}); "
+                               "supported is the axis of at least two classes", node=logits.link_node, op="Softmax")
+
+
+def check_shown(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], x: Floats) -> None:
+    """Compare the outputs that the stored model shows with link(logits), both by onnxruntime."""
+    if logits.link is Link.IDENTITY:
+        return
+    (values,) = open_session(stored.path, logits.model, [logits.logits], feeds).run(x, [logits.logits])
+    (shown,) = open_session(stored.path, stored.model, [logits.shown], feeds).run(x, [logits.shown])
+    expected = apply_link(values, logits.link)
+    if shown.shape[1] == 2 and expected.shape[1] == 1:
+        shown = shown[:, 1:]
+    size = np.abs(values).max(axis=1, keepdims=True) if logits.link is Link.LOG_SOFTMAX else np.zeros((len(x), 1))
+    rounded = 1e-4 if logits.link is Link.SHARES else 1e-5     # of exp about 1e-7, of sums of votes more
+    allowed = np.broadcast_to(rounded * (1 + size), expected.shape)
+    compare(stored.path, x, expected, shown, allowed, [logits.shown] * expected.shape[1])
+
+
+def check_labels(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed], x: Floats) -> None:
+    """Refuse a network whose file shows classes, one whole number a row, that other decisions give than those of its logits."""
+    whole = [one.name for one in stored.model.graph.output if one.type.tensor_type.elem_type == TensorProto.INT64]
+    if not whole:
+        return
+    (values,) = open_session(stored.path, logits.model, [logits.logits], feeds).run(x, [logits.logits])
+    ordered = np.sort(np.concatenate([values, np.zeros_like(values)], axis=1) if values.shape[1] == 1 else values, axis=1)
+    sure = ordered[:, -1] - ordered[:, -2] > 1e-4 * (1 + np.abs(values).max(axis=1))
+    decided = decisions(values)[sure]
+    for name, shown in zip(whole, open_session(stored.path, stored.model, whole, feeds).run(x, whole), strict=True):
+        labels = shown[sure].reshape(len(decided), -1)
+        if labels.shape[1] != 1 or len(np.unique(labels)) > max(values.shape[1], 2):
+            continue  # of no classes
+        pairs = np.unique(np.column_stack([decided, labels[:, 0]]), axis=0)
+        if any(len(np.unique(pairs[:, k])) < len(pairs) for k in (0, 1)):
+            found = "shows classes that are decided otherwise than by its logits, as by a threshold of its own"
+            remedy = 'leave them out, and write positive = "logit >= T" with its log-odds T'
+            raise ModelError(stored.path, f"{found}; {remedy}", node=name)
+
+
+def apply_link(logits: Array, link: Link) -> Array:
+    """What the model's user sees for logits (B, m), in float64."""
+    match link:
+        case Link.IDENTITY:
+            return logits
+        case Link.SHARES:
+            return logits + 0.5 if logits.shape[1] == 1 else logits
+        case Link.SIGMOID:
+            return np.asarray(expit(logits))
+        case Link.SOFTMAX | Link.LOG_SOFTMAX:
+            logs = np.asarray(log_softmax(logits, axis=1))
+            return logs if link is Link.LOG_SOFTMAX else np.exp(logs)
+
+
+def doubt(model: Model) -> str:
+    """Return why a model's outputs are no logits, it seems, and the remedy; "" where nothing speaks against it, or a link says what
+    they are.
+
+    Outputs that add up to the same number, as probabilities do; ones that are bounded and never change their sign (of trees: that
+    lie between 0 and 1, on both sides of 1/2), or are a sigmoid each that is moved, scaled or cut. Sums and bounds of trees are
+    those of all inputs. A network's are seen at inputs of all sizes: no probability escapes, and a bounded logit that decides the
+    same at all of these is doubted, too.
+    """
+    if model.link is not Link.IDENTITY:
+        return ""
+    found = _of_trees(model) if isinstance(model, TreeEnsemble) else _of_network(layered(model, "this"))
+    if not found:
+        return ""
+    if model.outputs > 1:
+        return f"{found}: probabilities it seems, and no logits; end it with Softmax"
+    return f'{found}: a probability or a value it seems, and no logit; write positive = "value > T", or end the model with Sigmoid'
+
+
+def _of_trees(model: TreeEnsemble) -> str:
+    low = np.column_stack([model.value, model.value.sum(axis=1)])
+    high = low.copy()
+    for nodes in model.upwards:
+        left, right = model.left[nodes], model.right[nodes]
+        low[nodes], high[nodes] = np.minimum(low[left], low[right]), np.maximum(high[left], high[right])
+    base = np.append(model.base, model.base.sum())
+    least, most = low[model.root].sum(axis=0) + base, high[model.root].sum(axis=0) + base
+    if model.outputs > 1:
+        return _sum(least[-1], most[-1], bool((least >= 0).all()))
+    within = any(0 <= least[0] < whole / 2 < most[0] <= (1 + UNIT) * whole for whole in WHOLE)  # with 1/2 to decide by
+    return _range(least[0], most[0]) if within else ""
+
+
+def _of_network(model: Network) -> str:
+    for count in TRIED:
+        if not (found := _of_numbers(*_outputs(model, count))):
+            return "gives one sigmoid an output, moved, scaled or cut" if _one_sigmoid_each(model) else ""
+    return found
+
+
+def _outputs(model: Network, count: int) -> tuple[Array, Array, Array]:
+    """Return outputs (count, m) at inputs of each of the three sizes."""
+    random = np.random.default_rng(0)
+    drawn = comparison_points(Path(), model.inputs, count, random, None).astype(np.float64)
+    found = []
+    for size in SIZES:
+        x = size * drawn
+        for feed in model.feeds:
+            make_legal(feed, x, random)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found.append(model.forward(x))
+    return found[0], found[1], found[2]
+
+
+def _of_numbers(near: Array, far: Array, farther: Array) -> str:
+    if near.shape[1] > 1:
+        total = near.sum(axis=1)
+        if found := _sum(float(total.min()), float(total.max()), positive=False):
+            return found
+    values = np.concatenate([near, far, farther])
+    largest = np.abs(values).max(axis=0)
+    bounded = np.abs(farther).max(axis=0) <= (1 + NEARLY) * np.maximum(np.abs(far), np.abs(near)).max(axis=0)
+    one_sign = (values >= -NEARLY * largest).all(axis=0) | (values <= NEARLY * largest).all(axis=0)
+    varies = (values.min(axis=0) < values.max(axis=0)).any()
+    return _range(float(values.min()), float(values.max())) if varies and (bounded & one_sign).all() else ""
+
+
+def _sum(least: float, most: float, positive: bool) -> str:
+    """Say so where sums are probabilities', percentages' or, of numbers that are all positive, votes'."""
+    middle = (least + most) / 2
+    same = most - least <= NEARLY * abs(middle)
+    whole = any(abs(end - total) < NEARLY * total for total in WHOLE for end in (least, most))
+    return f"gives outputs that add up to {middle:.6g} at every input" if same and (whole or (positive and middle > 0)) else ""
+
+
+def _range(least: float, most: float) -> str:
+    return f"gives an output between {least:.4g} and {most:.4g} at every input"
+
+
+def _one_sigmoid_each(model: Network) -> bool:
+    """Return whether every output depends on one neuron of the last smooth layer, and that is a sigmoid."""
+    reach: Booleans | None = None   # (outputs, neurons of the layer)
+    for above, layer in zip(reversed(model.layers), reversed(model.layers[:-1]), strict=False):
+        reads = above.weight != 0
+        reach = reads if reach is None else reach @ reads
+        if isinstance(layer, SmoothLayer):
+            return bool((reach.sum(axis=1) == 1).all() and layer.sigmoid[reach.argmax(axis=1)].all())
+    return False
