@@ -30,6 +30,8 @@ COMPARED = ("decisions", "flips", "pba", "certify", "kmax")
 """Whose numbers are compared; `flips` are those of `certify` about the table's people."""
 ASKED = {"certify": ("epsilon", "signs", "box"), "kmax": ("protected", "buckets", "values", "box")}
 """Settings on which the answers of an analysis depend, effort aside. PBA's delta is in the name of its quantity."""
+PEOPLE = 2**53
+"""More are counted by no table, and by no float64."""
 OTHER_SCHEMA = "another schema describes other people"
 
 
@@ -52,7 +54,8 @@ class _Quantity:
         ends = [one for one in (self.low, self.high) if one is not None]
         if not all(map(math.isfinite, ends)) or ends != sorted(ends):
             raise ValueError(f"{self.shown[:200]!r} lies between no two numbers")
-        if self.people is not None and not (self.people >= 0 and all(0 <= one <= 1 for one in ends)):
+        whole = isinstance(self.people, int) and 0 <= self.people <= PEOPLE  # the JSON may be anybody's
+        if self.people is not None and not (whole and all(0 <= one <= 1 for one in ends)):
             raise ValueError(f"{self.shown[:200]!r} is no share of people")
 
 

@@ -163,6 +163,8 @@ def first_feature(name: str, **found: Any) -> Callable[[Any], None]:
     (first_feature("largest_gap", upper=float("nan")), "lies between no two numbers"),
     (first_feature("exchanged", decided_otherwise=10**400), "too large"),
     (first_feature("exchanged", decided_otherwise=10**5), "is no share of people"),
+    (first_feature("exchanged", people=1e-200, asked=1e-200, decided_otherwise=0), "is no share of people"),
+    (first_feature("exchanged", people=10**200), "is no share of people"),
     (lambda content: part(content, "kmax")["answer"].pop("upper"), "'upper' is missing"),
 ])  # fmt: skip
 def test_an_answer_of_another_shape_is_refused_before_anything_runs(audited: Path, change: Any, told: str) -> None:
