@@ -128,13 +128,16 @@ class Space:
         return out
 
     def random(self, rng: np.random.Generator, count: int) -> Array:
-        """Legal rows (count, V), uniform over the box. Raises QueryError where hardly any row of the box can be."""
+        """Legal rows (count, V), uniform over the box, some of them more than once where few can be. Raises QueryError for none."""
         x = self._uniform(rng, count)
         for _ in range(DRAWS):
             wrong = np.flatnonzero(~self.legal(x))
             if not len(wrong):
                 return x
             x[wrong] = self._uniform(rng, len(wrong))
+        legal = self.legal(x)
+        if legal.any():
+            return x[np.where(legal, np.arange(count), rng.choice(np.flatnonzero(legal), count))]
         raise QueryError("the schema's constraints forbid nearly every row of the box; widen the box or pass --data")
 
     def _uniform(self, rng: np.random.Generator, count: int) -> Array:

@@ -220,6 +220,15 @@ def test_partly_forbidden_rows_show_a_combination_that_can_be() -> None:
     assert found.k == max(expected)
 
 
+def test_where_few_rows_can_be_these_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verifair.systems.hyfair.search.space.DRAWS", 2)
+    space = Space.of(forbid(question(0), n=(-2, 3)))  # one of seven can be
+    drawn = space.random(np.random.default_rng(0), 200)
+    assert drawn.shape == (200, len(space.lower))
+    assert space.legal(drawn).all()
+    assert len(np.unique(drawn, axis=0)) > 5
+
+
 def test_where_nothing_can_be_the_search_says_so() -> None:
     with pytest.raises(QueryError, match="constraints forbid nearly every row"):
         search_clusters(forbid(question(0), n=(-3, 3)), iterations=5, schedule=FEW)
