@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from mmap import mmap
-from tempfile import TemporaryFile
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +11,7 @@ import numpy.typing as npt
 from encoders.decision import Favoured
 from encoders.network import Array, Booleans, Integers, Model
 from encoders.shares import probabilities
+from verifair.aside import Aside
 from verifair.checker.report import Progress
 from verifair.engine.questions import decisions
 from verifair.engine.verdict import Finding
@@ -25,14 +22,8 @@ from verifair.systems.cec.matching import Matches, Reference, match, match_withi
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import DEFAULTS, THRESHOLD, CecSettings
 
-if sys.platform == "linux":
-    from mmap import MADV_DONTNEED
-    from os import posix_fallocate
-
 Places = npt.NDArray[np.int16]
 """Of features and classes, of which there are few: a million pairs have six of them."""
-ASIDE = 32 << 20
-"""Bytes of attributions from which on they lie on the disk."""
 SILENT = 1e-6
 """Attributions of at most this say nothing."""
 
@@ -170,7 +161,7 @@ def scored(
     score, length, length_tilde, probable, its = np.empty((5, len(pair)))
     decision, its_decision = np.empty((2, len(pair)), dtype=np.int16)
     silent, most = np.empty(len(pair), dtype=bool), np.empty((len(pair), min(variables, 2)), dtype=np.int16)
-    g, g_tilde = (_Aside.of(len(pair) * keep, variables) for _ in range(2))
+    g, g_tilde = (Aside.of(len(pair) * keep, variables) for _ in range(2))
     parts = np.zeros(variables)
     for some, own, other in chunks:
         score[some], length[some], length_tilde[some] = cec_score(own.g, other.g), norm(own.g), norm(other.g)
@@ -190,32 +181,6 @@ def scored(
         parts=parts / max(len(pair), 1), most=most, silent=silent, score=score, decision=decision, decision_tilde=its_decision,
         probability=probable, probability_tilde=its, threshold=threshold,
     )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Aside:
-    """Numbers that are written once, and of which few are read again.   values: (M, V).   pages: the file that holds them, if any.
-
-    It has no name and is in the folder of temporary files. Where that has no room, or the system none such, memory holds them.
-    """
-
-    values: Array
-    pages: mmap | None = None
-
-    @classmethod
-    def of(cls, rows: int, columns: int) -> _Aside:
-        size = 8 * rows * columns
-        if size >= ASIDE and sys.platform == "linux":
-            with suppress(OSError), TemporaryFile() as file:
-                posix_fallocate(file.fileno(), 0, size)  # a disk that fills up later would end the process
-                pages = mmap(file.fileno(), size)
-                return cls(values=np.frombuffer(pages).reshape(rows, columns), pages=pages)
-        return cls(values=np.empty((rows, columns)))
-
-    def put(self, rows: Integers | slice, values: Array) -> None:
-        self.values[rows] = values
-        if self.pages is not None and sys.platform == "linux":
-            self.pages.madvise(MADV_DONTNEED)  # what was written is in the file, and no longer in this process's memory
 
 
 def probability(network: Model, x: Array) -> Array:

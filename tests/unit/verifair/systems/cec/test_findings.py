@@ -13,8 +13,8 @@ import pytest
 
 from encoders.network import Array
 from tests.builders import one_hot, real, schema_of
+from verifair import aside
 from verifair.schema.schema import Schema
-from verifair.systems.cec import audit as measured
 from verifair.systems.cec import measures, plots, tables
 from verifair.systems.cec.audit import ComparedPairs, Explanations, scored
 from verifair.systems.cec.explanations import cec_score, normalised
@@ -198,8 +198,8 @@ def test_attributions_of_many_pairs_lie_on_the_disk_where_it_has_room(full: bool
     expected = audit_of(people)
     drawn_, size = drawn(people), 2 * people * 3 * 8
     if full:
-        monkeypatch.setattr(measured, "posix_fallocate", none_left)
-    monkeypatch.setattr(measured, "ASIDE", size // 2)
+        monkeypatch.setattr(aside, "posix_fallocate", none_left)
+    monkeypatch.setattr(aside, "ASIDE", size // 2)
     parts = [(np.arange(start, people, 4), *(part_of(side, start) for side in drawn_[2:])) for start in range(4)]
     tracemalloc.start()
     found = scored(*drawn_[:2], parts, method="exact")

@@ -1,0 +1,103 @@
+"""Arrays of many rows, which lie on the disk: a table's columns, coordinates, attributions.
+
+Their file has no name and is in the folder of temporary files. Memory holds an array where that has no room, and small ones; other
+systems than Linux hold all of them there. What is read of a file stays in memory while the system has room for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from mmap import mmap
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from encoders.network import Array, Integers
+
+if sys.platform == "linux":
+    from mmap import MADV_DONTNEED
+    from os import posix_fallocate
+
+ASIDE = 4 << 20
+"""Bytes of an array from which on it lies on the disk."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Aside:
+    """Numbers that are written once, in any order, and of which few are read again.   values: (M, V).   pages: of the file, if any.
+    """
+
+    values: Array
+    pages: mmap | None = None
+
+    @classmethod
+    def of(cls, rows: int, columns: int) -> Aside:
+        size = 8 * rows * columns
+        if size >= ASIDE and sys.platform == "linux":
+            with suppress(OSError), TemporaryFile() as file:
+                posix_fallocate(file.fileno(), 0, size)  # a disk that fills up later would end the process
+                pages = mmap(file.fileno(), size)
+                return cls(values=np.frombuffer(pages).reshape(rows, columns), pages=pages)
+        return cls(values=np.empty((rows, columns)))
+
+    def put(self, rows: Integers | slice, values: Array) -> None:
+        self.values[rows] = values
+        if self.pages is not None and sys.platform == "linux":
+            self.pages.madvise(MADV_DONTNEED)  # what was written is in the file, and no longer in this process's memory
+
+
+@dataclass(kw_only=True, eq=False)
+class Stack:
+    """Rows that come in order, in parts of one type.   file: with the first `size` bytes.   held: parts after these, in memory.
+    """
+
+    held: list[npt.NDArray[Any]] = field(default_factory=list)
+    size: int = 0
+    file: BinaryIO | None = None
+
+    def add(self, part: npt.NDArray[Any]) -> None:
+        """Take the next rows."""
+        self.held.append(part)
+        if sum(one.nbytes for one in self.held) >= ASIDE:
+            self._write()
+
+    def values(self) -> npt.NDArray[Any]:
+        """Return all rows, after one part at least."""
+        if not self.size:
+            return np.concatenate(self.held)
+        self._write()
+        assert self.file is not None
+        pages, like = mmap(self.file.fileno(), self.size), self.held[0]
+        stored = np.frombuffer(pages, dtype=like.dtype).reshape(-1, *like.shape[1:])
+        return np.concatenate([stored, *self.held]) if any(map(len, self.held)) else stored
+
+    def close(self) -> None:
+        """Let go of the file; the array of `values` keeps its own hold."""
+        if self.file is not None:
+            self.file.close()
+
+    def _write(self) -> None:
+        """Move what memory holds to the file, where that has room. An empty part stays, and says of what type they are."""
+        more = sum(one.nbytes for one in self.held)
+        if sys.platform != "linux" or not more:
+            return
+        with suppress(OSError):
+            self.file = file = self.file or TemporaryFile()  # noqa: SIM115  `close` does it
+            posix_fallocate(file.fileno(), self.size, more)  # a disk that fills up later would end the process
+            for one in self.held:
+                file.write(np.ascontiguousarray(one).data)
+            file.flush()
+            self.size, self.held = self.size + more, [self.held[0][:0].copy()]
+
+
+def stacked(parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return the rows of some parts (one at least) in one array."""
+    with closing(Stack()) as stack:
+        for part in parts:
+            stack.add(part)
+        return stack.values()
