@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import infer_dtype
 
 from encoders.network import Booleans, Integers
+from verifair.aside import Stack, stacked
 from verifair.checker.words import counted
 from verifair.datasets import table
 from verifair.datasets.table import TableFile
@@ -20,6 +24,8 @@ from verifair.errors import DataError
 from verifair.schema.rows import blamed
 
 T = TypeVar("T")
+MOST_WORDS = 1 << 16
+"""Of one column that lies on the disk: these are held."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,6 +56,27 @@ class Stream:
     def frame(self) -> pd.DataFrame:
         """Return all rows, for those who need them at once. They are held from now on."""
         return self.whole()
+
+    @cached_property
+    def stored(self) -> pd.DataFrame:
+        """Return all rows, for those who need them at once and read few columns at a time. Where there is more than one chunk,
+        numbers and words lie on the disk (`verifair.aside`), words as categories in alphabetical order; other tables are held."""
+        chunks = self.chunks()
+        first, second = next(chunks, None), next(chunks, None)
+        if first is None or second is None:
+            return self.frame if first is None else first
+        with ExitStack() as files:
+            columns = [_Stored(files.enter_context(closing(Stack()))) for _ in first]
+            index = []
+            for chunk in chain((first, second), chunks):
+                if not all(one.add(chunk.iloc[:, n]) for n, one in enumerate(columns)):
+                    return self.frame
+                index.append(chunk.index)
+            found = pd.DataFrame({name: one.values() for name, one in zip(first, columns, strict=True)}, copy=False)
+        if not all(isinstance(one, pd.RangeIndex) for one in index):
+            found.index = index[0].append(index[1:])
+        found.attrs = dict(first.attrs)
+        return found
 
     @cached_property
     def count(self) -> int:
@@ -149,6 +176,43 @@ class Stream:
             found.append(chunk.iloc[rows[low:high] - start])
             start += len(chunk)
         return Stream.of(_joined(_numbered(iter(found))))
+
+
+@dataclass(kw_only=False, eq=False)
+class _Stored:
+    """A column that comes in chunks.   stack: its numbers, or the places of its words.   words: place of each; None: numbers."""
+
+    stack: Stack
+    dtype: Any = None
+    words: dict[str, int] | None = None
+
+    def add(self, column: pd.Series) -> bool:
+        """Take the next chunk. Return whether it can be: not so other types, two of them, or MOST_WORDS."""
+        if self.dtype is None:
+            self.dtype = column.dtype
+            self.words = None if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf" else {}
+        if column.dtype != self.dtype or (self.words is not None and infer_dtype(column, skipna=True) != "string"):
+            return False
+        if self.words is None:
+            self.stack.add(column.to_numpy())
+            return True
+        place, distinct = pd.factorize(column)
+        for word in distinct:
+            self.words.setdefault(word, len(self.words))
+        self.stack.add(np.array([*(self.words[word] for word in distinct), -1], dtype=np.int32)[place])
+        return len(self.words) <= MOST_WORDS
+
+    def values(self) -> Any:
+        """Return all rows: numbers, or categories."""
+        values = self.stack.values()
+        if self.words is None:
+            return values
+        known = sorted(self.words)
+        smallest = np.int8 if len(known) < 127 else np.int16 if len(known) < 32767 else np.int32  # as pandas has them
+        place = np.empty(len(known) + 1, dtype=smallest)
+        place[[self.words[word] for word in known]], place[-1] = np.arange(len(known)), -1
+        codes = stacked(place[values[start : start + table.CHUNK]] for start in range(0, len(values), table.CHUNK))
+        return pd.Categorical.from_codes(codes, pd.Index(known, dtype=self.dtype), validate=False)
 
 
 def _names(index: pd.Index) -> pd.Index:

@@ -147,6 +147,8 @@ def _indices(column: pd.Series, feature: Feature) -> Array:
 
 def numeric(cells: pd.Series) -> Array:
     """Return (N,) the numbers that cells hold or say; NaN for anything else, inf for what is beyond float64."""
+    if isinstance(cells.dtype, pd.CategoricalDtype):
+        cells = cells.astype(object)
     try:
         return np.asarray(pd.to_numeric(cells, errors="coerce").to_numpy(dtype=float, na_value=np.nan))
     except OverflowError:  # a whole number of hundreds of digits, which pandas does not coerce
@@ -173,8 +175,7 @@ def _numbers(column: pd.Series, feature: Feature) -> Array:
     what = f"feature {feature.name!r}"
     if no_feature(column) is not None:
         raise DataError(f"{what}: the column's type is {column.dtype}, expected numbers; convert it to a number first")
-    cells = column.astype(object) if isinstance(column.dtype, pd.CategoricalDtype) else column
-    numbers = numeric(cells)
+    numbers = numeric(column)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise DataError(

@@ -129,10 +129,14 @@ class NetworkDecider:
 
     def decide(self, frame: pd.DataFrame) -> Booleans:
         """Raises DataError for rows that do not fit the schema."""
-        raw = self.schema.raw(frame)
-        found = np.empty(len(raw), dtype=bool)
-        for part in blocks(len(raw)):
-            found[part] = decisions(self.network, self.schema.encode(raw[part])) == self.good
+        found = np.empty(len(frame), dtype=bool)
+        try:
+            for part in blocks(len(frame)):
+                raw = self.schema.raw(frame.iloc[part])
+                found[part] = decisions(self.network, self.schema.encode(raw)) == self.good
+        except DataError:
+            self.schema.raw(frame)  # says of how many rows of all it is true
+            raise
         return found
 
     def legal(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Booleans]:

@@ -29,6 +29,8 @@ from verifair.systems.estimators import TableEstimator
 
 Z_OF_PAPER = 1.645
 """One-sided 95 %, rounded to three decimals as in the authors' code."""
+COPIED = int(pd.__version__.partition(".")[0]) >= 3
+"""Whether pandas copies a column of two tables when something is written into one of them."""
 
 
 class SituationTesting(TableEstimator):
@@ -71,7 +73,7 @@ class SituationTesting(TableEstimator):
         with threadpool_limits(limits=1):  # small fits: OpenMP's threads wait for each other, ten times as long beside other work
             self.causal_model_ = self.causal_model if self.causal_model.fitted else self.causal_model.fit(X, seed=self.seed)
         self._note_columns(X)
-        self.frame_ = X.copy()  # what the caller writes into his table later is none of this test's
+        self.frame_ = X.copy(deep=not COPIED)  # what the caller writes into his table later is none of this test's
         return self
 
     def interventions(self) -> tuple[dict[str, Any], ...]:

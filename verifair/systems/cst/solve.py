@@ -83,7 +83,7 @@ def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
     facts = [*recorded, *settings.do, *file.situation.do]
     data, settled = Stream.of(inputs.data).settled(inputs.missing, columns, facts=facts)
     return CstSubject(
-        frame=data.frame, file=file, path=settings.causal, decider=decider, words=f"{inputs.data}{settled}",
+        frame=data.stored, file=file, path=settings.causal, decider=decider, words=f"{inputs.data}{settled}",
         options=_options(file) if model is None else f"--model {model} --schema {schema}",
     )
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from pandas.api.types import infer_dtype
 
+from verifair import aside
 from verifair.datasets import read_table, table
+from verifair.datasets import stream as streams
 from verifair.datasets.stream import Stream
 from verifair.errors import DataError
 from verifair.schema.feature import text
@@ -158,3 +163,47 @@ def test_rows_are_a_table_or_its_file() -> None:
     for other in ({"age": [30]}, [30], np.array([[30]]), None):
         with pytest.raises(DataError, match=rf"rows: found {type(other).__name__}; expected a DataFrame, or the path"):
             Stream.of(other)
+
+
+@pytest.mark.parametrize("rows", [7, 20, 40, 41])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_stored_table_is_the_whole_one_with_words_as_categories(
+    name: str, path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = path.with_name(f"some{''.join(path.suffixes)}")
+    both = read_table(path)[["whole", *({name.replace(",", "")} - {"whole"})]]
+    both.to_parquet(some) if path.suffix == ".parquet" else both.to_csv(some, index=False)
+    whole = read_table(some)
+    monkeypatch.setattr(table, "CHUNK", rows)
+    monkeypatch.setattr(aside, "ASIDE", 64)
+    found = Stream.of(some).stored
+    words = [column for column in found if isinstance(found[column].dtype, pd.CategoricalDtype)]
+    assert words == [column for column in whole if rows <= 20 and infer_dtype(whole[column]) == "string"]
+    assert all(found[column].cat.categories.tolist() == sorted(whole[column].dropna().unique()) for column in words)
+    assert found.attrs == whole.attrs
+    pd.testing.assert_frame_equal(found.astype({column: whole[column].dtype for column in words}), whole)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux's files")
+def test_a_stored_table_takes_no_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(table, "CHUNK", 1 << 10)
+    monkeypatch.setattr(aside, "ASIDE", 1 << 12)
+    rng, rows = np.random.default_rng(0), 40_000
+    frame = pd.DataFrame({f"n{n}": rng.integers(0, 9, rows) for n in range(8)} | {"word": rng.choice(["b", "a"], rows)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    Stream.of(tmp_path / "t.csv").head(3000).stored  # noqa: B018  imports what reads a table
+    tracemalloc.start()
+    found = Stream.of(tmp_path / "t.csv").stored
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 4 * rows
+    assert peak < 30 * rows
+    pd.testing.assert_frame_equal(found.astype({"word": frame["word"].dtype}), frame)
+
+
+def test_a_table_of_ever_new_words_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "CHUNK", 4)
+    monkeypatch.setattr(streams, "MOST_WORDS", 9)
+    frame = pd.DataFrame({"word": list("abcdefghij")})
+    assert Stream.of(frame).stored is frame
+    assert Stream.of(frame.head(9)).stored["word"].cat.codes.tolist() == list(range(9))
