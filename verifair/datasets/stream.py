@@ -191,7 +191,7 @@ class _Stored:
         if self.dtype is None:
             self.dtype = column.dtype
             self.words = None if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf" else {}
-        if column.dtype != self.dtype or (self.words is not None and infer_dtype(column, skipna=True) != "string"):
+        if column.dtype != self.dtype or (self.words is not None and infer_dtype(column, skipna=True) not in ("string", "empty")):
             return False
         if self.words is None:
             self.stack.add(column.to_numpy())

@@ -146,14 +146,17 @@ def blocks(rows: int) -> Iterator[slice]:
     yield from (slice(start, start + ROWS) for start in range(0, max(rows, 1), ROWS))
 
 
-def identities(values: npt.NDArray[Any], columns: Iterable[int] | None = None) -> Integers:
-    """Return (N,) a number 0 ... D - 1 for each row (N, V): equal rows have the same one. columns: those that count; None: all.
+def identities(
+    values: npt.NDArray[Any], columns: Iterable[int] | None = None, rows: Integers | slice = slice(None)
+) -> Integers:
+    """Return (N,) a number 0 ... D - 1 for each row (N, V): equal rows have the same one, and rows that come first in the order of
+    their values the smaller one.   columns: those that count; None: all.   rows: those that are numbered.
 
     Column by column: sorting whole rows would copy them several times.
     """
-    found = np.zeros(len(values), dtype=np.int64)
+    found = np.zeros(len(values[rows, :0]), dtype=np.int64)
     for v in range(values.shape[1]) if columns is None else columns:
-        place = np.unique(values[:, v], return_inverse=True)[1]
+        place = np.unique(values[rows, v], return_inverse=True)[1]
         if place.any():
             found = np.unique(found * (place.max() + 1) + place, return_inverse=True)[1]
     return found

@@ -72,7 +72,7 @@ class Case:
     @property
     def own(self) -> pd.DataFrame:
         """Two lines: the complainant, then the counterfactual."""
-        return pd.concat([self.tested.factual.iloc[[self.at]], self.tested.tilde.iloc[[self.at]]])
+        return pd.concat([self.tested.person(self.at), self.tested.tilde.iloc[[self.at]]])
 
     @property
     def title(self) -> str:
@@ -182,7 +182,7 @@ def place_of(frame: pd.DataFrame, do: Mapping[str, Any], complainants: Integers,
 
 def why(tested: Intervention, model: CausalModel, at: int, seed: int) -> Iterator[str]:
     """A line for each attribute that moves: its equation, its own U, the parents that moved."""
-    before, after = tested.factual.iloc[[at]], tested.tilde.iloc[[at]]
+    before, after = tested.person(at), tested.tilde.iloc[[at]]
     for name in model.descendants(list(tested.found.do)):
         first, second = before[name].iloc[0], after[name].iloc[0]
         if first == second:

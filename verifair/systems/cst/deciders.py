@@ -142,7 +142,7 @@ class NetworkDecider:
     def legal(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Booleans]:
         """The rows with numbers rounded (half to even) where the schema has integers, and clipped to its ranges; and which (N,)
         were clipped. Columns that are no features stay."""
-        new, clipped = frame.copy(), np.zeros(len(frame), dtype=bool)
+        new, clipped = frame.copy(deep=False), np.zeros(len(frame), dtype=bool)
         for feature in self.schema.features:
             if not feature.numeric or feature.range is None or feature.source not in frame.columns:
                 continue

@@ -23,11 +23,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from encoders.network import Array
+from verifair.aside import Aside
 from verifair.errors import DataError, QueryError
 from verifair.models.columns import holds_numbers
 from verifair.schema.feature import text
 from verifair.systems.arguments import check_no_hidden_numbers
 from verifair.systems.cst.settings import Distance
+from verifair.systems.groups import blocks
 
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
 LARGEST = 1e150
@@ -94,8 +96,9 @@ class Metric:
 
         Raises DataError for values that are missing, not finite, or of no known category.
         """
-        found = np.empty((len(frame), len(self.numbers) + len(self.words)))
-        found[:, : len(self.numbers)] = (_numbers(frame, self.numbers) - self.centre) @ self.linear
+        found, x = Aside.of(len(frame), len(self.numbers) + len(self.words)).values, _numbers(frame, self.numbers)
+        for part in blocks(len(frame)):
+            found[part, : len(self.numbers)] = (x[part] - self.centre) @ self.linear
         for at, (attribute, levels) in enumerate(zip(self.words, self.levels, strict=True), start=len(self.numbers)):
             place, words = _factor(frame[attribute])
             known = {word: code for code, word in enumerate(levels)}
@@ -215,7 +218,7 @@ def _check_column(frame: pd.DataFrame, name: str) -> None:
 
 def _numbers(frame: pd.DataFrame, names: Sequence[str]) -> Array:
     """(N, m) columns of numbers. Raises DataError for values that are not finite."""
-    x = np.empty((len(frame), len(names)))
+    x = Aside.of(len(frame), len(names)).values
     for j, name in enumerate(names):
         x[:, j] = frame[name].to_numpy(dtype=float, na_value=np.nan)
         bad = ~np.isfinite(x[:, j])

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, computed_field
 
 from encoders.network import Array, Booleans
 from verifair.checker.report import Progress
+from verifair.datasets.stream import Stream
 from verifair.models.columns import holds_numbers
 from verifair.schema.feature import text
 from verifair.systems.cst.estimator import SituationTesting
@@ -188,10 +189,13 @@ class Intervention(Shape):
         """(C,) what the table calls the complainants."""
         return self.frame.index[self.found.complainants]
 
-    @cached_property
-    def factual(self) -> pd.DataFrame:
-        """(C rows) the complainants as they are."""
-        return self.frame.iloc[self.found.complainants]
+    def person(self, at: int) -> pd.DataFrame:
+        """Return one complainant as they are: a table of one row.   at: their place among the complainants."""
+        return self.frame.iloc[self.found.complainants[[at]]]
+
+    def before(self, name: str) -> pd.Series:
+        """Return a column of the complainants (C,) as they are."""
+        return self.frame[name].iloc[self.found.complainants]
 
     @property
     def ranking(self) -> Method:
@@ -257,7 +261,7 @@ class Intervention(Shape):
         """What `do` moves: how many people, means before and after, or the most frequent move of words."""
         lines: list[tuple[Any, ...]] = []
         for name in self.moved:
-            before, after = self.factual[name], self.tilde[name]
+            before, after = self.before(name), self.tilde[name]
             numbers = holds_numbers(before) and holds_numbers(after)
             means = (float(before.mean()), float(after.mean())) if numbers else (np.nan, np.nan)
             people = int((before.to_numpy() != after.to_numpy()).sum())
@@ -271,28 +275,35 @@ class Intervention(Shape):
         k, draws = self.smallest, self.draws
         found = [self.found.claims(m, k).positive if draws is None else draws.shares(m)[0] > 0 for m in self.methods]
         people = self.rows.isin(self.rows[np.logical_or.reduce(found)])
-        return pd.concat([part[people] for part in self.parts(sizes=[k])], ignore_index=True)
+
+        def parts() -> Iterator[pd.DataFrame]:
+            return self.parts(sizes=[k], people=people)
+
+        return Stream(chunks=parts, whole=lambda: pd.concat(parts(), ignore_index=True)).stored
 
     def lines(self, methods: Sequence[Method] | None = None, sizes: Sequence[int] | None = None) -> pd.DataFrame:
         """Return a line for each complainant, method and k."""
         return pd.concat(self.parts(methods, sizes), ignore_index=True)
 
-    def parts(self, methods: Sequence[Method] | None = None, sizes: Sequence[int] | None = None) -> Iterator[pd.DataFrame]:
-        """Return the same, a table for each method and k in turn: of a million people they are large."""
-        found = self.found
-        names = np.array(found.names, dtype=object)[found.groups]
+    def parts(
+        self, methods: Sequence[Method] | None = None, sizes: Sequence[int] | None = None, people: Booleans | slice = slice(None)
+    ) -> Iterator[pd.DataFrame]:
+        """Return the same of some people, a table for each method and k in turn: of a million people they are large."""
+        found, rows = self.found, self.rows[people]
+        names = np.array(found.names, dtype=object)[found.groups[people]]
         for method in self.methods if methods is None else methods:
             for k in self.k if sizes is None else sizes:
                 one = found.claims(method, k)
-                drawn = {}
+                drawn: dict[str, Any] = {}
                 if self.draws is not None:
                     shares = self.draws.shares(method) if k == self.smallest else (np.nan,) * 3
                     drawn = dict(zip(("share of draws", "draws low", "draws high"), shares, strict=True))
-                yield pd.DataFrame({
-                    "row": self.rows, "group": names, "method": method, "k": k, "n": one.n,
+                figures: dict[str, Any] = {
                     "control": one.p_control, "test": one.p_test, "delta": one.delta, "low": one.low, "high": one.high,
                     "p value": one.p_value, "case": one.positive, "significant": one.significant, **drawn,
-                })
+                }
+                own = {name: values if np.ndim(values) == 0 else values[people] for name, values in figures.items()}
+                yield pd.DataFrame({"row": rows, "group": names, "method": method, "k": k, "n": one.n, **own})
 
     def claims_of(self, at: int) -> pd.DataFrame:
         """Return the claims of one complainant. at: their place among the complainants."""
@@ -321,7 +332,7 @@ class Intervention(Shape):
         """Columns that differ in the counterfactual for anybody, `do`'s own left out."""
         return [
             str(name) for name in self.frame.columns
-            if name not in self.found.do and (self.factual[name].to_numpy() != self.tilde[name].to_numpy()).any()
+            if name not in self.found.do and (self.before(name).to_numpy() != self.tilde[name].to_numpy()).any()
         ]
 
     @cached_property
@@ -333,21 +344,22 @@ class Intervention(Shape):
             "decision counterfactual": None if tilde is None else decision(tilde),
         }
         for name in dict.fromkeys([*self.found.do, *self.attributes, *self.moved]):
-            parts[name] = self.factual[name].to_numpy()
+            parts[name] = self.before(name).to_numpy()
             parts[f"{name} counterfactual"] = self.tilde[name].to_numpy()
         return pd.DataFrame(parts)
 
     def review(self, top: int) -> pd.DataFrame:
         """Return whom to look at first, of those with a case: significant ones, then the largest difference, at the smallest k and
         then at the largest; place: position in the table."""
-        table = self.lines([self.ranking], [self.smallest])
-        table["delta wide"] = self.found.claims(self.ranking, max(self.k)).delta
-        table["place"] = self.found.complainants
-        table["decision"] = decision(self.found.refused)
+        cases = self.found.claims(self.ranking, self.smallest).positive
+        (table,) = self.parts([self.ranking], [self.smallest], people=cases)
+        table["delta wide"] = self.found.claims(self.ranking, max(self.k)).delta[cases]
+        table["place"] = self.found.complainants[cases]
+        table["decision"] = decision(self.found.refused[cases])
         tilde = self.found.refused_tilde
-        table["decision counterfactual"] = "-" if tilde is None else decision(tilde)
+        table["decision counterfactual"] = "-" if tilde is None else decision(tilde[cases])
         order, worse = ["significant", "delta", "delta wide"], self.found.terms.direction == "negative"
-        ranked = table[table["case"]].sort_values(order, ascending=[False, not worse, not worse], kind="stable")
+        ranked = table.sort_values(order, ascending=[False, not worse, not worse], kind="stable")
         return ranked.head(top).reset_index(drop=True)
 
 

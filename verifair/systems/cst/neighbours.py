@@ -28,11 +28,12 @@ import numpy.typing as npt
 from scipy.spatial import cKDTree
 
 from encoders.network import Array, Booleans, Integers
+from verifair.aside import Aside, stacked
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import QueryError
 from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.settings import Ties
-from verifair.systems.groups import identities
+from verifair.systems.groups import ROWS, blocks, identities
 
 TIES: tuple[Ties, ...] = get_args(Ties)
 CENTERS = 4096
@@ -68,8 +69,9 @@ class NeighbourPool:
         cls, rows: Integers, embedded: Array, negative: Booleans, metric: Metric, literal: Array | None = None
     ) -> NeighbourPool:
         """rows: (M,) positions in the table.   embedded (N, E) by the metric, negative (N,), literal (N, d): of the whole table."""
-        place = identities(embedded[rows])
-        points = embedded[rows[np.unique(place, return_index=True)[1]]]
+        place = identities(embedded, rows=rows)
+        first = rows[np.unique(place, return_index=True)[1]]
+        points = stacked(embedded[first[part]] for part in blocks(len(first)))
         order = np.lexsort((rows, place))
         start = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=len(points)))])
         return cls(
@@ -110,7 +112,8 @@ class NeighbourPool:
 
         For distances above 1, as those from counterfactuals far outside the table, it is a share of the distance.
         """
-        return 1e-12 * max(1.0, float(np.abs(self.metric.parts(self.points)[0]).max(initial=0.0)))
+        numbers = (self.metric.parts(self.points[part])[0] for part in blocks(len(self.points)))
+        return 1e-12 * max(1.0, *(float(np.abs(some).max(initial=0.0)) for some in numbers))
 
     def own(self, rows: Integers) -> Own:
         """Where these rows of the table (C,), all of them in the pool, lie in it."""
@@ -383,18 +386,30 @@ def _tree(points: Array, metric: Metric) -> Search:
 
 
 def _scan(points: Array, metric: Metric) -> Search:
-    numbers, codes = metric.parts(points)
-    kinds, kind, count = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
-    kinds, order, ends = np.ascontiguousarray(kinds.T), np.argsort(kind.ravel(), kind="stable"), np.cumsum(count)
-    numbers = np.ascontiguousarray(numbers[order].T)  # points of equal categories side by side
-    parts = [slice(end - size, end) for end, size in zip(ends.tolist(), count.tolist(), strict=True)]
+    width = len(metric.numbers)
+    kind = identities(points, range(width, points.shape[1]))
+    _, first, count = np.unique(kind, return_index=True, return_counts=True)
+    kinds, order, ends = np.ascontiguousarray(metric.parts(points[first])[1].T), np.argsort(kind, kind="stable"), np.cumsum(count)
+    numbers = Aside.of(width, len(points)).values
+    for j in range(width):
+        numbers[j] = points[order, j]  # points of equal categories side by side
+    pieces = -(-count // ROWS)  # of more points than are measured at once: they are as if of several kinds
+    begin = np.concatenate([np.arange(start, end, ROWS) for start, end in zip(ends - count, ends, strict=True)])
+    kinds, count = np.repeat(kinds, pieces, axis=1), np.diff(begin, append=len(points))
+    parts = [slice(start, start + size) for start, size in zip(begin.tolist(), count.tolist(), strict=True)]
 
     def measured(which: Booleans, unequal: Integers, center: Array) -> tuple[Array, Integers]:
         some = np.flatnonzero(which)
-        mine = [parts[one] for one in some.tolist()]
-        power = _power(np.concatenate([numbers[:, part] for part in mine], axis=1), center, metric.p)
-        power += np.repeat(metric.unequal * unequal[some], count[some])
-        return power, np.concatenate([order[part] for part in mine])
+        ends, at = np.cumsum(count[some]), 0
+        power, point = np.empty(ends[-1]), np.empty(ends[-1], dtype=np.int64)
+        for few in np.split(some, np.flatnonzero(np.diff(ends // ROWS)) + 1):  # all at once, two threads would copy all twice
+            mine = [parts[one] for one in few.tolist()]
+            found = _power(np.concatenate([numbers[:, part] for part in mine], axis=1), center, metric.p)
+            found += np.repeat(metric.unequal * unequal[few], count[few])
+            power[at : at + len(found)] = found
+            np.concatenate([order[part] for part in mine], out=point[at : at + len(found)])
+            at += len(found)
+        return power, point
 
     def nearest(center: Array, code: npt.NDArray[np.int16], width: int) -> tuple[Array, Integers]:
         unequal = (kinds != code[:, None]).sum(axis=0)

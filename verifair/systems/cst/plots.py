@@ -64,7 +64,7 @@ def plots(result: CstResult) -> dict[str, Callable[[Path], None]]:
         scales = TWO_SCALES if model.preset == "paper" else ""
         for name in [name for name in one.attributes if name in one.moved][:DRAWN]:
             drawn = file_name(name)
-            out[f"{folder}figure2-left-{drawn}.png"] = partial(distribution, name, one.factual[name], one.tilde[name], who)
+            out[f"{folder}figure2-left-{drawn}.png"] = partial(distribution, name, one.before(name), one.tilde[name], who)
             if cases:
                 out[f"{folder}figure2-right-{drawn}.png"] = partial(groups, name, *_around(cases[:CASES], name), scales)
         for robust in (robust for robust in result.sensitivity if robust.name == one.name):

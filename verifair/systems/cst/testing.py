@@ -33,6 +33,7 @@ import pandas as pd
 from scipy.stats import false_discovery_control, norm
 
 from encoders.network import Array, Booleans, Integers
+from verifair.aside import stacked
 from verifair.checker.report import Progress
 from verifair.engine.verdict import Finding
 from verifair.errors import DataError, QueryError
@@ -41,6 +42,7 @@ from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.groups import check_k, check_sizes, groups_under, in_words, least_group, left_out
 from verifair.systems.cst.neighbours import NeighbourPool, control, nearest, negatives
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Small, Ties
+from verifair.systems.groups import blocks
 from verifair.systems.proportions import critical, newcombe_lower_of_few
 
 Method = Literal["ST", "CST w/o", "CST", "CF"]
@@ -360,7 +362,8 @@ def situation_test(
     literal, literal_tilde = metric.literal(frame, embedded), scaled.literal(counterfactual, tilde)
     of = partial(NeighbourPool.of, embedded=embedded, negative=negative, metric=metric, literal=literal)
     pools, pool = tuple(of(np.flatnonzero(group == g)) for g in range(len(names))), of(np.flatnonzero(test))
-    centers, own = embedded[complainants], None if literal is None else literal[complainants]
+    centers = stacked(embedded[complainants[part]] for part in blocks(len(complainants)))
+    own = None if literal is None else literal[complainants]
     del of, embedded, literal  # searches take long, and of a million rows these are large
     total, done = 3 * len(complainants), 0
 

@@ -145,7 +145,8 @@ def _distinct(
     parents: pd.DataFrame, codes: npt.NDArray[np.intp]
 ) -> tuple[pd.DataFrame, npt.NDArray[np.intp], npt.NDArray[np.int64]]:
     """Return the distinct rows of parents and categories in the table's order, and how many there are of each."""
-    place = identities(np.column_stack([*(pd.factorize(parents[name])[0] for name in parents), codes]))
+    columns = [*(pd.factorize(parents[name])[0].astype(np.int32) for name in parents), codes.astype(np.int32)]
+    place = identities(np.column_stack(columns))
     _, first, count = np.unique(place, return_index=True, return_counts=True)
     order = np.argsort(first)
     return parents.iloc[first[order]], codes[first[order]], count[order]

@@ -232,7 +232,7 @@ def test_figures_are_drawn(run: tuple[SituationTesting, list[Intervention]], tmp
     assert not nobody.lines()["case"].any()
     situation_plots.intervals(nobody, tmp_path / "nobody.png")
     for name in ("income", "town"):
-        situation_plots.distribution(name, one.factual[name], one.tilde[name], "women", tmp_path / f"{name}.png")
+        situation_plots.distribution(name, one.before(name), one.tilde[name], "women", tmp_path / f"{name}.png")
         cases = [Case.of(one, model.causal_model_, int(place), seed=0) for place in one.review(3)["place"]]
         around = pd.concat([
             pd.DataFrame({"case": case.row, "group": case.people["group"], "value": case.people[name]}) for case in cases
