@@ -398,18 +398,20 @@ def _scan(points: Array, metric: Metric) -> Search:
     kinds, count = np.repeat(kinds, pieces, axis=1), np.diff(begin, append=len(points))
     parts = [slice(start, start + size) for start, size in zip(begin.tolist(), count.tolist(), strict=True)]
 
+    def piece(some: Integers, unequal: Integers, center: Array) -> tuple[Array, Integers]:
+        mine = [parts[one] for one in some.tolist()]
+        power = _power(np.concatenate([numbers[:, part] for part in mine], axis=1), center, metric.p)
+        power += np.repeat(metric.unequal * unequal[some], count[some])
+        return power, np.concatenate([order[part] for part in mine])
+
     def measured(which: Booleans, unequal: Integers, center: Array) -> tuple[Array, Integers]:
         some = np.flatnonzero(which)
-        ends, at = np.cumsum(count[some]), 0
-        power, point = np.empty(ends[-1]), np.empty(ends[-1], dtype=np.int64)
-        for few in np.split(some, np.flatnonzero(np.diff(ends // ROWS)) + 1):  # all at once, two threads would copy all twice
-            mine = [parts[one] for one in few.tolist()]
-            found = _power(np.concatenate([numbers[:, part] for part in mine], axis=1), center, metric.p)
-            found += np.repeat(metric.unequal * unequal[few], count[few])
-            power[at : at + len(found)] = found
-            np.concatenate([order[part] for part in mine], out=point[at : at + len(found)])
-            at += len(found)
-        return power, point
+        ends = np.cumsum(count[some])
+        if ends[-1] <= ROWS:
+            return piece(some, unequal, center)
+        few = np.split(some, np.flatnonzero(np.diff(ends // ROWS)) + 1)  # two threads would copy all points three times
+        power, point = zip(*(piece(one, unequal, center) for one in few), strict=True)
+        return np.concatenate(power), np.concatenate(point)
 
     def nearest(center: Array, code: npt.NDArray[np.int16], width: int) -> tuple[Array, Integers]:
         unequal = (kinds != code[:, None]).sum(axis=0)

@@ -33,7 +33,7 @@ finally:
     print("most", most, file=sys.stderr)
 """
 MOST = 500
-"""Bytes of a row, at the peak: 1,000 where the table is held."""
+"""Bytes of a row, at the peak; they were 830 while the table was held."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux's files")

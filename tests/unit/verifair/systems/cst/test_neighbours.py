@@ -68,10 +68,10 @@ def brute(distance: np.ndarray, rows: np.ndarray, negative: np.ndarray, k: int, 
 @given(
     seed=st.integers(0, 10_000), rows=st.integers(12, 90), words=st.integers(0, 3), levels=st.sampled_from([2, 3, 9]),
     whole=st.booleans(), name=st.sampled_from(DISTANCES), ties=st.sampled_from(["share", "first", "last"]),
-    many=st.sampled_from([0, 16]),
+    many=st.sampled_from([0, 16]), at_once=st.sampled_from([5, 1000]),
 )
 def test_negatives_are_those_of_brute_force(
-    seed: int, rows: int, words: int, levels: int, whole: bool, name: str, ties: str, many: int
+    seed: int, rows: int, words: int, levels: int, whole: bool, name: str, ties: str, many: int, at_once: int
 ) -> None:
     frame = table(seed, rows, words, levels, whole)
     rng = np.random.default_rng(seed)
@@ -84,6 +84,7 @@ def test_negatives_are_those_of_brute_force(
     at = metric.coordinates(x)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbours, "MANY", many)  # 0: the scan wherever there are words
+        patch.setattr(neighbours, "ROWS", at_once)
         pool = NeighbourPool.of(members, x, negative, metric)
         k = (1, 3, len(members) - 1)
         alone = negatives(pool, x[members], k, own=members, ties=ties, threads=1)  # type: ignore[arg-type]
