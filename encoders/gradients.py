@@ -30,6 +30,7 @@ from joblib import Parallel, delayed
 
 from encoders.curves.floats import decay, shaped
 from encoders.curves.layer import SmoothLayer, parts
+from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Integers, Layer, Network, activate, affine
 
 POINTS = 4096
@@ -44,6 +45,11 @@ STEEP, MOST_STEEP = 50.0, 2.0
 """A curve of the first layer whose pre-activation goes further on a path has a step there; no curve is steeper than the second."""
 SMALLEST = 2.0**-40
 """A part that is no longer is not halved: a kink on it moves nothing."""
+COMPLETE = 1e-3
+"""Of sums of attributions: how far they may be from the margin's change, in sizes of the terms of both. Random weights up to 10,000
+keep to 1e-7; those of 1e15, whose sums mean nothing, to 0.04 and worse."""
+SHOWN = 8
+"""Inputs that a message names."""
 FEW = 10
 """After so many halvings only kinks are left, for which points count and not the order of the sums."""
 
@@ -72,7 +78,8 @@ def integrated_gradients(
 
     steps: None for the exact path integral, of smooth networks by quadrature, to about seven digits of the whole; T for the sum
     over alpha = (t - 1/2) / T, t = 1 ... T ("riemann_middle" in captum).
-    threads: chunks of rows are shared among so many.   Raises ValueError for shapes that do not fit, or steps below 1.
+    threads: chunks of rows are shared among so many.   Raises ValueError for shapes that do not fit, or steps below 1; ModelError
+    for attributions that are not finite, or, as exact integrals, do not sum to the margin's change.
     Sound? a float64 evaluation, not a bound.   Reference: see the module; exact summation of pieces is ours.
     """
     if x.shape != baseline.shape or x.ndim != 2 or x.shape[1] != network.inputs or margin.shape != (network.outputs,):
@@ -84,7 +91,40 @@ def integrated_gradients(
     found = Parallel(n_jobs=threads, require="sharedmem")(
         delayed(_attributions)(network, margin, x[part], baseline[part], steps) for part in parts
     )
-    return np.concatenate(found) if found else np.zeros_like(x)
+    whole = np.concatenate(found) if found else np.zeros_like(x)
+    for part in (slice(start, start + POINTS) for start in range(0, len(x), POINTS)):
+        _check(network, margin, x[part], baseline[part], whole[part], exact=steps is None)
+    return whole
+
+
+def _check(network: Network, margin: Array, x: Array, baseline: Array, found: Array, *, exact: bool) -> None:
+    """Raise ModelError for attributions (B, n_0) as `integrated_gradients` does."""
+    if (baseline == baseline[0]).all():
+        baseline = baseline[:1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        total, (end, end_terms), (start, start_terms) = found.sum(axis=1), *(_margin(network, margin, one) for one in (x, baseline))
+        terms = np.abs(found).sum(axis=1) + end_terms + start_terms
+        wrong = ~np.isfinite(found).all(axis=1)
+        if exact:
+            wrong |= ~(np.abs(total - (end - start)) <= COMPLETE * terms)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        inputs = ", ".join(f"{value:.6g}" for value in x[row, :SHOWN]) + (", ..." if x.shape[1] > SHOWN else "")
+        raise ModelError(
+            network.source or "network",
+            f"the attributions of the inputs ({inputs}) sum to {total[row]:.6g}, and from the baseline on the margin changes by "
+            f"{(end - start)[row]:.6g}: the weights (up to {max(np.abs(layer.weight).max() for layer in network.layers):.3g}) "
+            "are too large for paths to be summed in float64; scale inputs and weights, and train or export it again",
+        )
+
+
+def _margin(network: Network, margin: Array, x: Array) -> tuple[Array, Array]:
+    """Return the margin (B,) at x (B, n_0) less its constant, and the sum of the sizes of its terms."""
+    *hidden, last = network.layers
+    for layer in hidden:
+        x = activate(affine(x, layer), layer)
+    weight = margin @ last.weight
+    return x @ weight, np.abs(x) @ np.abs(weight)
 
 
 def points_of(network: Network, steps: int | None) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from encoders.curves.layer import Curve, SmoothLayer
+from encoders.errors import ModelError
 from encoders.gradients import gradients, integrated_gradients
 from encoders.network import Array, Layer, Link, Network
 from tests.builders import random_network
@@ -180,6 +181,17 @@ def test_huge_and_tiny_weights(scale: float) -> None:
     g = integrated_gradients(scaled, margin, x, b)
     change = (scaled.forward(x) - scaled.forward(b)) @ margin
     assert np.abs(g.sum(axis=1) - change).max() <= 1e-12 * np.abs(g).sum(axis=1).max()
+
+
+@pytest.mark.parametrize(("scale", "steps"), [(1e15, None), (1e30, None), (1e305, None), (1e305, 8)])
+def test_attributions_that_do_not_add_up_are_refused(scale: float, steps: int | None) -> None:
+    network, margin, x, b = smooth_case("tanh", 1, scale)
+    if scale == 1e305:  # f overflows
+        last = network.layers[-1]
+        network = replace(network, layers=(*network.layers[:-1], replace(last, weight=last.weight * scale)))
+    with np.errstate(all="ignore"), pytest.raises(ModelError, match=r"attributions of the inputs .* too large .* scale inputs"):
+        integrated_gradients(network, margin, x, b, steps)
+    assert np.isfinite(integrated_gradients(smooth_case("tanh", 1, 1e4)[0], margin, x, b)).all()
 
 
 def test_a_neuron_that_starts_at_its_kink() -> None:
