@@ -7,7 +7,7 @@ systems than Linux hold all of them there. What is read of a file stays in memor
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from mmap import mmap
@@ -17,36 +17,45 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from encoders.network import Array, Integers
+from encoders.network import Integers
 
 if sys.platform == "linux":
     from mmap import MADV_DONTNEED
     from os import posix_fallocate
 
-ASIDE = 4 << 20
+ASIDE = 1 << 20
 """Bytes of an array from which on it lies on the disk."""
+ROWS = 1 << 16
+"""Rows of one that are computed at once."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Aside:
-    """Numbers that are written once, in any order, and of which few are read again.   values: (M, V).   pages: of the file, if any.
-    """
+    """Numbers that are written in any order.   values: (M, V).   pages: of the file, if any."""
 
-    values: Array
+    values: npt.NDArray[Any]
     pages: mmap | None = None
 
     @classmethod
-    def of(cls, rows: int, columns: int) -> Aside:
-        size = 8 * rows * columns
+    def of(cls, rows: int, columns: int, dtype: npt.DTypeLike = np.float64) -> Aside:
+        """Return an array of so many rows and columns, whose values may be anything yet."""
+        kind = np.dtype(dtype)
+        size = kind.itemsize * rows * columns
         if size >= ASIDE and sys.platform == "linux":
             with suppress(OSError), TemporaryFile() as file:
                 posix_fallocate(file.fileno(), 0, size)  # a disk that fills up later would end the process
                 pages = mmap(file.fileno(), size)
-                return cls(values=np.frombuffer(pages).reshape(rows, columns), pages=pages)
-        return cls(values=np.empty((rows, columns)))
+                return cls(values=np.frombuffer(pages, dtype=kind).reshape(rows, columns), pages=pages)
+        return cls(values=np.empty((rows, columns), dtype=kind))
 
-    def put(self, rows: Integers | slice, values: Array) -> None:
-        self.values[rows] = values
+    @property
+    def column(self) -> npt.NDArray[Any]:
+        """(M,) its first column."""
+        return self.values[:, 0]
+
+    def put(self, rows: Integers | slice, values: npt.NDArray[Any]) -> None:
+        """Write some rows: (B, V), or (B,) of one column."""
+        self.values[rows] = values if values.ndim > 1 else values[:, None]
         if self.pages is not None and sys.platform == "linux":
             self.pages.madvise(MADV_DONTNEED)  # what was written is in the file, and no longer in this process's memory
 
@@ -89,6 +98,7 @@ class Stack:
         with suppress(OSError):
             self.file = file = self.file or TemporaryFile()  # noqa: SIM115  `close` does it
             posix_fallocate(file.fileno(), self.size, more)  # a disk that fills up later would end the process
+            file.seek(self.size)  # behind what is whole, where writing failed before
             for one in self.held:
                 file.write(np.ascontiguousarray(one).data)
             file.flush()
@@ -101,3 +111,21 @@ def stacked(parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
         for part in parts:
             stack.add(part)
         return stack.values()
+
+
+def made(rows: int, kind: npt.DTypeLike, given: Callable[[slice], npt.NDArray[Any]]) -> Any:
+    """Return an array (M,), in a file if it is large.   given: what some of its rows hold."""
+    found = Aside.of(rows, 1, kind)
+    for start in range(0, rows, ROWS):
+        part = slice(start, min(start + ROWS, rows))
+        found.put(part, given(part))
+    return found.column
+
+
+def taken(values: npt.NDArray[Any], rows: Integers) -> Any:
+    """Return these rows (M,) of an array (N,) or (N, V), in a file if they are many."""
+    found = Aside.of(len(rows), int(np.prod(values.shape[1:])), values.dtype)
+    for start in range(0, len(rows), ROWS):
+        part = slice(start, start + ROWS)
+        found.put(part, values[rows[part]])
+    return found.values.reshape(len(rows), *values.shape[1:])

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from encoders.network import Booleans, Integers
+from verifair.aside import ASIDE, made, taken
 from verifair.datasets.groups import group_of
 from verifair.datasets.stream import Stream
 from verifair.errors import DataError, QueryError
@@ -156,7 +157,25 @@ def identities(
     """
     found = np.zeros(len(values[rows, :0]), dtype=np.int64)
     for v in range(values.shape[1]) if columns is None else columns:
-        place = np.unique(values[rows, v], return_inverse=True)[1]
+        place = _ranks(values[rows, v])
         if place.any():
-            found = np.unique(found * (place.max() + 1) + place, return_inverse=True)[1]
+            found = _ranks(_numbers(found, place))
     return found
+
+
+def _numbers(first: Integers, second: Integers) -> Integers:
+    """Return (N,) a number for each pair of two."""
+    size = int(second.max()) + 1
+    return np.asarray(made(len(first), np.int64, lambda part: first[part] * size + second[part]))
+
+
+def _ranks(values: npt.NDArray[Any]) -> Integers:
+    """Return (N,) the places of values (N,) among the distinct ones."""
+    if values.nbytes < ASIDE:  # faster, and takes seven times their memory
+        return np.asarray(np.unique(values, return_inverse=True)[1])
+    known = made(len(values), values.dtype, lambda part: values[part])
+    known.sort()
+    first = np.ones(len(known), dtype=bool)
+    np.not_equal(known[1:], known[:-1], out=first[1:])
+    known = taken(known, np.flatnonzero(first))
+    return np.asarray(made(len(values), np.int64, lambda part: known.searchsorted(values[part])))

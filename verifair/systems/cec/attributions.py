@@ -24,6 +24,7 @@ from encoders.network import Array, Integers, Model, Network, layered
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.shapley import shapley_values
+from verifair.aside import made
 from verifair.checker.report import Progress
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import QueryError
@@ -68,8 +69,8 @@ def attributed(
     Raises QueryError for an attribution that gives something else than a finite number for each column of each row.
     """
     explain, done = _explainer(model, reference, settings, attribution, threads), 0
-    cell = people.labels[who] * len(people.names) + people.groups[who]
-    for number in np.unique(cell):
+    cell = made(len(who), np.int64, lambda part: people.labels[who[part]] * len(people.names) + people.groups[who[part]])
+    for number in np.flatnonzero(np.bincount(cell)):
         label, group = divmod(int(number), len(people.names))
         of_cell = explain(label, group)
         parts = list(_parts(np.flatnonzero(cell == number), model, settings, threads))

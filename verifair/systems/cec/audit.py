@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -58,15 +59,15 @@ class ComparedPairs(Finding):
     probability_tilde: Array
     threshold: float
 
-    @property
+    @cached_property
     def individual(self) -> Integers:
         """(M,) the row of each pair's person."""
-        return np.asarray(self.matches.individual[self.pair])
+        return self.matches.of(self.matches.individual, self.pair)
 
-    @property
+    @cached_property
     def counterpart(self) -> Integers:
         """(M,) the reference's row of each pair's counterpart."""
-        return np.asarray(self.matches.row[self.pair])
+        return self.matches.of(self.matches.row, self.pair)
 
     @property
     def same_decision(self) -> Booleans:
@@ -134,7 +135,7 @@ def _measured(
     """Return the audit of some pairs, both of a pair explained from the person's baseline."""
     method = words_of(network, settings, attribution)
     matched = matches.matched
-    who, row = matches.individual[matched], matches.row[matched]
+    who, row = matches.of(matches.individual, matched), matches.of(matches.row, matched)
 
     def chunks() -> Iterator[Chunk]:
         pairs = attributed(network, reference, people, who, row, settings, attribution, threads=threads, progress=progress)
@@ -158,28 +159,30 @@ def scored(
     """
     pair, variables = matches.matched, people.values.shape[1]
     first = np.unique(people.features, return_index=True)[1]
-    score, length, length_tilde, probable, its = np.empty((5, len(pair)))
-    decision, its_decision = np.empty((2, len(pair)), dtype=np.int16)
-    silent, most = np.empty(len(pair), dtype=bool), np.empty((len(pair), min(variables, 2)), dtype=np.int16)
+    score, length, length_tilde, probable, its = (Aside.of(len(pair), 1) for _ in range(5))
+    decision, its_decision, most = (Aside.of(len(pair), columns, np.int16) for columns in (1, 1, min(variables, 2)))
+    silent = Aside.of(len(pair), 1, np.bool_)
     g, g_tilde = (Aside.of(len(pair) * keep, variables) for _ in range(2))
     parts = np.zeros(variables)
     for some, own, other in chunks:
-        score[some], length[some], length_tilde[some] = cec_score(own.g, other.g), norm(own.g), norm(other.g)
         part = np.add.reduceat(contributions(own.g, other.g), first, axis=1)
         parts += part.sum(axis=0)
-        most[some] = np.argsort(-part, axis=1, kind="stable")[:, :2]
-        silent[some] = np.abs(own.g).max(axis=1) < SILENT
-        decision[some], its_decision[some] = own.decision, other.decision
-        probable[some], its[some] = own.probability, other.probability
+        found = {
+            score: cec_score(own.g, other.g), length: norm(own.g), length_tilde: norm(other.g),
+            most: np.argsort(-part, axis=1, kind="stable")[:, :2], silent: np.abs(own.g).max(axis=1) < SILENT,
+            decision: own.decision, its_decision: other.decision, probable: own.probability, its: other.probability,
+        }
         if keep:
-            for found, side in ((g, own), (g_tilde, other)):
-                found.put(some, np.add.reduceat(side.g, first, axis=1))
+            found |= {g: np.add.reduceat(own.g, first, axis=1), g_tilde: np.add.reduceat(other.g, first, axis=1)}
+        for side, values in found.items():
+            side.put(some, values)
     return ComparedPairs(
-        kind="explanation consistency", value=float(score.mean()) if len(score) else float("nan"), method=method, seed=seed,
-        details={"pairs": len(matches.row), "matched": len(score), "threshold": threshold, "tau": matches.tau},
-        people=people, matches=matches, pair=pair, g=g.values, g_tilde=g_tilde.values, length=length, length_tilde=length_tilde,
-        parts=parts / max(len(pair), 1), most=most, silent=silent, score=score, decision=decision, decision_tilde=its_decision,
-        probability=probable, probability_tilde=its, threshold=threshold,
+        kind="explanation consistency", value=float(score.column.mean()) if len(pair) else float("nan"), method=method,
+        seed=seed, details={"pairs": len(matches.row), "matched": len(pair), "threshold": threshold, "tau": matches.tau},
+        people=people, matches=matches, pair=pair, g=g.values, g_tilde=g_tilde.values, length=length.column,
+        length_tilde=length_tilde.column, parts=parts / max(len(pair), 1), most=most.values, silent=silent.column,
+        score=score.column, decision=decision.column, decision_tilde=its_decision.column, probability=probable.column,
+        probability_tilde=its.column, threshold=threshold,
     )
 
 

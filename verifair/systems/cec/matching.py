@@ -8,13 +8,18 @@ Reference: CEC, definition 2 and algorithm 1.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain, product
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy.spatial import KDTree
 
 from encoders.network import Array, Integers
+from verifair.aside import Aside, made, taken
 from verifair.errors import DataError, QueryError
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import Ties
@@ -66,8 +71,15 @@ class Reference:
             baselines[label, group] = sum(people.inputs(rows[part]).sum(axis=0) for part in blocks(len(rows))) / len(rows)
         merit, place = people.distinct(columns)
         count = np.bincount(place)
-        mean = np.average(merit, axis=0, weights=count)
-        std = np.where(np.ptp(merit, axis=0) > 0, np.sqrt(np.average((merit - mean) ** 2, axis=0, weights=count)), 1.0)
+        weighted = Aside.of(*merit.shape)
+
+        def average(of: Callable[[Array], Array]) -> Array:
+            for part in blocks(len(merit)):
+                weighted.put(part, of(merit[part]) * count[part, None])
+            return np.asarray(weighted.values.sum(axis=0) / len(people))
+
+        mean = average(lambda merit: merit)
+        std = np.where(np.ptp(merit, axis=0) > 0, np.sqrt(average(lambda merit: (merit - mean) ** 2)), 1.0)
         return cls(people=people, columns=columns, mean=mean, std=std, baselines=baselines)
 
     def background(self, label: int, group: int) -> Array:
@@ -85,7 +97,7 @@ class Reference:
     def rows_of(self, people: People) -> Integers:
         """Return (N,) the row that each of some people is, -1 where none is; equal people are equal rows in their order."""
         if people is self.people:
-            return np.arange(len(people))
+            return np.asarray(made(len(people), np.int64, lambda part: np.arange(part.start, part.stop)))
         both, same = (self.people, people), self.people.domain is people.domain
         sides = [np.column_stack([one.values if same else one.x, one.labels, one.groups]) for one in both]
         alike = identities(np.concatenate(sides))
@@ -120,7 +132,12 @@ class Matches:
     @property
     def matched(self) -> Integers:
         """(M,) pairs with a counterpart."""
-        return np.flatnonzero(self.row >= 0)
+        found = np.flatnonzero(self.row >= 0)
+        return np.asarray(made(len(found), np.int64, lambda part: found[part]))
+
+    def of(self, values: npt.NDArray[Any], pairs: Integers) -> npt.NDArray[Any]:
+        """Return values (P,) of some pairs (M,), ascending: where these are all pairs, `values` itself."""
+        return values if len(pairs) == len(values) else np.asarray(taken(values, pairs))
 
     @property
     def coverage(self) -> float:
@@ -139,22 +156,30 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
     check_groups(reference, people)
     pool, (merit, place) = _merits(reference, people)
     generator = np.random.default_rng(seed)
-    row = np.full((len(people), len(people.names)), -1)
-    distance = np.full(row.shape, np.inf)
-    equal = np.zeros(row.shape, dtype=np.int64)
+    known = np.unique(reference.people.groups)
+    others = len(known) - 1  # everybody has a pair with each other group
+    row, other, count = (Aside.of(len(people) * others, 1, np.int64) for _ in range(3))
+    distance = Aside.of(len(people) * others, 1)
     for label in np.unique(people.labels):
-        for group in np.unique(reference.people.groups):
+        for number, group in enumerate(known):
             asked = np.flatnonzero((people.labels == label) & (people.groups != group))
             cell = np.flatnonzero((reference.people.labels == label) & (reference.people.groups == group))
             if len(asked):
-                points = _Points.of(pool[0], pool[1][cell])
-                near, distance[asked, group], equal[asked, group] = _nearest(points, merit, place[asked], ties, generator)
-                row[asked, group] = cell[near]
-    other = np.tile(np.arange(len(people.names)), (len(people), 1))
-    wanted = (other != people.groups[:, None]) & np.isin(other, reference.people.groups)
+                near = _Points.of(pool[0], pool[1][cell]).near(merit, place[asked])
+                equal = near.count[near.who]
+                draws = generator.integers(equal) if ties == "random" else np.zeros(len(asked), dtype=np.int64)
+                chosen = np.empty(len(asked), dtype=np.int64)
+                for some, rows in near.each():
+                    chosen[some] = rows[draws[some]]
+                pair = asked * others + number - (people.groups[asked] < group)
+                row.put(pair, cell[chosen])
+                other.put(pair, np.full(len(pair), group))
+                distance.put(pair, near.distance[near.who])
+                count.put(pair, equal)
     found = Matches(
-        individual=np.nonzero(wanted)[0], other=other[wanted], row=row[wanted], distance=distance[wanted], ties=equal[wanted],
-        tau=tau, seed=seed if ties == "random" else None, own=reference.rows_of(people),
+        individual=made(len(row.values), np.int64, lambda part: np.arange(part.start, part.stop) // others), other=other.column,
+        row=row.column, distance=distance.column, ties=count.column, tau=tau, seed=seed if ties == "random" else None,
+        own=reference.rows_of(people),
     )
     if tau is not None:
         found.row[found.distance > tau] = -1
@@ -180,28 +205,37 @@ def match_within(
     same = identities(people.values if one else np.concatenate([reference.people.values, people.values]))
     theirs, own = same[: len(reference.people)], same if one else same[len(reference.people) :]
     generator = np.random.default_rng(seed)
-    row, distance, equal = np.full(len(people), -1), np.full(len(people), np.inf), np.zeros(len(people), dtype=np.int64)
-    for label, group in np.unique(np.stack([people.labels, people.groups], axis=1), axis=0):
+    row, distance, equal = Aside.of(len(people), 1, np.int64), Aside.of(len(people), 1), Aside.of(len(people), 1, np.int64)
+    for label, group in product(np.unique(people.labels), np.unique(people.groups)):
         left = np.flatnonzero((people.labels == label) & (people.groups == group))
+        if not len(left):
+            continue
         cell = np.flatnonzero((reference.people.labels == label) & (reference.people.groups == group))
         points = _Points.of(pool[0], pool[1][cell])
         identity = theirs[cell]
-        twins = np.bincount(identity, minlength=len(same))  # as near as can be, and so always among the nearest
+        twins = np.zeros(len(same), dtype=np.int32)  # as near as can be, and so always among the nearest
+        np.add.at(twins, identity, 1)
         for which in (1, 2):  # where all the nearest are the person, the next point has others
-            near, who, how_far = points.near(merit, place[left], which)
-            distance[left] = how_far[who]
-            equal[left] = np.array([len(rows) for rows in near])[who] - twins[own[left]]
-            for i, q in zip(left, who, strict=True):
-                if equal[i]:
-                    draw = generator.integers(equal[i]) if ties == "random" else 0
-                    row[i] = cell[_other(near[q], identity, own[i], draw)]
-            left = left[row[left] < 0]
-        distance[left] = np.inf
+            near = points.near(merit, place[left], which)
+            some_left = near.count[near.who] - twins[own[left]]
+            has = some_left > 0
+            draws = np.zeros(len(left), dtype=np.int64)
+            if ties == "random":
+                draws[has] = generator.integers(some_left[has])
+            chosen = np.full(len(left), -1)
+            for some, rows in near.each():
+                for i in some[has[some]]:
+                    chosen[i] = cell[_other(rows, identity, own[left[i]], draws[i])]
+            row.put(left, chosen)
+            distance.put(left, near.distance[near.who])
+            equal.put(left, some_left)
+            left = left[~has]
+        distance.put(left, np.full(len(left), np.inf))
     if tau is not None:
-        row[distance > tau] = -1
+        row.column[distance.column > tau] = -1
     return Matches(
-        individual=np.arange(len(people)), other=people.groups, row=row, distance=distance, ties=equal, tau=tau,
-        seed=seed if ties == "random" else None,
+        individual=made(len(people), np.int64, lambda part: np.arange(part.start, part.stop)), other=people.groups,
+        row=row.column, distance=distance.column, ties=equal.column, tau=tau, seed=seed if ties == "random" else None,
     )
 
 
@@ -232,17 +266,6 @@ def check_groups(reference: Reference, people: People) -> None:
         )
 
 
-def _nearest(
-    points: _Points, merit: Array, place: Integers, ties: Ties, generator: np.random.Generator
-) -> tuple[Integers, Array, Integers]:
-    """For people (Q,) at places in merit (D, F): the row in the pool, its distance, and how many rows are equally near."""
-    near, who, distance = points.near(merit, place)
-    equal = np.array([len(rows) for rows in near])[who]
-    draws = generator.integers(equal) if ties == "random" else np.zeros(len(who), dtype=np.int64)
-    chosen = np.array([near[q][draw] for q, draw in zip(who, draws, strict=True)])
-    return chosen, distance[who], equal
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Points:
     """The distinct points of a pool, and the rows that lie on each: rows[start[p] : start[p] + count[p]]."""
@@ -257,18 +280,45 @@ class _Points:
         """place: (C,) of the pool's rows in merit (D, F)."""
         points, at = np.unique(place, return_inverse=True)
         count = np.bincount(at)
-        return cls(tree=KDTree(merit[points]), rows=np.argsort(at, kind="stable"), start=np.cumsum(count) - count, count=count)
+        tree = KDTree(taken(merit, points))
+        return cls(tree=tree, rows=np.argsort(at, kind="stable"), start=np.cumsum(count) - count, count=count)
 
-    def near(self, merit: Array, place: Integers, which: int = 1) -> tuple[list[Integers], Integers, Array]:
-        """Rows of the pool as near as the `which`-th nearest point, or nearer, in increasing order.
-
-        They are given once for each distinct place (Q,) in merit (D, F), with its distance, and (Q,) which of these everybody has.
-        """
+    def near(self, merit: Array, place: Integers, which: int = 1) -> _Near:
+        """Find the pool's points as near as the `which`-th nearest one, or nearer, to places (Q,) in merit (D, F)."""
         asked, who = np.unique(place, return_inverse=True)
-        distance = self.tree.query(merit[asked], k=[which])[0][:, 0]
-        within = self.tree.query_ball_point(merit[asked], np.where(np.isfinite(distance), distance * (1 + SAME) + SAME, 0.0))
-        return [self._on(near) for near in within], who, distance
+        distance, count, points = np.empty(len(asked)), np.empty(len(asked), dtype=np.int64), []
+        for part in blocks(len(asked)):
+            merits = merit[asked[part]]
+            near = self.tree.query(merits, k=[which])[0][:, 0]
+            within = self.tree.query_ball_point(merits, np.where(np.isfinite(near), near * (1 + SAME) + SAME, 0.0))
+            distance[part], count[part] = near, [len(some) for some in within]
+            points.append(np.fromiter(chain.from_iterable(within), dtype=np.int32))
+        return _Near(pool=self, points=np.concatenate(points), end=np.cumsum(count), who=who, distance=distance)
 
-    def _on(self, points: list[int]) -> Integers:
-        parts = [self.rows[self.start[p] : self.start[p] + self.count[p]] for p in points]
-        return np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Near:
+    """Points of a pool near distinct places (K,): their numbers, place by place, where those of each end, and how far they are.
+
+    who: (Q,) which place everybody has.
+    """
+
+    pool: _Points
+    points: npt.NDArray[np.int32]
+    end: Integers
+    who: Integers
+    distance: Array
+
+    @property
+    def count(self) -> Integers:
+        """(K,) how many rows lie on these points."""
+        rows = np.concatenate([[0], np.cumsum(self.pool.count[self.points])])[self.end]
+        return np.asarray(np.diff(rows, prepend=0))
+
+    def each(self) -> Iterator[tuple[Integers, Integers]]:
+        """Yield for each place who has it, and the rows on its points in increasing order."""
+        order, count = np.argsort(self.who, kind="stable"), np.bincount(self.who, minlength=len(self.end))
+        start, rows = self.pool.start, self.pool.rows
+        for end, before, last, mine in zip(self.end, np.concatenate([[0], self.end]), np.cumsum(count), count, strict=False):
+            parts = [rows[start[p] : start[p] + self.pool.count[p]] for p in self.points[before:end]]
+            yield order[last - mine : last], np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)

@@ -13,17 +13,19 @@ import pandas as pd
 from pydantic import computed_field
 from sklearn.metrics import roc_auc_score
 
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
+from verifair.aside import Aside, made, taken
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import ComparedPairs
 from verifair.systems.cec.explanations import REGIMES, regimes
+from verifair.systems.groups import blocks
 from verifair.systems.proportions import critical, newcombe, wilson
 from verifair.systems.results.result import Interval, Measured, Shape, Share
 
 Z = critical(0.95, 2)
 """Of all intervals."""
 INTERVALS = "95 % over people: pairs that share a person are not independent"
-PEOPLE = 1 << 17
+PEOPLE = 1 << 18
 """Whose pairs are sorted at once."""
 ROUNDING = 1e-12
 """Scores that differ by less are equal."""
@@ -42,7 +44,7 @@ def interval(audit: ComparedPairs, values: Array) -> Interval:
     Where all values are equal the error is unknown, and pairs of one person, or with one counterpart, count as one (Kish 1965).
     """
     mean = float(values.mean())
-    square = _squared_error((values - mean) / len(values), *_persons(audit))
+    square = _squared_error((made(len(values), float, lambda part: (values[part] - mean) / len(values)), *_persons(audit)))
     count = mean * (1 - mean) / square if square else _independent(audit)
     low, high = wilson(np.array(mean), count, Z)
     return Interval(mean=mean, low=float(low), high=float(high))
@@ -53,15 +55,20 @@ def excess(audit: ComparedPairs, control: ComparedPairs) -> Interval:
 
     Over people that have both; NaN where there are none.   Reference: ours; see `verifair.systems.cec.audit.control`.
     """
-    has, within = np.isin(audit.individual, control.individual), np.isin(control.individual, audit.individual)
+    has, within = _among(audit.individual, control.individual), _among(control.individual, audit.individual)
     if not has.any():
         return Interval(mean=np.nan, low=np.nan, high=np.nan)
-    people = int(within.sum())
-    weight = has / (people * np.bincount(audit.individual)[audit.individual])
-    across, inner = float(weight @ audit.score), float(control.score[within].mean())
-    sides = zip(_persons(audit), (side[within] for side in _persons(control, audit)), strict=True)
-    parts = np.concatenate([weight * (audit.score - across), (inner - control.score[within]) / people])
-    square = _squared_error(parts, *(np.concatenate(side) for side in sides))
+    person, score = audit.individual, control.score if within.all() else taken(control.score, np.flatnonzero(within))
+    people, pairs = len(score), np.zeros(int(person.max()) + 1, dtype=np.int32)
+    np.add.at(pairs, person, 1)
+    weight = made(len(person), float, lambda part: has[part] / (people * pairs[person[part]].astype(np.int64)))
+    across, inner = float(weight @ audit.score), float(score.mean())
+    both = _persons(control, audit)
+    square = _squared_error(
+        (made(len(person), float, lambda part: weight[part] * (audit.score[part] - across)), *_persons(audit)),
+        (made(people, float, lambda part: (inner - score[part]) / people),
+         *(both if within.all() else (taken(one, np.flatnonzero(within)) for one in both))),
+    )
     mean, reach = across - inner, Z * float(np.sqrt(square))
     low, high = max(mean - reach, -1.0), min(mean + reach, 1.0)
     if not square:  # as in `interval`; as of different people, which is no narrower
@@ -70,32 +77,60 @@ def excess(audit: ComparedPairs, control: ComparedPairs) -> Interval:
     return Interval(mean=mean, low=low, high=high)
 
 
+def _among(some: Integers, others: Integers) -> Booleans:
+    """Return (M,) which of some numbers from 0 are among others."""
+    found = np.zeros(1 + max(int(some.max(initial=-1)), int(others.max(initial=-1))), dtype=bool)
+    found[others] = True
+    return np.asarray(found[some])
+
+
 def _persons(pairs: ComparedPairs, audit: ComparedPairs | None = None) -> tuple[Integers, Integers]:
     """Return (M,) numbers of the person and of the counterpart of each pair: the same person has the same one on both sides.
 
     audit: whose matching knows which rows of the reference the people are, where it is another one.
     """
     known, others = (audit or pairs).matches.own, len(pairs.people)
-    person = pairs.individual
-    if known is not None:
-        person = np.where(known[person] >= 0, known[person] + others, person)
-    return person, pairs.counterpart + others
+    person, counterpart = pairs.individual, pairs.counterpart
+
+    def number(part: slice) -> Integers:
+        if known is None:
+            return person[part]
+        mine = known[person[part]]
+        return np.where(mine >= 0, mine + others, person[part])
+
+    return made(len(person), np.int64, number), made(len(person), np.int64, lambda part: counterpart[part] + others)
 
 
-def _squared_error(parts: Array, person: Integers, counterpart: Integers) -> float:
+def _squared_error(*sides: tuple[Array, Integers, Integers]) -> float:
     """Return the squared standard error of an estimate that each pair (M,) moves by `parts` from its mean; 0 where none does.
 
+    sides: parts, and the numbers of the person and of the counterpart, of one audit or of several.
     It is the sum of the products of any two pairs that share somebody, and at least that of those which share their person.
     """
-    low, high = np.minimum(person, counterpart), np.maximum(person, counterpart)
-    who = np.bincount(low, weights=parts, minlength=high.max() + 1) + np.bincount(high, weights=parts)
-    alike = []  # pairs of the same two, a range of people at a time: sorting takes several times their memory
-    for start in range(0, int(low.max()) + 1, PEOPLE):
-        some = (low >= start) & (low < start + PEOPLE)
-        alike.append(np.bincount(np.unique(low[some] * len(who) + high[some], return_inverse=True)[1], weights=parts[some]))
-    both = np.concatenate(alike)  # that `who` has twice
-    own = np.bincount(person, weights=parts)
-    people, shared = len(np.unique(person)), who @ who - both @ both
+    most = 1 + max(int(one.max()) for _, *both in sides for one in both)
+    who, others, own = (made(most, float, lambda part: np.zeros(part.stop - part.start)) for _ in range(3))
+    known = np.zeros(most, dtype=bool)
+    for parts, person, counterpart in sides:
+        for part in blocks(len(parts)):
+            np.add.at(who, np.minimum(person[part], counterpart[part]), parts[part])
+            np.add.at(others, np.maximum(person[part], counterpart[part]), parts[part])
+            np.add.at(own, person[part], parts[part])
+            known[person[part]] = True
+    who += others
+    both, count = Aside.of(sum(len(parts) for parts, *_ in sides), 1), 0  # of pairs of the same two: `who` has it twice
+    for start in range(0, most, PEOPLE):  # a range of people at a time: sorting takes several times their memory
+        same, moved = [], []
+        for parts, person, counterpart in sides:
+            for part in blocks(len(parts)):
+                low = np.minimum(person[part], counterpart[part])
+                some = np.flatnonzero((low >= start) & (low < start + PEOPLE))
+                same.append(low[some] * most + np.maximum(person[part][some], counterpart[part][some]))
+                moved.append(parts[part][some])
+        alike = np.bincount(np.unique(np.concatenate(same), return_inverse=True)[1], weights=np.concatenate(moved))
+        both.put(slice(count, count + len(alike)), alike)
+        count += len(alike)
+    alike, own = both.column[:count], own[: int(np.flatnonzero(known)[-1]) + 1]
+    people, shared = int(known.sum()), who @ who - alike @ alike
     shared = shared if shared > ROUNDING * (who @ who) else 0.0  # what cancels leaves a rest
     square = float(max(shared, own @ own)) * people / max(people - 1, 1)
     return square if square > ROUNDING**2 else 0.0
@@ -117,28 +152,52 @@ def population(audit: ComparedPairs) -> dict[str, Interval]:
 
 def by_group(audit: ComparedPairs) -> pd.DataFrame:
     """One line for each ordered pair of groups: group, other, people, matched, CEC, PFR, A to D, median distance and ties."""
-    matches, names = audit.matches, sorted(audit.people.names)
-    place = np.argsort(np.argsort(audit.people.names))
-    pairs = pd.DataFrame({
-        "group": pd.Categorical.from_codes(place[audit.people.groups[matches.individual]], names),
-        "other": pd.Categorical.from_codes(place[matches.other], names),
+    matches, names, size = audit.matches, audit.people.names, len(audit.people.names) ** 2
+
+    def cells(part: slice) -> Integers:
+        return audit.people.groups[matches.individual[part]] * len(names) + matches.other[part]
+
+    cell = made(len(matches.row), np.int64, cells)
+    own = matches.of(cell, audit.pair)
+    people, matched = np.zeros((2, size), dtype=np.int64)
+    regime = np.zeros((size, len(REGIMES)), dtype=np.int64)
+    for part in blocks(len(cell)):
+        people += np.bincount(cell[part], minlength=size)
+        matched += np.bincount(cell[part][matches.row[part] >= 0], minlength=size)
+    for part in blocks(len(own)):
+        regime += np.bincount(own[part] * len(REGIMES) + places(audit, part), minlength=regime.size).reshape(regime.shape)
+    some = np.array(sorted(np.flatnonzero(people), key=lambda n: (names[n // len(names)], names[n % len(names)])), dtype=np.int64)
+    distance, ties = (pd.Series(one, copy=False).groupby(cell).median()[some] for one in (matches.distance, matches.ties))
+    mean = pd.Series(audit.score, copy=False).groupby(own).mean().reindex(some)
+    with np.errstate(invalid="ignore"):
+        shares, flips = (one / regime[some].sum(axis=1) for one in (regime[some].T, regime[some, 2:].sum(axis=1)))
+    return pd.DataFrame({
+        "group": [names[n // len(names)] for n in some], "other": [names[n % len(names)] for n in some], "people": people[some],
+        "matched": matched[some], "distance": distance.to_numpy(), "ties": ties.to_numpy(), "CEC": mean.to_numpy(),
+        "PFR": flips, **dict(zip(REGIMES, shares, strict=True)),
     })
-    pairs["matched"], pairs["distance"], pairs["ties"] = matches.row >= 0, matches.distance, matches.ties
-    measured = pairs.loc[audit.pair, ["group", "other"]].assign(CEC=audit.score, PFR=(~audit.same_decision).astype(float))
-    for name in REGIMES:
-        measured[name] = (audit.regime == name).astype(float)
-    key = ["group", "other"]
-    counts = pairs.groupby(key, observed=True).agg(
-        people=("matched", "size"), matched=("matched", "sum"), distance=("distance", "median"), ties=("ties", "median")
-    )
-    return counts.join(measured.groupby(key, observed=True).mean()).reset_index().astype(dict.fromkeys(key, str))
+
+
+def places(audit: ComparedPairs, part: slice) -> Integers:
+    """Return (B,) the place in `REGIMES` of some pairs' regimes."""
+    different = audit.decision[part] != audit.decision_tilde[part]
+    return np.asarray(2 * different + ~(audit.score[part] <= audit.threshold))
 
 
 def sensitivity(audit: ComparedPairs, thresholds: Array | None = None) -> pd.DataFrame:
     """Shares of the regimes at every threshold (T,), default 0, 0.01, ..., 1: columns threshold, A, B, C, D."""
     values = np.linspace(0, 1, 101) if thresholds is None else thresholds
-    shares = [[float((regimes(audit.score, audit.same_decision, t) == name).mean()) for name in REGIMES] for t in values]
-    return pd.DataFrame(shares, columns=list(REGIMES)).assign(threshold=values)[["threshold", *REGIMES]]
+    return pd.DataFrame(regime_shares(audit, values), columns=list(REGIMES)).assign(threshold=values)[["threshold", *REGIMES]]
+
+
+def regime_shares(audit: ComparedPairs, thresholds: Array) -> Array:
+    """Return (T, 4) the shares of the regimes A to D at some thresholds (T,)."""
+    found, pairs = np.zeros((len(thresholds), 4), dtype=np.int64), len(audit.pair)
+    for part in blocks(pairs):
+        alike = audit.score[part, None] <= thresholds
+        same = (audit.decision[part] == audit.decision_tilde[part])[:, None]
+        found += np.stack([(one & other).sum(axis=0) for other in (same, ~same) for one in (alike, ~alike)], axis=1)
+    return np.asarray(found / pairs)
 
 
 def feature_parts(audit: ComparedPairs, schema: Schema) -> pd.DataFrame:
@@ -158,9 +217,14 @@ def reasons(audit: ComparedPairs, pairs: Integers | slice = slice(None)) -> tupl
     return own[0] / own[1][:, None], other[0] / other[1][:, None]
 
 
-def review_order(audit: ComparedPairs) -> Integers:
-    """Return (M,) the pairs in the order in which to look at them: the same decision before the others, then by score."""
-    return np.lexsort((audit.individual, -audit.score, ~audit.same_decision))
+def review_order(audit: ComparedPairs, top: int) -> Integers:
+    """Return (top,) the first pairs in the order in which to look at them: the same decision before the others, then by score."""
+    first = np.zeros(0, dtype=np.int64)
+    for part in blocks(len(audit.pair)):
+        some = np.concatenate([first, np.arange(part.start, min(part.stop, len(audit.pair)))])
+        other = audit.decision[some] != audit.decision_tilde[some]
+        first = some[np.lexsort((audit.individual[some], -audit.score[some], other))[:top]]
+    return first
 
 
 def to_review(audit: ComparedPairs, schema: Schema, top: int) -> pd.DataFrame:
@@ -170,12 +234,13 @@ def to_review(audit: ComparedPairs, schema: Schema, top: int) -> pd.DataFrame:
     counterpart's decision, probabilities, distance, ties, and the two features whose attributions differ most.
     """
     names = np.array(audit.people.names)
-    order = review_order(audit)[:top]
+    order = review_order(audit, top)
     features = np.array([feature.name for feature in schema.features])
     who, matches = audit.individual[order], audit.matches
     return pd.DataFrame({
         "row": who, "group": names[audit.people.groups[who]], "counterpart": audit.counterpart[order],
-        "other": names[matches.other[audit.pair[order]]], "score": audit.score[order], "regime": audit.regime[order],
+        "other": names[matches.other[audit.pair[order]]], "score": audit.score[order],
+        "regime": regimes(audit.score[order], audit.decision[order] == audit.decision_tilde[order], audit.threshold),
         "decision": audit.decision[order], "its decision": audit.decision_tilde[order],
         "probability": audit.probability[order], "its probability": audit.probability_tilde[order],
         "distance": matches.distance[audit.pair[order]], "ties": matches.ties[audit.pair[order]],

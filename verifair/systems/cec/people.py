@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ import pandas as pd
 
 from encoders.domain import Domain
 from encoders.network import Array, Integers
+from verifair.aside import Aside, Stack, made, taken
 from verifair.errors import DataError, SchemaError
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_order, check_table, groups_of, positives
@@ -37,7 +38,8 @@ class People:
         rows = len(self.values)
         if self.values.ndim != 2 or self.labels.shape != (rows,) or self.groups.shape != (rows,):
             raise ValueError(f"values {self.values.shape}, labels {self.labels.shape} and groups {self.groups.shape} do not fit")
-        if not np.isin(self.labels, (0, 1)).all() or not ((self.groups >= 0) & (self.groups < len(self.names))).all():
+        labels, groups = ((side.min(initial=0), side.max(initial=0)) for side in (self.labels, self.groups))
+        if labels[0] < 0 or labels[1] > 1 or groups[0] < 0 or groups[1] >= max(len(self.names), 1):
             raise ValueError("labels are 0 or 1, and groups positions in names")
 
     def __len__(self) -> int:
@@ -67,31 +69,57 @@ class People:
     def distinct(self, columns: Integers) -> tuple[Array, Integers]:
         """Return the distinct values (D, F) of some network columns, and (N,) which of them everybody has."""
         place = identities(self.values, np.unique(self.features[columns]))
-        first = np.unique(place, return_index=True)[1]
-        found = np.empty((len(first), len(columns)))
+        first = np.zeros(int(place.max(initial=-1)) + 1, dtype=np.int64)
+        for part in reversed(list(blocks(len(place)))):  # of equal ones the first is written last
+            first[place[part][::-1]] = np.arange(part.start, part.start + len(place[part]))[::-1]
+        found = Aside.of(len(first), len(columns))
         for part in blocks(len(first)):
-            found[part] = self.inputs(first[part])[:, columns]
-        return found, place
+            found.put(part, self.inputs(first[part])[:, columns])
+        return found.values, place
 
     def take(self, rows: Integers) -> People:
         """Only some of the rows; the same people where that is all of them, in their order."""
-        if np.array_equal(rows, np.arange(len(self))):
+        if len(rows) == len(self) and (rows[1:] - rows[:-1] == 1).all():
             return self
-        return replace(self, values=self.values[rows], labels=self.labels[rows], groups=self.groups[rows])
+        return replace(self, **{name: taken(getattr(self, name), rows) for name in ("values", "labels", "groups")})
 
     def fed(self, x: Array) -> People:
         """The same people, whose network inputs are x (N, n)."""
         return replace(self, values=x, domain=None)
 
-    @classmethod
-    def join(cls, parts: Sequence[People], names: tuple[str, ...] | None = None) -> People:
-        """Return the people of several parts of a table.   names: as in `people_of`. Raises DataError as that does."""
-        found = {name for part in parts for name in part.names}
-        known = tuple(sorted(found)) if names is None else names
-        _check_known(sorted(found), known)
-        groups = [np.array([known.index(name) for name in part.names])[part.groups] for part in parts]
-        values, labels = (np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "labels"))
-        return cls(values=values, labels=labels, groups=np.concatenate(groups), names=known, domain=parts[0].domain)
+
+class Gathered:
+    """People of several parts of a table, one at least; in files where they are many."""
+
+    def __init__(self) -> None:
+        self._values, self._labels, self._groups = Stack(), Stack(), Stack()
+        self._names: list[str] = []
+        self._domain: Domain | None = None
+
+    def add(self, people: People) -> None:
+        """Add the next part."""
+        self._names += [name for name in people.names if name not in self._names]
+        self._domain = people.domain
+        self._values.add(people.values)
+        self._labels.add(people.labels)
+        self._groups.add(np.array([self._names.index(name) for name in people.names])[people.groups])
+
+    def people(self, names: tuple[str, ...] | None = None) -> People:
+        """Return everybody.   names: as in `people_of`. Raises DataError as that does."""
+        found = sorted(self._names)
+        known = tuple(found) if names is None else names
+        _check_known(found, known)
+        place = np.array([known.index(name) for name in self._names])
+        values, labels, groups = (side.values() for side in (self._values, self._labels, self._groups))
+        return People(
+            values=values, labels=labels, groups=made(len(groups), np.int64, lambda part: place[groups[part]]), names=known,
+            domain=self._domain,
+        )
+
+    def close(self) -> None:
+        """Let go of the files; people keep their own hold."""
+        for side in (self._values, self._labels, self._groups):
+            side.close()
 
 
 def people_of(

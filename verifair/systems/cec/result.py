@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, computed_field
 from scipy.stats import spearmanr
 
 from encoders.network import Array, Booleans, Integers
+from verifair.aside import made, taken
 from verifair.schema.schema import Schema
 from verifair.systems.cec.audit import ComparedPairs
 from verifair.systems.cec.certified import ELSEWHERE, CertifiedConsistency
@@ -25,7 +26,9 @@ from verifair.systems.cec.measures import (
     excess,
     feature_parts,
     interval,
+    places,
     reasons,
+    regime_shares,
     review_order,
     sensitivity,
     to_review,
@@ -313,7 +316,7 @@ class CecResult(Result):
             measured = replace(measured, probability=nothing, probability_tilde=nothing)
         review, thresholds = _review(measured, asked, max(top, REVIEWED)), sensitivity(measured)
         decides = triviality(measured, asked.schema.good, valued=asked.schema.outcome.of == "value")
-        follows = _rank_correlation(measured.score, measured.matches.distance[measured.pair])
+        follows = _rank_correlation(measured.score, measured.matches.of(measured.matches.distance, measured.pair))
         pairs = _pairs(measured, inner, asked)  # last: the others take as much for a moment
         return cls(
             query=CecQuery(
@@ -402,20 +405,36 @@ def _pairs(audit: ComparedPairs, inner: ComparedPairs | None, asked: Audited) ->
 
     Words are categories: of a million pairs they take most of the table's memory otherwise.
     """
-    matches, who, called, names = audit.matches, audit.matches.individual, asked.schema.class_names, audit.people.names
-    table = pd.DataFrame({
-        "row": asked.rows[who], "group": _words(audit.people.groups[who], names), "other": _words(matches.other, names),
-        "label": _words(audit.people.labels[who], called), "counterpart": _called(matches.row, asked.reference_rows),
-        "distance": matches.distance, "ties": matches.ties,
-    })
-    measured = pd.DataFrame({
-        "score": audit.score, "regime": pd.Categorical(audit.regime, list(REGIMES)), "decision": _words(audit.decision, called),
-        "its decision": _words(audit.decision_tilde, called),
-        "probability": audit.probability, "its probability": audit.probability_tilde,
-    }, index=audit.pair)
+    matches, called, names = audit.matches, asked.schema.class_names, audit.people.names
+    who, groups, labels, count = matches.individual, audit.people.groups, audit.people.labels, len(matches.row)
+    columns: dict[str, Any] = {
+        "row": _called(who, asked.rows),
+        "group": _words(made(count, np.int16, lambda part: groups[who[part]]), names), "other": _words(matches.other, names),
+        "label": _words(made(count, np.int16, lambda part: labels[who[part]]), called),
+        "counterpart": _called(matches.row, asked.reference_rows), "distance": matches.distance, "ties": matches.ties,
+    }
     if inner is not None:
-        table["score within"] = pd.Series(inner.score, index=inner.individual).reindex(who).to_numpy()
-    return table.join(measured)
+        within = _spread(inner.score, inner.individual, len(audit.people))
+        columns["score within"] = made(count, float, lambda part: within[who[part]])
+    regime = made(len(audit.pair), np.int8, lambda part: places(audit, part))
+    measured: dict[str, Any] = {
+        "score": audit.score, "regime": regime, "decision": audit.decision, "its decision": audit.decision_tilde,
+        "probability": audit.probability, "its probability": audit.probability_tilde,
+    }
+    words = {"regime": tuple(REGIMES), "decision": called, "its decision": called}
+    for name, values in measured.items():
+        spread = _spread(values, audit.pair, count)
+        columns[name] = _words(spread, words[name]) if name in words else spread
+    return pd.DataFrame(columns, copy=False)
+
+
+def _spread(values: npt.NDArray[Any], place: Integers, count: int) -> Any:
+    """Return (count,) values (M,) at their places, ascending; elsewhere NaN, or -1 of whole numbers."""
+    if len(place) == count:
+        return values
+    found = made(count, values.dtype, lambda part: np.full(part.stop - part.start, -1 if values.dtype.kind == "i" else np.nan))
+    found[place] = values
+    return found
 
 
 def _unmatched(pairs: pd.DataFrame, audit: ComparedPairs) -> pd.DataFrame:
@@ -439,7 +458,7 @@ def _findings(audit: ComparedPairs, inner: ComparedPairs | None, name: str, mine
         ties=(float(np.median(ties)), int(ties.max())) if measured else (float("nan"), 0),
         cec=interval(own, own.score) if measured else None,
         pfr=interval(own, (~own.same_decision).astype(float)) if measured else None,
-        regimes={letter: float((own.regime == letter).mean()) for letter in REGIMES} if measured else {},
+        regimes=dict(zip(REGIMES, regime_shares(own, np.array([own.threshold]))[0].tolist(), strict=True)) if measured else {},
         within=inside, beyond=beyond,
     )
 
@@ -459,13 +478,13 @@ def replace_pairs(audit: ComparedPairs, kept: Integers) -> ComparedPairs:
     if len(kept) == len(audit.pair):
         return replace(audit, **without)
     fields = ("pair", "most", "silent", "score", "decision", "decision_tilde", "probability", "probability_tilde")
-    return replace(audit, **without, **{field: getattr(audit, field)[kept] for field in fields})
+    return replace(audit, **without, **{field: taken(getattr(audit, field), kept) for field in fields})
 
 
 def _review(audit: ComparedPairs, asked: Audited, top: int) -> pd.DataFrame:
     """`to_review` with rows called as in their tables, decisions in words, and reasons of the two features that differ most."""
     schema, table = asked.schema, to_review(audit, asked.schema, top)
-    at = review_order(audit)[:top]
+    at = review_order(audit, top)
     own, other = reasons(audit, at)
     table["reasons"] = [
         "; ".join(f"{schema.features[v].name} {own[n, v]:+.2f} / {other[n, v]:+.2f}" for v in most)
@@ -487,14 +506,18 @@ def _rank_correlation(score: Array, distance: Array) -> float:
 def _words(places: npt.NDArray[np.integer], names: tuple[str, ...]) -> pd.Categorical:
     """(P,) the names at these places; some may be equal, as a schema may call both outcomes alike."""
     known = list(dict.fromkeys(names))
-    return pd.Categorical.from_codes(np.array([known.index(name) for name in names])[places], known)
+    code = np.array([*(known.index(name) for name in names), -1])  # the last is the place of none
+    kind = np.int8 if len(known) < 128 else np.int32
+    return pd.Categorical.from_codes(made(len(places), kind, lambda part: code[places[part]]), known)
 
 
-def _called(row: Integers, names: pd.Index) -> pd.Series:
+def _called(row: Integers, names: pd.Index) -> Any:
     """(P,) names of rows, None for -1; then objects, so that 308 stays 308 beside a None."""
-    if (row >= 0).all():
-        return pd.Series(names.take(row))
-    return pd.Series(names.take(np.maximum(row, 0)), dtype=object).where(row >= 0, None)
+    if (row < 0).any():
+        return pd.Series(names.take(np.maximum(row, 0)), dtype=object).where(row >= 0, None)
+    if names.dtype.kind not in "iuf":
+        return names.take(row)
+    return made(len(row), names.dtype, lambda part: names.take(row[part]).to_numpy())
 
 
 ANSWERS = {"cec": CecResult}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from verifair.systems.cec.attributions import words_of
 from verifair.systems.cec.audit import audit, control
 from verifair.systems.cec.certified import CertifiedConsistency, certify_consistency
 from verifair.systems.cec.matching import Reference
-from verifair.systems.cec.people import People, merit_columns, people_of
+from verifair.systems.cec.people import Gathered, People, merit_columns, people_of
 from verifair.systems.cec.result import Audited, CecResult, CertifiedPairs
 from verifair.systems.cec.settings import CecSettings
 from verifair.systems.groups import Rows, read_rows
@@ -93,17 +94,17 @@ def _read(settings: CecSettings, subject: Subject, names: tuple[str, ...] | None
     """Read the people chunk by chunk.   names: as in `people_of`. Raises QueryError, DataError, SchemaError."""
     schema, rows = subject.schema, subject.data
     labels = None if rows is None else schema.label_names(rows.chunks())
+    with closing(Gathered()) as gathered:
 
-    def read(chunk: Rows) -> _Read:
-        people = people_of(schema, chunk.frame, chunk.groups, schema.favoured(chunk.frame, names=labels))
-        return _Read(
-            people=people, rows=chunk.frame.index, audit=chunk.audit, audited=chunk.audited, dropped=chunk.dropped,
-        )
+        def read(chunk: Rows) -> tuple[pd.Index, Booleans, str, int]:
+            gathered.add(people_of(schema, chunk.frame, chunk.groups, schema.favoured(chunk.frame, names=labels)))
+            return chunk.frame.index, chunk.audit, chunk.audited, chunk.dropped
 
-    parts = read_rows(settings, subject, "cec", read, rows)
+        called, audit, audited, dropped = zip(*read_rows(settings, subject, "cec", read, rows), strict=True)
+        people = gathered.people(names)
     return _Read(
-        people=People.join([part.people for part in parts], names), rows=parts[0].rows.append([part.rows for part in parts[1:]]),
-        audit=np.concatenate([part.audit for part in parts]), audited=parts[0].audited, dropped=sum(part.dropped for part in parts),
+        people=people, rows=called[0].append(list(called[1:])), audit=np.concatenate(audit), audited=audited[0],
+        dropped=sum(dropped),
     )
 
 

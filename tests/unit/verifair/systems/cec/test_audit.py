@@ -2,6 +2,8 @@
 
 import pickle
 import re
+import sys
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,11 @@ from encoders.network import Array, Layer, Link, Model, Network
 from encoders.onnx.reader import read_model, read_onnx
 from tests.builders import categorical, integer, network_of, one_hot, random_network, real, schema_of
 from tests.tree_models import random_tree, save
-from verifair import ExplanationConsistency, datasets
+from verifair import ExplanationConsistency, aside, datasets
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.models.read import read
 from verifair.schema.schema import Schema
+from verifair.systems import groups
 from verifair.systems.cec import matching
 from verifair.systems.cec.audit import ComparedPairs, Explanations, audit, control, scored
 from verifair.systems.cec.certified import certify_consistency
@@ -43,7 +46,7 @@ from verifair.systems.cec.measures import (
     triviality,
 )
 from verifair.systems.cec.people import People, merit_columns, people_of
-from verifair.systems.cec.settings import CecSettings
+from verifair.systems.cec.settings import CecSettings, Ties
 from verifair.systems.groups import identities
 
 SCHEMA = schema_of(
@@ -143,6 +146,42 @@ def test_people_who_are_their_own_reference_are_numbered_once(monkeypatch: pytes
     one, other = (match_within(found, people) for people in (found.people, replace(found.people)))
     assert numbered == [120, 240]
     assert (one.row == other.row).all()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux's files")
+@pytest.mark.parametrize("ties", ["first", "random"])
+def test_what_there_is_of_everybody_lies_in_files(ties: Ties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is what memory would hold. A pair has seventeen numbers and a control nine; less than two of them are in memory."""
+    pool, settings = reference(table(30_000), ["sex", "race"]), CecSettings(steps=1, ties=ties)
+
+    def measured() -> tuple[ComparedPairs, ComparedPairs]:
+        found = audit(some_network(), pool, pool.people, settings, seed=3, threads=1)
+        return found, control(some_network(), pool, found, settings, seed=4, threads=1)
+
+    expected = measured()
+    monkeypatch.setattr(aside, "ASIDE", 1 << 14)
+    tracemalloc.start()
+    found = measured()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 8 * 2 * len(expected[0].pair)
+    for one, other in zip(found, expected, strict=True):
+        for name in ("pair", "g", "g_tilde", "length", "length_tilde", "most", "silent", "score", "decision", "probability"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        for name in ("individual", "other", "row", "distance", "ties"):
+            np.testing.assert_array_equal(getattr(one.matches, name), getattr(other.matches, name))
+    assert population(found[0]) == population(expected[0])
+    assert excess(*found) == excess(*expected)
+    pd.testing.assert_frame_equal(by_group(found[0]), by_group(expected[0]))
+
+
+def test_equal_rows_have_one_number_wherever_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).integers(-2, 3, (3000, 4)).astype(np.float32)
+    expected = np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
+    np.testing.assert_array_equal(identities(values), expected)
+    monkeypatch.setattr(groups, "ASIDE", 1)
+    np.testing.assert_array_equal(identities(values), expected)
+    np.testing.assert_array_equal(identities(values, [1]), np.unique(values[:, 1], return_inverse=True)[1])
 
 
 def test_the_excess_is_that_of_the_group() -> None:
