@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.exact.dyadic import exact
-from encoders.network import Array, Layer, Model, Network, Rounding
+from encoders.network import Array, Layer, Link, Model, Network, Rounding
 from encoders.probability import softmax_bucket
-from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.ensemble import TIE, TreeEnsemble
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +81,8 @@ def decided(model: Model, decision: Decision) -> Model:
             return _share_of_trees(whole, decision)
         from encoders.trees.compared import ComparedTrees
 
-        return ComparedTrees(**{each.name: getattr(whole, each.name) for each in fields(Model)} | {
-            "decision": decision, "undecided": whole
-        })
+        kept = {each.name: getattr(whole, each.name) for each in fields(Model)}
+        return ComparedTrees(**kept | {"decision": decision, "undecided": whole})
     if not isinstance(whole, Network):
         raise TypeError(f"no decision of {type(whole).__name__}")
     added = _above(decision) if isinstance(decision, Threshold) else _compared(whole.outputs, decision)
@@ -123,10 +122,11 @@ def _above(decision: Threshold) -> list[Layer]:
 
 def _tree_above(model: TreeEnsemble, decision: Threshold) -> TreeEnsemble:
     sign, last = -1.0 if decision.below else 1.0, len(model.column)
+    at = decision.at - 2 * TIE * (decision.below and model.link is Link.SHARES)  # of shares, which have been made TIE less
     return replace(
         model, root=np.append(model.root, last), column=np.append(model.column, -1), threshold=np.append(model.threshold, 0.0),
         left=np.append(model.left, last), right=np.append(model.right, last), missing_left=np.append(model.missing_left, True),
-        value=np.concatenate([sign * model.value, [[-sign * decision.at]]]), base=sign * model.base,
+        value=np.concatenate([sign * model.value, [[-sign * at]]]), base=sign * model.base,
         terms=None if model.terms is None else model.terms + 1, decision=decision, undecided=model,
     )
 

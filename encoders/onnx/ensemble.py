@@ -20,17 +20,13 @@ from encoders.onnx.graph import Reading
 from encoders.onnx.operators.trees import StoredTrees
 from encoders.onnx.runtime import decisions, open_session
 from encoders.onnx.tensor import NeuronSource, Tensor
-from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.ensemble import TIE, TreeEnsemble
 
 LARGEST_WHOLE = 2**24
 PASSES = 6
 """Rows in which every column lies next to a threshold, for each of the thresholds of the column that has most."""
 MOST_ROWS = 20_000
 """Of them at most: of more thresholds, some drawn at random."""
-
-
-TIE = 2.0**-25
-"""A share of votes so little above 1/2 is a tie: what leaves hold are votes by the number of trees, rounded to float32."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

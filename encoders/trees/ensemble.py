@@ -20,7 +20,8 @@ from encoders.network import Array, Booleans, Integers, Model, Numbers
 
 ROWS = 1 << 22
 """Leaves looked up at once."""
-UNIT = 2.0**-24
+UNIT, TIE = 2.0**-24, 2.0**-25
+"""TIE: a share of votes so near to a threshold is on it, as leaves hold votes by the number of trees, rounded to float32."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -121,9 +122,8 @@ class TreeEnsemble(Model):
         return found
 
     def forward(self, x: Numbers) -> Numbers:
-        """Logits (B, m) of rows x (B, n): in float64, or exactly for `Dyadic` batches and arrays of fractions.
-
-        The rows have to be float32 numbers where the logits are to be exact: nothing else is ever fed to the model.
+        """Logits (B, m) of rows x (B, n): in float64, or exactly for `Dyadic` batches and arrays of fractions of float32 numbers:
+        nothing else is ever fed to the model.
         """
         return cast(Numbers, self._forward(x))
 

@@ -190,4 +190,5 @@ def probability(network: Model, x: Array) -> Array:
     """(B,) probability of class 1: the logistic function of f, or its share of votes; of several classes by softmax."""
     if isinstance(network.decision, Favoured):
         return probabilities(network, replace(network.decision, odds=True).of(network.whole.forward(x))[:, 0])
-    return probabilities(network, network.forward(x) @ positive_margin(network))
+    whole = network.whole  # whose probability it is, wherever `positive` cuts it
+    return probabilities(whole, whole.forward(x) @ positive_margin(whole))

@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from encoders.decision import decided
 from encoders.errors import ModelError
 from encoders.exact.dyadic import exact
 from encoders.network import Link
@@ -19,6 +20,7 @@ from encoders.onnx.runtime import decisions, runtime_logits
 from encoders.onnx.shown import apply_link
 from encoders.trees.ensemble import TreeEnsemble
 from tests.tree_models import MODES, random_tree, save, value_of
+from verifair.schema.outcome import COMPARISONS, PositiveRule
 
 GRID = np.array([-1, 0, 0.5, 1, 2], dtype=np.float32)
 
@@ -75,6 +77,22 @@ def test_decisions_are_the_label_of_the_runtime(trees: list[Any], transform: str
     assert model.asking == len(trees)      # the -1/2 of a share asks nothing
     label = onnxruntime.InferenceSession(path.read_bytes()).run(["label"], {"X": x})[0]
     assert (decisions(model.forward(x.astype(np.float64))) == label).all()
+
+
+@pytest.mark.parametrize("operator", list(COMPARISONS))
+@pytest.mark.parametrize("count", [1, 2, 6, 12])
+def test_a_share_of_votes_on_a_threshold_is_as_its_sign_says(count: int, operator: str, tmp_path: Path) -> None:
+    """All shares lay 2^-25 too low, so that `logit >= 0` called a tie unfavourable, and a flip was proved away."""
+    vote = float(np.float32(1 / count))
+    model = read(save(tmp_path / "m.onnx", [(0, "BRANCH_LEQ", k + 0.5, [0.0], [vote]) for k in range(count)], 1, classes=2))
+    assert model.link is Link.SHARES
+    votes = np.arange(count + 1)
+    for at in votes:
+        rule = PositiveRule.parse(f"logit {operator} {float(at / count - 0.5)!r}")
+        decision = rule.read(model)
+        judged = model if decision is None else decided(model, decision)
+        found = decisions(judged.forward(votes[:, None].astype(np.float64))) == rule.good
+        assert (found == COMPARISONS[operator](votes, at)).all(), at
 
 
 @pytest.mark.parametrize(("trees", "given", "said"), [

@@ -31,7 +31,7 @@ from verifair.models.read import read
 from verifair.schema.schema import Schema
 from verifair.systems import groups
 from verifair.systems.cec import matching
-from verifair.systems.cec.audit import ComparedPairs, Explanations, audit, control, scored
+from verifair.systems.cec.audit import ComparedPairs, Explanations, audit, control, probability, scored
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cec.explanations import cec_score, contributions, explanations, normalised, regimes
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
@@ -669,3 +669,11 @@ def test_smooth_networks_are_explained_by_a_quadrature() -> None:
     rough = steps.audit(frame, sensitive_features="sex")
     assert rough.method == "integrated gradients, 500-step Riemann sum"
     np.testing.assert_allclose(found.g, rough.g, atol=1e-4)
+
+
+@pytest.mark.parametrize("rule", ["logit > 0", "logit > 1.5", "logit >= -1", "logit < 2", "logit <= 0"])
+def test_the_probability_is_the_models_own_wherever_the_decision_is_cut(rule: str) -> None:
+    """It was the logistic function of the distance to the threshold."""
+    network, x = network_of(([[1.0, -2.0]], [0.5])), np.random.default_rng(0).normal(size=(5, 2))
+    judged = schema_of(real("a", -9, 9), real("b", -9, 9), positive=rule).judges(network)
+    np.testing.assert_allclose(probability(judged, x), expit(x @ [1.0, -2.0] + 0.5))
