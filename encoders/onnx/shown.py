@@ -127,7 +127,7 @@ def _of_trees(model: TreeEnsemble) -> str:
     base = np.append(model.base, model.base.sum())
     least, most = low[model.root].sum(axis=0) + base, high[model.root].sum(axis=0) + base
     if model.outputs > 1:
-        return _sum(least[-1], most[-1], bool((least >= 0).all()))
+        return _sum(least[-1], most[-1], bool((least >= 0).all())) if (least < most)[:-1].any() else ""
     within = any(0 <= least[0] < whole / 2 < most[0] <= (1 + UNIT) * whole for whole in WHOLE)  # with 1/2 to decide by
     return _range(least[0], most[0]) if within else ""
 
@@ -154,16 +154,17 @@ def _outputs(model: Network, count: int) -> tuple[Array, Array, Array]:
 
 
 def _of_numbers(near: Array, far: Array, farther: Array) -> str:
+    values = np.concatenate([near, far, farther])
+    if not (values.min(axis=0) < values.max(axis=0)).any():
+        return ""  # a constant
     if near.shape[1] > 1:
         total = near.sum(axis=1)
         if found := _sum(float(total.min()), float(total.max()), positive=False):
             return found
-    values = np.concatenate([near, far, farther])
     largest = np.abs(values).max(axis=0)
     bounded = np.abs(farther).max(axis=0) <= (1 + NEARLY) * np.maximum(np.abs(far), np.abs(near)).max(axis=0)
     one_sign = (values >= -NEARLY * largest).all(axis=0) | (values <= NEARLY * largest).all(axis=0)
-    varies = (values.min(axis=0) < values.max(axis=0)).any()
-    return _range(float(values.min()), float(values.max())) if varies and (bounded & one_sign).all() else ""
+    return _range(float(values.min()), float(values.max())) if (bounded & one_sign).all() else ""
 
 
 def _sum(least: float, most: float, positive: bool) -> str:

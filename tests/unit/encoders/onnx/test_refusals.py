@@ -166,6 +166,9 @@ def test_outputs_that_add_up_to_something_else_are_logits(tmp_path: Path) -> Non
     rows = {"w": np.stack([MIXED[:, 0], -MIXED[:, 0]], axis=1), "v": MIXED[:, :2]}
     assert read_onnx(save(tmp_path / "scores.onnx", [node("MatMul", ["x", "w"])], rows)).outputs == 2
     assert read_onnx(save(tmp_path / "two.onnx", [node("MatMul", ["x", "v"])], rows)).outputs == 2
+    constant = [node("MatMul", ["x", "none"], ["y0"]), node("Add", ["y0", "pair"])]
+    given = {"none": np.zeros((4, 2), dtype=F), "pair": np.array([1, 0], dtype=F)}
+    assert not read_onnx(save(tmp_path / "constant.onnx", constant, given)).doubt
     nodes, constants = shown_mean([0.25, 0.75])  # an MLP with logistic neurons
     nodes = [*nodes[:2], node("MatMul", ["s", "mix"], name="last")]
     for mix in ([[0.9], [-0.8]], [[-0.5], [-0.2]]):

@@ -133,6 +133,7 @@ def test_what_has_no_clear_decision_is_refused(trees: list[Any], given: dict[str
     ([(0, "BRANCH_LEQ", 0.0, [-0.4, 0.4], [1.0, -1.0])], ""),
     ([(0, "BRANCH_LEQ", 0.0, [-0.25], [0.7])], ""),
     ([(0, "BRANCH_LEQ", 0.0, [0.5], [0.5])], ""),
+    ([(0, "BRANCH_LEQ", 0.0, [0.3, 0.7], [0.3, 0.7])], ""),  # constants
 ])
 def test_probabilities_values_and_votes_are_no_logits(trees: list[Any], found: str, tmp_path: Path) -> None:
     model = read_model(save(tmp_path / "m.onnx", trees, 1))
