@@ -15,8 +15,6 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import verifair as vf
 from encoders.errors import ModelError
 from verifair.errors import DataError, SchemaError
-from verifair.models.compare import ImportDifference
-from verifair.schema.agreement import check_decisions
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.decider import positive
 
@@ -64,15 +62,6 @@ def test_columns_are_those_of_the_names_that_the_object_knows(fitted: list[str],
     y = np.where(frame[fitted[0]] > 0, "good", "bad")
     model = LogisticRegression().fit(frame[fitted], y)
     assert decided(model, frame.assign(y=y)) == (model.predict(frame[fitted]) == "good").tolist()
-
-
-def test_an_object_that_does_not_take_the_table_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    frame = people()[["age", "score", "y"]]
-    model = LogisticRegression().fit(frame[["age", "score"]], frame["y"])
-    network, schema = vf.read(model), Schema.infer(frame, target="y", positive="good", model=model)
-    monkeypatch.setattr(LogisticRegression, "predict", lambda self, x: x.no_such_attribute)
-    with pytest.warns(ImportDifference, match="does not take the table .*no_such_attribute.*: its own decisions were not compared"):
-        check_decisions(model, network, schema, frame)
 
 
 def test_two_columns_of_a_model_that_become_one_name_are_refused() -> None:
