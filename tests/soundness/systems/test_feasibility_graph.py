@@ -102,7 +102,8 @@ def test_below_the_default_eps_somebody_is_alone_though_lengths_are_rounded(widt
         graph = built(table)
         assert graph.alone.sum() == np.isinf(nearest).sum()
         if graph.eps > 0:
-            assert built(table, float(np.nextafter(graph.eps, 0))).alone.sum() > graph.alone.sum()
+            assert built(table, float(np.nextafter(graph.eps, 0))).edges == graph.edges
+            assert built(table, graph.eps * (1 - 2e-9)).alone.sum() > graph.alone.sum()
 
 
 def test_default_eps_tells_rows_apart_that_are_nearer_than_rounding() -> None:

@@ -31,6 +31,8 @@ Method = Callable[..., Centers]
 EXACT: tuple[Method, ...] = (centers, by_components)
 SHARES = (1.0, 0.999999, 0.7, 0.5, 0.3, 0.1, 1e-9)
 GREEDY = 1 - 1 / np.e
+NEAR = 1e-9
+"""A cost that exceeds a limit by this share of it, or less, counts as the limit."""
 
 
 def from_rows(rng: np.random.Generator, cost: Cost | None = None) -> Instance | None:
@@ -102,18 +104,20 @@ def check_centers(instance: Instance, k: int, share: float, methods: Iterable[Me
 
 
 def check_coverage(instance: Instance, k: int, limit: float) -> None:
-    truth = most_covered(instance.costs(), k, limit)
+    most = limit * (1 + NEAR)
+    truth = most_covered(instance.costs(), k, most)
     exact, greedy = largest_coverage(instance, k, limit), greedy_coverage(instance, k, limit)
     assert (exact.covered, exact.bound, exact.optimal) == (truth, truth, True)
     assert GREEDY * truth <= greedy.covered <= truth <= greedy.bound
     for found in (exact, greedy):
         assert len(found.chosen) <= k
         paid = instance.to(found.chosen).min(axis=1, initial=np.inf)
-        assert (np.isfinite(paid) & (paid <= limit)).sum() == found.covered
+        assert (np.isfinite(paid) & (paid <= most)).sum() == found.covered
 
 
 def check_fewest(instance: Instance, limit: float) -> None:
-    truth = fewest_columns(instance.costs(), limit)
+    most = limit * (1 + NEAR)
+    truth = fewest_columns(instance.costs(), most)
     if truth is None:
         with pytest.raises(QueryError, match="somebody has no counterfactual so near"):
             fewest(instance, limit)
@@ -121,7 +125,7 @@ def check_fewest(instance: Instance, limit: float) -> None:
         k, chosen = fewest(instance, limit)
         assert k == truth == len(chosen)
         paid = instance.to(chosen).min(axis=1)
-        assert (np.isfinite(paid) & (paid <= limit)).all()
+        assert (np.isfinite(paid) & (paid <= most)).all()
 
 
 def weaken(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
@@ -131,10 +135,10 @@ def weaken(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
 
 
 def limits(instance: Instance, rng: np.random.Generator) -> list[float]:
-    """Costs to ask about: some that are there, the next below one, nothing, and no limit."""
+    """Costs to ask about: some that are there, what counts as one of them, what is too little for it, nothing, and no limit."""
     cost = instance.costs()
     some = rng.choice(np.unique(cost[np.isfinite(cost)]), 2)
-    return [*some.tolist(), float(np.nextafter(some[0], -1)), 0.0, -1.0, np.inf]
+    return [*some.tolist(), float(np.nextafter(some[0], -1)), some[0] * (1 - 2 * NEAR), 0.0, -1.0, np.inf]
 
 
 @pytest.mark.parametrize("block", draws(8))
@@ -483,7 +487,8 @@ def test_k_center_and_coverage_and_fewest_are_one_question(seed: int) -> None:
     least, _ = fewest(instance)
     found = centers(instance, least)
     assert largest_coverage(instance, least, found.cost).covered == instance.size
-    assert largest_coverage(instance, least, float(np.nextafter(found.cost, -1))).covered < instance.size
+    assert largest_coverage(instance, least, float(np.nextafter(found.cost, 0))).covered == instance.size
+    assert largest_coverage(instance, least, found.cost * (1 - 2 * NEAR) or -1.0).covered < instance.size
     assert fewest(instance, found.cost)[0] == least
     assert least == len(instance.blocks) or np.isinf(cost_of(instance, least - 1, 1.0))
 

@@ -12,7 +12,7 @@ bound of the same branch, c >= 0 candidate c is in, then out. Candidates and peo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field, TypeAdapter
@@ -26,8 +26,16 @@ UNIT = 20
 """Multipliers count in units of 2^-UNIT."""
 MOST_ROWS = 8_000
 """Rows of a table whose graph is closed here."""
+NEAR = 1e-9
+"""Share of a limit within which a distance counts as the limit: 1/3 and 1 - 2/3 are two numbers in float64."""
+Costs = TypeVar("Costs", float, Array)
 Units = Annotated[int, Field(strict=True, ge=0, le=1 << UNIT)]
 Above = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+
+
+def up_to(limit: Costs) -> Costs:
+    """Return the largest distance that counts as at most the limit; d counts as less where `up_to(d) < limit`."""
+    return limit * (1 + NEAR)
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)

@@ -23,15 +23,14 @@ import numpy as np
 
 from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Model
-from verifair.checker.certificates.centers import FILE, MOST_ROWS, UNIT, CentersCertificate, GroupProof
+from verifair.checker.certificates.centers import FILE, MOST_ROWS, NEAR, UNIT, CentersCertificate, GroupProof, up_to
 from verifair.checker.kind import Kind
 from verifair.checker.report import Batches, CheckReport, Rejection
 from verifair.checker.words import exactly
 from verifair.schema.space import InputSpace
 
-NEAR = 1e-9
-"""Share of a limit within which distances count as the limit."""
 AT_ONCE = 256
+MOVED = {"fixed": np.equal, "increase": np.greater_equal, "decrease": np.less_equal}
 
 
 def check_centers(given: CentersCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
@@ -98,18 +97,14 @@ def _points(given: CentersCertificate, schema: InputSpace) -> Array:
 
 def _edges(given: CentersCertificate, schema: InputSpace) -> np.ndarray:
     """Return (N, N) float32, 1 where the first may become the second in one move."""
-    points, limit = _points(given, schema), given.query.eps * (1 + NEAR)
+    points, limit = _points(given, schema), up_to(given.query.eps)
     edges = np.zeros((len(points), len(points)), dtype=np.float32)
     for i, point in enumerate(points):
         ok = np.sqrt(((points - point) ** 2).sum(axis=1)) <= limit
         for v, feature in enumerate(schema.features):
             change, before, after = given.query.changes[feature.name], given.rows[i, v], given.rows[:, v]
-            if change == "fixed":
-                ok &= after == before
-            elif change == "increase":
-                ok &= after >= before
-            elif change == "decrease":
-                ok &= after <= before
+            if change != "free":
+                ok &= MOVED[change](after, before)
             if change != "fixed" and feature.moves is not None:
                 names = feature.categories or ()
                 to = feature.moves.get(names[int(before)])
@@ -146,12 +141,12 @@ def _group_flaw(given: CentersCertificate, favoured: Booleans, points: Array, ed
         return f"it chooses more than {query.k} rows, or one twice, or one that is not decided favourably"
     limit = proof.value if query.max_cost is None else query.max_cost
     paid = cost[:, np.searchsorted(candidates, chosen)].min(axis=1, initial=np.inf)
-    covered = int((paid <= limit * (1 + NEAR)).sum())
+    covered = int((paid <= up_to(limit)).sum())
     if query.max_cost is None:
         target = max(int(np.ceil(query.coverage * len(own) - NEAR)), 1)
-        stated, near = target, cost < limit * (1 - NEAR)
+        stated, near = target, up_to(cost) < limit
     else:
-        stated, near = int(proof.value), cost <= limit * (1 + NEAR)
+        stated, near = int(proof.value), cost <= up_to(limit)
         target = stated + 1
     if stated != proof.value and query.max_cost is not None:
         return "it states no whole number of people"
@@ -203,10 +198,8 @@ def _statement(given: CentersCertificate, schema: InputSpace, network: Model) ->
     """What the file states, in words."""
     query, parts = given.query, []
     for name, proof in given.groups.items():
-        if query.max_cost is None:
-            parts.append(f"{name!r}: the least largest cost is {exactly(proof.value)}, with {len(proof.chosen)}")
-        else:
-            parts.append(f"{name!r}: at most {proof.value:.0f} people can be covered, with {len(proof.chosen)}")
+        least, most = f"the least largest cost is {exactly(proof.value)}", f"at most {proof.value:.0f} people can be covered"
+        parts.append(f"{name!r}: {least if query.max_cost is None else most}, with {len(proof.chosen)}")
     cover = f"cover at least {exactly(query.coverage)} of those who can be helped"
     aim = cover if query.max_cost is None else f"cost at most {exactly(query.max_cost)}"
     moves = ", ".join(f"{name} {change}" for name, change in query.changes.items() if change != "free") or "all features free"

@@ -11,6 +11,7 @@ from scipy.stats import bootstrap
 
 from encoders.network import Array, Integers
 from solvers.outcome import Limit
+from verifair.checker.certificates.centers import NEAR
 from verifair.systems.fgce.estimator import Group, GroupCounterfactuals
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.measures import Burden, change_frequency, interval, share_interval
@@ -207,14 +208,17 @@ def _of_burden(burden: Burden, people: Mapping[str, int]) -> list[GroupCompariso
 
 
 def _of(measure: str, values: Mapping[str, float], people: Mapping[str, int], sign: float = 1.0) -> GroupComparison:
-    """Return a measure's comparison, among the groups that are ranked.   sign: -1 where more is better."""
+    """Return a measure's comparison, among the groups that are ranked; no group is worst where all are alike within NEAR.
+
+    sign: -1 where more is better.
+    """
     line = GroupComparison(measure=measure, values=dict(values), people=dict(people), worst=None, apart=float("nan"))
     if len(line.ranked) < 2:
         return line
     signed = {name: sign * values[name] for name in line.ranked}
     worst = max(signed, key=lambda name: signed[name])
     apart = signed[worst] - min(signed.values())
-    return line.model_copy(update={"worst": worst if apart > 0 else None, "apart": apart})
+    return line.model_copy(update={"worst": worst if apart > NEAR * abs(signed[worst]) else None, "apart": apart})
 
 
 def _of_largest(found: Sequence[GroupSummary], people: Mapping[str, int]) -> GroupComparison:

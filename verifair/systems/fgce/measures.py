@@ -24,6 +24,7 @@ from sklearn.metrics import auc
 from encoders.network import Array, Booleans, Integers
 from solvers import clock
 from solvers.outcome import Budget
+from verifair.checker.certificates.centers import up_to
 from verifair.checker.report import Progress
 from verifair.engine.parallel import Deadline, Helpers, Shared, workers
 from verifair.errors import QueryError
@@ -147,7 +148,7 @@ def exact_area(steps: pd.DataFrame, low: float, high: float) -> dict[str, float]
     """
     if not low < high:
         raise QueryError(f"costs from {low:g} to {high:g}: expected a range")
-    within = steps[steps["d"] <= high]
+    within = steps[steps["d"] <= up_to(high)]
     d, coverage = within["d"].to_numpy(dtype=float), within["coverage"].to_numpy(dtype=float)
     rise = np.diff(coverage, prepend=0.0)
     area = float((rise * np.clip(high - d, 0.0, high - low)).sum())
@@ -160,7 +161,7 @@ def curves_at(steps: pd.DataFrame, costs: Array) -> pd.DataFrame:
     for name, own in steps.groupby("group", sort=False):
         tables = []
         for k, part in own.groupby("k"):
-            at = np.searchsorted(part["d"].to_numpy(), costs, side="right")
+            at = np.searchsorted(part["d"].to_numpy(), up_to(costs), side="right")
             tables.append(pd.DataFrame({"k": k, "d": costs, "coverage": np.append(0.0, part["coverage"].to_numpy())[at]}))
         lines.append(curves(pd.concat(tables), "k").assign(group=name))
     return pd.concat(lines, ignore_index=True)
@@ -233,7 +234,7 @@ def cost_curves(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
             own = wide[name][np.isfinite(wide[name])]
             area = auc(common.index, floor) if len(common) > 1 else np.nan
             score = auc(common.index, common[name]) / area if area > 0 else np.nan
-            saturation = own.idxmin() if len(own) else np.nan
+            saturation = own.index[own <= up_to(own.min())][0] if len(own) else np.nan
             lines.append({"c": coverage, "group": name, "saturation": saturation, "least": own.min(), "score": score})
     return pd.DataFrame(lines)
 
@@ -244,7 +245,7 @@ def assignment(instance: Instance, chosen: Integers, cost: float = np.inf) -> tu
         return np.full(instance.size, -1), np.full(instance.size, np.inf)
     paid = instance.to(chosen)
     nearest, least = chosen[paid.argmin(axis=1)], paid.min(axis=1)
-    served = within(least, cost)
+    served = within(least, up_to(cost))
     return np.where(served, nearest, -1), np.where(served, least, np.inf)
 
 

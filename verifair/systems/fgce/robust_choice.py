@@ -20,6 +20,7 @@ import numpy as np
 from encoders.network import Integers
 from solvers import clock
 from solvers.outcome import Budget
+from verifair.checker.certificates.centers import up_to
 from verifair.engine.verdict import Status
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import CostBlock, Instance
@@ -205,7 +206,7 @@ class _RobustSearch:
 
     def _limit(self, found: Centers | Coverage) -> float:
         """Return what a factual may pay."""
-        return found.cost if isinstance(found, Centers) else np.inf if self.max_cost is None else self.max_cost
+        return found.cost if isinstance(found, Centers) else np.inf if self.max_cost is None else up_to(self.max_cost)
 
     def _answer(self, found: Centers | Coverage) -> RobustChoice:
         if self.undecided and self._left() > 0:

@@ -17,6 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KernelDensity
 
 from encoders.network import Array
+from verifair.checker.certificates.centers import up_to
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import QueryError
 from verifair.systems.fgce.graph.feasibility_graph import LEAF, FeasibilityGraph, tree_leaves
@@ -87,7 +88,7 @@ def edge_weights(
         return graph.lengths
     middles = (graph.points[graph.sources] + graph.points[graph.indices]) / 2
     places, at = np.unique(middles, axis=0, return_inverse=True)
-    logs = log_densities(graph.points, places, bandwidth(graph.points, width), graph.eps / 2, progress=progress)[at.ravel()]
+    logs = log_densities(graph.points, places, bandwidth(graph.points, width), up_to(graph.eps) / 2, progress=progress)[at.ravel()]
     if weighting == "negative-log":
         return np.asarray(graph.lengths * (logs.max() - logs))
     with np.errstate(over="ignore"):

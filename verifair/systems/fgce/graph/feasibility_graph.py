@@ -1,8 +1,8 @@
-"""The feasibility graph: rows are nodes, and an edge i -> j is a move that is allowed and no longer than eps.
+"""The feasibility graph: rows are nodes, and an edge i -> j is a move that is allowed and no longer than eps, within NEAR.
 
 Rows that agree in all fixed coordinates share a KD-tree; pairs of its leaves are dropped when their boxes are farther apart than
 eps, or when no move from the one to the other goes the allowed way, and the rest are compared leaf by leaf in matrix products.
-Products only preselect: whatever lies within rounding of eps is decided by `space.distance`.
+Products only preselect: whatever lies within rounding of the longest move is decided by `space.distance`.
 Reference: FGCE, section II (after FACE); default eps: the smallest that leaves no node without an edge.
 """
 
@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from scipy.spatial import cKDTree
 
 from encoders.network import Array, Booleans, Integers
+from verifair.checker.certificates.centers import up_to
 from verifair.checker.report import Progress
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import DataError, QueryError
@@ -29,7 +30,7 @@ from verifair.systems.groups import blocks, identities
 LEAF = 256
 """Rows in a leaf of the tree: a matrix product of two leaves stays in the cache."""
 BORDER = 1e-9
-"""Squared distances this near to eps squared are decided by `space.distance`; products are off by less than 1e-12."""
+"""Squared distances this near to that of the longest move are decided by `space.distance`; products are off by less than 1e-12."""
 EDGE = 16
 """Bytes that each edge takes with its length and both ends."""
 DRAWN, SURE = 64, 2
@@ -40,7 +41,7 @@ DRAWN, SURE = 64, 2
 class FeasibilityGraph:
     """N nodes in the order of the raw rows, edges in CSR form.
 
-    raw: (N, V).   points: (N, p).   eps: longest move.   indptr: (N + 1,) int64.   indices: (E,) int32, targets of each node.
+    raw: (N, V).   points: (N, p).   eps: longest move, as asked for.   indptr: (N + 1,) int64.   indices: (E,) int32, targets.
     """
 
     space: FeatureSpace
@@ -71,12 +72,12 @@ class FeasibilityGraph:
                     "free some (change = \"free\"), or pass more rows"
                 )
             eps = float(nearest[np.isfinite(nearest)].max())
-        limit, most = float(eps), memory() // EDGE
+        limit, most = up_to(float(eps)), memory() // EDGE
         if len(raw) ** 2 > most and (expected := _expected(points, moves, limit)) > SURE * most:
             raise _too_many(len(raw), f"about {expected:,}")
         counts, targets, edges = np.zeros(len(raw), dtype=np.int64), {}, 0
         leaves = list(_leaves(points, moves))
-        edges_of: Shared[Callable[..., Any]] = Shared(value=partial(_edges_of, points=points, moves=moves, eps=limit))
+        edges_of: Shared[Callable[..., Any]] = Shared(value=partial(_edges_of, points=points, moves=moves, limit=limit))
         for done, (rows, count, found) in enumerate(in_order(edges_of, zip(leaves), threads), 1):
             counts[rows], edges = count, edges + len(found)
             if edges > most:
@@ -89,7 +90,7 @@ class FeasibilityGraph:
         indices = np.empty(indptr[-1], dtype=np.int32)
         for row in range(len(raw)):
             indices[indptr[row] : indptr[row + 1]] = targets.pop(row)
-        return cls(space=space, raw=raw, points=space.points(raw), eps=limit, indptr=indptr, indices=indices)
+        return cls(space=space, raw=raw, points=space.points(raw), eps=float(eps), indptr=indptr, indices=indices)
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -134,14 +135,14 @@ def _too_many(rows: int, edges: str) -> QueryError:
     )
 
 
-def _expected(points: Coordinates, moves: Moves, eps: float) -> int:
+def _expected(points: Coordinates, moves: Moves, limit: float) -> int:
     """Return about how many edges there will be: as many from each row as from those that are drawn, on average."""
     raw = points.raw
     drawn = np.random.default_rng(0).choice(len(raw), min(DRAWN, len(raw)), replace=False)
     own, own_raw, found = points[drawn], raw[drawn], 0
     for part in blocks(len(raw)):
         others = points[part]
-        near = _squared(own, others) <= min(eps, 1e100) ** 2
+        near = _squared(own, others) <= min(limit, 1e100) ** 2
         near &= _squared(own[:, moves.fixed], others[:, moves.fixed]) <= BORDER
         found += int((near & moves.allowed(own, others, own_raw, raw[part])).sum())
     return len(raw) * found // len(drawn)
@@ -220,17 +221,17 @@ def _squared(a: Array, b: Array) -> Array:
     return square
 
 
-def _edges_of(leaf: _Leaf, points: Coordinates, moves: Moves, eps: float) -> tuple[Integers, Integers, np.ndarray]:
+def _edges_of(leaf: _Leaf, points: Coordinates, moves: Moves, limit: float) -> tuple[Integers, Integers, np.ndarray]:
     """Return the leaf's rows, how many edges leave each, and their targets row by row."""
-    others = leaf.rows_of(leaf.near(moves, eps))
+    others = leaf.rows_of(leaf.near(moves, limit))
     own, there, raw = points[leaf.rows], points[others], points.raw
     square = _squared(own, there)
-    most = min(eps, 1e100) ** 2
+    most = min(limit, 1e100) ** 2
     near = square <= most + BORDER
     border = near & (square >= most - BORDER)
     near &= moves.allowed(own, there, raw[leaf.rows], raw[others])
     i, j = np.nonzero(border & near)
-    near[i, j] = distance(own[i], there[j]) <= eps
+    near[i, j] = distance(own[i], there[j]) <= limit
     near &= leaf.rows[:, None] != others[None, :]
     return leaf.rows, near.sum(axis=1), others[np.nonzero(near)[1]].astype(np.int32)
 

@@ -19,6 +19,7 @@ from encoders.programs.k_center import k_center
 from solvers import clock
 from solvers.outcome import Budget, Outcome, Termination
 from solvers.registry import solve
+from verifair.checker.certificates.centers import NEAR, up_to
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import CostBlock, Instance
 from verifair.systems.fgce.optimum.cover import SetSystem, best, greedy, within
@@ -56,24 +57,25 @@ def needed(instance: Instance, coverage: float) -> int:
     """Return c |X| as a count, rounded up. Raises QueryError for a share outside (0, 1]."""
     if not 0 < coverage <= 1:
         raise QueryError(f"coverage = {coverage:g}: expected a share of the factuals, above 0 and at most 1")
-    return max(int(np.ceil(coverage * instance.size - 1e-9)), 1)
+    return max(int(np.ceil(coverage * instance.size - NEAR)), 1)
 
 
 def fewest(instance: Instance, cost: float = np.inf, *, budget: Budget | None = None) -> tuple[int, Integers]:
-    """Return k0: the least number of counterfactuals that cover everybody at cost at most `cost`, and one such choice.
+    """Return k0: the least number of counterfactuals that cover everybody at cost at most `cost`, within NEAR, and one such choice.
 
     Raises Unfinished, and QueryError when somebody cannot be covered at that cost.
     """
     few = _Few(instance, budget or Budget())
-    if not cost >= few.least:
+    most = up_to(cost)
+    if not most >= few.least:
         raise QueryError(f"cost = {cost:g}: somebody has no counterfactual so near; {few.least:.6g} is the least that covers all")
     k = len(instance.blocks)
     while True:
-        found = few.covered(k, cost)
+        found = few.covered(k, most)
         if found is None:
             k += 1
             continue
-        farther = few.farther(found, cost)
+        farther = few.farther(found, most)
         if not len(farther):
             return k, found
         few.add(farther)

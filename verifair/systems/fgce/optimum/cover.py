@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from encoders.network import Array, Booleans, Integers
 from solvers import clock
 from solvers.outcome import Budget
+from verifair.checker.certificates.centers import up_to
 from verifair.errors import QueryError
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.optimum.search import CoverSearch, distinct, undominated
@@ -74,8 +75,8 @@ class SetSystem:
 
     @classmethod
     def within(cls, instance: Instance, cost: float) -> SetSystem:
-        """Return feasible pairs of an instance that cost at most so much."""
-        near = [within(block.cost, cost) for block in instance.blocks]
+        """Return feasible pairs of an instance that cost at most so much, within NEAR."""
+        near = [within(block.cost, up_to(cost)) for block in instance.blocks]
         return cls.of(near, [block.candidates for block in instance.blocks])
 
     def column(self, j: int) -> Integers:
@@ -94,7 +95,10 @@ class SetSystem:
 
 
 def within(costs: Array, cost: float) -> Booleans:
-    """Return which costs are of a feasible pair and at most so much; the limit may be infinite, a feasible cost is not."""
+    """Return which costs are of a feasible pair and at most `cost`, which may be infinite; a feasible cost is not.
+
+    Exact, for searches that go from one cost to the next; what somebody asked for comes as `up_to(limit)`.
+    """
     return np.asarray(np.isfinite(costs) & (costs <= cost))
 
 

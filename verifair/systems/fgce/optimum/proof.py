@@ -13,7 +13,7 @@ from encoders.network import Booleans, Integers, Model
 from encoders.programs.max_coverage import UNIT
 from solvers import clock
 from solvers.outcome import Budget
-from verifair.checker.certificates.centers import MOST_ROWS, CentersCertificate, CentersQuery, GroupProof, Step
+from verifair.checker.certificates.centers import MOST_ROWS, CentersCertificate, CentersQuery, GroupProof, Step, up_to
 from verifair.checker.certificates.envelope import semantics
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
@@ -69,9 +69,9 @@ def _proof(
     cost[:, np.searchsorted(columns, instance.columns)] = instance.costs()
     cost = cost[order]
     if isinstance(found, Centers):
-        near, target, value = cost < found.cost, needed(instance, coverage), found.cost
+        near, target, value = up_to(cost) < found.cost, needed(instance, coverage), found.cost
     else:
-        near, target, value = np.isfinite(cost) & (cost <= float(max_cost or 0.0)), found.covered + 1, float(found.covered)
+        near, target, value = np.isfinite(cost) & (cost <= up_to(float(max_cost or 0.0))), found.covered + 1, float(found.covered)
     recorded = steps(near, k, target, deadline)
     if recorded is None:
         return None

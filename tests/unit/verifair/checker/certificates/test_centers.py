@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from verifair import datasets
 from verifair.checker.certificates.centers import UNIT, CentersCertificate, GroupProof, Step
 from verifair.checker.check import check
 from verifair.checker.kinds.centers import _tree_flaw
+from verifair.systems.fgce.estimator import Group
 from verifair.systems.fgce.optimum import proof, search
 
 SCHEMA = schema_of(
@@ -164,6 +166,45 @@ def test_a_group_that_is_dropped_is_missed(optimum: CentersCertificate) -> None:
     assert "left undecided" in rejected(replace(optimum, groups=one))
     report = check(replace(optimum, groups=one, undecided=1), network=NETWORK, schema=SCHEMA)
     assert (report.accepted, report.verdict) == (False, "INCOMPLETE")
+
+
+SEVENTHS = schema_of(integer("a", 0, 7), integer("b", 0, 3), categorical("sex", "f", "m", protected=True))
+"""Equal distances of rows come out as several numbers: 1 - 2/3 and 1/3."""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_costs_and_moves_that_differ_by_rounding_are_the_same(seed: int) -> None:
+    """A limit next to a cost is that cost: for the search, in fractions, and for who checks; so is an eps next to the default."""
+    rng, network = np.random.default_rng(seed), linear_network(1.0, 0.0, 0.0, bias=-4.5)
+    frame = pd.DataFrame({"a": rng.integers(0, 8, 12), "b": rng.integers(0, 4, 12), "sex": "f"})
+    frame = pd.concat([frame, pd.DataFrame({"a": [0, 7], "b": [0, 3], "sex": "f"})], ignore_index=True)
+
+    def told(**options: Any) -> tuple[Group, float]:
+        fitted = vf.GroupCounterfactuals(network, SEVENTHS, **options).fit(frame, sensitive_features="sex")
+        found = fitted.prove_optima()
+        assert isinstance(found, CentersCertificate)
+        assert check(found, network=network, schema=SEVENTHS).accepted
+        return fitted.groups_["sex = f"], fitted.graph_.eps
+
+    for share in (0.3, 0.5, 0.7):
+        group, eps = told(k=2, coverage=share)
+        near, _ = told(k=2, coverage=share, eps=float(np.nextafter(eps, 0)))
+        assert (near.found.cost, near.instance.size) == (group.found.cost, group.instance.size)
+    instance, rows = group.instance, frame[["a", "b"]].to_numpy().tolist()
+
+    def square(i: int, j: int) -> Fraction:
+        return Fraction(rows[i][0] - rows[j][0], 7) ** 2 + Fraction(rows[i][1] - rows[j][1], 3) ** 2
+
+    costs = instance.costs()
+    for i, j in rng.permutation(np.argwhere(np.isfinite(costs)))[:4].tolist():
+        limit = square(instance.factuals[i], instance.columns[j])
+        truth = max(
+            sum(bool(np.isfinite(costs[n, c])) and square(own, to) <= limit for n, own in enumerate(instance.factuals))
+            for c, to in enumerate(instance.columns)
+        )
+        for most in (np.nextafter(costs[i, j], 0), costs[i, j], np.nextafter(costs[i, j], 9)):
+            if most > 0:
+                assert told(k=1, max_cost=float(most))[0].found.covered == truth
 
 
 @pytest.mark.parametrize("options", [{"coverage": 0.6}, {"max_cost": 2.0}])

@@ -500,6 +500,13 @@ def test_a_difference_that_may_be_chance_is_called_so() -> None:
     assert line.apart == pytest.approx(2.0)
 
 
+def test_costs_that_differ_by_rounding_tell_no_groups_apart() -> None:
+    line = _of_means(LEAST, {"a": np.full(40, 1 / 3), "b": np.full(40, 1 - 2 / 3)}, 0)
+    assert (line.worst, line.clear) == (None, False)
+    later = cost_curves({"a": costs((1.0, 1, 1 - 2 / 3), (1.0, 2, 1 / 3)), "b": costs((1.0, 1, 0.5), (1.0, 2, 0.4))})
+    assert later["saturation"].tolist() == [1, 2]
+
+
 def test_groups_that_mean_nothing_are_seldom_told_apart() -> None:
     """Of six groups of one kind the extremes are far apart: at most 5 % of the differences are clear, here of 200."""
     rng = np.random.default_rng(0)
