@@ -203,6 +203,23 @@ def test_the_share_of_possible_people_is_on_the_page_with_its_proof(inside: Run,
     assert any(one["title"].startswith("For how many people") for one in found["pictures"])
 
 
+def test_a_share_says_where_nobody_of_the_table_can_be_compared(inside: Run, tmp_path: Path) -> None:
+    files(tmp_path, "[analyses.certify]\nshare = true\n")
+    rule = '[[constraint]]\nnever = { sex = "F", a = { low = 2 } }\n'
+    (tmp_path / "schema.toml").write_text(
+        '[model]\npositive = "logit > 0"\n[[feature]]\nname = "sex"\nkind = "categorical"\ncategories = ["F", "M"]\n'
+        f'[[feature]]\nname = "a"\nkind = "integer"\nrange = [0, 3]\n{rule}'
+    )
+    weights = [(np.ones((1, 2), np.float32), -np.ones(1, np.float32))]
+    (tmp_path / "net.onnx").write_bytes(onnx_model(weights, {}).SerializeToString())
+    (tmp_path / "rows.csv").write_text("sex,a\nM,2\nM,3\n")
+    code, _, errors = inside("audit", "audit.toml", "--out", "report.html")
+    assert code == 0, errors
+    found = section(tmp_path / "report.json", "certify")
+    assert found["answer"]["by_feature"][0]["share"]["rows"] == {"fair": 0, "unfair": 0, "outside": 2}
+    assert [one["standing"] for one in found["statements"] if "Nobody of the table is among them" in one["text"]] == ["proved"]
+
+
 def test_boxes_parts_ways_and_reasons_have_proofs_that_were_checked(inside: Run, tmp_path: Path) -> None:
     certify = """
 [analyses.certify]

@@ -147,7 +147,7 @@ class ShareQuestion:
     def asked(self, lower: Array, upper: Array) -> tuple[Booleans, Booleans]:
         """Return (B, K, K) which copies are compared in cells (B, V), and (B,) where they may be at some points only."""
         low, high = self.rows(lower), self.rows(upper)
-        legal = ~self.domain.impossible(low, high).reshape(len(lower), -1)
+        legal = ~self.domain.impossible(low, high).reshape(len(lower), len(self.values))
         met = np.zeros_like(legal)
         for common in () if self.domain.forbidden is None else self.domain.forbidden.common(low, high):
             met |= ((common > 0) | ((common == 0) & (self.domain.integer | (low == high)))).all(axis=1).reshape(met.shape)
@@ -157,7 +157,7 @@ class ShareQuestion:
         """Return (B,) whether raw points (B, V) are fair, in exact arithmetic. Raises OverflowError for absurd weights."""
         logits = network.forward(exact(self.domain.encode(self.rows(raw))))
         margin = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
-        sign = margin.sign.reshape(len(raw), -1)
+        sign = margin.sign.reshape(len(raw), len(self.values))
         flips = (sign > 0)[:, :, None] & (sign < 0 if self.strict else sign <= 0)[:, None] & pairs
         return np.asarray(~flips.any(axis=(1, 2)))
 

@@ -3,14 +3,17 @@
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import verifair as vf
+from encoders.onnx.reader import read_model
 from tests.builders import integer, network_of, real, schema_of
 from tests.soundness.systems.test_share import BUDGET, FEATURES, SCHEMA, accepted, integers, truth
+from tests.tree_models import save
 from verifair.checker.certificates.share import ShareCertificate, ShareQuery
 from verifair.checker.certificates.tree import Tree
 from verifair.engine.shares.share import certify_share, row_shares
@@ -110,3 +113,14 @@ def test_rows_without_legal_rows_to_compare_are_not_counted() -> None:
     assert Fraction(fair, fair + unfair) == truth(query)
     assert outside > 0
     assert fair + unfair + outside == len(rows)
+
+
+@pytest.mark.parametrize("trees", [False, True])
+def test_a_table_of_nobody_to_compare_counts_nobody(trees: bool, tmp_path: Path) -> None:
+    schema = schema_of(integer("sex", 0, 1), integer("a", 0, 3), constraints=[{"never": {"sex": 0, "a": {"low": 2}}}])
+    tree = (0, "BRANCH_LEQ", 0.5, [-1.0], [1.0])
+    affine = network_of(([[1.0, 1.0]], [-1.0]), source_sha256="d" * 64)
+    network = read_model(save(tmp_path / "trees.onnx", [tree], 2)) if trees else affine
+    query = vf.IndividualFairness(network=network, schema=schema, protected=["sex"])
+    assert row_shares(query, np.array([[1.0, 2.0], [1.0, 3.0]])) == (0, 0, 2)
+    assert row_shares(query, np.empty((0, 2))) == (0, 0, 0)

@@ -140,7 +140,7 @@ class ShareRows(Shape):
     fair: Count
     unfair: Count
     outside: Count
-    """Outside the schema's domain or the box."""
+    """Outside the schema's domain or the box, or without legal rows to compare."""
 
 
 class SharePoint(Shape):

@@ -437,7 +437,9 @@ def _bracket(subject: Subject, share: ShareResult, work: Work, found: _SectionPa
     if share.reason is not None:
         text += f" {above(share.open)} are open: the time was not enough for {share.tolerance:g}."
     if share.rows is not None:
-        text += f" So it is for {of(share.rows.fair, share.rows.fair + share.rows.unfair)} of the table's people."
+        people = share.rows.fair + share.rows.unfair
+        none = " Nobody of the table is among them, with two legal combinations of values to compare."
+        text += f" So it is for {of(share.rows.fair, people)} of the table's people." if people else none
     tone = Tone.BAD if share.unfair else Tone.GOOD if share.reason is None else Tone.WATCH
     found.statements.append(Statement(text=text, standing=standing(proof), tone=tone))
     found.pictures.append(picture(
