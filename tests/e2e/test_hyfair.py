@@ -17,6 +17,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file
 from verifair.systems.hyfair.explain.rules import refused
 from verifair.systems.hyfair.search import annealing
+from verifair.training.onnx_writer import onnx_model
 
 
 @pytest.fixture(scope="module")
@@ -265,6 +266,23 @@ def test_help_shows_an_example() -> None:
 
 
 # verifair kmax as a user meets it.
+
+
+def test_kmax_has_no_bucket_for_a_combination_that_a_constraint_forbids(tmp_path: Path) -> None:
+    features = (("sex", "F", "M"), ("relation", "husband", "wife"))
+    text = "".join(f'[[feature]]\nname = "{name}"\nkind = "categorical"\ncategories = {json.dumps(of)}\n' for name, *of in features)
+    rule = '[[constraint]]\nif = { relation = "husband" }\nthen = { sex = "M" }\n'
+    (tmp_path / "s.toml").write_text(f'[model]\npositive = "logit > 0"\n{text}[[feature]]\nname = "age"\nkind = "integer"\n'
+                                     f"range = [0, 1]\n{rule}")
+    weights = [(np.ones((1, 3), np.float32), np.zeros(1, np.float32))]
+    (tmp_path / "m.onnx").write_bytes(onnx_model(weights, {}).SerializeToString())
+    asked = ("--protected", "sex", "--protected", "relation", "--timeout", 2, "--json", "k.json")
+    assert "(3 combinations" in answered("kmax", "m.onnx", "--schema", "s.toml", *asked, cwd=tmp_path).stdout
+    found = json.loads((tmp_path / "k.json").read_text())
+    by = {tuple(one["combination"].values()): one["bucket"] for one in found["bound"]["outcomes"]}
+    assert [pair for pair, bucket in by.items() if bucket is None] == [("F", "husband")]
+    assert len(set(by.values()) - {None}) == found["bound"]["lower"] == found["lower"]
+    assert len(found["outcomes"]) == 3
 
 
 def where(folder: Path) -> tuple[object, ...]:

@@ -83,7 +83,8 @@ class KmaxSearch(Shape):
 class KmaxOutcome(Shape):
     combination: dict[str, Any]
     logit: float | None
-    bucket: Count
+    bucket: Count | None
+    """Null: the schema's constraints forbid this combination at the witness."""
 
 
 class KmaxBound(Shape):
