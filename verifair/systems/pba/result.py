@@ -32,8 +32,9 @@ class Rate(Shape):
     metric: Literal["SP", "TPR", "FPR", "CFA"]
     group: str
     value: Share | None
-    """Null: the group has no such rows."""
+    """Null: the group has no such rows; of CFA, no counterfactual that the schema's constraints allow."""
     rows: Count
+    """Of CFA, pairs of a row and a counterfactual."""
     low: float | None
     """Wilson's 95 % interval; null for CFA, whose pairs share rows."""
     high: float | None

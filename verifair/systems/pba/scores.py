@@ -55,7 +55,7 @@ def group_rates(found: Rates) -> pd.DataFrame:
     """SP, TPR, FPR and CFA of every group: columns sensitive, metric, group, value, rows, low, high, ranked.
 
     SP: share predicted positive.  TPR, FPR: the same among rows whose label is, or is not, positive (EO).  CFA: share of
-    (row, counterfactual) pairs with the same prediction. A group without rows for a rate has value NaN, never 0.
+    (row, legal counterfactual) pairs with the same prediction. A group without rows, or pairs, for a rate has value NaN, never 0.
     low, high: Wilson's 95 % interval; NaN for CFA, whose pairs share rows.   ranked: whether it has SMALL rows for the rate.
     """
     lines: list[dict[str, object]] = []

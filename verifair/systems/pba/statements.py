@@ -225,7 +225,8 @@ def _rates_table(rates: pd.DataFrame) -> DataTable:
     return DataTable(
         title="Rates by group", rows=rates.rename(columns={"sensitive": "feature", "rows": "people"}).reset_index(drop=True),
         note="SP: share given the favourable outcome. TPR, FPR: the same among those who truly are, or are not, of that outcome. "
-        "CFA: share whose decision survives another value of the feature. Measured on the table.",
+        "CFA: share of people and their legal counterfactuals who are decided alike; none for a group of which the schema's "
+        "constraints allow no counterfactual. Measured on the table.",
     )
 
 

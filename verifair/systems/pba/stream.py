@@ -39,7 +39,7 @@ class LabelledRows:
     labels: Integers
     judge: Callable[[Array], Integers]
     start: int = 0
-    _flipped: dict[tuple[str, float], Integers] = field(default_factory=dict, repr=False)
+    _exchanged: dict[tuple[str, float], tuple[Integers, Integers]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, network: Model, schema: Schema, frame: pd.DataFrame, *, names: Collection[str] | None = None) -> LabelledRows:
@@ -51,17 +51,17 @@ class LabelledRows:
         """(N,) the network's decisions."""
         return self.judge(self.raw)
 
-    def flipped(self, exchange: Exchange, number: float) -> Integers:
-        """Return the network's decisions (N,) with these values in place of those of each row that differs in all; decided once.
+    def counterfactuals(self, exchange: Exchange, number: float) -> tuple[Integers, Integers]:
+        """Return the rows (E,) that have a counterfactual with these values, by place, and the network's decisions (E,) on these.
 
-        The other rows have their own decision.
+        They differ in all of the values, and the schema's constraints allow the counterfactual: else it is no person. Decided once.
         """
-        if (exchange.name, number) not in self._flipped:
-            found = self.predicted.copy()
-            others = np.flatnonzero(exchange.apart(self.raw, number))
-            found[others] = self.judge(exchange.put(self.raw[others], np.full(len(others), number)))
-            self._flipped[exchange.name, number] = found
-        return self._flipped[exchange.name, number]
+        if (exchange.name, number) not in self._exchanged:
+            rows = np.flatnonzero(exchange.apart(self.raw, number))
+            found = exchange.put(self.raw[rows], np.full(len(rows), number))
+            legal = exchange.schema.inside(found)
+            self._exchanged[exchange.name, number] = rows[legal], self.judge(found[legal])
+        return self._exchanged[exchange.name, number]
 
     def eligible(self, query: PersistentBias | Robustness, kind: str) -> tuple[Integers, Array]:
         """Return rows (E,) to ask about, by their places in this chunk, and the number (E,) of each one's counterfactual in the
@@ -72,10 +72,8 @@ class LabelledRows:
             return rows, exchange.of_rows(self.raw[rows]) if exchange else np.zeros(len(rows))
         found_rows, found_to = [], []
         for value in exchange.numbers:
-            rows = np.flatnonzero(exchange.apart(self.raw, value))
-            flipped = exchange.put(self.raw[rows], np.full(len(rows), value))
-            still_right = self.flipped(exchange, value)[rows] == self.labels[rows]
-            still_right &= query.schema.inside(flipped)  # a counterfactual that the schema's constraints forbid is no person
+            rows, decided = self.counterfactuals(exchange, value)
+            still_right = decided == self.labels[rows]
             rows = rows[still_right & right[rows]] if kind == "bias" else rows[still_right]
             found_rows.append(rows)
             found_to.append(np.full(len(rows), float(value)))
@@ -85,7 +83,7 @@ class LabelledRows:
 
     def take(self, low: int, high: int) -> LabelledRows:
         """Return the rows at places low .. high - 1, as a chunk."""
-        return replace(self, raw=self.raw[low:high], labels=self.labels[low:high], start=self.start + low, _flipped={})
+        return replace(self, raw=self.raw[low:high], labels=self.labels[low:high], start=self.start + low, _exchanged={})
 
     @property
     def content(self) -> bytes:
@@ -138,19 +136,15 @@ class Rates:
 
     def add(self, table: LabelledRows) -> Rates:
         """Count the rows of a table, too; returns these counts."""
-        exchange = self.exchange
-        own = exchange.of_rows(table.raw)
+        exchange, count = self.exchange, len(self.exchange.numbers)
+        group = np.searchsorted(exchange.numbers, exchange.of_rows(table.raw))
         positive, truly = (exchange.schema.outcome.favourable(classes) for classes in (table.predicted, table.labels))
-        for place, number in enumerate(exchange.numbers):
-            mine = own == number
-            if not mine.any():
-                continue
-            first = table.raw[mine][:1]  # all of the group have the same partners
-            others = [other for other in exchange.numbers if exchange.apart(first, other)[0]]
-            alike = [table.flipped(exchange, other)[mine] == table.predicted[mine] for other in others]
-            found = (positive[mine], positive[mine & truly], positive[mine & ~truly], np.concatenate([np.empty(0, bool), *alike]))
-            self.hits[:, place] += [int(held.sum()) for held in found]
-            self.rows[:, place] += [len(held) for held in found]
+        everybody = np.arange(len(group))
+        pairs = [table.counterfactuals(exchange, number) for number in exchange.numbers]
+        counted = [(0, everybody, positive), (1, everybody[truly], positive[truly]), (2, everybody[~truly], positive[~truly])]
+        for rate, rows, hit in counted + [(3, rows, decided == table.predicted[rows]) for rows, decided in pairs]:
+            self.hits[rate] += np.bincount(group[rows[hit]], minlength=count)
+            self.rows[rate] += np.bincount(group[rows], minlength=count)
         return self
 
 
@@ -303,4 +297,4 @@ class TableStream:
 
 def _joined(tables: Sequence[LabelledRows]) -> LabelledRows:
     raw, labels = (np.concatenate([getattr(one, name) for one in tables]) for name in ("raw", "labels"))
-    return replace(tables[0], raw=raw, labels=labels, _flipped={})
+    return replace(tables[0], raw=raw, labels=labels, _exchanged={})

@@ -41,6 +41,8 @@ def show(result: PbaResult, console: Console) -> None:
         if single and (more := len(groups_of(name, result.rates)) - GROUPS) > 0:
             said = counted(more, "smaller group is", "smaller groups are")
             console.print(f"{said} in rates.csv and shares.csv (--out FOLDER).", soft_wrap=True)
+        if (none := without_pairs(name, result.rates)):
+            console.print(f"CFA: none for {none}, of whom the schema's constraints allow no counterfactual.", soft_wrap=True)
         for line in gap_words(result.gaps[result.gaps["sensitive"] == name], result.rates):
             console.print(line, soft_wrap=True)
         if single and len(schema.values(name)) > 2:
@@ -196,6 +198,12 @@ def groups_of(sensitive: str, rates: pd.DataFrame) -> pd.Series:
     mine = rates[(rates["sensitive"] == sensitive) & (rates["metric"] == "SP")]
     people = mine.groupby("group", sort=False)["rows"].sum()
     return people[people > 0]
+
+
+def without_pairs(sensitive: str, rates: pd.DataFrame) -> str:
+    """Return the groups that have people and no legal counterfactual, with semicolons between."""
+    mine = rates[(rates["sensitive"] == sensitive) & (rates["metric"] == "CFA") & (rates["rows"] == 0)]
+    return "; ".join(mine["group"][mine["group"].isin(groups_of(sensitive, rates).index)])
 
 
 def pairs_of(sensitive: str, shares: pd.DataFrame) -> pd.Series:
