@@ -129,8 +129,7 @@ class TreeEnsemble(Model):
 
     def _forward(self, x: Any) -> Any:
         if isinstance(x, Dyadic):
-            exact_value, exact_base = self._exact
-            return total(exact_value[self.leaves(x.to_float())], axis=1) + exact_base
+            return total(self._exact[0][self.leaves(x.to_float())], axis=1) + self._exact[1]
         numbers: npt.NDArray[Any] = np.asarray(x)
         leaves = self.leaves(numbers.astype(np.float64))
         if numbers.dtype == object:
