@@ -284,7 +284,7 @@ def _antisymmetric(classifier: onnx.NodeProto) -> bool:
     intercepts = np.array(values.get("intercepts", (0.0, 0.0)), dtype=np.float64)
     half = len(coefficients) // 2
     return (len(class_labels(values)) == 2 and len(intercepts) == 2 and bool(intercepts[0] == -intercepts[1])
-            and bool((coefficients[:half] == -coefficients[half:]).all()))
+            and np.array_equal(coefficients[:half], -coefficients[half:]))
 
 
 def class_labels(values: Mapping[str, object]) -> Sequence[object]:

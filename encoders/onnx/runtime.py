@@ -54,9 +54,17 @@ class Session:
                 found = self.session.run(computed, fed)
             except Exception as error:      # onnxruntime's exceptions have no common public base
                 raise ModelError(self.path, f"onnxruntime cannot run it: {first_line(error)}") from error
-            pieces.append([np.asarray(v, dtype=np.float64).reshape(len(fed[self.feeds[0].name]), -1)[: len(rows)] for v in found])
+            count = len(fed[self.feeds[0].name])
+            pieces.append([self._by_row(*one, count)[: len(rows)] for one in zip(computed, found, strict=True)])
         values |= dict(zip(computed, (np.concatenate(parts) for parts in zip(*pieces, strict=True)), strict=True))
         return [values[name] for name in outputs]
+
+    def _by_row(self, name: str, found: Any, count: int) -> Array:
+        """Return what a tensor gives for so many rows (count, m). Raises ModelError where that is not as many numbers for each."""
+        try:
+            return np.asarray(found, dtype=np.float64).reshape(count, -1)
+        except (TypeError, ValueError) as error:  # texts, maps; one number for the batch
+            raise ModelError(self.path, "gives no numbers, or not as many for each row", node=name) from error
 
 
 def _padded(rows: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:

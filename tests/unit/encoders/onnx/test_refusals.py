@@ -193,6 +193,23 @@ def test_labels_that_another_threshold_decides_are_no_labels_of_the_logits(
         refused(path, "shows classes that are decided otherwise than by its logits")
 
 
+@pytest.mark.parametrize("other", ["count", "words"])
+def test_outputs_beside_the_logits_need_no_rows(other: str, tmp_path: Path) -> None:
+    """A number for the whole batch ended in a ValueError of NumPy, words that are declared as numbers in a TypeError."""
+    nodes = {"count": [node("Size", ["x"], ["other"])], "words": [node("Constant", [], ["other"], value_string="INT64")]}[other]
+    path = save(tmp_path / "m.onnx", [node("MatMul", ["x", "w"]), *nodes], {"w": MIXED[:, :1]})
+    model = onnx.load(path)
+    model.graph.output.append(helper.make_tensor_value_info("other", TensorProto.INT64, []))
+    onnx.save(model, path)
+    assert read_onnx(path, output="y").outputs == 1
+
+
+def test_a_classifier_with_a_coefficient_too_many_is_refused(tmp_path: Path) -> None:
+    given = {"coefficients": [1.0, 2.0, -1.0, -2.0, 3.0], "intercepts": [1.0, -1.0], "classlabels_ints": [0, 1]}
+    classifier = node("LinearClassifier", ["x"], ["label", "y"], post_transform="LOGISTIC", **given)
+    refused(save(tmp_path / "m.onnx", [classifier], {}, check=False), "coefficients")
+
+
 def test_many_outputs_take_no_square_of_their_number(tmp_path: Path) -> None:
     path = save(tmp_path / "m.onnx", [node("MatMul", ["x", "w"])], {"w": np.ones((4, 2**14), dtype=F)})
     tracemalloc.start()
