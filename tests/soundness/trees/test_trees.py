@@ -142,6 +142,19 @@ def test_differences_are_decided_with_ties(seed: int, tmp_path: Path) -> None:
     assert found.status[0].tolist() == [PROVED if one else VIOLATED for one in truth]
 
 
+def test_a_single_row_that_is_forbidden_is_nobody(tmp_path: Path) -> None:
+    """The values of both people are equal at a = 1 alone, and nobody is there."""
+    of = schema_of(integer("a", 0, 2), categorical("p", "f", "m")).forbidding([{"a": 1, "p": "f"}], "forbidden")
+    up, down = (1, "BRANCH_LEQ", 0.5, [1.0], [-1.0]), (1, "BRANCH_LEQ", 0.5, [-1.0], [1.0])
+    equal = (0, "BRANCH_LEQ", 0.5, [0.0], (0, "BRANCH_LEQ", 1.5, down, [0.0]))
+    model = read_model(save(tmp_path / "m.onnx", [up, equal], 2))
+    ends, protected = (np.array([[0.0, 0.0]]), np.array([[2.0, 0.0]])), np.array([False, True])
+    batch = TwinBatch(lower=ends[0], upper=ends[1], prime=np.array([[0.0, 1.0]]), protected=protected)
+    for domain, expected in ((of.domain, PROVED), (replace(of.domain, forbidden=None), VIOLATED)):
+        problem = TwinProblem(network=model, domain=domain, batch=batch, margin=np.ones(1), goals=(OBSERVED,))
+        assert decide(problem, seconds=60).status.tolist() == [[expected]]
+
+
 def proved(tmp_path: Path) -> tuple[Model, vf.Schema, Certificate]:
     """A proof that needs cuts, of a model with a threshold on every feature."""
     of = schema(1)

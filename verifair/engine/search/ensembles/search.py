@@ -260,7 +260,7 @@ class TreeSearch(BoxSearch):
 
     def _decide(self, nodes: Nodes, goal: int) -> None:
         """Boxes that no tree cuts, and whose points do not violate their goal: their legal points all have the same margins."""
-        nodes = self.goals.still_open(nodes)
+        nodes = self.without_impossible(self.goals.still_open(nodes))
         if not len(nodes):
             return
         if self.problem.float32:    # what holds of the real-valued function alone: the next visit closes it as that
