@@ -246,6 +246,36 @@ def test_the_largest_gap_is_bracketed(seed: int, tmp_path: Path) -> None:
         assert not vf.check(forged, network=model, schema=of).accepted
 
 
+@pytest.mark.parametrize("seed", draws(8))
+def test_gaps_of_probabilities_are_decided_at_the_largest_one(seed: int, tmp_path: Path) -> None:
+    """At the float64 numbers around it, and their neighbours: no bound that rounds tells these apart."""
+    rng, of = np.random.default_rng(seed), schema(seed)
+    if seed % 3 == 0:
+        of = of.forbidding([{"a": (-2, 0), "b": (-1.5, 0.5)}, {"p": "f", "c": "x"}], "forbidden")
+    model = model_of(rng, of, tmp_path / "m.onnx")
+    low, high = max(gap_bounds(max(group), min(group)) for group in by_person(model, of))
+    for epsilon in (np.nextafter(low, 0), low, high, np.nextafter(high, 1)) if low > 1e-9 else ():
+        query = vf.IndividualFairness(network=model, schema=of, protected=["p"], epsilon=float(epsilon))
+        found = vf.verify(query, budget=vf.Budget(seconds=60))
+        assert found.status is (vf.Status.PROVED if fair(by_person(model, of), float(epsilon)) else vf.Status.VIOLATED)
+        if found.certificate is not None:
+            assert vf.check(found.certificate, network=model, schema=of).accepted
+            forged = replace(found.certificate, query=replace(found.certificate.query, epsilon=float(np.nextafter(low, 0))))
+            assert not vf.check(forged, network=model, schema=of).accepted
+
+
+def test_a_leaf_at_both_ends_of_a_box_is_not_that_of_all_rows_between(tmp_path: Path) -> None:
+    """Decisions flip at b = 1 alone; the rows below and above it end in one leaf, by two ways."""
+    of = schema_of(categorical("p", "f", "m"), real("b", -1.5, 1.5))
+    flips = (1, "BRANCH_EQ", 1.0, (0, "BRANCH_LEQ", 0.5, [1.0], [-1.0]), [-1.0])
+    unfair, fair = (read_model(save(tmp_path / f"{k}.onnx", [tree], 2)) for k, tree in enumerate((flips, [-1.0])))
+    given = vf.verify(vf.IndividualFairness(network=fair, schema=of, protected=["p"])).certificate
+    assert given is not None
+    one = tuple(replace(proof, evidence=Tree.leaf(), float32=False) for proof in given.proofs)
+    assert vf.check(replace(given, proofs=one), network=fair, schema=of).accepted
+    assert not vf.check(replace(given, proofs=one, network_sha256=unfair.source_sha256), network=unfair, schema=of).accepted
+
+
 @pytest.mark.parametrize("shares", [False, True])
 @pytest.mark.parametrize("seed", draws(6))
 def test_values_and_shares_move_by_at_most_epsilon(seed: int, shares: bool, tmp_path: Path) -> None:

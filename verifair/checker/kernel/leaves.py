@@ -2,7 +2,8 @@
 
 A tree has to cover its task's box: every cut lies within the box it cuts, both signs of a neuron have a subtree. A leaf is proved
     where no row of its box is legal, or no partner of one is;
-    where its box is one network input, or its real features have two neighbouring float64 each: points decide (`kernel.points`);
+    where its box is one network input, or all its rows go one way through every tree, so that margins are the same all over it, or
+        its real features have two neighbouring float64 each: points decide (`kernel.points`);
     where no point of the box has its signs: some interval is empty;
     where both margins are the same number and a row says no more than that;
     else by a bound (`kernel.bounds`), above 0, or 0 where that is enough:
@@ -253,13 +254,15 @@ class LeafRule:
         fits = np.isfinite(np.hstack([low, high, low2, high2])).all(axis=1)
         found = dict.fromkeys(np.flatnonzero(~fits & ~nobody).tolist(), "its network inputs are no float32 numbers")
         point = (low == high).all(axis=1) & (low2 == high2).all(axis=1)
-        at = np.flatnonzero(point & fits & ~nobody)
-        flaws = self._at_points(tree[at], lower[at]) if len(at) else {}
         left = np.flatnonzero(~point & fits & ~nobody)
         boxes = Boxes(low=low, high=high, low2=low2, high2=high2).take(left)
-        unbounded = left[~self._bounded(leaves.take(left), boxes, frames)].tolist()
+        rest = left[~self._bounded(leaves.take(left), boxes, frames)]
+        if self.trees is not None:  # one row tells of all that no tree tells apart
+            point[rest] = self.trees.one_way(low[rest], high[rest]) & self.trees.one_way(low2[rest], high2[rest])
+        at = np.flatnonzero(point & fits & ~nobody)
+        flaws = self._at_points(tree[at], lower[at]) if len(at) else {}
         # Several raw rows may be one input, at which the goal fails: perhaps none of them is legal.
-        for k, text in [*((int(at[k]), flaw) for k, flaw in flaws.items()), *((k, None) for k in unbounded)]:
+        for k, text in [*((int(at[k]), flaw) for k, flaw in flaws.items()), *((k, None) for k in rest[~point[rest]].tolist())]:
             flaw = self._at_corners(leaves.take(slice(k, k + 1)), text)
             if flaw is not None:
                 found[k] = flaw

@@ -9,7 +9,7 @@ from flint import arb
 
 from encoders.domain import Domain
 from encoders.exact.balls import PRECISIONS, Balls, ball, precision, sigmoid
-from encoders.exact.dyadic import Dyadic, exact
+from encoders.exact.dyadic import Dyadic, exact, total
 from encoders.network import Array, Booleans, Integers, Model, layered
 from encoders.probability import exceeds
 from verifair.checker.kernel.ensembles import tree_bounds
@@ -50,18 +50,10 @@ class Points:
         """Return (N,) raw points (N, V) at which a goal surely does not hold."""
         return np.array([one is False for one in self.held(task, raw, np.zeros(len(raw)))], dtype=bool)
 
-    def _margins(self, task: Integers, raw: Array) -> tuple[Dyadic, Dyadic]:
+    def _margins(self, task: Integers, raw: Array) -> tuple[Dyadic, ...]:
         """g at raw points x (N, V) and at x', exactly."""
-        return self._exact(task, raw), self._exact(task, self.tasks.second(task, raw))
-
-    def _exact(self, task: Integers, raw: Array) -> Dyadic:
-        """g at raw points, exactly."""
-        logits = self.network.forward(exact(self.domain.encode(raw)))
-        terms = exact(self.tasks.margin[task]) * logits
-        total = terms[:, 0]
-        for k in range(1, self.network.outputs):
-            total = total + terms[:, k]
-        return total
+        weights, copies = exact(self.tasks.margin[task]), (raw, self.tasks.second(task, raw))
+        return tuple(total(weights * self.network.forward(exact(self.domain.encode(one))), axis=1) for one in copies)
 
     def _met(self, task: Integers, target: Array, first: Dyadic, second: Dyadic) -> Booleans:
         """Return (N,) whether goals hold at exact margins g(x), g(x')."""

@@ -166,6 +166,11 @@ class TreeBounds:
                     found[n] = max(found[n], _down(min(base + _evened(whole[few], tree[few], cells), int(FAR))) * unit)
         return found
 
+    def one_way(self, low: Array, high: Array) -> Booleans:
+        """Return (B,) which boxes low, high (B, n), of a row at least, meet one way through every tree: all their rows take it."""
+        met = self.paths.meet(low, high, self._possible(high), np.arange(self.ensemble.columns))
+        return np.asarray(met.sum(axis=1) == len(self.ensemble.root))
+
     def _cells(self, pairs: Paths, at: Integers, apart: Booleans, high: Array) -> Iterator[tuple[Integers, Integers, Integers]]:
         """Yield, for each variable that both copies share, which of its cells, up to `high` (n,), the pairs `at` (K,) hold: pairs
         with the first and the last one of a range."""

@@ -4,7 +4,8 @@ Every goal of a question is searched for by itself, over trees of what its rows 
 boxes is a run of `kernel.explore`; here the points that it finds are confirmed, its cuts and leaves recorded, and the
 boxes that it left are kept for the next visit.
 Sound? yes: PROVED rests on rigorous bounds of every leaf, VIOLATED on exact evaluation.
-Complete? yes, but for values nearer to 0 than sums of float64 numbers tell: within a cell between thresholds nothing changes.
+Complete? yes: within a cell between thresholds nothing changes, and what no bound tells from 0 there is evaluated exactly; log-odds
+of several classes by balls.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from encoders.trees.joint import LineTrees
 from encoders.trees.twin import ClauseRows, RowBounds, ScoreLine, TreeTwin, odds_lines
 from solvers import clock
 from verifair.engine.search.box_search import EXTRA_CUTS, BoxSearch, Limits
-from verifair.engine.search.boxes import Nodes, anywhere, borders, legal_pairs, roots
+from verifair.engine.search.boxes import Nodes, anywhere, borders, legal_pairs, roots, rows_at
 from verifair.engine.search.ensembles.kernel import explore
 from verifair.engine.search.float32 import ROOM
-from verifair.engine.search.open_goals import FEW
+from verifair.engine.search.open_goals import FEW, OPEN
 from verifair.engine.search.trees import GoalTrees
 
 MIXED = np.array([[0.25, 0.75, 0.0], [0.75, 0.25, 0.0]])
@@ -268,17 +269,18 @@ class TreeSearch(BoxSearch):
             self.goals.float32[nodes.question, goal] = False
             self.open.add(nodes.take(possible))
             nodes = nodes.take(~possible)
-        middle = self.twin.local.middle(nodes.lower, nodes.upper)
+        middle = self.twin.local.middle(self._begun(nodes), nodes.upper)
         legal = legal_pairs(self.twin, nodes.question, middle)
         if legal.any():
-            part = nodes.take(legal)
-            _, _, margins = self.goals.confirm(part.question, middle[legal])
+            part, point = nodes.take(legal), middle[legal]
+            met, values, margins = self.goals.confirm(part.question, point)
             self._close_by_lines(part, goal, margins)
-        nodes = self.goals.still_open(nodes.take(~self.trees.known["closed"][nodes.ids]))
-        middle = self.twin.local.middle(nodes.lower, nodes.upper)
-        legal = legal_pairs(self.twin, nodes.question, middle)
+            left = met[:, goal] & ~self.trees.known["closed"][part.ids] & (self.goals.status[part.question, goal] == OPEN)
+            self._close_exactly(part.take(left), goal, values[left, goal])
+        nodes = self.goals.still_open(nodes.take(~self._seen(nodes)))
+        middle = self.twin.local.middle(self._begun(nodes), nodes.upper)
         divisible = self.twin.local.divisible(nodes.lower, nodes.upper)
-        stuck: Booleans = legal | ~divisible.any(axis=1)
+        stuck: Booleans = legal_pairs(self.twin, nodes.question, middle) | ~divisible.any(axis=1)
         self.goals.give_up(np.unique(nodes.question[stuck]), "float")
         nodes, middle, divisible = nodes.take(~stuck), middle[~stuck], divisible[~stuck]
         if len(nodes):  # its middle is nobody: perhaps others of it are not
@@ -286,6 +288,48 @@ class TreeSearch(BoxSearch):
             variable = np.where(divisible, nodes.upper - nodes.lower, -1.0).argmax(axis=1)
             row = np.arange(len(nodes))
             self.cut(nodes, np.where(along >= 0, along, variable), np.where(along >= 0, edge, middle[row, variable]))
+
+    def _begun(self, nodes: Nodes) -> Array:
+        """Return the lower ends (N, v) of boxes: what lies above a cut of a real variable leaves the cut itself out."""
+        start = self.problem.batch.lower[nodes.question][:, self.twin.variables]
+        return np.where((nodes.lower > start) & ~self.twin.local.integer, np.nextafter(nodes.lower, np.inf), nodes.lower)
+
+    def _seen(self, nodes: Nodes) -> Booleans:
+        """Return (N,) boxes that are closed, or cut."""
+        return np.asarray(self.trees.known["closed"][nodes.ids] | (self.trees.feature[nodes.ids] != -1))
+
+    def _close_exactly(self, nodes: Nodes, goal: int, values: Array) -> None:
+        """Boxes all over which the margins are the same, and meet their goal. Whoever checks them evaluates one row of them, where
+        no tree tells its rows apart; other boxes are cut where a tree does, though both branches add the same."""
+        variable, cut = self._told_apart(nodes)
+        one = variable < 0
+        alone = nodes.take(one)
+        self.goals.close(alone.ids, alone.question, np.full(len(alone), goal), values[one], False)
+        if not one.all():
+            self.cut(nodes.take(~one), variable[~one], cut[~one])
+
+    def _told_apart(self, nodes: Nodes) -> tuple[Integers, Array]:
+        """Return (N,) positions of variables and cuts: of a question that tells rows of a box apart, on the way of its lower end
+        through a tree; -1 where there is none."""
+        ensemble, cells, domain, batch = self.twin.ensemble, self.twin.cells, self.problem.domain, self.problem.batch
+        low, high = rows_at(self.twin, nodes.question, self._begun(nodes)), rows_at(self.twin, nodes.question, nodes.upper)
+        second, row, found = batch.take(nodes.question).second, np.arange(len(nodes))[:, None], np.full(len(nodes), -1)
+        for lower, upper in ((low, high), (second(low), second(high))):
+            ends, node = domain.box(lower, upper), np.tile(ensemble.root, (len(nodes), 1))
+            for _ in range(ensemble.depth):
+                column = np.maximum(ensemble.column[node], 0)
+                left, right = (end[row, column] <= ensemble.threshold[node] for end in ends)
+                apart = (left != right) & (ensemble.column[node] >= 0)
+                asked = np.flatnonzero(apart.any(axis=1))
+                found[asked] = node[asked, apart[asked].argmax(axis=1)]
+                node = np.where(left, ensemble.left[node], ensemble.right[node])
+        variable, cut = np.full(len(nodes), -1), np.zeros(len(nodes))
+        for k in np.flatnonzero(found >= 0).tolist():
+            v = int(cells.variable[found[k]])
+            variable[k] = np.searchsorted(self.twin.variables, v)
+            category = ensemble.column[found[k]] - domain.start[v]
+            cut[k] = min(category, high[k, v] - 1) if domain.one_hot[v] else cells.cuts[v][cells.last[found[k]]]
+        return variable, cut
 
     def _close_by_lines(self, nodes: Nodes, goal: int, margins: Array) -> None:
         """Boxes in which both margins (N, 2) are constant, and no line of a probability gap's closes: each by one of its own, the
