@@ -82,13 +82,15 @@ class TreeCells:
     def within(self, cell: Integers, lower: Array, upper: Array) -> Array:
         """Raw points (B, V) in given cells (B, V) and raw boxes that they meet: of each cell the largest value in the box."""
         raw = upper.copy()
-        for v, cuts in enumerate(self.cuts):
-            if self.domain.one_hot[v]:
-                raw[:, v] = cell[:, v]
-            elif len(cuts):
-                end = np.append(cuts, np.inf)[cell[:, v]]
-                raw[:, v] = np.clip(np.minimum(end, upper[:, v]), lower[:, v], upper[:, v])
+        for v in range(len(self.cuts)):
+            raw[:, v] = self.values(v, cell[:, v], lower[:, v], upper[:, v])
         return raw
+
+    def values(self, v: int, cell: Integers, lower: Array, upper: Array) -> Array:
+        """The largest values of one variable in given cells, and in intervals that they meet; arrays that broadcast."""
+        if self.domain.one_hot[v]:
+            return cell.astype(float)
+        return np.asarray(np.clip(np.minimum(np.append(self.cuts[v], np.inf)[cell], upper), lower, upper))
 
 
 def _largest(domain: Domain, v: int, limit: Array) -> Array:

@@ -246,6 +246,21 @@ def test_the_largest_gap_is_bracketed(seed: int, tmp_path: Path) -> None:
         assert not vf.check(forged, network=model, schema=of).accepted
 
 
+@pytest.mark.parametrize("scale", ["logit", "probability"])
+def test_the_largest_gap_is_met_where_the_trees_do_not_ask_what_is_forbidden(scale: str, tmp_path: Path) -> None:
+    """Nobody has b = 0 and b = 3, the ends of the only cell of b, or b = 2 where the gap is largest."""
+    never = [{"b": 0}, {"b": 3}, {"a": {"low": 0, "high": 3}, "b": 2}]
+    of = schema_of(integer("a", -2, 3), integer("b", 0, 3), categorical("p", "f", "m")).forbidding(never, "forbidden")
+    by_a = (0, "BRANCH_LEQ", 0.5, [0.25], (0, "BRANCH_LEQ", 1.5, [1.0], [0.5]))
+    model = read_model(save(tmp_path / "m.onnx", [(2, "BRANCH_LEQ", 0.5, by_a, [0.0])], 3))
+    found = maximise(vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale=scale), budget=vf.Budget(seconds=60))
+    truth = Fraction(1) if scale == "logit" else gap_bounds(Fraction(1), Fraction(0))[0]
+    assert found.lower == pytest.approx(float(truth), abs=1e-12)
+    assert found.reason is None
+    assert found.witness is not None
+    assert (found.witness.x["a"], found.witness.x["b"]) == (1, 1)
+
+
 @pytest.mark.parametrize("seed", draws(8))
 def test_gaps_of_probabilities_are_decided_at_the_largest_one(seed: int, tmp_path: Path) -> None:
     """At the float64 numbers around it, and their neighbours: no bound that rounds tells these apart."""
@@ -384,7 +399,8 @@ def test_bounds_fall_where_the_last_question_takes_too_long(
     def ask(_: TwinProblem, __: str, epsilon: float, *___: Any) -> gap_of_trees._Said:
         asked.append(epsilon)
         none = np.empty(0, dtype=np.int64)
-        return gap_of_trees._Said(question=none, point=np.empty((0, 4)), proofs=[] if epsilon >= 0.5 else None, nodes=1)
+        proofs: list[list[Tree]] | None = [] if epsilon >= 0.5 else None
+        return gap_of_trees._Said(question=none, point=np.empty((0, 4)), proofs=proofs, out_of="time", nodes=1)
 
     monkeypatch.setattr(gap_of_trees, "_ask", ask)
     with parallel_config(backend="threading"):

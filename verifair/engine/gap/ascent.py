@@ -1,7 +1,8 @@
 """Local search for the largest gap of a tree ensemble: a lower bound of it, and the row that shows it.
 
-Points are cells, one of each variable. One variable after the other moves to the cell with the largest gap, of all its cells, until
-none helps; then points among the best ones are changed in a few variables, and climb again.
+Points are cells, one of each variable, and a row in them: a variable that moves takes the largest value of its new cell, all others
+keep theirs, so that a legal row to begin with is not lost. One variable after the other moves to the cell with the largest gap, of
+all its cells, until none helps; then points among the best ones are changed in a few variables, and climb again.
 Sound? it only proposes points.   Complete? no: it ends in local maxima.
 """
 
@@ -28,7 +29,7 @@ COPIES = np.eye(2)
 
 
 class Ascent:
-    """The best points so far: questions (K,), cells (K, V), and gaps (K,), the largest first."""
+    """The best points so far: questions (K,), cells (K, V), raw rows (K, V) in them, and gaps (K,), the largest first."""
 
     def __init__(self, problem: TwinProblem, logit: bool, rng: np.random.Generator) -> None:
         self.twin, self.logit, self.rng = TreeTwin.of(problem), logit, rng
@@ -36,7 +37,7 @@ class Ascent:
         every = np.arange(len(batch))
         self.first, self.last = self.twin.boxes(every, batch.lower[:, self.twin.variables], batch.upper[:, self.twin.variables])
         self.question, self.gap = every[:0], np.empty(0)
-        self.cells = self.first[:0]
+        self.cells, self.raw = self.first[:0], batch.lower[:0]
 
     @property
     def best(self) -> float:
@@ -50,44 +51,46 @@ class Ascent:
             before, rounds = self.best, rounds + 1
             question = self.rng.integers(len(self.first), size=STARTS)
             cells = self._anywhere(question)
+            raw = self._raw(question, cells)
             if len(self.gap):
                 old = self.rng.integers(len(self.gap), size=STARTS)
                 stays = self.rng.random(cells.shape) * cells.shape[1] >= CHANGED
                 question, cells = self.question[old], np.where(stays, self.cells[old], self._anywhere(self.question[old]))
-            self.climb(question, cells, ended)
+                raw = np.where(stays, self.raw[old], self._raw(question, cells))
+            self.climb(question, cells, raw, ended)
             last = rounds if self.best > before else last
 
     def from_rows(self, question: Integers, raw: Array) -> None:
-        """Climb from raw points (N, V) of questions."""
+        """Climb from raw rows (N, V) of questions."""
         cells = self.twin.cells.of_boxes(raw, raw)[0]
-        self.climb(question, np.clip(cells, self.first[question], self.last[question]), lambda: False)
+        self.climb(question, np.clip(cells, self.first[question], self.last[question]), raw.copy(), lambda: False)
 
-    def climb(self, question: Integers, cells: Integers, ended: Callable[[], bool]) -> None:
-        """Move every point (N, V) to the best cell of one variable after the other while that helps, and keep the best points."""
+    def climb(self, question: Integers, cells: Integers, raw: Array, ended: Callable[[], bool]) -> None:
+        """Move points, cells and raw (N, V), to the best cell of one variable after the other while that helps; keep the best."""
         gap, moves = np.full(len(question), -np.inf), (self.first < self.last).any(axis=0)
         moving = np.flatnonzero(moves | ~moves.any())
         while True:
             before = gap.copy()
             for v in self.rng.permutation(moving).tolist():
-                cell, gaps = self._along(question, cells, v)
+                cell, value, gaps = self._along(question, cells, raw, v)
                 best = np.arange(len(cells)), gaps.argmax(axis=1)
                 better = gaps[best] > gap
-                cells[better, v], gap[better] = cell[best][better], gaps[best][better]
+                cells[better, v], raw[better, v], gap[better] = cell[best][better], value[best][better], gaps[best][better]
             if not (gap > before).any() or ended():
                 break
-        question, cells, gap = (np.concatenate(pair) for pair in ((self.question, question), (self.cells, cells), (self.gap, gap)))
+        some, old = gap > -np.inf, (self.question, self.cells, self.raw, self.gap)
+        new = question[some], cells[some], raw[some], gap[some]
+        question, cells, raw, gap = (np.concatenate(pair) for pair in zip(old, new, strict=True))
         _, once = np.unique(np.column_stack([question, cells]), axis=0, return_index=True)
-        once = once[gap[once] > -np.inf]
         order = once[np.argsort(-gap[once], kind="stable")[:KEPT]]
-        self.question, self.cells, self.gap = question[order], cells[order], gap[order]
+        self.question, self.cells, self.raw, self.gap = question[order], cells[order], raw[order], gap[order]
 
     def found(self) -> tuple[int, int, Array]:
         """The question of the best point, its direction (0: a fall from x to x'), and the point, raw (V,); some point where none is
         legal."""
         if not len(self.gap):
             return 0, 0, self.twin.problem.batch.lower[0]
-        question, cells = self.question[:1], self.cells[:1]
-        raw = self._raw(question, cells)
+        question, raw = self.question[:1], self.raw[:1]
         g, g_prime = self.twin.evaluate(question, self.twin.local.encode(raw[:, self.twin.variables]))[0]
         return int(question[0]), int(g < g_prime), raw[0]
 
@@ -98,8 +101,9 @@ class Ascent:
         batch = self.twin.problem.batch
         return self.twin.cells.within(cells, batch.lower[question], batch.upper[question])
 
-    def _along(self, question: Integers, cells: Integers, v: int) -> tuple[Integers, Array]:
-        """The cells (N, C) of a variable, and the gaps of points with each of them instead; -inf where there is no such row."""
+    def _along(self, question: Integers, cells: Integers, raw: Array, v: int) -> tuple[Integers, Array, Array]:
+        """The cells (N, C) of a variable, a value in each, and the gaps of points with these instead; -inf where that is no legal
+        row."""
         first, last = self.first[question, v], self.last[question, v]
         width = int((last - first).max()) + 1
         margins = np.empty((len(cells), width, 2))
@@ -115,13 +119,14 @@ class Ascent:
         gaps = np.abs(values[:, :, 0] - values[:, :, 1])
         cell = first[:, None] + np.arange(width)
         gaps[cell > last[:, None]] = -np.inf
+        batch = self.twin.problem.batch
+        ends = batch.lower[question, v, None], batch.upper[question, v, None]
+        value = np.where(cell == cells[:, [v]], raw[:, [v]], self.twin.cells.values(v, np.minimum(cell, last[:, None]), *ends))
         if self.twin.problem.domain.forbidden is not None:
-            point = np.repeat(cells, width, axis=0)
-            point[:, v] = np.minimum(cell, last[:, None]).reshape(-1)
-            each = np.repeat(question, width)
-            legal = legal_pairs(self.twin, each, self._raw(each, point)[:, self.twin.variables])
-            gaps[~legal.reshape(gaps.shape)] = -np.inf
-        return cell, gaps
+            rows, each = np.repeat(raw, width, axis=0), np.repeat(question, width)
+            rows[:, v] = value.reshape(-1)
+            gaps[~legal_pairs(self.twin, each, rows[:, self.twin.variables]).reshape(gaps.shape)] = -np.inf
+        return cell, value, gaps
 
 
 @compiled

@@ -30,7 +30,7 @@ from verifair.engine.gap.search import Extreme, OutOf, deferred_interrupt
 from verifair.engine.parallel import Deadline, Helpers, Shared
 from verifair.engine.questions import no_gap
 from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.open_goals import PROVED
+from verifair.engine.search.open_goals import OUT_OF_NODES, PROVED
 
 FIRST, SLICE, SHORTEST, FALL = 0.15, 0.6, 0.2, 0.4
 """Shares of the seconds left for the question that would close the search, and for others; seconds of a question at least; and the
@@ -42,11 +42,12 @@ CLIMB = 0.1
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Said:
     """What was found about an epsilon: points (N, V) of questions (N,) that exceed it; or proofs [question][direction] that none
-    does; or neither.   nodes: boxes looked at."""
+    does; or neither, and what it ran out of.   nodes: boxes looked at."""
 
     question: Integers
     point: Array
     proofs: list[list[Tree]] | None
+    out_of: OutOf
     nodes: int
 
 
@@ -65,7 +66,7 @@ class _Bracket:
         return max(self.ascent.best, 0.0)
 
     def learn(self, epsilon: float, said: _Said) -> bool | None:
-        """Is every gap at most epsilon? True and False change what is known; None: it took too long."""
+        """Is every gap at most epsilon? True and False change what is known; None: it was not decided."""
         self.nodes += said.nodes
         before = self.least
         if len(said.question):
@@ -126,7 +127,7 @@ def largest_gap_of_trees(
                 closed = known.learn(one, said)
                 near |= closed is False      # a larger gap than that: again close to the best
                 if closed is None and one < known.upper:
-                    hard, late, out_of = one, True, "time"
+                    hard, late, out_of = one, True, said.out_of
             if late and known.upper - hard <= tolerance / 2:
                 break
             if progress is not None:
@@ -150,8 +151,9 @@ def _ask(problem: TwinProblem, scale: Scale, epsilon: float, budget: Budget, unt
     if not len(question) and (found.status == PROVED).all():
         both = [found.trees.of_goal(every, one) for one in (0, 1)]
         proofs = [list(row) for row in zip(*both, strict=True)]
-    point = found.witness[question, direction]
-    return _Said(question=question, point=point, proofs=proofs, nodes=int(found.nodes.sum()))
+    point, short = found.witness[question, direction], set(found.out_of.tolist())
+    out_of: OutOf = "time" if "time" in short else "nodes" if OUT_OF_NODES in short else "float"
+    return _Said(question=question, point=point, proofs=proofs, out_of=out_of, nodes=int(found.nodes.sum()))
 
 
 def _from(epsilon: float, upper: float, count: int) -> list[float]:

@@ -270,6 +270,7 @@ def _largest(result: MaximumResult, console: Console) -> None:
     if result.reason is not None:
         further = {
             Reason.NUMERICAL: "the numbers are too large for float64 bounds", Reason.INTERRUPTED: "this is what stood until then",
+            Reason.NODES: "more --nodes close in further",
         }.get(result.reason, "a longer --timeout closes in further")
         console.print(f"The two sides are not within {result.tolerance:g} ({result.reason.value}): {further}.")
     console.print(f"{result.nodes:,} boxes in {result.seconds:.2f} s, {result.engine}. About the {result.semantics}.")
