@@ -199,9 +199,9 @@ def _answers(result: AuditResult, key: str) -> Iterator[tuple[tuple[str, str], _
         for feature, low, high, shown in gaps(result):
             yield ("largest gap of the probability", feature), _Quantity(
                 low=low, high=high, shown=shown, people=None, better="lower")
-        for feature, low, high, shown in shares(result):
+        for feature, fair, most, shown in shares(result):
             yield ("share of possible people treated alike", feature), _Quantity(
-                low=low, high=high, shown=shown, people=None, better="higher")
+                low=float(fair), high=float(most), shown=shown, people=None, better="higher")
     if key == "kmax" and section is not None and "lower" in section.answer:
         low, high = section.answer["lower"], section.answer["upper"] if standings == {"accepted"} else None
         shown = f"{low} to {high}" if low != high else f"{low}"

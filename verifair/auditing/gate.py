@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -17,7 +21,7 @@ from verifair.auditing.settings import GateSection
 from verifair.engine.queries import PROBABILITIES
 from verifair.screen import visible
 from verifair.systems.results.files import save_text
-from verifair.systems.results.words import percent, rounded
+from verifair.systems.results.words import percent
 from verifair.systems.work import called
 
 WORDS = {
@@ -43,10 +47,11 @@ def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
     passed and failed only where that is known: by exact counts, a proved bound, or an exact counterexample.
     """
     checks, fifths = list[GateCheck](), partial(_four_fifths, threshold=asked.four_fifths or 0.0)
-    for name, ask in (
-        ("four_fifths", fifths), ("flips_in_data", flips), ("certified_gap", gaps), ("certified_share", shares),
-        ("pba_share", bias),
-    ):  # fmt: skip
+    asks: dict[str, Callable[[AuditResult], Found | Shares]] = {
+        "four_fifths": fifths, "flips_in_data": flips, "certified_gap": partial(gaps, limit=_written(asked.certified_gap or 0.0)),
+        "certified_share": partial(shares, limit=_written(asked.certified_share or 0.0)), "pba_share": bias,
+    }  # fmt: skip
+    for name, ask in asks.items():
         threshold = getattr(asked, name)
         if threshold is None:
             continue
@@ -64,21 +69,50 @@ def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
     return checks
 
 
-def _checked(name: str, feature: str, threshold: float, low: float | None, high: float | None, text: str) -> GateCheck:
+def _checked(
+    name: str, feature: str, threshold: float, low: float | Fraction | None, high: float | Fraction | None, text: str
+) -> GateCheck:
     """Return one threshold against the interval in which the quantity surely lies; None: nothing is known of that side."""
-    at_least = name in ("four_fifths", "certified_share")
+    at_least, limit = name in ("four_fifths", "certified_share"), _written(threshold)
     if low is None or high is None:
         outcome: Literal["passed", "failed", "unknown"] = "unknown"
     elif at_least:
-        outcome = "passed" if low >= threshold else "failed" if high < threshold else "unknown"
+        outcome = "passed" if _written(low) >= limit else "failed" if _written(high) < limit else "unknown"
     else:
-        outcome = "passed" if high <= threshold else "failed" if low > threshold else "unknown"
-    said = f"{feature}: {WORDS[name]} {threshold:g}: {text}"
-    return GateCheck(name=name, feature=feature, threshold=threshold, low=low, high=high, outcome=outcome, text=said)
+        outcome = "passed" if _written(high) <= limit else "failed" if _written(low) > limit else "unknown"
+    ends = {end: None if one is None else float(one) for end, one in (("low", low), ("high", high))}
+    said = f"{feature}: {WORDS[name]} {str(float(threshold)).removesuffix('.0')}: {text}"
+    return GateCheck(name=name, feature=feature, threshold=threshold, **ends, outcome=outcome, text=said)
 
 
 Found = Iterator[tuple[str, float | None, float | None, str]]
 """Feature, the least and the most that the quantity can be, and what was found in words."""
+Shares = Iterator[tuple[str, Fraction, Fraction, str]]
+"""The same, exactly."""
+
+
+def _written(number: float | Fraction) -> Fraction:
+    """Return a number as it is written: 0.8 in an audit file is 4/5, which no float64 is."""
+    return number if isinstance(number, Fraction) else Fraction(str(float(number)))
+
+
+def _beside(value: Fraction, limit: Fraction | None, *, up: bool, below: bool = False, digits: int = 4) -> str:
+    """Return a number from 0 on, rounded up or down, with digits enough to stand on its own side of a limit: above it or not, or
+    `below` it or not."""
+    side = operator.lt if below else operator.gt
+    for places in count(digits):    # it ends: what is shown comes as near to the value as need be
+        whole = (math.ceil if up else math.floor)(value * 10**places)
+        if limit is None or side(Fraction(whole, 10**places), limit) == side(value, limit):
+            return f"{whole // 10**places}.{whole % 10**places:0{places}d}"
+    raise AssertionError
+
+
+def _percent(share: Fraction, limit: Fraction | None, *, below: bool) -> str:
+    """Return a share in percent; rounded down, with more digits, where that would stand on the other side of a limit."""
+    said, side = percent(float(share)), operator.lt if below else operator.gt
+    if limit is None or side(Fraction(said.strip("<>%")) / 100, limit) == side(share, limit):
+        return said
+    return f"{_beside(100 * share, 100 * limit, up=False, below=below, digits=1)}%"
 
 
 def _four_fifths(result: AuditResult, threshold: float) -> Found:
@@ -126,24 +160,29 @@ def accepted_files(result: AuditResult) -> set[str]:
     return {Path(one.file).name for one in proofs if one.checked == "accepted"}
 
 
-def gaps(result: AuditResult) -> Found:
+def gaps(result: AuditResult, limit: Fraction | None = None) -> Found:
+    """What a probability moves by, in words that tell on which side of a limit."""
     accepted = accepted_files(result)
     for feature, found in by_feature(result, "largest_gap"):
         if found["quantity"] not in PROBABILITIES:
             yield feature, None, None, f"it was bounded as a {found['quantity']}, not as a probability"
             continue
         low, high = found["lower"], found["upper"] if f"gap-{called(feature)}.json.gz" in accepted else 1.0
-        ruled = f"more than {rounded(high, up=True, digits=4)} is ruled out" if high < 1 else "no bound is proved"
-        yield feature, low, high, f"{rounded(low, up=False, digits=4)} is reached, {ruled}"
+        ruled = f"more than {_beside(_written(high), limit, up=True)} is ruled out" if high < 1 else "no bound is proved"
+        yield feature, low, high, f"{_beside(_written(low), limit, up=False)} is reached, {ruled}"
 
 
-def shares(result: AuditResult) -> Found:
+def shares(result: AuditResult, limit: Fraction | None = None) -> Shares:
+    """Who is treated alike, exactly where the answer says so, in words that tell on which side of a limit."""
     accepted = accepted_files(result)
     for feature, found in by_feature(result, "share"):
         file = re.compile(rf"share-{re.escape(called(feature))}-[0-9a-f]+\.json\.gz")
         proved = any(map(file.fullmatch, accepted))
-        fair, unfair = (found["fair"], found["unfair"]) if proved else (0.0, 0.0)
-        yield feature, fair, 1.0 - unfair, f"{percent(fair)} proved to be treated alike, {percent(unfair)} not"
+        exactly = found.get("exact") or {side: str(found[side]) for side in ("fair", "unfair")}
+        fair, unfair = (Fraction(exactly[side]) if proved else Fraction(0) for side in ("fair", "unfair"))
+        alike = _percent(fair, limit, below=True)
+        not_alike = _percent(unfair, None if limit is None else 1 - limit, below=False)
+        yield feature, fair, 1 - unfair, f"{alike} proved to be treated alike, {not_alike} not"
 
 
 def bias(result: AuditResult) -> Found:

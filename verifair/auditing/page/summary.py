@@ -94,7 +94,7 @@ class Person:
 
 def features(result: AuditResult) -> tuple[SensitiveFeature, ...]:
     """Every sensitive feature, in the order of the audit."""
-    alike = {name: (low, 1.0 - high) for name, low, high, _ in shares(result) if low is not None and high is not None}
+    alike = {name: (float(low), float(1 - high)) for name, low, high, _ in shares(result)}
     gap = {name: (low, high) for name, low, high, _ in gaps(result) if low is not None and high is not None}
     exchanged = dict(by_feature(result, "exchanged"))
     flips = {name: (one["decided_otherwise"], one["asked"], one["people"]) for name, one in exchanged.items()}

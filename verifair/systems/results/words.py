@@ -130,11 +130,13 @@ def percent(share: float | None) -> str:
 
 
 def rounded(value: float, *, up: bool, digits: int = 5) -> str:
-    """With `digits` decimals: a bound from above is not shown smaller, one from below not larger."""
+    """With `digits` decimals: a bound from above is not shown smaller, one from below not larger, than the float64 as it is written
+    (0.1, which is a little more than 1/10, is 0.1)."""
     if abs(value) == float("inf"):
         return "infinity"
     way = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR
-    return str(decimal.Decimal(value).quantize(decimal.Decimal(1).scaleb(-digits), rounding=way, context=decimal.Context(prec=60)))
+    written = decimal.Decimal(str(float(value)))
+    return str(written.quantize(decimal.Decimal(1).scaleb(-digits), rounding=way, context=decimal.Context(prec=60)))
 
 
 def box_options(box: Mapping[str, Any]) -> str:

@@ -158,7 +158,7 @@ def first_feature(name: str, **found: Any) -> Callable[[Any], None]:
 @pytest.mark.parametrize(("change", "told"), [
     (in_certify(by_feature=3), "'int' object is not iterable"),
     (in_certify(by_feature=[{"largest_gap": {}}]), "'protected' is missing"),
-    (first_feature("largest_gap", lower="much"), "'str'"),
+    (first_feature("largest_gap", lower="much"), "'much'"),
     (first_feature("largest_gap", lower=0.5, upper=0.25), "lies between no two numbers"),
     (first_feature("largest_gap", upper=float("nan")), "lies between no two numbers"),
     (first_feature("exchanged", decided_otherwise=10**400), "too large"),

@@ -15,6 +15,7 @@ from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import GateSection
 from verifair.errors import SchemaError
 from verifair.systems.results.findings import Evidence
+from verifair.systems.results.words import rounded
 
 PROOF = Evidence(file="p.files/gap-sex.json.gz", sha256="a" * 64, proves="", command="", checked="accepted")
 
@@ -79,6 +80,39 @@ def test_a_share_passes_and_fails_by_what_is_proved(threshold: float, expected: 
     proof = replace(PROOF, file="p.files/share-sex-ab12.json.gz", checked=checked)
     result = found("share", {"fair": 0.7, "unfair": 0.1}, evidence=(proof,))
     assert outcome(result, certified_share=threshold) == (expected if checked == "accepted" else "unknown")
+
+
+def test_a_share_that_is_the_threshold_passes_and_one_just_below_fails() -> None:
+    """4/5 is no float64: as such the share was 0.7999999999999999 at least and 0.8 at most."""
+    proof = replace(PROOF, file="p.files/share-sex-ab12.json.gz")
+    nearly = {"fair": 0.7999999999999999, "unfair": 0.19999999999999998}
+    for fair, unfair, expected, text in (
+        ("4/5", "1/5", "passed", "at least 0.8: 80.0% proved to be treated alike, 20.0% not"),
+        ("79999/100000", "20001/100000", "failed", "at least 0.8: 79.9% proved to be treated alike, 20.001% not"),
+        ("79999/100000", "1/5", "unknown", "at least 0.8: 79.9% proved to be treated alike, 20.0% not"),
+    ):
+        result = found("share", nearly | {"exact": {"fair": fair, "unfair": unfair}}, evidence=(proof,))
+        (check,) = gate(GateSection(certified_share=0.8), result)
+        assert (check.outcome, check.text.partition("fair, ")[2]) == (expected, text)
+    (check,) = gate(GateSection(certified_share=0.8), found("share", nearly, evidence=(proof,)))
+    assert (check.outcome, "79.9% proved" in check.text) == ("unknown", True)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "low", "high", "expected", "text"),
+    [
+        (0.001, 0.0, 0.001, "passed", "at most 0.001: 0.0000 is reached, more than 0.0010 is ruled out"),
+        (0.00105, 0.0, 0.00104, "passed", "at most 0.00105: 0.0000 is reached, more than 0.00104 is ruled out"),
+        (0.00105, 0.001052, 0.5, "failed", "at most 0.00105: 0.001052 is reached, more than 0.5000 is ruled out"),
+        (0.12345678, 0.1, 0.12345679, "unknown", "at most 0.12345678: 0.1000 is reached, more than 0.1235 is ruled out"),
+    ],
+)
+def test_numbers_beside_a_threshold_do_not_contradict_what_is_said(
+    threshold: float, low: float, high: float, expected: str, text: str
+) -> None:
+    result = found("largest_gap", {"quantity": "probability", "lower": low, "upper": high})
+    (check,) = gate(GateSection(certified_gap=threshold), result)
+    assert (check.outcome, check.text.partition("alone, ")[2]) == (expected, text)
 
 
 def test_what_is_proved_of_a_box_passes_no_threshold_about_everybody() -> None:
@@ -187,3 +221,9 @@ def test_a_threshold_that_means_nothing_is_told(line: str, tmp_path: Path) -> No
     text = f'[model]\ndemo = "german"\n[gate]\n{line}\n[analyses.pba]\n'
     with pytest.raises(SchemaError, match=rf"\[gate\]: {line.split()[0]}"):
         loads(text, name="a.toml", folder=tmp_path)
+
+
+def test_bounds_are_rounded_as_they_are_written() -> None:
+    """As float64, 0.001 and 0.1 are a little more than these decimals, and 0.3 is a little less."""
+    assert [rounded(v, up=True, digits=4) for v in (0.001, 0.1, 0.00101)] == ["0.0010", "0.1000", "0.0011"]
+    assert [rounded(v, up=False, digits=4) for v in (0.3, 0.9, 0.00109)] == ["0.3000", "0.9000", "0.0010"]

@@ -11,6 +11,7 @@ import pandas as pd
 from pydantic import ConfigDict, Field, InstanceOf, WithJsonSchema, computed_field
 
 from encoders.network import Array, Integers
+from verifair.checker.certificates.share import ShareCertificate
 from verifair.engine.counterexamples import Counterexamples
 from verifair.engine.gap.maximise import MaximumGap
 from verifair.engine.queries import IndividualFairness, ProbabilityGap
@@ -170,6 +171,7 @@ class ShareResult(Result):
     """The certificate, with which --resume goes on."""
     semantics: str
     question: InstanceOf[IndividualFairness] = Field(exclude=True)
+    certificate: InstanceOf[ShareCertificate] = Field(exclude=True)
     proof_line: str = Field(exclude=True)
 
     @computed_field  # type: ignore[prop-decorator]

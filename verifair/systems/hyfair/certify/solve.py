@@ -225,7 +225,7 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
         **_about(query, work), tolerance=tolerance, fair=found.fair, unfair=found.unfair, reason=found.reason, cells=found.cells,
         rows=counts, seconds=work.seconds, store=str(store), semantics=found.semantics,
         history=[SharePoint(seconds=s, fair=min(max(a, 0), 1), unfair=min(max(b, 0), 1)) for s, a, b in made.history],
-        proof_line=f"certificate: {proof}",
+        certificate=made, proof_line=f"certificate: {proof}",
         interrupted=left if found.reason is Reason.INTERRUPTED else None,
     )
 

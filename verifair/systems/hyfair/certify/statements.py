@@ -423,7 +423,8 @@ def _bracket(subject: Subject, share: ShareResult, work: Work, found: _SectionPa
     query, least, most = share.question, below(share.fair), above(1 - share.unfair)
     assert work.store is not None
     kept = {"tolerance", "fair", "unfair", "open", "reason", "cells", "rows"}
-    found.answer[-1]["share"] = share.model_dump(mode="json", include=kept)
+    exact = {"fair": str(share.certificate.fair), "unfair": str(share.certificate.unfair)}
+    found.answer[-1]["share"] = share.model_dump(mode="json", include=kept) | {"exact": exact}
     where = "all possible people" if not query.box else "the people asked about"
     if not share.fair and not share.unfair:
         text = f"For how many of {where} {_asked(query)} is open: nothing was shown in the time given."
