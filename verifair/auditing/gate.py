@@ -80,7 +80,7 @@ def _checked(
         outcome = "passed" if _written(low) >= limit else "failed" if _written(high) < limit else "unknown"
     else:
         outcome = "passed" if _written(high) <= limit else "failed" if _written(low) > limit else "unknown"
-    ends = {end: None if one is None else float(one) for end, one in (("low", low), ("high", high))}
+    ends = {end: None if one is None else _float64(one, up=end == "high") for end, one in (("low", low), ("high", high))}
     said = f"{feature}: {WORDS[name]} {str(float(threshold)).removesuffix('.0')}: {text}"
     return GateCheck(name=name, feature=feature, threshold=threshold, **ends, outcome=outcome, text=said)
 
@@ -94,6 +94,13 @@ Shares = Iterator[tuple[str, Fraction, Fraction, str]]
 def _written(number: float | Fraction) -> Fraction:
     """Return a number as it is written: 0.8 in an audit file is 4/5, which no float64 is."""
     return number if isinstance(number, Fraction) else Fraction(str(float(number)))
+
+
+def _float64(number: float | Fraction, *, up: bool) -> float:
+    """Return the nearest float64 that is not below a number, or not above."""
+    near = float(number)
+    beyond = _written(near) < number if up else _written(near) > number
+    return math.nextafter(near, math.inf if up else -math.inf) if isinstance(number, Fraction) and beyond else near
 
 
 def _beside(value: Fraction, limit: Fraction | None, *, up: bool, below: bool = False, digits: int = 4) -> str:

@@ -96,6 +96,9 @@ def test_a_share_that_is_the_threshold_passes_and_one_just_below_fails() -> None
         assert (check.outcome, check.text.partition("fair, ")[2]) == (expected, text)
     (check,) = gate(GateSection(certified_share=0.8), found("share", nearly, evidence=(proof,)))
     assert (check.outcome, "79.9% proved" in check.text) == ("unknown", True)
+    sixths = found("share", {"exact": {"fair": "5/6", "unfair": "1/6"}}, evidence=(proof,))
+    (check,) = gate(GateSection(certified_share=5 / 6), sixths)
+    assert (check.outcome, check.low, check.high) == ("failed", 0.8333333333333333, 0.8333333333333334)
 
 
 @pytest.mark.parametrize(
