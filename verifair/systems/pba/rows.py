@@ -153,10 +153,11 @@ def decide_rows(
                 progress(finished, max(expected, finished))
         total = people.counts.verdicts(query, classes(query.network))
         if not total:
+            alike = " for a row and its counterfactual alike" if kinds(query) == ("bias",) else ""
+            forbidden = ", or the constraints forbid its counterfactual" if query.schema.constraints else ""
             raise DataError(
-                f"none of the {people.rows} rows is eligible: the network predicts no label right"
-                + (" for a row and its counterfactual alike" if kinds(query) == ("bias",) else "")
-                + "; check that model, schema and label column belong together"
+                f"none of the {people.rows} rows is eligible: the network predicts no label right{alike}{forbidden}; check that "
+                "model, schema and label column belong together"
             )
         if progress is not None:
             progress(total, total)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from encoders.network import Array, Integers, Model
 from tests.builders import integer, random_network, schema_of
+from verifair import PersistentBias
 from verifair.engine.exchange import Exchange
 from verifair.engine.questions import decisions
+from verifair.errors import DataError
 from verifair.systems.pba import stream
+from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.scores import group_rates
 from verifair.systems.pba.stream import LabelledRows, Rates, judge
 from verifair.systems.pba.tables import without_pairs
@@ -71,3 +75,14 @@ def test_survival_counts_counterfactuals_that_the_constraints_allow() -> None:
     assert lines.loc["2", "rows"] == 0
     assert np.isnan(lines.loc["2", "value"])
     assert without_pairs("group", rates) == "2"
+
+
+def test_where_constraints_forbid_every_counterfactual_the_error_says_so() -> None:
+    rules = [{"if": {"group": [0, 1]}, "then": {"x": {"high": 0}}}, {"if": {"group": 2}, "then": {"x": {"low": 1}}},
+             {"never": {"group": 1}}]  # fmt: skip
+    schema = schema_of(integer("group", 0, 2), integer("x", -3, 3, unit=1), integer("y", -3, 3), constraints=rules, label="label")
+    frame = pd.DataFrame({"group": [0, 0, 2], "x": [-1, 0, 1], "y": [0, 1, 2]})
+    frame["label"] = decisions(NETWORK, schema.encode(schema.raw(frame)))
+    query = PersistentBias(network=NETWORK, schema=schema, sensitive="group", delta=[1])
+    with pytest.raises(DataError, match="no label right for a row and its counterfactual alike, or the constraints forbid its c"):
+        verify_rows(query, frame)
