@@ -79,7 +79,7 @@ def check_labels(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed]
             (shown,) = open_session(stored.path, stored.model, [name], feeds).run(x, [name])
         except ModelError:
             continue  # nothing for each row, or nothing at all
-        labels = shown[sure].reshape(len(decided), -1)
+        labels = shown[sure]
         if labels.shape[1] != 1 or len(np.unique(labels)) > max(values.shape[1], 2):
             continue  # of no classes
         pairs = np.unique(np.column_stack([decided, labels[:, 0]]), axis=0)

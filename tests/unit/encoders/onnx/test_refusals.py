@@ -193,6 +193,15 @@ def test_labels_that_another_threshold_decides_are_no_labels_of_the_logits(
         refused(path, "shows classes that are decided otherwise than by its logits")
 
 
+def test_labels_of_a_logit_that_is_always_a_tie_are_compared_nowhere(tmp_path: Path) -> None:
+    nodes = [node("MatMul", ["x", "w"]), node("Cast", ["y"], ["label"], to=TensorProto.INT64)]
+    path = save(tmp_path / "m.onnx", nodes, {"w": np.zeros((4, 1), dtype=F)})
+    model = onnx.load(path)
+    model.graph.output.append(helper.make_tensor_value_info("label", TensorProto.INT64, ["N", 1]))
+    onnx.save(model, path)
+    assert read_onnx(path).outputs == 1
+
+
 @pytest.mark.parametrize("other", ["count", "words"])
 def test_outputs_beside_the_logits_need_no_rows(other: str, tmp_path: Path) -> None:
     """A number for the whole batch ended in a ValueError of NumPy, words that are declared as numbers in a TypeError."""
