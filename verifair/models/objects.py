@@ -75,18 +75,38 @@ def thawed(model: Any) -> Any:
 
 
 def flat(model: Any) -> Any:
-    """Return an estimator thawed, and a pipeline as one without pipelines in it and without steps that do nothing."""
+    """Return an estimator thawed, and a pipeline as one without pipelines in it and without steps that do nothing; recursive
+    feature elimination (RFE) as a choice of columns, and what was fitted on these."""
     model = thawed(model)
+    if _eliminates(model):
+        from sklearn.pipeline import Pipeline
+
+        model = Pipeline([("chosen", _choice(model)), ("fitted", model.estimator_)])
     if not hasattr(model, "steps"):
         return model
     steps: list[tuple[str, Any]] = []
-    for name, step in model.steps:
+    for k, (name, step) in enumerate(model.steps):
         if step not in (None, "passthrough"):
-            one = flat(step)
+            one = _choice(step) if _eliminates(step) and k + 1 < len(model.steps) else flat(step)
             steps += [(f"{name}__{inner}", part) for inner, part in one.steps] if hasattr(one, "steps") else [(name, one)]
     if not steps:
         return model
     return steps[0][1] if len(steps) == 1 else with_steps(model, steps)
+
+
+def _eliminates(model: Any) -> bool:
+    return type(model).__name__ in ("RFE", "RFECV") and hasattr(model, "support_")
+
+
+def _choice(elimination: Any) -> Any:
+    """Return what chooses the columns that an elimination has left, as its conversion takes it for a classifier."""
+    from sklearn.feature_selection import SelectKBest
+
+    chosen = SelectKBest(k=int(elimination.support_.sum()))
+    chosen.scores_, chosen.n_features_in_ = elimination.support_.astype(float), elimination.n_features_in_
+    if hasattr(elimination, "feature_names_in_"):
+        chosen.feature_names_in_ = elimination.feature_names_in_
+    return chosen
 
 
 def with_steps(pipeline: Any, steps: list[tuple[str, Any]]) -> Any:

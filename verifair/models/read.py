@@ -16,6 +16,7 @@ from encoders.network import Model, Network, layered
 from encoders.onnx.reader import read_model
 from encoders.onnx.runtime import first_line
 from verifair.errors import MissingPackage, QueryError, VerifairError
+from verifair.models.columns import names_of
 from verifair.models.objects import ANOTHER_WAY, called, check_classes, check_rows, package_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ REMEDIES = {
     "does yet not support categorical features": "fit it behind an encoder, such as OneHotEncoder",
     "missing values are not nan": "fit it with missing=numpy.nan",
     "Unexpected objective": "fit it with the objective 'binary:logistic', or 'multi:softprob'",
+    "'str' object cannot be interpreted as an integer": "list columns by their names, and not as a slice of names",
     "objective should be cleaned": "fit it with the objective 'binary', 'multiclass' or 'regression'",
 }
 """Of converters' messages, by a part of these; without one the remedy is another conversion."""
@@ -69,6 +71,8 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
         what = f"the class {model.__name__}" if isinstance(model, type) else called(model)
         raise QueryError(f"model: found {what}; expected {ACCEPTED}")
     check_classes(model)
+    if "" in names_of(model):
+        raise ModelError(called(model), "was fitted on a column without a name; name it, and fit it again")
     if frame is not None:
         check_rows(frame)
     try:

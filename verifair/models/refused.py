@@ -26,6 +26,7 @@ WHY = {
     **dict.fromkeys(("KNNImputer", "IterativeImputer"), _MISSING),
     "Normalizer": "divides each row by its own length, which is not piecewise linear; fit StandardScaler or MinMaxScaler",
     "AdaBoostRegressor": "gives a weighted median of trees, no sum; fit GradientBoostingRegressor or RandomForestRegressor",
+    "MultiOutputClassifier": "decides several labels, each by a classifier of its own; pass one of its estimators_",
     "DummyClassifier": "decides alike about everybody, and needs no proof",
     "BernoulliNB": "asks whether a column is above a number, and a network has no jumps; fit trees, or LogisticRegression",
     "IsolationForest": "gives the depths of leaves, and no decisions about people; fit RandomForestClassifier on labels",

@@ -27,10 +27,12 @@ from sklearn.ensemble import (
     VotingRegressor,
 )
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_selection import RFE
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, SGDClassifier
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline, make_union
@@ -96,6 +98,10 @@ PIPELINES: dict[str, tuple[Any, list[str]]] = {
     "numbers, scaled": (lambda: make_pipeline(StandardScaler(), mlp()), NUMBERS),
     "words": (lambda: make_pipeline(OneHotEncoder(), mlp()), WORDS),
     "a linear model": (lambda: LogisticRegression(), NUMBERS),
+    "an elimination": (lambda: RFE(LogisticRegression(), n_features_to_select=1), NUMBERS),
+    "an elimination in between": (
+        lambda: make_pipeline(transformer(), RFE(LogisticRegression(), n_features_to_select=4), mlp()), [*NUMBERS, *WORDS],
+    ),
     "a search": (lambda: GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {"memory": [None]}), NUMBERS),
 }
 
@@ -233,6 +239,19 @@ def test_what_conversions_would_leave_out_is_refused(make: Any, match: str) -> N
         pytest.skip("this scikit-learn has no such option")
     with pytest.raises(ModelError, match=match):
         vf.read(fitted(make(), x, y), pd.DataFrame(x))
+
+
+def test_columns_without_names_slices_of_names_and_several_labels_are_named() -> None:
+    frame, y = X[NUMBERS], (Y == "good").astype(int)
+    nameless = frame.rename(columns={"label": ""})
+    with pytest.raises(ModelError, match="was fitted on a column without a name; name it"):
+        vf.read(LogisticRegression().fit(nameless, y), nameless)
+    sliced = make_pipeline(make_column_transformer((StandardScaler(), slice(*NUMBERS))), LogisticRegression())
+    with pytest.raises(ModelError, match="list columns by their names, and not as a slice"):
+        vf.read(fitted(sliced, frame, y), frame)
+    both = MultiOutputClassifier(LogisticRegression()).fit(frame, np.column_stack([y, y[::-1]]))
+    with pytest.raises(ModelError, match=r"MultiOutputClassifier: decides several labels.*pass one of its estimators_"):
+        vf.read(both, frame)
 
 
 def test_transformed_targets_are_named() -> None:
