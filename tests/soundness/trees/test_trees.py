@@ -252,9 +252,9 @@ def test_the_largest_gap_is_met_where_the_trees_do_not_ask_what_is_forbidden(sca
     never = [{"b": 0}, {"b": 3}, {"a": {"low": 0, "high": 3}, "b": 2}]
     of = schema_of(integer("a", -2, 3), integer("b", 0, 3), categorical("p", "f", "m")).forbidding(never, "forbidden")
     by_a = (0, "BRANCH_LEQ", 0.5, [0.25], (0, "BRANCH_LEQ", 1.5, [1.0], [0.5]))
-    model = read_model(save(tmp_path / "m.onnx", [(2, "BRANCH_LEQ", 0.5, by_a, [0.0])], 3))
+    model = read_model(save(tmp_path / "m.onnx", [(2, "BRANCH_LEQ", 0.5, by_a, [-1.0])], 3))
     found = maximise(vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale=scale), budget=vf.Budget(seconds=60))
-    truth = Fraction(1) if scale == "logit" else gap_bounds(Fraction(1), Fraction(0))[0]
+    truth = Fraction(2) if scale == "logit" else gap_bounds(Fraction(1), Fraction(-1))[0]
     assert found.lower == pytest.approx(float(truth), abs=1e-12)
     assert found.reason is None
     assert found.witness is not None
