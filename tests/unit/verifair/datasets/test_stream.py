@@ -197,7 +197,7 @@ def test_a_stored_table_takes_no_memory(monkeypatch: pytest.MonkeyPatch, tmp_pat
     held, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 4 * rows
-    assert peak < 30 * rows
+    assert peak < 45 * rows  # of 72 and more; the oldest pandas that is declared takes 34 to read it
     pd.testing.assert_frame_equal(found.astype({"word": frame["word"].dtype}), frame)
 
 
