@@ -7,7 +7,7 @@ systems than Linux hold all of them there. What is read of a file stays in memor
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from mmap import mmap
@@ -116,16 +116,23 @@ def stacked(parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 def made(rows: int, kind: npt.DTypeLike, given: Callable[[slice], npt.NDArray[Any]]) -> Any:
     """Return an array (M,), in a file if it is large.   given: what some of its rows hold."""
     found = Aside.of(rows, 1, kind)
-    for start in range(0, rows, ROWS):
-        part = slice(start, min(start + ROWS, rows))
+    for part in _parts(rows):
         found.put(part, given(part))
     return found.column
+
+
+def numbered(rows: int) -> npt.NDArray[np.int64]:
+    """Return 0, 1, ... (M,), in a file if they are many."""
+    return np.asarray(made(rows, np.int64, lambda part: np.arange(part.start, part.stop)))
 
 
 def taken(values: npt.NDArray[Any], rows: Integers) -> Any:
     """Return these rows (M,) of an array (N,) or (N, V), in a file if they are many."""
     found = Aside.of(len(rows), int(np.prod(values.shape[1:])), values.dtype)
-    for start in range(0, len(rows), ROWS):
-        part = slice(start, start + ROWS)
+    for part in _parts(len(rows)):
         found.put(part, values[rows[part]])
     return found.values.reshape(len(rows), *values.shape[1:])
+
+
+def _parts(rows: int) -> Iterator[slice]:
+    return (slice(start, min(start + ROWS, rows)) for start in range(0, rows, ROWS))

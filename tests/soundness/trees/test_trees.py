@@ -46,6 +46,10 @@ REAL = REAL[(REAL >= -1.5) & (REAL <= 1.5)]
 """Values of the real feature: in every cell that thresholds of tests leave."""
 
 
+NEVER = [{"a": (-2, 0), "b": (-1.5, 0.5)}, {"p": "f", "c": "x"}]
+"""Rows of its schema that are nobody."""
+
+
 def schema(kind: int) -> vf.Schema:
     who = one_hot("p", "f", "m", "o") if kind % 3 == 0 else categorical("p", "f", "m", "o")
     scaled = integer("a", -2, 3) if kind % 2 else {**integer("a", -2, 3), "scale": "minmax"}
@@ -228,7 +232,7 @@ def test_partitions_are_decided(seed: int, tmp_path: Path) -> None:
 def test_the_largest_gap_is_bracketed(seed: int, tmp_path: Path) -> None:
     rng, of = np.random.default_rng(seed), schema(seed)
     if seed % 4 == 3:
-        of = of.forbidding([{"a": (-2, 0), "b": (-1.5, 0.5)}, {"p": "f", "c": "x"}], "forbidden")
+        of = of.forbidding(NEVER, "forbidden")
     model = model_of(rng, of, tmp_path / "m.onnx")
     logit = seed % 2 == 1
     query = vf.ProbabilityGap(network=model, schema=of, protected=["p"], scale="logit" if logit else "probability")
@@ -266,7 +270,7 @@ def test_gaps_of_probabilities_are_decided_at_the_largest_one(seed: int, tmp_pat
     """At the float64 numbers around it, and their neighbours: no bound that rounds tells these apart."""
     rng, of = np.random.default_rng(seed), schema(seed)
     if seed % 3 == 0:
-        of = of.forbidding([{"a": (-2, 0), "b": (-1.5, 0.5)}, {"p": "f", "c": "x"}], "forbidden")
+        of = of.forbidding(NEVER, "forbidden")
     model = model_of(rng, of, tmp_path / "m.onnx")
     low, high = max(gap_bounds(max(group), min(group)) for group in by_person(model, of))
     for epsilon in (np.nextafter(low, 0), low, high, np.nextafter(high, 1)) if low > 1e-9 else ():

@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.spatial import KDTree
 
 from encoders.network import Array, Integers
-from verifair.aside import Aside, made, taken
+from verifair.aside import Aside, made, numbered, taken
 from verifair.errors import DataError, QueryError
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import Ties
@@ -97,7 +97,7 @@ class Reference:
     def rows_of(self, people: People) -> Integers:
         """Return (N,) the row that each of some people is, -1 where none is; equal people are equal rows in their order."""
         if people is self.people:
-            return np.asarray(made(len(people), np.int64, lambda part: np.arange(part.start, part.stop)))
+            return numbered(len(people))
         both, same = (self.people, people), self.people.domain is people.domain
         sides = [np.column_stack([one.values if same else one.x, one.labels, one.groups]) for one in both]
         alike = identities(np.concatenate(sides))
@@ -234,7 +234,7 @@ def match_within(
     if tau is not None:
         row.column[distance.column > tau] = -1
     return Matches(
-        individual=made(len(people), np.int64, lambda part: np.arange(part.start, part.stop)), other=people.groups,
+        individual=numbered(len(people)), other=people.groups,
         row=row.column, distance=distance.column, ties=equal.column, tau=tau, seed=seed if ties == "random" else None,
     )
 
