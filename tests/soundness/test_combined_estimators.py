@@ -24,7 +24,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import Binarizer, KBinsDiscretizer, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -74,6 +74,8 @@ TREES: dict[str, Callable[[int], Any]] = {
     "calibrated boosting": lambda k: CalibratedClassifierCV(boosted(k), cv=3, ensemble=False),
     "calibrated histograms": lambda k: CalibratedClassifierCV(
         HistGradientBoostingClassifier(max_iter=4, min_samples_leaf=5, max_depth=2), cv=3, ensemble=False),
+    "scorecard": lambda k: make_pipeline(KBinsDiscretizer(3, strategy="uniform"), LogisticRegression()),
+    "scorecard of limits": lambda k: make_pipeline(Binarizer(threshold=[0.1, 1.0][k % 2]), LogisticRegression()),
     "calibrated bagging": lambda k: CalibratedClassifierCV(BaggingClassifier(tree(k), 3, random_state=k), cv=3, ensemble=False),
 }
 NETWORKS: dict[str, Callable[[int], Any]] = {

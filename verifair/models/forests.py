@@ -61,7 +61,7 @@ def convert(model: Any) -> onnx.ModelProto | None:
 
     if is_regressor(model):
         found = summed(model, "predict")
-        return None if found is None else _written(model, found, "NONE", ())
+        return None if found is None else written(width_of(model), found, "NONE", ())
     classes = len(model.classes_)
     if hasattr(model, "calibrated_classifiers_"):
         found, transform = _calibrated(model), "LOGISTIC"
@@ -73,7 +73,7 @@ def convert(model: Any) -> onnx.ModelProto | None:
         found, transform = _votes(model), "NONE"
     else:
         found, transform = summed(model, "predict_proba"), "NONE"
-    return None if found is None else _written(model, found, transform, labels_of(model))
+    return None if found is None else written(width_of(model), found, transform, labels_of(model))
 
 
 def summed(model: Any, response: str) -> TreeSum | None:
@@ -109,17 +109,17 @@ def _single(model: Any, *, hard: bool) -> TreeSum:
         value /= value.sum(axis=1, keepdims=True)  # scikit-learn before 1.3 counts rows
     missing = getattr(tree, "missing_go_to_left", np.zeros(len(value)))
     leaf = tree.children_left < 0
-    return _one(np.where(leaf, -1, tree.feature), tree.threshold, tree.children_left, tree.children_right, missing, value)
+    return one_tree(np.where(leaf, -1, tree.feature), tree.threshold, tree.children_left, tree.children_right, missing, value)
 
 
-def _one(feature: Any, threshold: Any, left: Any, right: Any, missing: Any, value: Array) -> TreeSum:
+def one_tree(feature: Any, threshold: Any, left: Any, right: Any, missing: Any, value: Array) -> TreeSum:
     feature, left, right = (np.asarray(one, dtype=np.int64) for one in (feature, left, right))
     tree = DecisionTree(feature=feature, threshold=np.asarray(threshold, dtype=np.float64), left=left, right=right,
                         missing_left=np.asarray(missing, dtype=bool), value=value)
     return TreeSum(trees=(tree,), base=np.zeros(value.shape[1]))
 
 
-def _total(parts: Sequence[TreeSum | None], base: Array) -> TreeSum | None:
+def total(parts: Sequence[TreeSum | None], base: Array) -> TreeSum | None:
     """Return the sum of all; None where one of them is none."""
     known = [one for one in parts if one is not None]
     if not known or len(known) < len(parts):
@@ -153,7 +153,7 @@ def _mean(model: Any, response: str) -> TreeSum | None:
         # of a sample of the rows some classes may be missing; the others then have their numbers for labels
         at = np.arange(count) if len(listed) == count else np.asarray(listed, dtype=np.int64)
         parts.append(found and found.times(weight * np.eye(count)[at], columns))
-    return _total(parts, np.zeros(count))
+    return total(parts, np.zeros(count))
 
 
 def _votes(model: Any) -> TreeSum | None:
@@ -168,7 +168,7 @@ def _votes(model: Any) -> TreeSum | None:
         one = flat(one)
         known = hasattr(one, "tree_") and own_of_sklearn(one) and list(one.classes_) == list(range(count))
         parts.append(_single(one, hard=True).times(weight * np.eye(count)) if known else None)
-    return _total(parts, np.zeros(count))
+    return total(parts, np.zeros(count))
 
 
 def _boosted(model: Any) -> TreeSum | None:
@@ -183,7 +183,7 @@ def _boosted(model: Any) -> TreeSum | None:
         votes = np.eye(len(classes))[[classes.index(label) for label in one.classes_.tolist()]]
         votes = np.where(votes == 1, weight / whole, -weight / whole / (len(classes) - 1))
         parts.append(_single(one, hard=True).times(votes[:, 1:] - votes[:, :1] if len(classes) == 2 else votes))
-    return _total(parts, np.zeros(1 if len(classes) == 2 else len(classes)))
+    return total(parts, np.zeros(1 if len(classes) == 2 else len(classes)))
 
 
 def _gradient(model: Any) -> TreeSum | None:
@@ -201,12 +201,12 @@ def _gradient(model: Any) -> TreeSum | None:
                  for row in model.estimators_ for k, tree in enumerate(row)]
     else:
         return None
-    return _total([one.times(np.eye(len(base))[k : k + 1]) for k, one in grown], base)
+    return total([one.times(np.eye(len(base))[k : k + 1]) for k, one in grown], base)
 
 
 def _histogram(nodes: Any) -> TreeSum:
     leaf = nodes["is_leaf"] == 1
-    return _one(np.where(leaf, -1, nodes["feature_idx"]), nodes["num_threshold"], nodes["left"], nodes["right"],
+    return one_tree(np.where(leaf, -1, nodes["feature_idx"]), nodes["num_threshold"], nodes["left"], nodes["right"],
                 nodes["missing_go_to_left"], np.where(leaf, nodes["value"], 0.0)[:, None])
 
 
@@ -226,7 +226,7 @@ def _stacked(model: Any) -> TreeSum | None:
         found = found.last() if method == "predict_proba" and len(model.classes_) == 2 else found
         parts.append(found.times(weight[:, first : first + len(found.base)].T))
         first += len(found.base)
-    return _total(parts, bias) if first == weight.shape[1] else None
+    return total(parts, bias) if first == weight.shape[1] else None
 
 
 def _calibrated(model: Any) -> TreeSum | None:
@@ -237,7 +237,7 @@ def _calibrated(model: Any) -> TreeSum | None:
     (curve,) = one.calibrators
     within = flat(one.estimator)
     found = summed(within, "decision_function" if hasattr(within, "decision_function") else "predict_proba")
-    return found and _total([found.last().times(np.array([[-curve.a_]]))], np.array([-curve.b_]))
+    return found and total([found.last().times(np.array([[-curve.a_]]))], np.array([-curve.b_]))
 
 
 def linear(model: Any) -> tuple[Array, Array] | None:
@@ -262,8 +262,8 @@ def linear(model: Any) -> tuple[Array, Array] | None:
     return weight, np.broadcast_to(np.ravel(model.intercept_).astype(np.float64), len(weight)).copy()
 
 
-def _written(model: Any, found: TreeSum, transform: str, labels: Sequence[str | int]) -> onnx.ModelProto:
-    """Return the trees as ONNX.   labels: of the classes; none of values.   transform: of the scores."""
+def written(width: int, found: TreeSum, transform: str, labels: Sequence[str | int]) -> onnx.ModelProto:
+    """Return trees of a matrix (N, width) as ONNX.   labels: of the classes; none of values.   transform: of the scores."""
     count = [len(one.feature) for one in found.trees]
     tree = np.repeat(np.arange(len(count)), count)
     node = np.concatenate([np.arange(k) for k in count])
@@ -301,6 +301,6 @@ def _written(model: Any, found: TreeSum, transform: str, labels: Sequence[str | 
         "TreeEnsembleClassifier" if labels else "TreeEnsembleRegressor", ["X"], [one.name for one in outputs], name="trees",
         domain="ai.onnx.ml", post_transform=transform, **listed,
     )
-    given = [helper.make_tensor_value_info("X", TensorProto.FLOAT, [None, width_of(model)])]
+    given = [helper.make_tensor_value_info("X", TensorProto.FLOAT, [None, width])]
     graph = helper.make_graph([made], "model", given, outputs)
     return model_of(graph)

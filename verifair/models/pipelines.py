@@ -15,7 +15,7 @@ from encoders.network import Link
 from encoders.onnx.operators.trees import floor32
 from encoders.onnx.reader import read_model
 from verifair.errors import QueryError
-from verifair.models import boosting, columns, forests, mixtures
+from verifair.models import binned, boosting, columns, forests, mixtures
 from verifair.models.columns import OPSETS
 from verifair.models.objects import called, flat, last_of, package_of, thawed, width_of, with_steps
 
@@ -53,6 +53,9 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
         return _ending_in(model, last, lambda names: boosting.convert(last, None, names=names))
     if type(last).__name__ in COMBINED:
         return _combined(model, steps)
+    if any(type(part).__name__ in binned.BINS for part in parts(model)) and (found := binned.convert(model)) is not None:
+        before, trees = found
+        return columns.by_column(trees, columns.names_of(model)) if before is None else _joined(_stored(before, {}), trees)
     shown = {"zipmap": False} if hasattr(last, "predict_proba") else {}  # none, so that skl2onnx adds no zipmap of its own
     return _stored(model, {id(last): shown} if hasattr(last, "classes_") else {})
 
@@ -286,7 +289,11 @@ def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.Mo
     if package_of(last) == "xgboost" and _gives_sparse(before):
         remedy = "fit it behind sparse_output=False of the encoders, and sparse_threshold=0 of a ColumnTransformer"
         raise ModelError(called(model), f"its XGBoost model takes the zeros of a sparse matrix for missing values; {remedy}")
-    first, second = _stored(before, {}), convert(())
+    return _joined(_stored(before, {}), convert(()))
+
+
+def _joined(first: onnx.ModelProto, second: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model that gives a matrix and one that takes it as one model."""
     for one in (first, second):
         one.ir_version = max(first.ir_version, second.ir_version)
         found = {o.domain: o.version for o in one.opset_import}

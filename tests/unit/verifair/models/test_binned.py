@@ -1,0 +1,125 @@
+"""Linear models behind bins: read as tree ensembles that decide as the object does, also on the edges of bins."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Binarizer, KBinsDiscretizer, OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
+
+import verifair as vf
+from encoders.errors import ModelError
+from encoders.network import Array
+from encoders.onnx.runtime import runtime_outputs
+from encoders.trees.ensemble import TreeEnsemble
+from verifair.models.compare import predictions
+
+RNG = np.random.default_rng(0)
+X = pd.DataFrame({
+    "amount": RNG.lognormal(8, 1, 400), "months": RNG.integers(4, 60, 400).astype(float), "age": RNG.normal(size=400),
+    "sex": RNG.choice(["f", "m"], 400), "job": RNG.choice(["a", "b", "c", "d"], 400),
+})  # fmt: skip
+SCORE = (X["amount"] > 3000) + (X["months"] > 20) + (X["job"] == "a") + RNG.normal(size=400)
+NUMBERS, WORDS = ["amount", "months", "age"], ["sex", "job"]
+
+
+def bins(n: int = 4, **options: Any) -> Any:
+    return KBinsDiscretizer(n, subsample=None, **{"encode": "onehot-dense", "strategy": "uniform", **options})
+
+
+CARDS: dict[str, Any] = {
+    "quantiles": lambda: make_column_transformer((bins(strategy="quantile"), NUMBERS), (OneHotEncoder(), WORDS)),
+    "sparse": lambda: make_column_transformer((OneHotEncoder(drop="first"), WORDS), (bins(6, encode="onehot"), NUMBERS)),
+    "places": lambda: make_column_transformer((bins(encode="ordinal"), NUMBERS), (OneHotEncoder(drop="if_binary"), WORDS)),
+    "some columns": lambda: make_column_transformer((bins([2, 9]), ["months", "amount"]), ("drop", ["age"])),
+    "limits": lambda: make_column_transformer(
+        (Binarizer(threshold=0.1), ["age"]), (bins(3), ["months"]), (OrdinalEncoder(), WORDS)),
+    "imputed": lambda: make_column_transformer(
+        (make_pipeline(SimpleImputer(), bins()), NUMBERS), (OneHotEncoder(), WORDS)),
+    "means": lambda: make_column_transformer((bins(), NUMBERS), (TargetEncoder(), WORDS)),
+    "rare": lambda: make_column_transformer((bins(2), NUMBERS), (OneHotEncoder(min_frequency=99, handle_unknown="ignore"), WORDS)),
+}  # fmt: skip
+LASTS: dict[str, tuple[Any, Any]] = {
+    "two classes": (LogisticRegression, np.where(SCORE > 1.5, "good", "bad")),
+    "discriminant": (LinearDiscriminantAnalysis, (SCORE > 1.5).astype(int)),
+    "three classes": (LogisticRegression, np.digitize(SCORE, [1, 2])),
+    "values": (Ridge, SCORE),
+}
+
+
+def on_edges(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows whose numbers lie on the edges of bins (rounded to float32), and next to them."""
+    frame = frame.copy()
+    for name in NUMBERS:
+        limits = np.concatenate([np.linspace(frame[name].min(), frame[name].max(), n + 1) for n in range(2, 10)]).astype(np.float32)
+        at = RNG.choice(limits, size=len(frame))
+        frame[name] = np.choose(RNG.integers(0, 3, len(frame)), [at, np.nextafter(at, -np.inf), np.nextafter(at, np.inf)])
+    return frame
+
+
+def entered(model: TreeEnsemble, frame: pd.DataFrame) -> Array:
+    """The model's columns (N, n) of a table."""
+    x = np.zeros((len(frame), model.inputs))
+    for feed in model.feeds:
+        known = feed.categories.get(0)
+        if known is None:
+            x[:, feed.start[0]] = frame[feed.name]
+        else:
+            x[np.arange(len(x)), feed.start[0] + pd.Index(known).get_indexer(pd.Index(frame[feed.name]))] = 1.0
+    return x
+
+
+@pytest.mark.filterwarnings("error::verifair.ImportDifference")
+@pytest.mark.parametrize("last", LASTS)
+@pytest.mark.parametrize("card", CARDS)
+def test_a_scorecard_is_read_and_says_what_the_object_says(card: str, last: str) -> None:
+    if (card, last) in (("means", "three classes"), ("sparse", "discriminant")):
+        pytest.skip("means of three classes are not read, and a discriminant analysis takes no sparse matrix")
+    kind, y = LASTS[last]
+    model = make_pipeline(CARDS[card](), kind()).fit(X, y)
+    read = vf.read(model, X.astype(dict.fromkeys(NUMBERS, np.float32)))
+    assert isinstance(read, TreeEnsemble)
+    rows = on_edges(model, X)
+    shown, own = runtime_outputs(read, entered(read, rows).astype(np.float32)), predictions(model, rows)
+    np.testing.assert_allclose(shown, own[:, -shown.shape[1] :], atol=1e-5)
+
+
+def test_of_plain_matrices() -> None:
+    for before in ((bins(),), (StandardScaler(), bins()), (Binarizer(threshold=20),)):
+        model = make_pipeline(*before, LogisticRegression()).fit(X[NUMBERS].to_numpy(), SCORE > 1.5)
+        read = vf.read(model)
+        assert isinstance(read, TreeEnsemble)
+        assert len(read.root) == 3
+
+
+def test_a_number_on_an_edge_belongs_to_the_bin_above_it() -> None:
+    """The edge 0.3 is no float32 number: the nearest one is above it, and the one below that is in the bin below."""
+    model = make_pipeline(bins(2), LogisticRegression()).fit(np.array([[0.0], [0.6], [0.1], [0.5]]), [0, 1, 0, 1])
+    (edge,) = model[0].bin_edges_[0][1:-1]
+    read = vf.read(model)
+    assert isinstance(read, TreeEnsemble)
+    above = float(np.float32(edge))
+    below = float(np.nextafter(np.float32(edge), np.float32(0)))
+    assert Fraction(below) < Fraction(edge) < Fraction(above)
+    assert (read.forward(np.array([[below], [above]]))[:, 0] > 0).tolist() == model.predict(np.array([[below], [above]])).tolist()
+    assert model.predict(np.array([[below], [above]])).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("before", [
+    make_column_transformer((bins(), ["amount"]), (StandardScaler(), ["age"])),
+    make_column_transformer((bins(), ["amount"]), ("passthrough", ["age"])),
+    make_column_transformer((bins(), ["amount"]), remainder="passthrough"),
+])  # fmt: skip
+def test_numbers_beside_bins_are_refused(before: Any) -> None:
+    model = make_pipeline(before, LogisticRegression()).fit(X[NUMBERS], SCORE > 1.5)
+    with pytest.raises(ModelError, match=r"KBinsDiscretizer: makes steps .* on binned and encoded columns alone") as told:
+        vf.read(model, X)
+    assert len(str(told.value)) < 200
