@@ -58,6 +58,9 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     if package_of(model) == "sklearn" and (done := asks_for_missing(thawed(model))):
         message = f"{called(model)}: {done}, the converted model does not; proofs cover rows without missing values"
         warnings.warn(message, ImportDifference, stacklevel=4)
+    if hasattr(model, "classes_") and hasattr(model, "decision_function") and not hasattr(model, "predict_proba"):
+        message = f"{called(model)}: gives scores, no probabilities; what verifair calls a probability is their logistic function"
+        warnings.warn(f"{message}. For probabilities fit CalibratedClassifierCV on it", ImportDifference, stacklevel=4)
     rows = None if frame is None else _of_table(model, network, frame)
     if rows is not None and not len(rows[1]):
         if names_of(model):  # a matrix that was made of the table need not be the table

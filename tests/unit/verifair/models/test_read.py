@@ -730,7 +730,8 @@ def test_combined_estimators_take_the_columns_by_name(name: str) -> None:
 def test_a_linear_model_of_margins_is_read_behind_a_scaler() -> None:
     frame = X[NUMBERS]
     model = fitted(make_pipeline(StandardScaler(), LinearSVC()), frame)
-    assert vf.read(model, frame).link is Link.IDENTITY
+    with pytest.warns(vf.ImportDifference, match="gives scores, no probabilities; .* fit CalibratedClassifierCV on it"):
+        assert vf.read(model, frame).link is Link.IDENTITY
 
 
 def test_combinations_of_pipelines_that_begin_with_nothing() -> None:
@@ -880,6 +881,7 @@ def test_imputers_that_change_the_columns_are_refused(make: Any, match: str) -> 
         vf.read(fitted(make(), table), table)
 
 
+@pytest.mark.filterwarnings("ignore:.*gives scores, no probabilities")
 @pytest.mark.parametrize("within", WITHIN)
 @pytest.mark.parametrize("threshold", THRESHOLDS)
 def test_a_threshold_that_the_conversion_leaves_out_is_refused_with_the_one_to_write(within: str, threshold: str) -> None:
