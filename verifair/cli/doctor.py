@@ -35,6 +35,7 @@ OPTIONAL = {
     "xgboost": ("trees", "its models in vf.read and vf.audit"),
     "lightgbm": ("trees", "its models there"),
     "catboost": ("trees", "its models there"),
+    "interpret-core": ("trees", "its explainable boosting machines there"),
     "numba": ("fast", "a faster search for tree ensembles"),
     "ipywidgets": ("notebook", "progress bars in notebooks"),
     "captum": ("torch", "only tests of our attributions"),
@@ -44,7 +45,7 @@ OPTIONAL = {
     "dowhy": ("causal", "causal models of dowhy.gcm"),
 }
 """Package -> its extra, and what needs it."""
-MODULES = {"scikit-learn": "sklearn", "python-flint": "flint"}
+MODULES = {"scikit-learn": "sklearn", "python-flint": "flint", "interpret-core": "interpret"}
 """Package -> what is imported, where that is another name."""
 
 

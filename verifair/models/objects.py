@@ -11,7 +11,7 @@ from verifair.errors import QueryError
 
 ANOTHER_WAY = "convert it to ONNX in another way, and pass the file"
 """What to do where a conversion fails, or makes another model."""
-PACKAGES = ("torch", "xgboost", "lightgbm", "catboost", "sklearn")
+PACKAGES = ("torch", "xgboost", "lightgbm", "catboost", "interpret", "sklearn")
 
 
 def package_of(model: Any) -> str | None:

@@ -15,7 +15,7 @@ from encoders.network import Link
 from encoders.onnx.operators.trees import floor32
 from encoders.onnx.reader import read_model
 from verifair.errors import QueryError
-from verifair.models import binned, boosting, columns, forests, mixtures
+from verifair.models import additive, boosting, columns, forests, mixtures
 from verifair.models.columns import OPSETS
 from verifair.models.objects import called, flat, last_of, package_of, thawed, width_of, with_steps
 
@@ -49,13 +49,17 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     steps = "" if last is model else "a Pipeline of the steps before it and "
     _check_threshold(last, steps)
     _check_loss(last)
+    if package_of(last) == "interpret":
+        before, trees = additive.explainable(last)
+        if before is not None and last is not model:
+            raise ModelError(called(last), "takes words behind other steps; pass it alone, or fit it on numbers")
+        return _behind(before, trees, columns.names_of(last)) if last is model else _joined(_stored(model[:-1], {}), trees)
     if package_of(last) != "sklearn":
         return _ending_in(model, last, lambda names: boosting.convert(last, None, names=names))
     if type(last).__name__ in COMBINED:
         return _combined(model, steps)
-    if any(type(part).__name__ in binned.BINS for part in parts(model)) and (found := binned.convert(model)) is not None:
-        before, trees = found
-        return columns.by_column(trees, columns.names_of(model)) if before is None else _joined(_stored(before, {}), trees)
+    if any(type(part).__name__ in additive.BINS for part in parts(model)) and (found := additive.behind_bins(model)) is not None:
+        return _behind(*found, columns.names_of(model))
     shown = {"zipmap": False} if hasattr(last, "predict_proba") else {}  # none, so that skl2onnx adds no zipmap of its own
     return _stored(model, {id(last): shown} if hasattr(last, "classes_") else {})
 
@@ -290,6 +294,11 @@ def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.Mo
         remedy = "fit it behind sparse_output=False of the encoders, and sparse_threshold=0 of a ColumnTransformer"
         raise ModelError(called(model), f"its XGBoost model takes the zeros of a sparse matrix for missing values; {remedy}")
     return _joined(_stored(before, {}), convert(()))
+
+
+def _behind(before: Any, trees: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
+    """Return trees behind what makes their matrix; None: the columns with these names are that."""
+    return columns.by_column(trees, names) if before is None else _joined(_stored(before, {}), trees)
 
 
 def _joined(first: onnx.ModelProto, second: onnx.ModelProto) -> onnx.ModelProto:

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 CONVERTERS = {
     "torch": "verifair.models.pytorch", "xgboost": "verifair.models.boosting", "lightgbm": "verifair.models.boosting",
-    "catboost": "verifair.models.boosting", "sklearn": "verifair.models.pipelines",
+    "catboost": "verifair.models.boosting", "sklearn": "verifair.models.pipelines", "interpret": "verifair.models.pipelines",
 }
 """Package of an object -> the module that converts such objects."""
 ACCEPTED = (
     "the path of an .onnx file, its bytes, an onnx.ModelProto, a fitted scikit-learn estimator or pipeline, an XGBoost, LightGBM "
-    "or CatBoost model, or a torch.nn.Module"
+    "or CatBoost model, an explainable boosting machine of InterpretML, or a torch.nn.Module"
 )
 REMEDIES = {
     "non symmetric trees": "fit it with grow_policy='SymmetricTree'",
@@ -49,10 +49,10 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
     """Return a model of any kind as one that questions can be asked of: a Network, or a tree ensemble.
 
     Requires: the path of an ONNX file, its bytes, an `onnx.ModelProto`, a fitted scikit-learn estimator or pipeline (converted by
-    skl2onnx), an XGBoost, LightGBM or CatBoost model (by onnxmltools, or its own exporter), or a torch Module (by its own one);
-    what was read is returned as it is. frame: a table with the model's columns, on whose rows the import is compared with the
-    object; without it random points are. output: the tensor that holds the logits, as in `read_onnx`. columns: how many input
-    columns there are, of a torch Module whose first layer is not Linear.
+    skl2onnx), an XGBoost, LightGBM or CatBoost model (by onnxmltools, or its own exporter), an explainable boosting machine of
+    InterpretML, or a torch Module (by its own exporter); what was read is returned as it is. frame: a table with the model's
+    columns, on whose rows the import is compared with the object; without it random points are. output: the tensor that holds the
+    logits, as in `read_onnx`. columns: how many input columns there are, of a torch Module whose first layer is not Linear.
     Returns: the converted model; `save_onnx` writes it. Numbers are inputs of type float32, in the order and by the names on which
     the object was fitted. The same object gives the same model, with the same hash.
     Raises QueryError for what is none of these, or was not fitted, or on one class, MissingPackage with the command that installs a

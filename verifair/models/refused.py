@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from encoders.errors import ModelError
-from verifair.models.binned import BINS
+from verifair.models.additive import BINS
 from verifair.models.objects import called, package_of
 from verifair.models.pipelines import parts
 

@@ -1,7 +1,10 @@
-"""Linear models behind bins: read as tree ensembles that decide as the object does, also on the edges of bins."""
+"""Scorecards and explainable boosting: read as tree ensembles that decide as the object does, also on the edges of bins."""
 
 from __future__ import annotations
 
+import itertools
+import warnings
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -13,13 +16,22 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Binarizer, KBinsDiscretizer, OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
+from sklearn.preprocessing import (
+    Binarizer,
+    KBinsDiscretizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    StandardScaler,
+    TargetEncoder,
+)
 
 import verifair as vf
 from encoders.errors import ModelError
 from encoders.network import Array
 from encoders.onnx.runtime import runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
+from tests.builders import integer, one_hot, schema_of
+from tests.draws import draws
 from verifair.models.compare import predictions
 
 RNG = np.random.default_rng(0)
@@ -123,3 +135,78 @@ def test_numbers_beside_bins_are_refused(before: Any) -> None:
     with pytest.raises(ModelError, match=r"KBinsDiscretizer: makes steps .* on binned and encoded columns alone") as told:
         vf.read(model, X)
     assert len(str(told.value)) < 200
+
+
+def boosted(kind: str = "Classifier", **options: Any) -> Any:
+    """An explainable boosting machine."""
+    glassbox = pytest.importorskip("interpret.glassbox")
+    return getattr(glassbox, f"ExplainableBoosting{kind}")(outer_bags=2, n_jobs=1, random_state=0, **options)
+
+
+EXPLAINED: dict[str, tuple[Callable[[], Any], Any]] = {
+    "two classes": (lambda: boosted(interactions=4), np.where(SCORE > 1.5, "good", "bad")),
+    "of three columns": (lambda: boosted(interactions=[(0, 3), (1, 2, 4), (3, 4)]), (SCORE > 1.5).astype(int)),
+    "three classes": (lambda: boosted(interactions=0), np.digitize(SCORE, [1, 2])),
+    "values": (lambda: boosted("Regressor", interactions=3), SCORE),
+}
+
+
+@pytest.mark.filterwarnings("error::verifair.ImportDifference")
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_explainable_boosting_is_read_and_says_what_the_object_says(name: str) -> None:
+    make, y = EXPLAINED[name]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Interactions with 3 or more terms are not graphed")
+        model = make().fit(X, y)
+    read = vf.read(model, X.astype(dict.fromkeys(NUMBERS, np.float32)))
+    assert isinstance(read, TreeEnsemble)
+    assert len(read.root) == len(model.term_names_)
+    rows = X.copy()
+    for name, bins in zip(NUMBERS, model.bins_, strict=False):
+        at = RNG.choice(bins[0].astype(np.float32), size=len(rows))
+        rows[name] = np.choose(RNG.integers(0, 3, len(rows)), [at, np.nextafter(at, -np.inf), np.nextafter(at, np.inf)])
+    shown, own = runtime_outputs(read, entered(read, rows).astype(np.float32)), predictions(model, rows)
+    np.testing.assert_allclose(shown, own[:, -shown.shape[1] :], atol=2e-5)
+
+
+def test_explainable_boosting_of_other_columns() -> None:
+    """Numbers alone, also behind a scaler and without names; categories that are whole numbers; truth values."""
+    y = (SCORE > 1.5).astype(int)
+    frame = X[NUMBERS].assign(kind=pd.Categorical(RNG.choice([7, 8, 12], len(X))), member=SCORE > 1)
+    for model, rows in (
+        (boosted(interactions=1).fit(X[NUMBERS].to_numpy(), y), None),
+        (make_pipeline(StandardScaler(), boosted(interactions=0)).fit(X[NUMBERS], y), X[NUMBERS].astype(np.float32)),
+        (boosted(interactions=2).fit(frame, y), frame.astype(dict.fromkeys(NUMBERS, np.float32))),
+    ):
+        read = vf.read(model, rows)
+        assert isinstance(read, TreeEnsemble)
+    assert {feed.name: feed.kind for feed in read.feeds} == dict.fromkeys([*NUMBERS, "member"], "float32") | {"kind": "int64"}
+
+
+def test_explainable_boosting_that_is_no_sum_is_refused() -> None:
+    model = boosted("Regressor", interactions=0, objective="poisson_deviance").fit(X[NUMBERS], SCORE.clip(lower=0) + 1)
+    with pytest.raises(ModelError, match="gives values by the link 'log', no sum; fit it with objective='rmse'"):
+        vf.read(model, X)
+    imputer = SimpleImputer(strategy="most_frequent").set_output(transform="pandas")
+    words = make_pipeline(imputer, boosted(interactions=0)).fit(X[WORDS], SCORE > 1.5)
+    with pytest.raises(ModelError, match="takes words behind other steps; pass it alone"):
+        vf.read(words, X)
+
+
+@pytest.mark.parametrize("seed", draws(6))
+def test_verdicts_about_explainable_boosting_are_those_of_brute_force(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    everybody = pd.DataFrame(itertools.product(range(-2, 4), range(5), "fmo"), columns=["a", "b", "p"])
+    frame = everybody.sample(300, replace=True, random_state=seed)
+    score = frame["a"] * rng.normal() + frame["b"] * rng.normal() + (frame["p"] == "f") * rng.choice([0, 0.5, 3])
+    model = boosted(interactions=2, max_bins=8).fit(frame, (score + rng.normal(size=300) > score.median()).astype(int))
+    read = vf.read(model, frame)
+    schema = schema_of(integer("a", -2, 3), integer("b", 0, 4), one_hot("p", "f", "m", "o"), positive="logit > 0")
+    shown = model.predict_proba(everybody)[:, 1].reshape(-1, 3)
+    flips = bool(((shown > 0.5) != (shown[:, :1] > 0.5)).any())
+    verdict = vf.verify(vf.IndividualFairness(network=read, schema=schema, protected=["p"]), budget=vf.Budget(seconds=60))
+    assert verdict.status is (vf.Status.VIOLATED if flips else vf.Status.PROVED)
+    gap = float(np.ptp(shown, axis=1).max())
+    found = vf.verify(vf.ProbabilityGap(network=read, schema=schema, protected=["p"]), budget=vf.Budget(seconds=60))
+    assert found.lower - 1e-5 <= gap <= found.upper + 1e-5
+    assert vf.check(found.certificate, network=read, schema=schema).accepted

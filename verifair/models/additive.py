@@ -1,0 +1,203 @@
+"""Models that add up steps of columns, as sums of trees: scorecards, and explainable boosting machines.
+
+KBinsDiscretizer and Binarizer make steps of a column, which no layer of a network does and questions of a tree do. A linear
+function of bins and encoded categories is a sum of trees: one of each column that is binned, and one of each that is encoded. An
+explainable boosting machine of InterpretML adds up tables, each of the bins of a column, or of a few columns: a tree each.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import pandas as pd
+
+from encoders.errors import ModelError
+from encoders.network import Array, Integers
+from verifair.models.columns import names_of
+from verifair.models.forests import TreeSum, linear, one_tree, total, written
+from verifair.models.objects import called, flat, labels_of, own_of_sklearn, with_steps
+
+BINS = ("KBinsDiscretizer", "Binarizer")
+Questions = list[tuple[int, TreeSum]]
+"""Trees, each with how many columns it asks about; their values are the columns that a step makes of these."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Axis:
+    """What a table asks about: E questions, and E + 1 of its places.   column: (E,) that is asked.
+
+    limit: (E,) a number of at most the k-th, and above the one before, is in place k; above the last one it is in place E. None for
+    a block of one-hot columns: the k-th category is in place k; what has none is in place E."""
+
+    column: Integers
+    limit: Array | None = None
+
+
+def behind_bins(model: Any) -> tuple[Any, onnx.ModelProto] | None:
+    """Return what goes before the trees (None: nothing), and them as ONNX of one matrix, of a pipeline that ends in bins and a
+    linear model. None of other pipelines, and where numbers are added up that are not binned."""
+    if not hasattr(model, "steps") or (score := linear(last := model[-1])) is None or (found := _asked(model[:-1])) is None:
+        return None
+    (weight, bias), (rest, questions) = score, found
+    parts, first, place = list[TreeSum](), 0, 0
+    for width, tree in questions:
+        made = weight[:, first : first + len(tree.base)].T
+        parts.append(tree.times(made, np.arange(place, place + width)))
+        first, place = first + len(made), place + width
+    return rest, _written(last, parts, bias, place)
+
+
+def _written(model: Any, parts: Sequence[TreeSum], bias: Array, width: int) -> onnx.ModelProto:
+    labels = labels_of(model) if hasattr(model, "classes_") else ()
+    trees = total(parts, bias)
+    assert trees is not None
+    return written(width, trees, "NONE" if not labels else "LOGISTIC" if len(labels) == 2 else "SOFTMAX", labels)
+
+
+def _asked(step: Any) -> tuple[Any, Questions] | None:
+    """Return what a step is without the bins that it ends in (None: nothing), and the trees that these and its encoders are; None
+    where it gives numbers."""
+    step = flat(step)
+    if not own_of_sklearn(step):
+        return None
+    if hasattr(step, "steps"):
+        found = _asked(step.steps[-1][1])
+        if found is None:
+            return None
+        kept = [*step.steps[:-1], *([] if found[0] is None else [(step.steps[-1][0], found[0])])]
+        return with_steps(step, kept), found[1]
+    if hasattr(step, "transformers_"):
+        return _of_columns(step)
+    match type(step).__name__:
+        case "KBinsDiscretizer":
+            edges = [_below(one[1:-1]) for one in step.bin_edges_]
+            listed = [np.eye(len(one) + 1) for one in edges]
+            if step.encode == "ordinal":
+                listed = [np.arange(float(len(one)))[:, None] for one in listed]
+            return None, [(1, _steps(*one)) for one in zip(edges, listed, strict=True)]
+        case "Binarizer":
+            return None, [(1, _steps(np.array([step.threshold]), np.eye(2)[:, 1:]))] * step.n_features_in_
+        case "OneHotEncoder":
+            listed = [np.eye(width + 1, width) for width in step._n_features_outs]
+            return step, [(one.shape[1], table([Axis(column=np.arange(one.shape[1]))], one)) for one in listed]
+        case "OrdinalEncoder":
+            return step, [(1, _number([*range(len(known)), step.unknown_value])) for known in step.categories_]
+        case "TargetEncoder" if step.target_type_ != "multiclass":
+            return step, [(1, _number([*known, step.target_mean_])) for known in step.encodings_]
+    return None
+
+
+def _of_columns(step: Any) -> tuple[Any, Questions] | None:
+    """The same of a ColumnTransformer."""
+    listed, questions = [], Questions()
+    for name, one, columns in step.transformers_:
+        places = step._transformer_to_input_indices.get(name, ())
+        if len(places) and not (isinstance(one, str) and one == "drop"):
+            found = None if isinstance(one, str) else _asked(one)
+            if found is None:
+                return None
+            one = "passthrough" if found[0] is None else found[0]
+            questions += found[1]
+        listed.append((name, one, columns))
+    step = copy.copy(step)
+    step.transformers_ = listed
+    return step, questions
+
+
+def _below(edges: Any) -> Array:
+    """The largest numbers in the bins below these edges: a number on an edge is in the bin above it."""
+    return np.asarray(np.nextafter(np.asarray(edges, dtype=np.float64), -np.inf))
+
+
+def _steps(limits: Array, values: Array) -> TreeSum:
+    """A function of one column: values (E + 1, m) between limits (E,)."""
+    return table([Axis(column=np.zeros(len(limits), dtype=np.int64), limit=limits)], values)
+
+
+def _number(values: Any) -> TreeSum:
+    """A column that has some values (float32, as encoders write them) alone, as it is."""
+    given = np.array([one for one in values if one is not None and one == one], dtype=np.float64)
+    known, at = np.unique(given.astype(np.float32), return_index=True)
+    return _steps(known[:-1].astype(np.float64), given[at, None])
+
+
+def table(axes: Sequence[Axis], values: Array) -> TreeSum:
+    """Return a table of values (E_1 + 1, ..., E_r + 1, m) as one tree, which asks about its axes in turn."""
+    nodes = list[tuple[int, float, int, int]]()
+    leaves = list[Array]()
+
+    def grow(axis: int, low: int, high: int, part: Array) -> int:
+        """Add the tree of places low to high of an axis, with their values; return its root."""
+        at = len(nodes)
+        nodes.append((-1, 0.0, -1, -1))
+        leaves.append(part.reshape(-1, values.shape[-1])[0])
+        if (part == leaves[at]).all():
+            return at
+        if low == high:
+            nodes.pop()
+            leaves.pop()
+            return grow(axis + 1, 0, len(axes[axis + 1].column), part[0])
+        one = axes[axis]
+        middle = low if one.limit is None else (low + high) // 2
+        first = grow(axis, low, middle, part[: middle - low + 1])
+        second = grow(axis, middle + 1, high, part[middle - low + 1 :])
+        limit, sides = (0.5, (second, first)) if one.limit is None else (float(one.limit[middle]), (first, second))
+        nodes[at] = int(one.column[middle]), limit, *sides
+        return at
+
+    grow(0, 0, len(axes[0].column), values)
+    feature, limit, left, right = (np.array(one) for one in zip(*nodes, strict=True))
+    return one_tree(feature, limit, left, right, np.zeros(len(nodes)), np.array(leaves))
+
+
+def explainable(model: Any) -> tuple[Any, onnx.ModelProto]:
+    """Return what goes before the trees (None: nothing), and them as ONNX of one matrix, of an explainable boosting machine.
+
+    Raises ModelError for one whose values are another function of the sum.
+    """
+    if model.link_ not in ("logit", "mlogit", "identity"):
+        raise ModelError(called(model), f"gives values by the link {model.link_!r}, no sum; fit it with objective='rmse'")
+    known = {k: _categories(bins[0]) for k, bins in enumerate(model.bins_) if isinstance(bins[0], dict)}
+    numbers = [k for k in range(len(model.bins_)) if k not in known]
+    ends = np.cumsum([len(numbers), *map(len, known.values())])
+    at = dict(zip(numbers, np.arange(len(numbers))[:, None], strict=True))
+    at |= {k: np.arange(first, end) for k, first, end in zip(known, ends, ends[1:], strict=False)}
+    trees = []
+    for term, scores in zip(model.term_features_, model.term_scores_, strict=True):
+        values, axes = scores if scores.ndim > len(term) else scores[..., None], []
+        for place, k in enumerate(term):
+            bins = model.bins_[k][min(len(term), len(model.bins_[k])) - 1]  # the first one is of missing values
+            if k in known:
+                axes.append(Axis(column=at[k]))
+                values = values.take([*(bins[str(one)] for one in known[k]), -1], axis=place)
+            else:
+                axes.append(Axis(column=np.repeat(at[k], len(bins)), limit=_below(bins)))
+                values = values.take(np.arange(1, len(bins) + 2), axis=place)
+        trees.append(table(axes, values))
+    made = _written(model, trees, np.atleast_1d(model.intercept_).astype(np.float64), int(ends[-1]))
+    return _encoder(names_of(model), numbers, known) if known else None, made
+
+
+def _encoder(names: Sequence[str], numbers: Sequence[int], known: Mapping[int, Sequence[int | str]]) -> Any:
+    """Return what makes the matrix of the trees of a table: its numbers, and then a block for each column of words."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.preprocessing import OneHotEncoder
+
+    rows = max(map(len, known.values()))
+    parts = [
+        ("numbers", "passthrough", [names[k] for k in numbers]),
+        ("words", OneHotEncoder(categories=list(map(list, known.values()))), [names[k] for k in known]),
+    ]
+    frame = pd.DataFrame({name: np.resize(known[k], rows) if k in known else np.zeros(rows) for k, name in enumerate(names)})
+    return ColumnTransformer(parts[not numbers :]).fit(frame)
+
+
+def _categories(bins: Mapping[str, int]) -> list[int] | list[str]:
+    """Return the categories of a column, as its table has them: whole numbers, or words."""
+    listed = list(bins)
+    return list(map(int, listed)) if all(one.lstrip("-").isdecimal() and str(int(one)) == one for one in listed) else listed
