@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -145,7 +146,7 @@ def _finished(made: Reproduced, folder: Path, screen: Screen) -> ReproducedShape
         )
         for name, ours, paper in pairs(made.frame)
     ]
-    _show(made, agreement, written, screen)
+    show(made, agreement, written, screen)
     return ReproducedShape(
         name=printed.name, about=printed.about, differences=printed.differences, seeds=made.seeds, parts=made.parts,
         asked=made.asked, agreement=agreement, rows=plain(made.frame.to_dict(orient="records")), files=written,
@@ -157,27 +158,39 @@ def _rank(ours: pd.Series, paper: pd.Series) -> float:
     return float(ours.corr(paper, method="spearman")) if min(ours.nunique(), paper.nunique()) > 1 else float("nan")
 
 
-def _show(made: Reproduced, agreement: list[Agreement], written: list[str], screen: Screen) -> None:
+def show(made: Reproduced, agreement: list[Agreement], written: list[str], screen: Screen) -> None:
+    """Print a table, in parts where it is wider than the screen, and what is known of it."""
     from verifair.papers.reproduce import PAPERS_OWN, SPREAD
     from verifair.systems.results.words import cell
 
     frame = made.frame
     spread = any(str(name).startswith(SPREAD) for name in frame.columns)
     seeds = f", mean of {made.seeds} seeds and ± standard deviation" if spread else ""
-    grid = Grid(title=f"{made.printed.name}: {made.printed.about}{seeds}", title_justify="left")
     alike = [name for name in made.printed.keys if len(frame) > 1 and frame[name].nunique() == 1]
     own = [name for name in frame.columns if f"{PAPERS_OWN}{name}" in frame.columns]
     beside = {f"{PAPERS_OWN}{name}" for name in own}
-    shown = [name for name in frame.columns if name not in (*alike, *beside) and not str(name).startswith(SPREAD)]
-    for name in shown:
-        grid.add_column(f"{name} / paper's" if name in own else str(name), justify="left" if name in made.printed.keys else "right")
-    for _, row in frame.head(SHOWN).iterrows():
-        cells = [_number(row[name]) for name in shown]
-        deviations = [row.get(SPREAD + str(name)) for name in shown]
-        ours = (text if part is None else f"{text} ±{cell(part, '.2g')}" for text, part in zip(cells, deviations, strict=True))
-        paper = (f" / {_number(row[PAPERS_OWN + str(name)])}" if name in own else "" for name in shown)
-        grid.add_row(*map("".join, zip(ours, paper, strict=True)))
-    screen.print(grid)
+    columns = dict[str, list[str]]()  # by their headings
+    for name in frame.columns:
+        if name in (*alike, *beside) or str(name).startswith(SPREAD):
+            continue
+        cells = [_number(value) for value in frame[name].head(SHOWN)]
+        if SPREAD + str(name) in frame.columns:
+            parts = frame[SPREAD + str(name)].head(SHOWN)
+            cells = [text if part is None else f"{text} ±{cell(part, '.2g')}" for text, part in zip(cells, parts, strict=True)]
+        if name in own:
+            paper = frame[f"{PAPERS_OWN}{name}"].head(SHOWN)
+            cells = [f"{text} / {_number(value)}" for text, value in zip(cells, paper, strict=True)]
+        columns[f"{name} / paper's" if name in own else str(name)] = cells
+    keys = [name for name in map(str, made.printed.keys) if name in columns]
+    title = f"{made.printed.name}: {made.printed.about}{seeds}"
+    for names in _blocks(columns, keys, screen.width):
+        grid = Grid(title=title, title_justify="left")
+        for name in names:
+            grid.add_column(name, justify="left" if name in keys else "right")
+        for row in zip(*(columns[name] for name in names), strict=True):
+            grid.add_row(*row)
+        screen.print(grid)
+        title = ""
     if alike:
         screen.print("All lines: " + ", ".join(f"{name} = {frame[name].iloc[0]}" for name in alike))
     if len(made.frame) > SHOWN:
@@ -188,6 +201,20 @@ def _show(made: Reproduced, agreement: list[Agreement], written: list[str], scre
     if made.printed.differences:
         screen.print(f"Why they differ: {made.printed.differences}")
     screen.print("wrote " + " and ".join(written) + "\n", soft_wrap=True)
+
+
+def _blocks(columns: dict[str, list[str]], keys: list[str], width: int) -> Iterator[list[str]]:
+    """Yield the headings of tables that fit on the screen side by side: as many as it takes, each with the keys."""
+    needs = {name: 3 + max(map(len, [*name.split(), *cells])) for name, cells in columns.items()}
+    block = list(keys)
+    for name in columns:
+        if name in keys:
+            continue
+        if len(block) > len(keys) and 1 + sum(map(needs.__getitem__, [*block, name])) > width:
+            yield block
+            block = list(keys)
+        block.append(name)
+    yield block
 
 
 def _number(value: Any) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from tests.command_line import is_drawn
 from verifair import datasets
 from verifair.cli.main import app
+from verifair.cli.reproduce import show
 from verifair.errors import QueryError
 from verifair.papers.catalog import DATA as DATA_FOLDER
 from verifair.papers.catalog import PAPERS, Printed, Request, catalog, chosen
@@ -20,6 +22,7 @@ from verifair.papers.hyfair import tables as hyfair
 from verifair.papers.pba import tables as pba
 from verifair.papers.pba.printed import BLOCKS, DELTAS, printed
 from verifair.papers.reproduce import Reproduced, averaged, draw, pairs, reproduce, titled
+from verifair.screen import Screen
 
 DATA = os.environ.get(DATA_FOLDER)
 SOME = [
@@ -185,6 +188,23 @@ def test_the_sample_of_adult_has_the_papers_sizes() -> None:
     women, black = sample.frame["sex"] == "Female", sample.frame["race"] == "Black"
     assert (high.sum(), high[women].sum(), high[black].sum()) == (2400, 715, 395)
     assert len(sample.test) == 960
+
+
+def test_a_table_that_is_wider_than_the_screen_is_shown_in_parts() -> None:
+    def wide(request: Request) -> pd.DataFrame:
+        numbers = {f"measure {k}": [k + 0.125 * request.seed, 7000.5] for k in range(6)}
+        return made(request).assign(**numbers, **{f"paper's {name}": [1.5, 2.5] for name in numbers})
+
+    found, told = run(replace(TABLE, make=wide)), StringIO()
+    show(found, [], ["table.csv"], Screen(file=told, width=60))
+    lines = told.getvalue().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert "…" not in told.getvalue()
+    for k in range(6):
+        assert f"{k + 0.0625:.3g} ±0.088 / 1.5" in told.getvalue()
+    assert sum(line.startswith("│ a ") for line in lines) == sum(line.startswith("│ b ") for line in lines) >= 3
+    show(found, [], ["table.csv"], Screen(file=(once := StringIO()), width=400))
+    assert sum(line.startswith("│ a ") for line in once.getvalue().splitlines()) == 1
 
 
 @needs_data
