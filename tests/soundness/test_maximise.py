@@ -32,10 +32,10 @@ from verifair.engine.gap.bounds import GapBounds
 from verifair.engine.gap.inputs import InputSearch
 from verifair.engine.gap.lines import STEEPEST, conjugate, gap_below, gap_of, weights_of
 from verifair.engine.gap.neurons import PhaseSearch
-from verifair.engine.gap.search import deferred_interrupt
 from verifair.engine.questions import no_gap
 from verifair.engine.search.attack import Climb, Objective
 from verifair.engine.search.boxes import anywhere
+from verifair.interrupts import noted_interrupt
 from verifair.systems.results.files import json_text
 from verifair.systems.results.verdicts import Gap
 
@@ -388,7 +388,7 @@ def test_a_handler_that_the_caller_s_own_sets_meanwhile_stays() -> None:
 
     before = signal.signal(signal.SIGINT, once)
     try:
-        with deferred_interrupt() as interrupted:
+        with noted_interrupt(deferred=True) as interrupted:
             signal.raise_signal(signal.SIGINT)
             assert not interrupted()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

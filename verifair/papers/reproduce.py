@@ -14,6 +14,7 @@ import pandas as pd
 from verifair.datasets import read_table
 from verifair.errors import DataError
 from verifair.figures import COLORS, figure
+from verifair.interrupts import noted_interrupt
 from verifair.papers.catalog import Printed, Request
 from verifair.systems.results.files import file_name
 from verifair.systems.results.spreadsheets import save_table
@@ -80,7 +81,10 @@ def _part(printed: Printed, request: Request, kept: Path | None, resume: bool) -
             if not set(printed.keys) <= set(part.columns):
                 raise DataError(f"{path}: has no column {' or '.join(printed.keys)}, so it is no part of {printed.name}; delete it")
             return part
-    found = printed.make(request)
+    with noted_interrupt(deferred=False) as interrupted:
+        found = printed.make(request)
+    if interrupted():  # searches give back what they have met until then, which is no part of the table
+        raise KeyboardInterrupt
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_table(path, [found])

@@ -10,12 +10,8 @@ Reference: HyFair, section III-A, maximises |F(x, z) - F(x, z')| by MILP; correc
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Literal
 
 import numpy as np
@@ -32,6 +28,7 @@ from verifair.engine.gap.neurons import PhaseSearch
 from verifair.engine.search.branch_and_bound import seconds_a_box
 from verifair.engine.search.signs.region_lp import seconds_a_region
 from verifair.engine.search.subdivision import subdivide
+from verifair.interrupts import noted_interrupt
 
 FIRST_LOOK, TURN, LAST = 0.04, 0.02, 0.08
 """Shares of the time for the attack that opens the search, for a turn, and for the proofs in the end, at least."""
@@ -78,7 +75,7 @@ def largest_gap(
     Ctrl-C ends it early, with what is known by then.
     """
     seconds, most = budget.seconds, budget.nodes if budget.nodes is not None else 1 << 62
-    with deferred_interrupt() as interrupted, np.errstate(all="ignore"):  # overflow proves nothing
+    with noted_interrupt(deferred=True) as interrupted, np.errstate(all="ignore"):  # overflow proves nothing
         last = min(max(LAST * seconds, seconds_exactly(problem.network)), seconds / 2)
         end = clock.now() + seconds - last
         inputs = InputSearch(problem, logit, tolerance, np.random.default_rng(budget.seed), jobs)
@@ -231,36 +228,3 @@ class _GapSearch:
             cut = np.flatnonzero(of_inputs[:, d] <= upper)
             trees |= dict(zip([(q, d) for q in cut.tolist()], self.inputs.proofs(cut, d, upper, claim), strict=True))
         return float(upper), [[trees[q, d] for d in (0, 1)] for q in range(len(of_inputs))], bool(needed)
-
-
-@contextmanager
-def deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """Within the context a first signal that would raise KeyboardInterrupt (Ctrl-C; in the command line also SIGTERM) only makes
-    the function that is given out return True; a second one interrupts.
-
-    Other handlers of the caller's do what they did. Only the main thread receives signals: in others nothing is changed.
-    """
-    asked = False
-    ours = threading.current_thread() is threading.main_thread()
-    both = (signal.SIGINT, signal.SIGTERM) if ours else ()
-    before = {one: handler for one in both if callable(handler := signal.getsignal(one))}
-
-    def restore() -> None:
-        for one, handler in before.items():
-            if signal.getsignal(one) is note:  # not one that the caller's has set meanwhile
-                signal.signal(one, handler)
-
-    def note(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        try:
-            before[signal.Signals(number)](number, frame)
-        except KeyboardInterrupt:
-            asked = True
-            restore()
-
-    for one in before:
-        signal.signal(one, note)
-    try:
-        yield lambda: asked
-    finally:
-        restore()

@@ -26,11 +26,12 @@ from solvers.outcome import Budget
 from verifair.checker.certificates.statement import Scale
 from verifair.checker.certificates.tree import Tree
 from verifair.engine.gap.ascent import Ascent
-from verifair.engine.gap.search import Extreme, OutOf, deferred_interrupt
+from verifair.engine.gap.search import Extreme, OutOf
 from verifair.engine.parallel import Deadline, Helpers, Shared
 from verifair.engine.questions import no_gap
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import OUT_OF_NODES, PROVED
+from verifair.interrupts import noted_interrupt
 
 FIRST, SLICE, SHORTEST, FALL = 0.15, 0.6, 0.2, 0.4
 """Shares of the seconds left for the question that would close the search, and for others; seconds of a question at least; and the
@@ -93,7 +94,7 @@ def largest_gap_of_trees(
     most = budget.nodes if budget.nodes is not None else 1 << 62
     known = _Bracket(ascent=Ascent(problem, logit, rng), upper=np.inf if logit else 1.0, proofs=[], nodes=0)
     out_of: OutOf = "float"
-    with deferred_interrupt() as interrupted:
+    with noted_interrupt(deferred=True) as interrupted:
         known.ascent.run(lambda: interrupted() or clock.now() >= climbed)
         if progress is not None:
             progress(known.least, known.upper)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+from contextlib import suppress
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -98,6 +100,20 @@ def test_parts_are_kept_and_taken_up_again(tmp_path: Path) -> None:
     whole = run(replace(TABLE, make=lambda request: calls.append(request) or made(request)), kept=tmp_path, resume=True)
     assert [(one.dataset, one.seed) for one in calls] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
     pd.testing.assert_frame_equal(whole.frame, run(TABLE).frame)
+
+
+def test_a_part_that_was_interrupted_is_none_though_its_search_gives_back_what_it_has(tmp_path: Path) -> None:
+    def searched(request: Request) -> pd.DataFrame:
+        with suppress(KeyboardInterrupt):  # as searches do, which keep what they have met
+            if request.seed == 1:
+                signal.raise_signal(signal.SIGINT)
+        return made(request)
+
+    found = run(replace(TABLE, make=searched), kept=tmp_path)
+    assert (found.parts, found.asked) == (1, 4)
+    assert len(list(tmp_path.iterdir())) == 1
+    with pytest.raises(KeyboardInterrupt):
+        run(replace(TABLE, make=lambda request: searched(replace(request, seed=1))), kept=tmp_path)
 
 
 def test_a_picture_shows_the_columns_that_both_have(tmp_path: Path) -> None:
