@@ -705,6 +705,24 @@ def test_check_tells_that_a_store_is_damaged(tiny: list[object], verifair: Run, 
         assert not [word for word in INTERNALS if word in err]
 
 
+@pytest.mark.parametrize("change", [
+    "nodes = -73", "seconds = -0.5", "float32 = -35",
+    "status = zeroblob(length(status))",  # undecided parts of which the store states none
+])
+def test_numbers_of_a_resumed_store_that_cannot_be_are_told(
+    change: str, tiny: list[object], verifair: Run, tmp_path: Path
+) -> None:
+    store = tmp_path / "t.sqlite"
+    assert verifair("certify", *tiny, "--partition", 5, "--store", store)[0] == 0
+    with contextlib.closing(sqlite3.connect(store)) as file:
+        file.execute(f"UPDATE chunks SET {change}")
+        file.commit()
+    code, _, err = verifair("certify", *tiny, "--partition", 5, "--store", store, "--resume")
+    assert code == 2
+    assert f"error: {store}: is damaged; expected a store that certify --partition wrote" in err
+    assert not [word for word in INTERNALS if word in err]
+
+
 def test_check_against_another_network_says_so(tiny: list[object], verifair: Run, tmp_path: Path) -> None:
     proof, store = tmp_path / "p.json", tmp_path / "t.sqlite"
     assert verifair("certify", *tiny, "--box", "age=0:2", "--epsilon", 0.5, "--certificate", proof)[0] == 0

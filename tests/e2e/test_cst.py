@@ -251,6 +251,17 @@ def test_an_attribute_without_effects_is_said(files: Path, tmp_path: Path) -> No
     assert "nothing: the model knows no effect" in next((tmp_path / "out" / "cases").glob("*.md")).read_text()
 
 
+def test_where_nobody_is_a_case_the_answer_has_no_claims(tmp_path: Path) -> None:
+    pd.DataFrame({"sex": ["f", "m"] * 6, "paid": [5, 6, 7] * 4}).to_csv(tmp_path / "t.csv", index=False)
+    nodes = '[[causal.node]]\nname = "sex"\n[[causal.node]]\nname = "paid"\nparents = ["sex"]\n'
+    (tmp_path / "g.toml").write_text(nodes + "[decision]\nweights = { paid = 1 }\nabove = 0\n")
+    asked = ("--data", tmp_path / "t.csv", "--causal", tmp_path / "g.toml", "--do", "sex=m", "--k", 2)
+    answered("cst", *asked, "--json", tmp_path / "a.json")
+    (test,) = json.loads((tmp_path / "a.json").read_text())["tests"]
+    assert test["claims"] == []
+    assert {line["cases"] for line in test["counts"]} == {0}
+
+
 GERMAN = """
 [[causal.node]]
 name = "sex"

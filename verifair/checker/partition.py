@@ -298,7 +298,7 @@ class PartitionStore:
         status = chunk.status.astype(np.int8)
         certified = int(chunk.float32.sum())
         row = (chunk.first, len(chunk), status.tobytes(), certified, chunk.nodes, chunk.seconds, pack(chunk))
-        with self._writing(), self.connection:
+        with readable(self.path), self._writing(), self.connection:
             self.connection.execute("BEGIN IMMEDIATE")  # nobody else writes between what is read here and what is written
             found = self.connection.execute("SELECT status FROM chunks WHERE first = ?", (chunk.first,)).fetchone()
             before = np.frombuffer(b"" if found is None else found[0], dtype=np.int8)

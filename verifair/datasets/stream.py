@@ -211,7 +211,8 @@ class _Stored:
         smallest = np.int8 if len(known) < 127 else np.int16 if len(known) < 32767 else np.int32  # as pandas has them
         place = np.empty(len(known) + 1, dtype=smallest)
         place[[self.words[word] for word in known]], place[-1] = np.arange(len(known)), -1
-        codes = stacked(place[values[start : start + table.CHUNK]] for start in range(0, len(values), table.CHUNK))
+        starts = range(0, max(len(values), 1), table.CHUNK)  # one part at least, also of no rows
+        codes = stacked(place[values[start : start + table.CHUNK]] for start in starts)
         return pd.Categorical.from_codes(codes, pd.Index(known, dtype=self.dtype), validate=False)
 
 

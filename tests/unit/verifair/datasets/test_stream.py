@@ -184,6 +184,13 @@ def test_a_stored_table_is_the_whole_one_with_words_as_categories(
     pd.testing.assert_frame_equal(found.astype({column: whole[column].dtype for column in words}), whole)
 
 
+def test_a_stored_table_may_have_no_rows() -> None:
+    none = pd.DataFrame({"word": ["a"], "number": [1.5]}).head(0)
+    found = Stream(chunks=lambda: iter([none, none]), whole=lambda: none).stored
+    assert found.columns.tolist() == ["word", "number"]
+    assert len(found) == 0
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux's files")
 def test_a_stored_table_takes_no_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(table, "CHUNK", 1 << 10)

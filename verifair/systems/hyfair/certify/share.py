@@ -15,7 +15,7 @@ import numpy as np
 from encoders.evaluate import gap
 from encoders.network import Array, Integers
 from encoders.shares import probabilities
-from verifair.checker.partition import UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore
+from verifair.checker.partition import UNKNOWN, VIOLATED, Chunk, Partition, PartitionStore, readable
 from verifair.checker.report import Progress
 from verifair.engine.partition import REASONS, describe, partition_of
 from verifair.engine.queries import IndividualFairness
@@ -69,19 +69,20 @@ def partition_summary(
         # Rid of rounding.
         volume = np.where(counts == 0, 0.0, np.where(counts == partition.count, 1.0, np.clip(volume, 0, 1)))
         nodes, seconds = store.effort()
-        return PartitionSummary(
-            about=store.about,
-            parts=PartCounts(**dict(zip(OUTCOMES, counts.tolist(), strict=True))),
-            volume=VolumeShares(**dict(zip(OUTCOMES, volume.tolist(), strict=True))),
-            rows=placed.counts(),
-            reasons={REASONS[k]: int(n) for k, n in enumerate(opened.reasons) if n},
-            float32=Float32Counts(**dict(zip(("agrees", "disagrees", "not_replayed"), opened.float32.tolist(), strict=True))),
-            certified_for_float32=sum(store.certified().values()),
-            nodes=nodes,
-            work_seconds=seconds,
-            blocks=tuple(_block(query, partition, v, found) for v, found in blocks.items()),
-            examples=tuple(WitnessShape.model_validate(opened.witness(one)) for one in opened.starkest),
-        )
+        with readable(store.path):
+            return PartitionSummary(
+                about=store.about,
+                parts=PartCounts(**dict(zip(OUTCOMES, counts.tolist(), strict=True))),
+                volume=VolumeShares(**dict(zip(OUTCOMES, volume.tolist(), strict=True))),
+                rows=placed.counts(),
+                reasons={REASONS[k]: int(n) for k, n in enumerate(opened.reasons) if n},
+                float32=Float32Counts(**dict(zip(("agrees", "disagrees", "not_replayed"), opened.float32.tolist(), strict=True))),
+                certified_for_float32=sum(store.certified().values()),
+                nodes=nodes,
+                work_seconds=seconds,
+                blocks=tuple(_block(query, partition, v, found) for v, found in blocks.items()),
+                examples=tuple(WitnessShape.model_validate(opened.witness(one)) for one in opened.starkest),
+            )
 
 
 def _partition_of(store: PartitionStore, query: IndividualFairness, box: tuple[Array, Array]) -> Partition:
