@@ -139,6 +139,18 @@ def test_guard_answers_where_the_target_is_proved_and_keeps_to_a_box(folder: Pat
     assert "where status = no account, duration = 12 .. 24" in checked.stdout
 
 
+def test_proofs_of_a_target_besides_rules_are_about_the_schema_that_is_written(folder: Path) -> None:
+    box = [word for name, value in SMALL.items() for word in ("--box", f"{name}={value}")]
+    (folder / "given.json").write_text(json.dumps({"rules": [{"when": {"duration": {"low": 22}}}]}))
+    answered(
+        "guard", "german.onnx", "--schema", "german.toml", "--data", "german.csv", "--protected", "sex", "--target", 0.12, *box,
+        "--rules", "given.json", "--out", "both.onnx", "--timeout", 60, "--iterations", 10, "--certificate", "both.json.gz",
+        cwd=folder,
+    )
+    checked = verifair("check", "both.json.gz", "--model", "german.onnx", "--schema", "both.toml", cwd=folder)
+    assert checked.returncode == 0, checked.stdout
+
+
 def test_a_written_rule_needs_only_its_conditions(folder: Path) -> None:
     (folder / "hand.json").write_text(json.dumps({"rules": [{"when": {"duration": {"high": 60}}}]}))
     done = answered(

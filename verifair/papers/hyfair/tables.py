@@ -168,7 +168,7 @@ def _priced(
     schema, table = asked.schema, asked.table
     train, test, labels = schema.raw(table.train), schema.raw(table.test), schema.labels(table.test)
     most = kmax(query, budget=Budget(seconds=request.seconds, seed=request.seed), start=train)
-    work = Tightening(query=query, given=(), rows=train, seed=request.seed)
+    work = Tightening(question=query, given=(), rows=train, seed=request.seed)
     accuracy, _ = score(query.network, schema, (), test, labels)
     lines = [_price("none", certified, most.upper, 0.0, 1.0, accuracy)]
     for part, target in zip(PARTS_OF_GAP, targets, strict=True):

@@ -139,16 +139,19 @@ class BoxCut:
 class Tightening:
     """The boxes so far, for one target after the other, each smaller than the last.
 
-    query: outside of the rules that are given.   rows: (N, V) raw data in its box, whom the rules should spare.
+    given: rules that are there already.   query: the question outside of these.   rows: (N, V) raw data in its box, whom the rules
+    should spare.
     """
 
-    query: KDiscrimination
+    question: KDiscrimination
     given: tuple[Rule, ...]
     rows: Array
     seed: int
+    query: KDiscrimination = field(init=False)
     whole: GuardCell = field(init=False)
 
     def __post_init__(self) -> None:
+        self.query = outside(self.question, self.given)
         self.space = Space.of(self.query)
         self.severity = severity_of(self.space, "gap")
         self.rows = self.rows[self.space.legal(self.rows)]
@@ -275,14 +278,14 @@ class Tightening:
         leaves = list(self.whole.leaves())
         proved = [leaf for leaf in leaves if leaf.proved is not None]
         return Tightened(
-            target=target, rules=kept, certificate=self._certificate(target, kept[len(self.given) :]),
+            target=target, rules=kept, certificate=self._certificate(target, kept),
             boxes=len(proved), domain=sum(_rule(leaf, self.whole).share(self.space) for leaf in proved),
             open=sum(len(leaf.rows) for leaf in leaves if leaf.proved is None and leaf.why == "time"),
         )
 
     def _certificate(self, target: float, rules: Sequence[Rule]) -> Certificate:
         """Join the proofs of the boxes: a tree of the cuts, whose leaves are those of each box, or refused."""
-        query = self._question(target, outside(self.query, rules), self.whole)
+        query = self._question(target, outside(self.question, rules), self.whole)  # of the schema that is written
         box, batch = questions_of(query)
         proved = [leaf.proved for leaf in self.whole.leaves() if leaf.proved is not None]
         evidence = [
@@ -309,7 +312,7 @@ def tighten(
         raise KeyboardInterrupt  # maximise gives back what it knows; nobody wants rules then
     found = None
     if before.upper > target:
-        work = Tightening(query=asked, given=tuple(rules), rows=rows, seed=seed)
+        work = Tightening(question=query, given=tuple(rules), rows=rows, seed=seed)
         found = work.towards(target, seconds - before.seconds, progress)
     if found is None or len(found.rules) == len(rules):
         raise QueryError(f"no gap is above {target:g}, which is certified, so there is nothing to refuse; set a smaller --target")

@@ -223,7 +223,7 @@ def test_what_is_answered_is_proved_to_have_no_gap_above_the_target(gap_query: K
 
 def test_smaller_targets_refuse_more_and_are_proved_as_well(gap_query: KDiscrimination) -> None:
     everybody = lattice(gap_query.schema.domain.lower, gap_query.schema.domain.upper)
-    work, shares = Tightening(query=gap_query, given=(), rows=everybody, seed=0), []
+    work, shares = Tightening(question=gap_query, given=(), rows=everybody, seed=0), []
     gap = severity_of(work.space, "gap")(everybody)
     for target, k in ((0.5, 11), (0.2, 6), (0.05, 3)):  # as floats, 0.2 and 0.05 are a little more
         found = work.towards(target, 20.0)
@@ -246,7 +246,7 @@ def test_a_guardrail_with_nobody_to_spare_or_to_refuse_is_none(gap_query: KDiscr
 
 
 def test_where_nothing_is_proved_the_error_says_what_lacks(gap_query: KDiscrimination, rows: np.ndarray) -> None:
-    asked = Tightening(query=gap_query, given=(), rows=rows, seed=0)
+    asked = Tightening(question=gap_query, given=(), rows=rows, seed=0)
     within = f"{100 * (asked.gaps <= 0.3).mean():.0f} % are within the target"
     with pytest.raises(QueryError, match=f"would refuse everybody.*{within}.*1 boxes were not decided.*--protected"):
         asked.towards(0.3, 0.0)
