@@ -201,7 +201,8 @@ def _answers(result: AuditResult, key: str) -> Iterator[tuple[tuple[str, str], _
                 low=low, high=high, shown=shown, people=None, better="lower")
         for feature, fair, most, shown in shares(result):
             yield ("share of possible people treated alike", feature), _Quantity(
-                low=float(fair), high=float(most), shown=shown, people=None, better="higher")
+                low=None if fair is None else float(fair), high=None if most is None else float(most), shown=shown, people=None,
+                better="higher")
     if key == "kmax" and section is not None and "lower" in section.answer:
         low, high = section.answer["lower"], section.answer["upper"] if standings == {"accepted"} else None
         shown = f"{low} to {high}" if low != high else f"{low}"

@@ -87,7 +87,7 @@ def _checked(
 
 Found = Iterator[tuple[str, float | None, float | None, str]]
 """Feature, the least and the most that the quantity can be, and what was found in words."""
-Shares = Iterator[tuple[str, Fraction, Fraction, str]]
+Shares = Iterator[tuple[str, Fraction | None, Fraction | None, str]]
 """The same, exactly."""
 
 
@@ -142,6 +142,11 @@ def boxed(result: AuditResult) -> bool:
     return any(section.key == "certify" and bool(section.settings.get("box")) for section in result.sections)
 
 
+def strict(result: AuditResult) -> bool:
+    """Return whether `certify` was asked by the strict rule, which lets ties go: what it says is not about decisions."""
+    return any(section.key == "certify" and section.settings.get("signs") == "strict" for section in result.sections)
+
+
 def by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """What `certify` answers of each feature, where it has that part."""
     for section in result.sections:
@@ -183,6 +188,9 @@ def shares(result: AuditResult, limit: Fraction | None = None) -> Shares:
     """Who is treated alike, exactly where the answer says so, in words that tell on which side of a limit."""
     accepted = accepted_files(result)
     for feature, found in by_feature(result, "share"):
+        if strict(result):
+            yield feature, None, None, 'ties were counted on neither side (signs = "strict"), and decisions are not'
+            continue
         file = re.compile(rf"share-{re.escape(called(feature))}-[0-9a-f]+\.json\.gz")
         proved = any(map(file.fullmatch, accepted))
         exactly = found.get("exact") or {side: str(found[side]) for side in ("fair", "unfair")}

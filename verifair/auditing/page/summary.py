@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from verifair.auditing.decisions import GroupDecisions, clear, fails, ratio_words, reference
-from verifair.auditing.gate import accepted_files, boxed, by_feature, gaps, shares
+from verifair.auditing.gate import accepted_files, boxed, by_feature, gaps, shares, strict
 from verifair.auditing.page.contents import ended, evidence_counts, tone
 from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import known_analyses
@@ -94,7 +94,7 @@ class Person:
 
 def features(result: AuditResult) -> tuple[SensitiveFeature, ...]:
     """Every sensitive feature, in the order of the audit."""
-    alike = {name: (float(low), float(1 - high)) for name, low, high, _ in shares(result)}
+    alike = {name: (float(low), float(1 - high)) for name, low, high, _ in shares(result) if low is not None and high is not None}
     gap = {name: (low, high) for name, low, high, _ in gaps(result) if low is not None and high is not None}
     exchanged = dict(by_feature(result, "exchanged"))
     flips = {name: (one["decided_otherwise"], one["asked"], one["people"]) for name, one in exchanged.items()}
@@ -124,7 +124,8 @@ def _parts(result: AuditResult) -> dict[str, tuple[float, float]]:
             if one.file.rpartition("/")[2].startswith(f"partition-{called(name)}-")
         ]
         sure = bool(files) and set(files) <= {"accepted", "accepted in part"}
-        found[name] = (parts["shares"]["volume"]["proved"] if sure else 0.0, 0.0)
+        if not strict(result):
+            found[name] = (parts["shares"]["volume"]["proved"] if sure else 0.0, 0.0)
     return found
 
 

@@ -11,6 +11,7 @@ from tests.audit_sample import HOSTILE, audit, replace
 from verifair.auditing.audit_file import loads
 from verifair.auditing.gate import exit_code, gate, save_junit, save_sarif
 from verifair.auditing.page import page
+from verifair.auditing.page.summary import features
 from verifair.auditing.result import AuditResult
 from verifair.auditing.settings import GateSection
 from verifair.errors import SchemaError
@@ -130,6 +131,22 @@ def test_what_is_proved_of_a_box_passes_no_threshold_about_everybody() -> None:
     proof = replace(PROOF, file="p.files/share-sex-ab12.json.gz")
     share = in_a_box(found("share", {"fair": 0.7, "unfair": 0.1}, evidence=(proof,)))
     assert [outcome(share, certified_share=threshold) for threshold in (0.7, 0.95)] == ["unknown", "unknown"]
+
+
+@pytest.mark.parametrize("part", ["share", "partition"])
+def test_shares_that_let_ties_go_are_no_shares_of_decisions(part: str) -> None:
+    """By the strict rule nobody may change while everybody's decision does, where a network is exactly on its threshold."""
+    answer = {"fair": 1.0, "unfair": 0.0, "shares": {"volume": {"proved": 1.0}}}
+    proof = replace(PROOF, file=f"p.files/{part}-sex-ab12.json.gz")
+    result = found(part, answer, evidence=(proof,))
+    (shown,) = features(result)
+    assert shown.alike == (1.0, 0.0)
+    asked = replace(result, sections=tuple(replace(one, settings={"signs": "strict"}) for one in result.sections))
+    (shown,) = features(asked)
+    assert shown.alike is None
+    (check,) = gate(GateSection(certified_share=0.5), asked)
+    assert check.outcome == "unknown"
+    assert part == "partition" or "ties were counted on neither side" in check.text
 
 
 def test_a_proof_about_another_feature_proves_nothing() -> None:
