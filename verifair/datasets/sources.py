@@ -27,7 +27,7 @@ DATA = files("verifair.datasets") / "data"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset:
-    """A preprocessed table with its schema and the paper's 80/20 split (stratified by label, seed 0).
+    """A preprocessed table with its schema and the paper's 80/20 split (stratified by label where each has two rows, seed 0).
 
     dropped: why -> how many rows of the file were left out.
     """
@@ -54,11 +54,15 @@ class Dataset:
 
     @cached_property
     def split(self) -> tuple[Integers, Integers]:
-        """Positions in `frame` of the rows to train on, and of those held out."""
+        """Positions in `frame` of the rows to train on, and of those held out. Raises DataError for a table of a single row."""
         from sklearn.model_selection import train_test_split  # half a second, for commands that do not split
 
-        rows = np.arange(len(self.frame))
-        train, test = train_test_split(rows, test_size=0.2, random_state=0, stratify=self.schema.labels(self.frame))
+        rows, labels = np.arange(len(self.frame)), self.schema.labels(self.frame)
+        if len(rows) < 2:
+            raise DataError(f"{self.name}: has one row, of which no fifth can be held out; give a table of more people")
+        people = np.unique(labels, return_counts=True)[1]
+        whole = people.min() > 1 and len(people) <= len(rows) / 5  # every label on both sides
+        train, test = train_test_split(rows, test_size=0.2, random_state=0, stratify=labels if whole else None)
         return np.sort(train), np.sort(test)
 
 

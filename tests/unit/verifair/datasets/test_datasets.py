@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -187,6 +188,16 @@ def test_split_is_the_paper_s(dataset: Dataset) -> None:
     assert len(dataset.train) == len(train)
     shares = [dataset.schema.labels(part).mean() for part in (dataset.train, dataset.test)]
     assert abs(shares[0] - shares[1]) < 1e-3  # stratified
+
+
+def test_a_label_of_one_row_is_on_one_side_of_the_split(german: Dataset) -> None:
+    label = german.frame["credit"]
+    for rows in ([*label.index[label == "good"][:30], label.index[label == "bad"][0]], label.index[:3], label.index[:2]):
+        few = replace(german, frame=german.frame.loc[rows])
+        assert sorted(np.concatenate(few.split).tolist()) == list(range(len(rows)))
+        assert min(map(len, few.split)) > 0
+    with pytest.raises(DataError, match="german: has one row, of which no fifth can be held out"):
+        _ = replace(german, frame=german.frame.head(1)).split
 
 
 def test_split_does_not_change(german: Dataset) -> None:
