@@ -8,6 +8,7 @@ explainable boosting machine of InterpretML adds up tables, each of the bins of 
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from verifair.models.forests import TreeSum, linear, one_tree, total, written
 from verifair.models.objects import called, flat, labels_of, own_of_sklearn, with_steps
 
 BINS = ("KBinsDiscretizer", "Binarizer")
+WHOLE, FRACTION = re.compile(r"-?(0|[1-9]\d*)"), re.compile(r"[-+]?\d*\.?\d+([eE][-+]?\d+)?")
+"""How an explainable boosting machine writes categories that are numbers."""
 Questions = list[tuple[int, TreeSum]]
 """Trees, each with how many columns it asks about; their values are the columns that a step makes of these."""
 
@@ -131,39 +134,58 @@ def table(axes: Sequence[Axis], values: Array) -> TreeSum:
     nodes = list[tuple[int, float, int, int]]()
     leaves = list[Array]()
 
-    def grow(axis: int, low: int, high: int, part: Array) -> int:
-        """Add the tree of places low to high of an axis, with their values; return its root."""
-        at = len(nodes)
+    def add(part: Array) -> int:
         nodes.append((-1, 0.0, -1, -1))
         leaves.append(part.reshape(-1, values.shape[-1])[0])
+        return len(nodes) - 1
+
+    def grow(axis: int, low: int, part: Array) -> int:
+        """Add the tree of some places of an axis, from `low` on, with their values; return its root."""
+        at = add(part)
         if (part == leaves[at]).all():
             return at
-        if low == high:
+        one, half = axes[axis], (len(part) + 1) // 2
+        if len(part) == 1 or one.limit is None:
             nodes.pop()
             leaves.pop()
-            return grow(axis + 1, 0, len(axes[axis + 1].column), part[0])
-        one = axes[axis]
-        middle = low if one.limit is None else (low + high) // 2
-        first = grow(axis, low, middle, part[: middle - low + 1])
-        second = grow(axis, middle + 1, high, part[middle - low + 1 :])
-        limit, sides = (0.5, (second, first)) if one.limit is None else (float(one.limit[middle]), (first, second))
-        nodes[at] = int(one.column[middle]), limit, *sides
+            return grow(axis + 1, 0, part[0]) if len(part) == 1 else of_block(axis, part)
+        first, second = grow(axis, low, part[:half]), grow(axis, low + half, part[half:])
+        nodes[at] = int(one.column[low + half - 1]), float(one.limit[low + half - 1]), first, second
         return at
 
-    grow(0, 0, len(axes[0].column), values)
+    def of_block(axis: int, part: Array) -> int:
+        """The same of a block of one-hot columns, which are asked about one after the other."""
+        root = len(nodes)
+        for k, column in enumerate(axes[axis].column.tolist()):
+            at = add(part[k])
+            hit = grow(axis, k, part[k : k + 1])
+            nodes[at] = column, 0.5, len(nodes), hit
+        grow(axis, len(part) - 1, part[-1:])
+        return root
+
+    grow(0, 0, values)
     feature, limit, left, right = (np.array(one) for one in zip(*nodes, strict=True))
     return one_tree(feature, limit, left, right, np.zeros(len(nodes)), np.array(leaves))
 
 
-def explainable(model: Any) -> tuple[Any, onnx.ModelProto]:
+def explainable(model: Any, *, alone: bool) -> tuple[Any, onnx.ModelProto]:
     """Return what goes before the trees (None: nothing), and them as ONNX of one matrix, of an explainable boosting machine.
 
-    Raises ModelError for one whose values are another function of the sum.
+    alone: it takes the columns of a table by name; else it is behind other steps, which make a matrix of all its columns.
+
+    Raises ModelError for another model of InterpretML, and for values that are another function of the sum, or none.
     """
+    if not hasattr(model, "term_scores_"):
+        raise ModelError(called(model), "is no explainable boosting machine, the only models of InterpretML that are read; fit one")
+    if not model.term_features_:
+        raise ModelError(called(model), "has no term, and says the same of everybody")
     if model.link_ not in ("logit", "mlogit", "identity"):
         raise ModelError(called(model), f"gives values by the link {model.link_!r}, no sum; fit it with objective='rmse'")
-    known = {k: _categories(bins[0]) for k, bins in enumerate(model.bins_) if isinstance(bins[0], dict)}
-    numbers = [k for k in range(len(model.bins_)) if k not in known]
+    used = sorted({k for term in model.term_features_ for k in term})
+    known = {k: _categories(model, model.bins_[k][0]) for k in used if isinstance(model.bins_[k][0], dict)}
+    if known and not alone:
+        raise ModelError(called(model), "takes words behind other steps; pass it alone, or fit it on numbers")
+    numbers = [k for k in used if k not in known] if alone else list(range(len(model.bins_)))
     ends = np.cumsum([len(numbers), *map(len, known.values())])
     at = dict(zip(numbers, np.arange(len(numbers))[:, None], strict=True))
     at |= {k: np.arange(first, end) for k, first, end in zip(known, ends, ends[1:], strict=False)}
@@ -180,7 +202,7 @@ def explainable(model: Any) -> tuple[Any, onnx.ModelProto]:
                 values = values.take(np.arange(1, len(bins) + 2), axis=place)
         trees.append(table(axes, values))
     made = _written(model, trees, np.atleast_1d(model.intercept_).astype(np.float64), int(ends[-1]))
-    return _encoder(names_of(model), numbers, known) if known else None, made
+    return _encoder(names_of(model), numbers, known) if alone else None, made
 
 
 def _encoder(names: Sequence[str], numbers: Sequence[int], known: Mapping[int, Sequence[int | str]]) -> Any:
@@ -188,16 +210,24 @@ def _encoder(names: Sequence[str], numbers: Sequence[int], known: Mapping[int, S
     from sklearn.compose import ColumnTransformer
     from sklearn.preprocessing import OneHotEncoder
 
-    rows = max(map(len, known.values()))
-    parts = [
-        ("numbers", "passthrough", [names[k] for k in numbers]),
-        ("words", OneHotEncoder(categories=list(map(list, known.values()))), [names[k] for k in known]),
-    ]
-    frame = pd.DataFrame({name: np.resize(known[k], rows) if k in known else np.zeros(rows) for k, name in enumerate(names)})
-    return ColumnTransformer(parts[not numbers :]).fit(frame)
+    encoder = OneHotEncoder(categories=list(map(list, known.values())))
+    parts = [("numbers", "passthrough", [names[k] for k in numbers]), ("words", encoder, [names[k] for k in known])]
+    rows = max(map(len, known.values()), default=1)
+    taken = sorted({*numbers, *known})
+    frame = pd.DataFrame({names[k]: np.resize(known[k], rows) if k in known else np.zeros(rows) for k in taken})
+    return ColumnTransformer([one for one in parts if one[2]]).fit(frame)
 
 
-def _categories(bins: Mapping[str, int]) -> list[int] | list[str]:
-    """Return the categories of a column, as its table has them: whole numbers, or words."""
+def _categories(model: Any, bins: Mapping[str, int]) -> list[int] | list[str]:
+    """Return the categories of a column, as its table has them: whole numbers, or words. Raises ModelError for fractions."""
     listed = list(bins)
-    return list(map(int, listed)) if all(one.lstrip("-").isdecimal() and str(int(one)) == one for one in listed) else listed
+    if all(WHOLE.fullmatch(one) for one in listed):
+        return list(map(int, listed))
+    if all(FRACTION.fullmatch(one) for one in listed):
+        raise ModelError(called(model), f"has the categories {', '.join(listed[:3])}, which are fractions; fit it on words")
+    return listed
+
+
+def scores_missing(model: Any) -> bool:
+    """Return whether an explainable boosting machine has learned scores for missing values."""
+    return any(one.take(0, axis=k).any() for one in getattr(model, "bin_weights_", ()) for k in range(one.ndim))

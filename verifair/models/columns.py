@@ -73,6 +73,10 @@ def by_column(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
 
 def renamed(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
     """Return a model whose inputs have these names, without those that it does not read."""
+    for one in model.graph.output:
+        if any(one.name == given.name for given in model.graph.input):  # a single column as it is, without a node
+            model.graph.node.append(helper.make_node("Identity", [one.name], [f"{one.name}/same"], name=f"{one.name}/same"))
+            one.name += "/same"
     taken = {name for node in model.graph.node for name in (*node.input, *node.output)}
     if taken & set(names):
         model = compose.add_prefix(model, PREFIX)

@@ -18,8 +18,8 @@ from encoders.onnx.feed import make_legal
 from encoders.onnx.runtime import comparison_points, first_line, runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.models.columns import holds_truths, names_of
-from verifair.models.objects import ANOTHER_WAY, called, exported, has_steps, last_of, package_of, regresses, thawed
-from verifair.models.pipelines import asks_for_missing
+from verifair.models.objects import ANOTHER_WAY, called, exported, last_of, package_of, regresses, thawed
+from verifair.models.pipelines import asks_for_missing, scales
 from verifair.models.pytorch import modes_kept
 
 ROWS = 1000
@@ -55,11 +55,11 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
         raise ModelError(called(model), f"its columns {said} have one name in ONNX; rename one of them, and fit it again")
     if network.outputs > 1 and regresses(model):
         raise ModelError(called(model), f"gives {network.outputs} values a row, which are no classes; fit it on one of them")
-    if package_of(model) == "sklearn" and (done := asks_for_missing(thawed(model))):
+    if package_of(model) in ("sklearn", "interpret") and (done := asks_for_missing(thawed(model))):
         message = f"{called(model)}: {done}, the converted model does not; proofs cover rows without missing values"
         warnings.warn(message, ImportDifference, stacklevel=4)
     if hasattr(model, "classes_") and hasattr(model, "decision_function") and not hasattr(model, "predict_proba"):
-        message = f"{called(model)}: gives scores, no probabilities; what verifair calls a probability is their logistic function"
+        message = f"{called(model)}: gives scores, no probabilities; what verifair calls one is a logistic function, or softmax"
         warnings.warn(f"{message}. For probabilities fit CalibratedClassifierCV on it", ImportDifference, stacklevel=4)
     rows = None if frame is None else _of_table(model, network, frame)
     if rows is not None and not len(rows[1]):
@@ -83,7 +83,7 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     if own.shape != shown.shape:
         found = f"gives {own.shape[1]} numbers a row, its converted model {shown.shape[1]}"
         raise ModelError(called(model), f"{found}; {ANOTHER_WAY}")
-    if isinstance(network, TreeEnsemble) and has_steps(model):
+    if isinstance(network, TreeEnsemble) and scales(model):
         remedy, bound = SCALED, MOST
     else:
         remedy, bound = ANOTHER_WAY, RARE
@@ -225,6 +225,8 @@ def _entered(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans
     values = column.astype("boolean").astype("Float64") if holds_truths(column) else column  # 0 and 1, as encoders know them
     if position in feed.categories:
         found = pd.Index(feed.categories[position]).get_indexer(pd.Index(values))
+        if (found < 0).all() and values is column:  # some objects know words that are numbers by their digits alone
+            found = pd.Index(list(map(str, feed.categories[position]))).get_indexer(pd.Index(values.astype(str)))
         x[np.flatnonzero(found >= 0), start + found[found >= 0]] = 1.0
         return np.asarray(found >= 0)
     coded = isinstance(column.dtype, pd.CategoricalDtype)

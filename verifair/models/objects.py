@@ -131,12 +131,6 @@ def width_of(model: Any) -> int:
     return width_of(flat(parts[0]))
 
 
-def has_steps(model: Any) -> bool:
-    """Return whether a pipeline goes before what decides, also one that was calibrated."""
-    calibrated = getattr(last_of(model), "calibrated_classifiers_", ())
-    return hasattr(flat(model), "steps") or any(hasattr(flat(one.estimator), "steps") for one in calibrated)
-
-
 def labels_of(model: Any) -> list[str | int]:
     """Return the labels of a classifier as ONNX writes them, words or whole numbers. Raises ModelError for others."""
     listed: list[Any] = model.classes_.tolist()

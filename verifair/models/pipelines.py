@@ -50,16 +50,17 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     _check_threshold(last, steps)
     _check_loss(last)
     if package_of(last) == "interpret":
-        before, trees = additive.explainable(last)
-        if before is not None and last is not model:
-            raise ModelError(called(last), "takes words behind other steps; pass it alone, or fit it on numbers")
-        return _behind(before, trees, columns.names_of(last)) if last is model else _joined(_stored(model[:-1], {}), trees)
+        before, trees = additive.explainable(last, alone=last is model)
+        return _joined(_stored(model[:-1] if before is None else before, {}), trees)
     if package_of(last) != "sklearn":
         return _ending_in(model, last, lambda names: boosting.convert(last, None, names=names))
     if type(last).__name__ in COMBINED:
         return _combined(model, steps)
-    if any(type(part).__name__ in additive.BINS for part in parts(model)) and (found := additive.behind_bins(model)) is not None:
-        return _behind(*found, columns.names_of(model))
+    if (bins := _bins(model)) is not None:
+        if (found := additive.behind_bins(model)) is not None:
+            return _behind(*found, columns.names_of(model))
+        remedy = "fit LogisticRegression on columns that are all binned or encoded (OneHotEncoder), or fit trees"
+        raise ModelError(called(bins), f"makes steps of a column, which no network does; {remedy}")
     shown = {"zipmap": False} if hasattr(last, "predict_proba") else {}  # none, so that skl2onnx adds no zipmap of its own
     return _stored(model, {id(last): shown} if hasattr(last, "classes_") else {})
 
@@ -74,15 +75,22 @@ def _combined(model: Any, steps: str) -> onnx.ModelProto:
         return _ending_in(model, last, lambda names: columns.by_column(trees, names))
     if not hasattr(last, "classes_"):
         return _stored(_by_array(model, last), {})
-    found = mixtures.Unknown(f"{len(last.classes_)} classes")
+    found, bins = mixtures.Unknown(f"{len(last.classes_)} classes"), _bins(model)
+    if bins is not None:
+        found = mixtures.Unknown(f"estimators behind {called(bins)}", "fit it on trees, which find the steps themselves")
     try:
-        if len(last.classes_) == 2:
+        if len(last.classes_) == 2 and bins is None:
             return mixtures.convert(model, lambda before: _stored(before, {}))
     except mixtures.Unknown as unknown:
         found = unknown
     if hasattr(last, "calibrated_classifiers_"):
         _check_calibration(last, steps)
     raise ModelError(called(last), f"combines {found} in a way that is not read; {found.remedy}")
+
+
+def _bins(model: Any) -> Any:
+    """Return a part of an estimator that makes steps of columns; None without one."""
+    return next((part for part in parts(model) if type(part).__name__ in additive.BINS), None)
 
 
 def _by_array(model: Any, last: Any) -> Any:
@@ -215,6 +223,9 @@ def _check_columns(model: Any) -> None:
             raise ModelError(called(part), f"{found}; fit MinMaxScaler(clip=True)")
         for name, places in getattr(part, "_transformer_to_input_indices", {}).items():
             listed = [int(k) for k in places]
+            if any(one == name and _is_mask(chosen) for one, _, chosen in part.transformers_):
+                found = f"chooses columns by a mask ({name}), which its conversion takes for places"
+                raise ModelError(called(part), f"{found}; list their names, and fit it again")
             if not columns.names_of(part) and listed != sorted(listed) and len(listed) == part.n_features_in_:
                 found = f"takes all columns in another order ({name}), and its conversion in theirs"
                 raise ModelError(called(part), f"{found}; list them in the table's order, or fit it on a table with names")
@@ -226,6 +237,11 @@ def _check_columns(model: Any) -> None:
         if not part.keep_empty_features and any(value is None or value != value for value in part.statistics_.tolist()):
             found = "drops columns that had no values when it was fitted, and its conversion does not"
             raise ModelError(called(part), f"{found}; leave these columns out, or fit it with keep_empty_features=True")
+
+
+def _is_mask(columns: Any) -> bool:
+    """Return whether columns are chosen by true and false."""
+    return not isinstance(columns, (str, slice)) and any(isinstance(one, (bool, np.bool_)) for one in columns)
 
 
 def _with_zeros(imputer: Any) -> Any:
@@ -244,6 +260,8 @@ def asks_for_missing(model: Any) -> str:
     """Return what a model does with missing values that its conversion does not; nothing, where it does nothing of that kind."""
     if any(map(_fills_words, parts(model))):
         return "fills in missing words"
+    if any(map(additive.scores_missing, parts(model))):
+        return "has learned scores for missing values"
     return "marks missing values" if any(map(_marks_missing, parts(model))) else ""
 
 
@@ -255,6 +273,11 @@ def _marks_missing(step: Any) -> bool:
 
 def _fills_words(step: Any) -> bool:
     return hasattr(step, "statistics_") and _kind(step.statistics_) == "text" and step.missing_values != step.missing_values
+
+
+def scales(model: Any) -> bool:
+    """Return whether an estimator has a scaler in it: it computes in float64, and its conversion in float32."""
+    return any(type(one).__name__.endswith("Scaler") for one in parts(thawed(model)))
 
 
 def parts(model: Any) -> list[Any]:

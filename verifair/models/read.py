@@ -78,7 +78,10 @@ def read(model: Any, frame: pd.DataFrame | None = None, *, output: str | None = 
     try:
         found = read_model(converted(model, import_module(converter).convert, columns), output=output, name=called(model))
     except ModelError as error:
-        raise import_module("verifair.models.refused").better(model, error) from error
+        named = import_module("verifair.models.refused").better(model, error)
+        if named is error:
+            raise
+        raise named from error
     from verifair.models.compare import compare
 
     compare(model, found, frame)

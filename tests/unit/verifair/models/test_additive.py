@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.impute import SimpleImputer
@@ -32,6 +33,7 @@ from encoders.onnx.runtime import runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from tests.builders import integer, one_hot, schema_of
 from tests.draws import draws
+from verifair.models.additive import Axis, table
 from verifair.models.compare import predictions
 
 RNG = np.random.default_rng(0)
@@ -132,7 +134,7 @@ def test_a_number_on_an_edge_belongs_to_the_bin_above_it() -> None:
 ])  # fmt: skip
 def test_numbers_beside_bins_are_refused(before: Any) -> None:
     model = make_pipeline(before, LogisticRegression()).fit(X[NUMBERS], SCORE > 1.5)
-    with pytest.raises(ModelError, match=r"KBinsDiscretizer: makes steps .* on binned and encoded columns alone") as told:
+    with pytest.raises(ModelError, match=r"KBinsDiscretizer: makes steps .* columns that are all binned or encoded") as told:
         vf.read(model, X)
     assert len(str(told.value)) < 200
 
@@ -141,6 +143,37 @@ def boosted(kind: str = "Classifier", **options: Any) -> Any:
     """An explainable boosting machine."""
     glassbox = pytest.importorskip("interpret.glassbox")
     return getattr(glassbox, f"ExplainableBoosting{kind}")(outer_bags=2, n_jobs=1, random_state=0, **options)
+
+
+def test_one_binned_column_is_read() -> None:
+    model = make_pipeline(make_column_transformer((bins(), ["months"])), LogisticRegression()).fit(X, SCORE > 1.5)
+    assert vf.read(model, X).inputs == 1
+
+
+def test_columns_that_are_chosen_by_a_mask_are_refused() -> None:
+    """The conversion takes true and false for the places 1 and 0, and reads other columns."""
+    for step in (bins(), StandardScaler()):
+        model = make_pipeline(make_column_transformer((step, [False, True, True])), LogisticRegression())
+        with pytest.raises(ModelError, match=r"chooses columns by a mask \(.*\), .* takes for places; list their names"):
+            vf.read(model.fit(X[NUMBERS].to_numpy(), SCORE > 1.5))
+
+
+def test_another_model_in_place_of_a_scorecard_is_refused() -> None:
+    """Bins are exact on float32 rows, so that a few rows which differ are no matter of rounding."""
+    model = make_pipeline(bins(), LogisticRegression()).fit(X[NUMBERS], SCORE > 1.5)
+    own = model.predict_proba
+    model.predict_proba = lambda rows: own(rows) ** np.where(rows[["age"]] > 1, 2, 1)
+    with pytest.raises(ModelError, match="does not reproduce it"):
+        vf.read(model, X.astype(dict.fromkeys(NUMBERS, np.float32)))
+
+
+def test_a_calibrated_scorecard_is_refused_with_the_rule_that_decides_alike() -> None:
+    model = CalibratedClassifierCV(make_pipeline(bins(), LogisticRegression()), ensemble=False, cv=3).fit(X[NUMBERS], SCORE > 1.5)
+    with pytest.raises(ModelError, match=r'calibrates probabilities .* by positive = "logit > -?[0-9.]+"'):
+        vf.read(model, X)
+    model = CalibratedClassifierCV(make_pipeline(bins(), LogisticRegression()), cv=3).fit(X[NUMBERS], SCORE > 1.5)
+    with pytest.raises(ModelError, match=r"calibrates probabilities in a way that is not read; fit it with ensemble=False"):
+        vf.read(model, X)
 
 
 EXPLAINED: dict[str, tuple[Callable[[], Any], Any]] = {
@@ -181,6 +214,49 @@ def test_explainable_boosting_of_other_columns() -> None:
         read = vf.read(model, rows)
         assert isinstance(read, TreeEnsemble)
     assert {feed.name: feed.kind for feed in read.feeds} == dict.fromkeys([*NUMBERS, "member"], "float32") | {"kind": "int64"}
+
+
+def test_explainable_boosting_without_some_columns() -> None:
+    model = boosted(interactions=0, exclude=["amount", "job"]).fit(X, SCORE > 1.5)
+    assert {feed.name for feed in vf.read(model, X.astype(dict.fromkeys(NUMBERS, np.float32))).feeds} == {"months", "age", "sex"}
+    model.remove_terms(list(model.term_names_))
+    with pytest.raises(ModelError, match="has no term, and says the same of everybody"):
+        vf.read(model, X)
+
+
+def test_explainable_boosting_that_learned_scores_of_missing_values_says_so() -> None:
+    frame = X[NUMBERS].astype(np.float32)
+    frame.loc[frame.index[:40], "age"] = np.nan
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Missing values detected")
+        model = boosted(interactions=0).fit(frame, SCORE > 1.5)
+    with pytest.warns(vf.ImportDifference, match="has learned scores for missing values, the converted model does not"):
+        vf.read(model, frame)
+
+
+@pytest.mark.filterwarnings("error::verifair.ImportDifference")
+def test_categories_that_are_digits() -> None:
+    y = (SCORE > 1.5).astype(int)
+    digits = X[["months"]].astype(np.float32).assign(kind=RNG.choice(["-1", "7", "12", "--5"][:3], len(X)))
+    model = boosted(interactions=0, feature_types=["continuous", "nominal"])
+    read = vf.read(model.fit(digits, y), digits)
+    assert [feed.categories for feed in read.feeds] == [{}, {0: (-1, 12, 7)}] or sorted(read.feeds[1].categories[0]) == [-1, 7, 12]
+    words = digits.replace({"kind": {"7": "--5"}})
+    assert sorted(vf.read(model.fit(words, y), words).feeds[1].categories[0]) == ["--5", "-1", "12"]
+    parts = digits.assign(kind=digits["kind"].map({"-1": 0.5, "7": 1.5, "12": 2.5}))
+    with pytest.raises(ModelError, match=r"has the categories 0\.5, 1\.5, 2\.5, which are fractions; fit it on words"):
+        vf.read(model.fit(parts, y), parts)
+
+
+def test_another_model_of_interpretml_is_refused() -> None:
+    glassbox = pytest.importorskip("interpret.glassbox")
+    with pytest.raises(ModelError, match="is no explainable boosting machine"):
+        vf.read(glassbox.LogisticRegression().fit(X[NUMBERS], SCORE > 1.5))
+
+
+def test_tables_of_many_categories_need_no_deep_recursion() -> None:
+    found = table([Axis(column=np.arange(3000))], np.arange(3001.0)[:, None])
+    assert len(found.trees[0].feature) == 6001
 
 
 def test_explainable_boosting_that_is_no_sum_is_refused() -> None:
