@@ -4,6 +4,7 @@
 import itertools
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from encoders.trees.ensemble import TreeEnsemble
 from tests.brute_force import exact_forward
 from tests.builders import categorical, integer, schema_of
 from tests.draws import draws
+from verifair.errors import QueryError
 
 SCHEMA = schema_of(integer("a", -2, 3), integer("b", 0, 4), categorical("p", "f", "m", "o"), positive="logit > 0")
 ROWS = np.array(list(itertools.product(range(-2, 4), range(5), range(3))), dtype=np.float64)
@@ -228,3 +230,18 @@ def test_rows_on_thresholds_are_decided_as_by_the_object(name: str) -> None:
             rows[:, column] = np.where(rng.random(len(rows)) < 0.5, at, np.nextafter(at, np.float32(np.inf)))
     decided = network.forward(exact(rows.astype(np.float64))).to_fractions()[:, 0] > 0
     same(decided, model, rows.astype(np.float64))
+
+
+def test_strict_signs_are_not_asked_of_shares_of_votes() -> None:
+    """Their g is 2^-25 below the difference, so that a tie is no 0, and both signs of a tie would count as decided."""
+    network = read(fitted(forest, 1))
+    query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"])
+    with pytest.raises(QueryError, match="shares of votes are on it where they are within"):
+        replace(query, signs="strict")
+    person = next(k for k, group in enumerate((network.forward(ROWS)[:, 0] > 0).reshape(-1, 3)) if len(set(group)) == 1)
+    here = {name: (float(ROWS[3 * person, k]),) * 2 for k, name in enumerate("ab")}
+    proved = vf.verify(replace(query, box=here)).certificate
+    for found in (proved, vf.certify_share(query, budget=vf.Budget(seconds=60)).certificate):
+        assert vf.check(found, network=network, schema=SCHEMA).accepted
+        (why,) = vf.check(replace(found, query=replace(found.query, signs="strict")), network=network, schema=SCHEMA).rejections
+        assert "within 2^-25 of it" in str(why)

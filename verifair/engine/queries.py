@@ -20,6 +20,7 @@ from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.kmax import of_probability
 from verifair.checker.certificates.statement import Scale, Signs
+from verifair.checker.kernel.tasks import signs_flaw
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.search.ready import ready
 from verifair.errors import QueryError
@@ -190,6 +191,8 @@ class IndividualFairness(PairQuestion):
         _check_arithmetic(self.network, self.arithmetic)
         if self.signs not in get_args(Signs):
             raise QueryError(f"signs = {self.signs!r}, expected 'deployed' or 'strict'")
+        if (flaw := signs_flaw(self.signs, self.network)) is not None:
+            raise QueryError(f"signs = 'strict': {flaw}; drop it")
         if self.epsilon is not None and self.signs != "deployed":
             raise QueryError("signs say when a decision flips, and epsilon asks about probabilities: drop one of the two")
         if self.epsilon is not None and self.scale == "logit" and not 0 < self.epsilon < np.inf:
