@@ -393,7 +393,7 @@ def test_shares_of_draws_are_written_for_each_person(run_jobs: Run) -> None:
 
 def test_where_nothing_is_drawn_nothing_is_repeated(run_loan: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(solve, "redraws", lambda *of, draws: asked.append(draws) or redraws(*of, draws=draws))
+    monkeypatch.setattr(solve, "redraws", lambda *of, draws, **how: asked.append(draws) or redraws(*of, draws=draws, **how))
     code, told, _ = run_loan("--causal", "loan.toml", "--draws", "50", "--json", "a.json", "--out", "o", "--cases", "1")
     assert code == 0
     assert asked == [1]
@@ -419,8 +419,8 @@ def test_fewer_than_two_draws_are_refused(draws: str, run_jobs: Run) -> None:
 def test_draws_that_were_done_are_kept(
     done: int, ends: BaseException, code: int, run_jobs: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def some(*of: Any, draws: int) -> Any:
-        yield from (one for one, _ in zip(redraws(*of, draws=draws), range(done), strict=False))
+    def some(*of: Any, **how: Any) -> Any:
+        yield from (one for one, _ in zip(redraws(*of, **how), range(done), strict=False))
         raise ends
 
     monkeypatch.setattr(solve, "redraws", some)

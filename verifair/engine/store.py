@@ -1,4 +1,5 @@
-"""Verdicts on disk as they are decided: one SQLite file in write-ahead mode, so that a killed run loses at most one batch."""
+"""Verdicts, and other parts of an answer, on disk as they are made: one SQLite file in write-ahead mode, so that a killed run loses
+at most one batch."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import pandas as pd
 from pydantic_core import to_json
@@ -70,15 +71,18 @@ _UNLIMITED = 2**63 - 1
 _NAMES = ", ".join(f'"{name}"' for name in COLUMNS)
 _KEY = ", ".join(f'"{name}"' for name in KEY)
 _ORDERED = f"SELECT {_NAMES} FROM verdicts WHERE run = ? {{}} ORDER BY {_KEY}"
-TABLES = {
+TABLES: dict[str, str] = {
     "runs": "CREATE TABLE runs (run TEXT PRIMARY KEY, description TEXT)",
     "verdicts": f"CREATE TABLE verdicts (run TEXT, {_NAMES}, seal TEXT, PRIMARY KEY (run, {_KEY}))",
 }
-"""The only ones that a store holds. seal: the hash of everything else in the line, by which damage is noticed."""
+"""The only ones that a store of verdicts holds. seal: the hash of everything else in the line, by which damage is noticed."""
 
 
-class Store:
-    """Verdicts of one or more runs; a run is named by the hash of everything that determines its answers."""
+class RunStore:
+    """A file of one kind, which nobody else wrote.   tables: the only ones in it.   holds: what, in words."""
+
+    tables: ClassVar[dict[str, str]]
+    holds: ClassVar[str]
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -99,11 +103,11 @@ class Store:
             if not found:
                 self.connection.execute("PRAGMA journal_mode=WAL")
                 self.connection.execute("BEGIN IMMEDIATE")  # a table alone commits at once: a kill would leave one of both
-                for statement in TABLES.values():
+                for statement in self.tables.values():
                     self.connection.execute(statement.replace("TABLE", "TABLE IF NOT EXISTS", 1))
                 self.connection.commit()
                 found = dict(self.connection.execute(query))
-            if found != TABLES:
+            if found != self.tables:
                 raise ValueError("its tables are others than ours")
             self.connection.execute("PRAGMA synchronous=NORMAL")
 
@@ -116,13 +120,20 @@ class Store:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):  # of a file beside it
                 kept = "what was decided before is kept: make room there, then run the same command with --resume"
                 raise DataError(f"{self.path}: {error}; {kept}") from error
-            raise DataError(f"{self.path}: no verdict store that can be used ({error}); name another file with --store") from error
+            told = f"no {self.holds} store that can be used ({error})"
+            raise DataError(f"{self.path}: {told}; name another file with --store") from error
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.connection.close()
+
+
+class Store(RunStore):
+    """Verdicts of one or more runs; a run is named by the hash of everything that determines its answers."""
+
+    tables, holds = TABLES, "verdict"
 
     def begin(self, run: str, description: dict[str, Any], *, resume: bool) -> None:
         """Start a run, or continue it; without `resume` earlier verdicts of the same run are discarded.
@@ -171,6 +182,39 @@ class Store:
         with self._ours():
             query = f"SELECT COUNT(*) FROM verdicts WHERE run = ? AND {_SETTLED}"
             return int(self.connection.execute(query, (run, *_settled(nodes))).fetchone()[0])
+
+
+class PartStore(RunStore):
+    """Bytes, a line for each part of an answer; a part is named by the hash of everything that determines it."""
+
+    tables: ClassVar = {"parts": "CREATE TABLE parts (part TEXT PRIMARY KEY, content BLOB, seal TEXT)"}
+    holds = "part"
+
+    def __len__(self) -> int:
+        with self._ours():
+            return int(self.connection.execute("SELECT COUNT(*) FROM parts").fetchone()[0])
+
+    def __contains__(self, part: str) -> bool:
+        with self._ours():
+            return self.connection.execute("SELECT 1 FROM parts WHERE part = ?", (part,)).fetchone() is not None
+
+    def get(self, part: str, size: int) -> bytes:
+        """Return a part that is there, of so many bytes. Raises DataError where it is not as it was written."""
+        with self._ours():
+            query = "SELECT content, seal FROM parts WHERE part = ? AND typeof(content) = 'blob' AND length(content) = ?"
+            content, seal = self.connection.execute(query, (part, size)).fetchone() or (b"", None)
+            if seal != _seal_of(part, content):
+                raise ValueError("a line of it is damaged")
+            return bytes(content)
+
+    def add(self, part: str, content: bytes) -> None:
+        """Keep a part, in a transaction of its own."""
+        with self._ours(), self.connection:
+            self.connection.execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", (part, content, _seal_of(part, content)))
+
+
+def _seal_of(part: str, content: bytes) -> str:
+    return hashlib.sha256(part.encode() + content).hexdigest()
 
 
 def _settled(nodes: int | None) -> tuple[Any, ...]:

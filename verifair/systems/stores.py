@@ -1,12 +1,25 @@
-"""The file of verdicts that a run writes as they are decided: one rule for whoever keeps one."""
+"""The file of what a run has decided or computed, written as it goes: one rule for whoever keeps one."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from verifair.errors import QueryError
+import numpy as np
+import numpy.typing as npt
+
+from verifair.engine.store import PartStore
+from verifair.errors import DataError, QueryError
 from verifair.locks import alone
-from verifair.systems.work import Work
+from verifair.systems.work import Interrupted, OutOfTime, Work
+
+Arrays = tuple[npt.NDArray[Any], ...]
 
 
 def claim(store: Path, work: Work) -> None:
@@ -24,3 +37,125 @@ def claim(store: Path, work: Work) -> None:
         raise QueryError(f"{store}: is there already; continue it with --resume, or name another {other}")
     remedy = "wait until that has ended, and go on with --resume, or name another file with --store"
     work.held.enter_context(alone(store.with_name(f".{store.name}.lock"), f"{store}: another run is writing it; {remedy}"))
+
+
+def claimed(name: str, work: Work) -> Path | None:
+    """Return the store of a run, claimed: the file that it names, else the file `name` in its folder; None where it has neither.
+
+    Raises QueryError as `claim` does, where an earlier run stands in the folder that this one passes over, and for --resume without
+    a store.
+    """
+    own = None if work.folder is None else work.folder / name
+    store = work.store or own
+    if own is not None and own != store and own.exists():
+        raise QueryError(f"{own}: an earlier run stands there, and --store names another file; name another folder with --out")
+    if work.resume and store is None:
+        raise QueryError("--resume needs the store of the run to continue: pass --store FILE or --out FOLDER")
+    if store is not None:
+        claim(store, work)
+    return store
+
+
+@dataclass(kw_only=True, eq=False)
+class Parts:
+    """Arrays that take long to compute, part by part; those of an earlier run are taken from its store.
+
+    A part is named by all that determines it, so that a run finds its own parts only.   path: of the store, which is there before
+    the first part is computed; None: nothing is kept.   resume: whether to take what is there.   own: nobody else's parts are
+    there, and a run that does not find its first one is another question.   whole: whether nothing is left to go on with.
+    """
+
+    path: Path | None = None
+    resume: bool = False
+    own: bool = False
+    whole: bool = False
+    _files: ExitStack = field(default_factory=ExitStack)
+    _store: PartStore | None = None
+    _asked: bool = False
+
+    @classmethod
+    @contextmanager
+    def kept(cls, path: str | Path | None, *, resume: bool = False, own: bool = False) -> Iterator[Parts]:
+        """Raises DataError for a file that is no store of parts, before anything is computed."""
+        parts = cls(path=None if path is None else Path(path), resume=resume, own=own)
+        with parts._files:
+            if parts.path is not None and parts.path.exists():
+                parts._opened(parts.path)
+            yield parts
+
+    @classmethod
+    @contextmanager
+    def of(cls, work: Work) -> Iterator[Parts]:
+        """Give the parts of a run of a command or an audit. Its store goes when the answer is whole, written and shown.
+
+        Ctrl-C and the end of the time say where the parts are.
+        """
+        path = claimed("parts.sqlite", work)
+        with cls.kept(path, resume=work.resume, own=work.held is not None) as parts:
+            if work.held is not None and path is not None:
+                work.held.push(lambda kind, error, trace: parts._end(error))
+            try:
+                yield parts
+            except (Interrupted, OutOfTime) as error:
+                raise type(error)("; ".join(filter(None, [str(error), parts.again]))) from None
+
+    @property
+    def again(self) -> str:
+        """How to go on with the command, in words; "" where nothing is kept, and in an audit, which says so itself."""
+        return f"what was computed is in {self.path}: go on with --resume" if self.own and self._store is not None else ""
+
+    def question(self, *determines: Any) -> str:
+        """Return the hash of what determines some parts: arrays, and what JSON can hold. "" where nothing is kept."""
+        if self.path is None:
+            return ""
+        digest = hashlib.sha256(version("verifair").encode())
+        for one in determines:
+            if isinstance(one, np.ndarray):
+                digest.update(f"{one.dtype.str}{one.shape}".encode())
+                digest.update(np.ascontiguousarray(one).data)
+            else:
+                digest.update(json.dumps(one).encode())
+        return digest.hexdigest()
+
+    def has(self, question: str, place: str) -> bool:
+        """Return whether a part need not be computed. Raises DataError where the store is that of another question."""
+        if self.path is None:
+            return False
+        store = self._opened(self.path) if self._store is None else self._store
+        found = self.resume and f"{question} {place}" in store
+        if self.resume and self.own and not self._asked and not found and len(store):
+            raise DataError(f"{self.path}: holds another question; name another file with --store, or folder with --out")
+        self._asked = True
+        return found
+
+    def part(self, question: str, place: str, like: Sequence[npt.NDArray[Any]], compute: Callable[[], Arrays]) -> Arrays:
+        """Return the arrays of a part, computed and kept where they are not kept already.   like: arrays of their shapes and types.
+
+        Raises DataError as `has` does, for a part that is damaged, and where its disk is full.
+        """
+        if self.path is None:
+            return compute()
+        name = f"{question} {place}"
+        if self.has(question, place):
+            assert self._store is not None
+            content, at, found = self._store.get(name, sum(one.nbytes for one in like)), 0, []
+            for one in like:
+                found.append(np.frombuffer(content, dtype=one.dtype, count=one.size, offset=at).reshape(one.shape))
+                at += one.nbytes
+            return tuple(found)
+        made = tuple(np.asarray(values, dtype=one.dtype).reshape(one.shape) for values, one in zip(compute(), like, strict=True))
+        assert self._store is not None
+        self._store.add(name, b"".join(one.tobytes() for one in made))
+        return made
+
+    def _opened(self, path: Path) -> PartStore:
+        self._store = self._files.enter_context(PartStore(path))
+        return self._store
+
+    def _end(self, error: BaseException | None) -> None:
+        if error is None and self.whole and self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+UNKEPT = Parts()
+"""Of whoever keeps nothing."""

@@ -60,12 +60,12 @@ def words_of(model: Model, settings: CecSettings, attribution: Attribution | Non
 
 def attributed(
     model: Model, reference: Reference, people: People, who: Integers, row: Integers, settings: CecSettings,
-    attribution: Attribution | None, *, threads: int, progress: Progress | None,
+    attribution: Attribution | None, *, threads: int, progress: Progress | None, has: Callable[[Integers], bool],
 ) -> Iterator[tuple[Integers, ExplainedPairs]]:
-    """Yield the places of some pairs, and these pairs explained, until each was.
+    """Yield the places of some pairs, and these pairs explained, until each was; without g where they need not be.
 
     who: (M,) the person of each pair.   row: (M,) the counterpart's row in the reference. Each is explained among the reference
-    people of the person's label and group.   progress(done, total) counts pairs.
+    people of the person's label and group.   progress(done, total) counts pairs.   has(pairs): whether somebody has explained some.
     Raises QueryError for an attribution that gives something else than a finite number for each column of each row.
     """
     explain, done = _explainer(model, reference, settings, attribution, threads), 0
@@ -74,11 +74,15 @@ def attributed(
         label, group = divmod(int(number), len(people.names))
         of_cell = explain(label, group)
         parts = list(_parts(np.flatnonzero(cell == number), model, settings, threads))
-        some = ((_inputs(reference, people, who[pairs], row[pairs]).x,) for pairs in parts)
+        left = {int(pairs[0]) for pairs in parts if not has(pairs)}
+        some = ((_inputs(reference, people, who[pairs], row[pairs]).x,) for pairs in parts if pairs[0] in left)
         given = starmap(of_cell, some) if attribution else in_order(Shared(value=of_cell), some, 1)  # what is passed stays here
-        for pairs, values in zip(parts, given, strict=True):
-            found = _inputs(reference, people, who[pairs], row[pairs])
-            yield pairs, replace(found, g=_checked(values, found.x.shape))
+        for pairs in parts:
+            found = NOBODY
+            if pairs[0] in left:
+                found = _inputs(reference, people, who[pairs], row[pairs])
+                found = replace(found, g=_checked(next(given), found.x.shape))
+            yield pairs, found
             done += len(pairs)
             if progress is not None:
                 progress(done, len(who))
@@ -96,6 +100,9 @@ class ExplainedPairs:
     own: Integers
     other: Integers
     g: Array = field(default_factory=lambda: np.empty(0))
+
+
+NOBODY = ExplainedPairs(x=np.empty((0, 0)), own=np.empty(0, np.int64), other=np.empty(0, np.int64))
 
 
 def _inputs(reference: Reference, people: People, who: Integers, row: Integers) -> ExplainedPairs:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +17,13 @@ from verifair.aside import Aside
 from verifair.checker.report import Progress
 from verifair.engine.questions import decisions
 from verifair.engine.verdict import Finding
-from verifair.systems.cec.attributions import Attribution, attributed, words_of
+from verifair.systems.cec.attributions import Attribution, ExplainedPairs, attributed, words_of
 from verifair.systems.cec.explanations import cec_score, contributions, positive_margin, regimes
 from verifair.systems.cec.explanations import length as norm
 from verifair.systems.cec.matching import Matches, Reference, match, match_within
 from verifair.systems.cec.people import People
 from verifair.systems.cec.settings import DEFAULTS, THRESHOLD, CecSettings
+from verifair.systems.stores import UNKEPT, Arrays, Parts
 
 Places = npt.NDArray[np.int16]
 """Of features and classes, of which there are few: a million pairs have six of them."""
@@ -97,22 +99,26 @@ Chunk = tuple[Integers | slice, Explanations, Explanations]
 def audit(
     network: Model, reference: Reference, people: People, settings: CecSettings = DEFAULTS, *,
     attribution: Attribution | None = None, seed: int = 0, threads: int = 2, progress: Progress | None = None,
+    parts: Parts = UNKEPT,
 ) -> ComparedPairs:
     """Measure the explanation consistency of a network for these people against the reference.
 
     settings: tau and ties of the matching, steps of the explanations, threshold of the regimes.   attribution: what explains
     the model instead of its own (see `attributions`).   seed: of random ties.
-    progress(done, total) counts pairs.   Raises QueryError and DataError as `match` and `attributed` do.
+    progress(done, total) counts pairs.   parts: where what explanations say is kept, but for those of
+    `attribution`.
+    Raises QueryError and DataError as `match` and `attributed` do.
     Reference: CEC, algorithm 1 and definition 3.
     """
     positive_margin(network)  # too many classes are said before the work
     matches = match(reference, people, tau=settings.tau, ties=settings.ties, seed=seed)
-    return _measured(network, reference, people, matches, settings, attribution, threads, progress, keep=True)
+    return _measured(network, reference, people, matches, settings, attribution, threads, progress, parts, keep=True)
 
 
 def control(
     network: Model, reference: Reference, found: ComparedPairs, settings: CecSettings = DEFAULTS, *,
     attribution: Attribution | None = None, seed: int = 0, threads: int = 2, progress: Progress | None = None,
+    parts: Parts = UNKEPT,
 ) -> ComparedPairs:
     """Compare the people of an audit with the nearest other person of their *own* group: what the group does not explain.
 
@@ -125,29 +131,40 @@ def control(
     settings = settings.model_copy(update={"tau": found.matches.tau, "threshold": found.threshold})
     matches = match_within(reference, found.people.take(audited), tau=settings.tau, ties=settings.ties, seed=seed)
     inner = replace(matches, individual=audited)
-    return _measured(network, reference, found.people, inner, settings, attribution, threads, progress, keep=False)
+    return _measured(network, reference, found.people, inner, settings, attribution, threads, progress, parts, keep=False)
 
 
 def _measured(
     network: Model, reference: Reference, people: People, matches: Matches, settings: CecSettings,
-    attribution: Attribution | None, threads: int, progress: Progress | None, *, keep: bool,
+    attribution: Attribution | None, threads: int, progress: Progress | None, parts: Parts, *, keep: bool,
 ) -> ComparedPairs:
     """Return the audit of some pairs, both of a pair explained from the person's baseline."""
     method = words_of(network, settings, attribution)
     matched = matches.matched
     who, row = matches.of(matches.individual, matched), matches.of(matches.row, matched)
+    parts = parts if attribution is None else UNKEPT  # what it computes is known to nobody else
+    asked = parts.question(
+        "attributions", network.source_sha256, network.output, repr(network.decision), settings.steps, keep, *people.determines,
+        *reference.determines, who, row,
+    )
+    scores = _Scores.of(people, len(matched), keep)
 
-    def chunks() -> Iterator[Chunk]:
-        pairs = attributed(network, reference, people, who, row, settings, attribution, threads=threads, progress=progress)
-        for places, found in pairs:
-            decision, probable = decisions(network, found.x), probability(network, found.x)
-            own, other = (
-                Explanations(g=found.g[side], decision=decision[side], probability=probable[side])
-                for side in (found.own, found.other)
-            )
-            yield places, own, other
+    def place(pairs: Integers) -> str:
+        return f"{pairs[0]}+{len(pairs)}"
 
-    return scored(people, matches, chunks(), threshold=settings.threshold, method=method, seed=matches.seed, keep=keep)
+    def has(pairs: Integers) -> bool:
+        return parts.has(asked, place(pairs))
+
+    def explained(found: ExplainedPairs) -> Arrays:
+        decision, probable = decisions(network, found.x), probability(network, found.x)
+        return scores.made(*(
+            Explanations(g=found.g[side], decision=decision[side], probability=probable[side]) for side in (found.own, found.other)
+        ))
+
+    how: dict[str, Any] = {"threads": threads, "progress": progress, "has": has}
+    for pairs, found in attributed(network, reference, people, who, row, settings, attribution, **how):
+        scores.put(pairs, parts.part(asked, place(pairs), scores.like(len(pairs)), partial(explained, found)))
+    return scores.audit(matches, threshold=settings.threshold, method=method, seed=matches.seed)
 
 
 def scored(
@@ -157,33 +174,70 @@ def scored(
     """Return the audit of explanations, which come in chunks; somebody else may have computed them, for deciders that are no
     single network.   keep: the attributions by feature.
     """
-    pair, variables = matches.matched, people.values.shape[1]
-    first = np.unique(people.features, return_index=True)[1]
-    score, length, length_tilde, probable, its = (Aside.of(len(pair), 1) for _ in range(5))
-    decision, its_decision, most = (Aside.of(len(pair), columns, np.int16) for columns in (1, 1, min(variables, 2)))
-    silent = Aside.of(len(pair), 1, np.bool_)
-    g, g_tilde = (Aside.of(len(pair) * keep, variables) for _ in range(2))
-    parts = np.zeros(variables)
+    scores = _Scores.of(people, len(matches.matched), keep)
     for some, own, other in chunks:
-        part = np.add.reduceat(contributions(own.g, other.g), first, axis=1)
-        parts += part.sum(axis=0)
+        scores.put(some, scores.made(own, other))
+    return scores.audit(matches, threshold=threshold, method=method, seed=seed)
+
+
+KINDS = {"decision": np.int16, "decision_tilde": np.int16, "most": np.int16, "silent": np.bool_}
+"""Of what is known of pairs, where these are no float64."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Scores:
+    """What is known of M pairs, as `ComparedPairs` names it.   first: (V,) each feature's first column.   parts: (V,) sums."""
+
+    people: People
+    first: Integers
+    sides: dict[str, Aside]
+    parts: Array
+
+    @classmethod
+    def of(cls, people: People, pairs: int, keep: bool) -> _Scores:
+        variables = people.values.shape[1]
+        columns = dict.fromkeys(
+            ("score", "length", "length_tilde", "decision", "decision_tilde", "probability", "probability_tilde", "silent"), 1
+        ) | {"most": min(variables, 2)} | (dict.fromkeys(("g", "g_tilde"), variables) if keep else {})
+        sides = {name: Aside.of(pairs, wide, KINDS.get(name, np.float64)) for name, wide in columns.items()}
+        return cls(people=people, first=np.unique(people.features, return_index=True)[1], sides=sides, parts=np.zeros(variables))
+
+    def like(self, pairs: int) -> Arrays:
+        """Return arrays of the shapes and types of `made`."""
+        return self.parts, *(np.empty((pairs, *one.values.shape[1:]), one.values.dtype) for one in self.sides.values())
+
+    def made(self, own: Explanations, other: Explanations) -> Arrays:
+        """Return the sums of the parts, and the sides in their order."""
+        part = np.add.reduceat(contributions(own.g, other.g), self.first, axis=1)
         found = {
-            score: cec_score(own.g, other.g), length: norm(own.g), length_tilde: norm(other.g),
-            most: np.argsort(-part, axis=1, kind="stable")[:, :2], silent: np.abs(own.g).max(axis=1) < SILENT,
-            decision: own.decision, its_decision: other.decision, probable: own.probability, its: other.probability,
+            "score": cec_score(own.g, other.g), "length": norm(own.g), "length_tilde": norm(other.g),
+            "most": np.argsort(-part, axis=1, kind="stable")[:, :2], "silent": np.abs(own.g).max(axis=1) < SILENT,
+            "decision": own.decision, "decision_tilde": other.decision, "probability": own.probability,
+            "probability_tilde": other.probability,
         }
-        if keep:
-            found |= {g: np.add.reduceat(own.g, first, axis=1), g_tilde: np.add.reduceat(other.g, first, axis=1)}
-        for side, values in found.items():
+        if "g" in self.sides:
+            found |= {"g": np.add.reduceat(own.g, self.first, axis=1), "g_tilde": np.add.reduceat(other.g, self.first, axis=1)}
+        return part.sum(axis=0), *(found[name] for name in self.sides)
+
+    def put(self, some: Integers | slice, made: Arrays) -> None:
+        """Take what is known of some pairs."""
+        self.parts[:] += made[0]
+        for side, values in zip(self.sides.values(), made[1:], strict=True):
             side.put(some, values)
-    return ComparedPairs(
-        kind="explanation consistency", value=float(score.column.mean()) if len(pair) else float("nan"), method=method,
-        seed=seed, details={"pairs": len(matches.row), "matched": len(pair), "threshold": threshold, "tau": matches.tau},
-        people=people, matches=matches, pair=pair, g=g.values, g_tilde=g_tilde.values, length=length.column,
-        length_tilde=length_tilde.column, parts=parts / max(len(pair), 1), most=most.values, silent=silent.column,
-        score=score.column, decision=decision.column, decision_tilde=its_decision.column, probability=probable.column,
-        probability_tilde=its.column, threshold=threshold,
-    )
+
+    def audit(self, matches: Matches, *, threshold: float, method: str, seed: int | None) -> ComparedPairs:
+        """Return what is known of all of them."""
+        pair = matches.matched
+        found: dict[str, Any] = {
+            name: one.values if name in ("g", "g_tilde", "most") else one.column for name, one in self.sides.items()
+        }
+        none = np.empty((0, len(self.parts)))
+        return ComparedPairs(
+            kind="explanation consistency", value=float(found["score"].mean()) if len(pair) else float("nan"), method=method,
+            seed=seed, details={"pairs": len(matches.row), "matched": len(pair), "threshold": threshold, "tau": matches.tau},
+            people=self.people, matches=matches, pair=pair, parts=self.parts / max(len(pair), 1), threshold=threshold,
+            **({"g": none, "g_tilde": none} | found),
+        )
 
 
 def probability(network: Model, x: Array) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from verifair.systems.cec.matching import Reference
 from verifair.systems.cec.people import merit_columns, people_of
 from verifair.systems.cec.settings import DEFAULTS, CecSettings, Ties
 from verifair.systems.estimators import TableEstimator
+from verifair.systems.stores import Parts
 
 
 class ExplanationConsistency(TableEstimator):
@@ -59,27 +62,41 @@ class ExplanationConsistency(TableEstimator):
         return self
 
     def audit(
-        self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any, progress: Progress | None = None
+        self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any, progress: Progress | None = None,
+        store: str | Path | None = None, resume: bool = False,
     ) -> ComparedPairs:
         """Compare the rows of X with their counterparts; see `ComparedPairs`. The rows may be those of `fit`.
 
+        store: SQLite file of what is explained, written as it goes.   resume: take what it holds of these rows.
         Raises DataError where a group is unknown to `fit`, or where nobody has a counterpart within tau.
         """
         network = self._check()
         check_is_fitted(self)
         people = people_of(self.schema, X, _named(sensitive_features), y, names=self.reference_.people.names)
-        return audit(
-            network, self.reference_, people, self._settings(), attribution=self.attribution, seed=self.seed,
-            threads=self.threads, progress=progress,
-        )
+        with self._kept(store, resume) as parts:
+            return audit(
+                network, self.reference_, people, self._settings(), attribution=self.attribution, seed=self.seed,
+                threads=self.threads, progress=progress, parts=parts,
+            )
 
-    def control(self, found: ComparedPairs, *, progress: Progress | None = None) -> ComparedPairs:
-        """Compare the people of an audit with the nearest other of their own group: see `audit.control`, and `measures.excess`."""
+    def control(
+        self, found: ComparedPairs, *, progress: Progress | None = None, store: str | Path | None = None, resume: bool = False
+    ) -> ComparedPairs:
+        """Compare the people of an audit with the nearest other of their own group: see `audit.control`, and `measures.excess`.
+
+        store, resume: as in `audit`; the same file may be named.
+        """
         check_is_fitted(self)
-        return control(
-            read(self.network), self.reference_, found, self._settings(), attribution=self.attribution, seed=self.seed,
-            threads=self.threads, progress=progress,
-        )
+        with self._kept(store, resume) as parts:
+            return control(
+                read(self.network), self.reference_, found, self._settings(), attribution=self.attribution, seed=self.seed,
+                threads=self.threads, progress=progress, parts=parts,
+            )
+
+    def _kept(self, store: str | Path | None, resume: bool) -> AbstractContextManager[Parts]:
+        if store is not None and self.attribution is not None:
+            raise QueryError("store: what an attribution of your own gives cannot be told from another one's; leave the store out")
+        return Parts.kept(store, resume=resume)
 
     def score_samples(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> np.ndarray:
         """(N,) each person's CEC score: the mean over the other groups with a counterpart, NaN where there is none."""

@@ -82,6 +82,11 @@ class Reference:
         std = np.where(np.ptp(merit, axis=0) > 0, np.sqrt(average(lambda merit: (merit - mean) ** 2)), 1.0)
         return cls(people=people, columns=columns, mean=mean, std=std, baselines=baselines)
 
+    @property
+    def determines(self) -> tuple[Any, ...]:
+        """Return what explanations come from: arrays, and what JSON can hold."""
+        return *self.people.determines, self.baselines
+
     def background(self, label: int, group: int) -> Array:
         """(R, n_0) the model inputs of everybody with a label in a group."""
         return self.people.inputs(np.flatnonzero((self.people.labels == label) & (self.people.groups == group)))

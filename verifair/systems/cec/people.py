@@ -50,6 +50,13 @@ class People:
         """(n_0,) the feature of each column, by its position: columns of one feature are one reason."""
         return np.repeat(np.arange(self.values.shape[1]), 1 if self.domain is None else self.domain.width)
 
+    @property
+    def determines(self) -> tuple[Any, ...]:
+        """Return all of them: arrays, and what JSON can hold."""
+        of = self.domain
+        fed = () if of is None else (of.start, of.width, of.one_hot)
+        return self.values, self.labels, self.groups, list(self.names), *fed
+
     @cached_property
     def x(self) -> Array:
         """(N, n_0) all network inputs, in memory from now on."""

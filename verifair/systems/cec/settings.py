@@ -65,11 +65,12 @@ Proofs for regime A (same decision, same reasons): verifair cec --demo german --
 With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --protected sex --protected race --tau 1 --out runs/adult
 """,
     settings=CecSettings,
-    run=("top", "certificate", "nodes", "out", "jobs", "cluster", "timeout", "seed", "json_file"),
+    run=("top", "certificate", "nodes", "out", "store", "resume", "jobs", "cluster", "timeout", "seed", "json_file"),
     defaults={"jobs": 2},
     helps={
         "protected": "Column that makes groups, input or not; several combine.",
         "audit": "Whose explanations are compared: all, test (with --demo), or column=value.",
+        "store": "SQLite file of what is explained, until the answer is whole (default: OUT/parts.sqlite).",
         "jobs": "Threads for the attributions; with --certify processes for the pairs.",
     },
     about=About(

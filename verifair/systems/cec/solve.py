@@ -24,6 +24,7 @@ from verifair.systems.cec.result import Audited, CecResult, CertifiedPairs
 from verifair.systems.cec.settings import CecSettings
 from verifair.systems.groups import Rows, read_rows
 from verifair.systems.results.words import drawn
+from verifair.systems.stores import Parts
 from verifair.systems.subject import Subject
 from verifair.systems.work import Interrupted, Work
 
@@ -46,17 +47,21 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
         layered(network, "cec --certify")
     if settings.certify:
         schema.steps([])  # a schema without units has no neighbourhoods: said before the work
-    asked = _asked(settings, subject, work.seed)
-    label, inner, certified, interrupted = f"explanations {', '.join(asked.protected)}", None, None, None
-    try:
-        with work.bar(label) as progress:
-            tell = work.stopping(label, progress)
-            how: dict[str, Any] = {"seed": work.seed, "threads": work.jobs, "progress": tell}
-            measured = audit(network, asked.reference, asked.people, settings, **how)
-            if settings.within:
-                inner = control(network, asked.reference, measured, settings, **how)
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted during {label}: nothing is kept; --rows N audits a sample") from None
+    inner, certified, interrupted = None, None, None
+    with Parts.of(work) as parts:
+        asked = _asked(settings, subject, work.seed)
+        label = f"explanations {', '.join(asked.protected)}"
+        try:
+            with work.bar(label) as progress:
+                tell = work.stopping(label, progress)
+                how: dict[str, Any] = {"seed": work.seed, "threads": work.jobs, "progress": tell, "parts": parts}
+                measured = audit(network, asked.reference, asked.people, settings, **how)
+                if settings.within:
+                    inner = control(network, asked.reference, measured, settings, **how)
+        except KeyboardInterrupt:
+            kept = "" if parts.again else ": nothing is kept; --rows N audits a sample"
+            raise Interrupted(f"interrupted during {label}{kept}") from None
+        again = parts.again
     if settings.certify is not None:
         try:
             with work.bar(f"certified pairs {', '.join(asked.protected)}") as progress:
@@ -66,7 +71,8 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
                 )
             certified = CertifiedPairs.of(found, measured, asked, **_saved(found, work))
         except KeyboardInterrupt:
-            interrupted = "what was measured until then is kept"
+            interrupted = "; ".join(["what was measured until then is kept", *filter(None, [again])])
+    parts.whole = interrupted is None
     return CecResult.of(
         measured, inner, asked, ties=settings.ties, top=work.top, seed=work.seed, certified=certified,
         model_sha256=network.source_sha256, schema_sha256=schema.sha256, seconds=work.seconds, interrupted=interrupted,

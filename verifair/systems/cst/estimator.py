@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from verifair.systems.cst.groups import groups_under, in_words, least_group
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Preset, Small, Ties
 from verifair.systems.cst.testing import Method, Situations, Terms, situation_test, with_counterfactuals
 from verifair.systems.estimators import TableEstimator
+from verifair.systems.stores import UNKEPT, Parts
 
 Z_OF_PAPER = 1.645
 """One-sided 95 %, rounded to three decimals as in the authors' code."""
@@ -106,23 +108,27 @@ class SituationTesting(TableEstimator):
         frame = self.frame_ if frame is None else frame
         return np.flatnonzero(groups_under(frame, do, least=least_group(self.k, self.small))[1] >= 0)
 
-    def test(self, *, progress: Progress | None = None) -> dict[str, Situations]:
+    def test(
+        self, *, progress: Progress | None = None, store: str | Path | None = None, resume: bool = False
+    ) -> dict[str, Situations]:
         """Intervention in words -> what was found. progress(done, total) starts anew with each.
 
-        Raises DataError where a group is smaller than a k.
+        store: SQLite file of what the searches find, written as they go.   resume: take what it holds of this test.
+        Raises DataError where a group is smaller than a k, and for a file that is no such store.
         """
         check_is_fitted(self)
-        return {in_words(do): self.test_one(do, progress=progress) for do in self.interventions()}
+        with Parts.kept(store, resume=resume) as parts:
+            return {in_words(do): self.test_one(do, progress=progress, parts=parts) for do in self.interventions()}
 
-    def test_one(self, do: Mapping[str, Any], *, progress: Progress | None = None) -> Situations:
+    def test_one(self, do: Mapping[str, Any], *, progress: Progress | None = None, parts: Parts = UNKEPT) -> Situations:
         """One intervention only."""
         tilde, decisions = self.counterfactual(do)
         do = self.causal_model_.check(self.frame_, do)
-        return self.compared(self.frame_, tilde, do, decisions, progress=progress)
+        return self.compared(self.frame_, tilde, do, decisions, progress=progress, parts=parts)
 
     def compared(
         self, frame: pd.DataFrame, tilde: pd.DataFrame, do: Mapping[str, Any], decisions: Booleans | None = None, *,
-        progress: Progress | None = None,
+        progress: Progress | None = None, parts: Parts = UNKEPT,
     ) -> Situations:
         """The test, on these terms, of a table whose rows are decided as those of `fit` are: see `situation_test`."""
         paper = self.preset == "paper"
@@ -134,7 +140,7 @@ class SituationTesting(TableEstimator):
             frame, tilde, do=do, attributes=self.attributes_, decisions=self.decisions_, counterfactual_decisions=decisions,
             k=self.k, terms=terms, distance="standardised" if paper else self.distance, own_scale=paper,
             ties="heap" if paper else self.ties, categorical=self.categorical, small=self.small,
-            threads=self.threads, progress=progress,
+            threads=self.threads, progress=progress, parts=parts,
         )
 
     @property
@@ -180,7 +186,8 @@ class SituationTesting(TableEstimator):
 
 
 def chance(
-    test: SituationTesting, do: Mapping[str, Any], *, deals: int = 10, progress: Progress | None = None
+    test: SituationTesting, do: Mapping[str, Any], *, deals: int = 10, progress: Progress | None = None,
+    parts: Parts = UNKEPT,
 ) -> pd.DataFrame:
     """Mean counts over `deals` of ST and CST w/o, a line for each method and k, columns as in `Situations.counts`.
 
@@ -205,13 +212,13 @@ def chance(
             model = replace(test.causal_model_, fitted={}).fit(dealt, seed=test.seed)
         people = dealt.iloc[test.complainants(do, dealt)]
         tilde = taken(test.decider, model.counterfactual(people, do, seed=test.seed))
-        found.append(test.compared(dealt, tilde, do).counts())
+        found.append(test.compared(dealt, tilde, do, parts=parts).counts())
         if progress is not None:
             progress(deal + 1, deals)
     return pd.concat(found).groupby(["method", "k"], sort=False, as_index=False).mean()
 
 
-def redraws(test: SituationTesting, found: Situations, *, draws: int) -> Iterator[dict[Method, Booleans]]:
+def redraws(test: SituationTesting, found: Situations, *, draws: int, parts: Parts = UNKEPT) -> Iterator[dict[Method, Booleans]]:
     """Yield who (C,) is a case by each method at the smallest k, for each of `draws` draws of the noise of categories.
 
     test: fitted.   found: what it found of one intervention, which is the first draw; the seeds of the others are the next ones.
@@ -227,6 +234,7 @@ def redraws(test: SituationTesting, found: Situations, *, draws: int) -> Iterato
         if draw:
             tilde, decisions = test.counterfactual(found.do, seed=test.seed + draw)
             one = with_counterfactuals(
-                found, test.frame_, tilde, decisions, k=k, own_scale=test.preset == "paper", threads=test.threads
+                found, test.frame_, tilde, decisions, k=k, own_scale=test.preset == "paper", threads=test.threads,
+                parts=parts,
             )
         yield {method: one.claims(method, k).positive for method in one.methods}

@@ -22,6 +22,7 @@ from verifair.systems.cst.testing import Method, Situations
 from verifair.systems.proportions import critical, wilson
 from verifair.systems.results.result import Count, RowName, RowsOf, Seed, Shape, Share
 from verifair.systems.results.words import percent
+from verifair.systems.stores import UNKEPT, Parts
 
 ORDER: tuple[Method, ...] = ("CST w/o", "ST", "CST", "CF")
 """Methods as table 1 has them."""
@@ -168,11 +169,12 @@ class Intervention(Shape):
 
     @classmethod
     def of(
-        cls, model: SituationTesting, do: Mapping[str, Any], progress: Progress | None = None
+        cls, model: SituationTesting, do: Mapping[str, Any], progress: Progress | None = None, parts: Parts = UNKEPT
     ) -> Intervention:
-        """Test one intervention with a fitted model. progress(done, total) counts searches."""
+        """Test one intervention with a fitted model. progress(done, total) counts searches.   parts: of these."""
         tilde, decisions = model.counterfactual(do)
-        found = model.compared(model.frame_, tilde, model.causal_model_.check(model.frame_, do), decisions, progress=progress)
+        do = model.causal_model_.check(model.frame_, do)
+        found = model.compared(model.frame_, tilde, do, decisions, progress=progress, parts=parts)
         return cls(
             do={name: text(value) for name, value in found.do.items()}, finding=found.kind, method=found.method,
             complainants=len(found.complainants), left_out=found.details["left out"],

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, get_args
 
 import numpy as np
@@ -34,6 +34,7 @@ from verifair.errors import QueryError
 from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.settings import Ties
 from verifair.systems.groups import ROWS, blocks, identities
+from verifair.systems.stores import UNKEPT, Arrays, Parts
 
 TIES: tuple[Ties, ...] = get_args(Ties)
 CENTERS = 4096
@@ -81,6 +82,13 @@ class NeighbourPool:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def determines(self) -> tuple[Any, ...]:
+        """All that determines who is near: numbers, and what JSON can hold."""
+        metric, literal = self.metric, () if self.literal is None else (self.literal,)
+        scale = metric.p, metric.height, list(map(len, metric.levels)), len(metric.numbers)
+        return *scale, self.rows, self.start, self.points, self.negative, *literal
 
     @cached_property
     def search(self) -> Shared[Search]:
@@ -154,29 +162,31 @@ class Near:
 
 def negatives(
     pool: NeighbourPool, centers: Array, k: Sequence[int], *, own: Integers | None = None, ties: Ties = "share", threads: int = 2,
-    literal: Array | None = None, progress: Callable[[int], None] | None = None,
+    literal: Array | None = None, progress: Callable[[int], None] | None = None, parts: Parts = UNKEPT,
 ) -> Array:
     """(K, C) how many of the k nearest rows of the pool around each center (C, E) were decided negatively, for each k (ascending).
 
     own: (C,) rows of the table, one for each center, that are no neighbours of it: the complainants themselves; not with ties
     "heap", whose control groups `control` gives.
     ties: see above; shared places count fractions.   literal: (C, d) of the centers, for
-    ties "heap".   progress(done) counts centers.   Raises QueryError where a k is larger than the pool.
+    ties "heap".   progress(done) counts centers.   parts: where counts are kept, CENTERS at a time.
+    Raises QueryError where a k is larger than the pool.
     """
-    return _counted(pool, centers, k, own, ties, threads, literal, progress)[0]
+    return _counted(pool, centers, k, own, ties, threads, literal, progress, parts)[0]
 
 
 def control(
     pool: NeighbourPool, centers: Array, k: Sequence[int], own: Integers, *, ties: Ties = "share", threads: int = 2,
-    literal: Array | None = None, progress: Callable[[int], None] | None = None,
+    literal: Array | None = None, progress: Callable[[int], None] | None = None, parts: Parts = UNKEPT,
 ) -> tuple[Array, Integers]:
     """(K, C) negative decisions in the complainants' control groups, themselves left out, and (K, C) the sizes of these groups.
 
     The sizes are k, and with ties "heap" k + 1 for complainants who are not among their k + 1 nearest. As `negatives` otherwise.
     """
     if ties != "heap":
-        return negatives(pool, centers, k, own=own, ties=ties, threads=threads, progress=progress), _sizes(k, len(centers))
-    found, inside = _counted(pool, centers, [one + 1 for one in k], own, ties, threads, literal, progress)
+        found = negatives(pool, centers, k, own=own, ties=ties, threads=threads, progress=progress, parts=parts)
+        return found, _sizes(k, len(centers))
+    found, inside = _counted(pool, centers, [one + 1 for one in k], own, ties, threads, literal, progress, parts)
     negative = pool.own(own).negative
     return found - (inside & negative), _sizes(k, len(centers)) + ~inside
 
@@ -187,7 +197,7 @@ def _sizes(k: Sequence[int], centers: int) -> Integers:
 
 def _counted(
     pool: NeighbourPool, centers: Array, k: Sequence[int], own: Integers | None, ties: Ties, threads: int, literal: Array | None,
-    progress: Callable[[int], None] | None,
+    progress: Callable[[int], None] | None, parts: Parts,
 ) -> tuple[Array, Booleans]:
     """Return the counts (K, C), and which of `own` are among the rows that are counted, for ties "heap" alone.
 
@@ -204,14 +214,22 @@ def _counted(
     sizes = np.asarray(k, dtype=np.int64)
     found, inside = np.empty((len(k), len(centers))), np.zeros((len(k), len(centers)), dtype=bool)
     mine = None if own is None else pool.own(own)
-    for begin in range(0, len(centers), CENTERS):
-        left = np.arange(begin, min(begin + CENTERS, len(centers)))
-        width = pool.width(max(k) + 1)
+
+    def searched(some: slice) -> Arrays:
+        left, width = np.arange(some.start, some.stop), pool.width(max(k) + 1)
         while len(left):
             left = left[_step(pool, centers, left, sizes, mine, ties, width, threads, literal, found, inside)]
             width = min(len(pool.points), 2 * width)
+        return found[:, some], inside[:, some]
+
+    more = [one for one in (own, literal) if one is not None]
+    asked = parts.question("neighbours", sizes.tolist(), ties, *pool.determines, centers, *more)
+    for begin in range(0, len(centers), CENTERS):
+        some = slice(begin, min(begin + CENTERS, len(centers)))
+        like = found[:, some], inside[:, some]
+        found[:, some], inside[:, some] = parts.part(asked, f"{begin}", like, partial(searched, some))
         if progress is not None:
-            progress(min(begin + CENTERS, len(centers)))
+            progress(some.stop)
     return found, inside
 
 

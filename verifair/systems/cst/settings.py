@@ -149,11 +149,12 @@ A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv 
 """,
     settings=CstSettings,
     inputs=CstInputs,
-    run=("certificate", "nodes", "top", "out", "jobs", "cluster", "timeout", "seed", "json_file"),
+    run=("certificate", "nodes", "top", "out", "store", "resume", "jobs", "cluster", "timeout", "seed", "json_file"),
     defaults={"jobs": 2},
     helps={
         "demo": "Shipped table and causal model: loan, german, adult (law_school: with --data).",
         "out": "Folder for tables (CSV), plots (PNG), case files and the screen's text.",
+        "store": "SQLite file of what searches find, until the answer is whole (default: OUT/parts.sqlite).",
         "jobs": "Threads of the neighbour search.",
         "timeout": "Seconds for tests and proofs.",
     },

@@ -27,6 +27,7 @@ from verifair.systems.cst.robustness.certified import certify_counterfactuals
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.settings import OF_PRESET, CstInputs, CstSettings, Situation
 from verifair.systems.results.files import file_name
+from verifair.systems.stores import Parts
 from verifair.systems.work import Interrupted, OutOfTime, Work
 
 
@@ -144,10 +145,16 @@ def testing(settings: CstSettings, subject: CstSubject, work: Work) -> Situation
 def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
     """Test every intervention; what else is asked of those that were tested, and case files.
 
-    After Ctrl-C, and when the time is up, the interventions that were tested are kept, and their draws that were done.
+    After Ctrl-C, and when the time is up, the interventions that were tested are kept, and their draws that were done; what
+    searches found is in the store, for --resume.
     Raises QueryError, DataError, SchemaError; OutOfTime and Interrupted before the first intervention is tested.
     """
     _check_certify(settings, subject)
+    with Parts.of(work) as parts:
+        return _solved(settings, subject, work, parts)
+
+
+def _solved(settings: CstSettings, subject: CstSubject, work: Work, parts: Parts) -> CstResult:
     test = testing(settings, subject, work)
     named = named_cases(test, settings.case)
     _check_linear(test, settings)
@@ -158,7 +165,7 @@ def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
     notes: list[str] = []
     stopped = False
     try:
-        _test(test, settings, work, tests)
+        _test(test, settings, work, tests, parts)
         if settings.sensitivity:
             robust, late = _robustness(test, tests, work)
             notes += ["How wrong the causal model must be was not finished: the time was up (--timeout)."] if late else []
@@ -166,7 +173,8 @@ def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
             proved = _certified(settings.certify, subject, test, [one.found.do for one in tests], work)
     except KeyboardInterrupt:
         if not tests:
-            raise Interrupted("interrupted before the first intervention was tested: nothing is kept") from None
+            kept = "" if parts.again else ": nothing is kept"
+            raise Interrupted(f"interrupted before the first intervention was tested{kept}") from None
         stopped = True
     unmeasured = [one.name for one in tests if settings.chance and one.chance is None]
     if unmeasured:
@@ -177,38 +185,40 @@ def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
     if stopped and ((settings.sensitivity and not robust) or (settings.certify is not None and not proved)):
         notes.append("Interrupted before all of --sensitivity and --certify was done: what is not shown is not known.")
     network = subject.network
+    parts.whole = not stopped and not notes and len(tests) == len(asked)
+    kept = "; ".join(["what was tested until then is kept", *filter(None, [parts.again])])
     return CstResult(
         query=CstQuery.of(test, tests[0], subject.words), equations=list(test.causal_model_.equations()), tests=tests,
         not_tested=[in_words(one) for one in asked[len(tests) :]], notes=notes, sensitivity=robust, certified=proved,
         model_sha256=None if network is None else network.network.source_sha256,
         schema_sha256=None if network is None else network.schema.sha256,
         causal_sha256=sha256(subject.path.read_bytes()).hexdigest(), seconds=work.seconds, seed=work.seed,
-        interrupted="what was tested until then is kept" if stopped else None, model=test, causal_file=subject.path.name,
+        interrupted=kept if stopped else None, model=test, causal_file=subject.path.name,
         differing=differing(test), top=work.top, to_folder=work.folder is not None,
         cases=_cases(test, tests, named, settings.cases if work.folder is not None else 0, [*tests, *robust, *proved]),
     )
 
 
-def _test(test: SituationTesting, settings: CstSettings, work: Work, done: list[Intervention]) -> None:
+def _test(test: SituationTesting, settings: CstSettings, work: Work, done: list[Intervention], parts: Parts) -> None:
     """Test the interventions in turn, into a list; nothing of one half tested is kept. Raises OutOfTime before the first."""
     try:
         for do in test.interventions():
             label = f"do({in_words(do)}), searches"
             with work.bar(label) as progress:
-                done.append(Intervention.of(test, do, work.stopping(label, progress)))
+                done.append(Intervention.of(test, do, work.stopping(label, progress), parts))
             if settings.chance:
                 label = f"do({in_words(do)}), deals"
                 with work.bar(label) as progress:
-                    dealt = chance(test, do, deals=settings.chance, progress=work.stopping(label, progress))
+                    dealt = chance(test, do, deals=settings.chance, progress=work.stopping(label, progress), parts=parts)
                 done[-1] = done[-1].model_copy(update={"chance": dealt})
             if settings.draws is not None:
-                _redraw(test, settings.draws, work, done)
+                _redraw(test, settings.draws, work, done, parts)
     except OutOfTime:
         if not done:
             raise
 
 
-def _redraw(test: SituationTesting, draws: int, work: Work, done: list[Intervention]) -> None:
+def _redraw(test: SituationTesting, draws: int, work: Work, done: list[Intervention], parts: Parts) -> None:
     """Draw the categories of the last intervention's counterfactuals anew, and keep what was drawn, two draws or more."""
     one, label, drawn = done[-1], f"do({done[-1].name}), draws", []
     categories = test.drawn(one.found.do)
@@ -216,7 +226,7 @@ def _redraw(test: SituationTesting, draws: int, work: Work, done: list[Intervent
         if categories:
             with work.bar(label) as progress:
                 tell = work.stopping(label, progress)
-                for cases in redraws(test, one.found, draws=draws):
+                for cases in redraws(test, one.found, draws=draws, parts=parts):
                     drawn.append(cases)
                     tell(len(drawn), draws)
         else:

@@ -44,6 +44,7 @@ from verifair.systems.cst.neighbours import NeighbourPool, control, nearest, neg
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Small, Ties
 from verifair.systems.groups import blocks
 from verifair.systems.proportions import critical, newcombe_lower_of_few
+from verifair.systems.stores import UNKEPT, Parts
 
 Method = Literal["ST", "CST w/o", "CST", "CF"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -332,7 +333,7 @@ def situation_test(
     frame: pd.DataFrame, counterfactual: pd.DataFrame, *, do: Mapping[str, Any], attributes: Sequence[str], decisions: Booleans,
     counterfactual_decisions: Booleans | None = None, k: Sequence[int] = DEFAULTS.k, terms: Terms | None = None,
     distance: Distance = DEFAULTS.distance, own_scale: bool = False, ties: Ties = DEFAULTS.ties, categorical: Sequence[str] = (),
-    small: Small = DEFAULTS.small, threads: int = 2, progress: Progress | None = None,
+    small: Small = DEFAULTS.small, threads: int = 2, progress: Progress | None = None, parts: Parts = UNKEPT,
 ) -> Situations:
     """Test every protected row of a table.
 
@@ -344,6 +345,7 @@ def situation_test(
     own_scale: counterfactuals are scaled by the spread of the table in which they replace the complainants, as by the authors.
     categorical: attributes that are categories although they hold numbers.   small: "leave-out" leaves out complainants whose group
     is smaller than the largest k + 1, and `details` names them; "error" raises.   progress(done, total) counts searches.
+    parts: where what the searches find is kept.
     Raises QueryError for arguments that cannot be, DataError for tables that do not fit, or a group smaller than a k.
     """
     sizes = check_k(k)
@@ -378,12 +380,12 @@ def situation_test(
         rows = complainants[mine]
         found_control[:, mine], found_sizes[:, mine] = control(
             own_pool, centers[mine], sizes, rows, ties=ties, threads=threads, literal=None if own is None else own[mine],
-            progress=tell,
+            progress=tell, parts=parts,
         )
         done += len(mine)
-    standard = negatives(pool, centers, sizes, ties=ties, threads=threads, literal=own, progress=tell)
+    standard = negatives(pool, centers, sizes, ties=ties, threads=threads, literal=own, progress=tell, parts=parts)
     done += len(complainants)
-    counter = negatives(pool, tilde, sizes, ties=ties, threads=threads, literal=literal_tilde, progress=tell)
+    counter = negatives(pool, tilde, sizes, ties=ties, threads=threads, literal=literal_tilde, progress=tell, parts=parts)
     found = Situations(
         kind="counterfactual situation testing", value=float("nan"), method=f"k-NN CST, {distance} distance", seed=None,
         details={
@@ -401,11 +403,11 @@ def situation_test(
 
 def with_counterfactuals(
     found: Situations, frame: pd.DataFrame, counterfactual: pd.DataFrame, decisions: Booleans | None, *, k: int,
-    own_scale: bool, threads: int,
+    own_scale: bool, threads: int, parts: Parts = UNKEPT,
 ) -> Situations:
     """Return a test with other counterfactuals (C rows) of the same complainants, and decisions (C,) on them, for groups of k.
 
-    frame: the table (N rows) of the test.   own_scale: as in `situation_test`.
+    frame: the table (N rows) of the test.   own_scale, parts: as in `situation_test`.
     Control groups and those of ST stay, and groups around counterfactuals that stay; only the others are searched for.
     """
     at = found.k.index(k)
@@ -418,7 +420,9 @@ def with_counterfactuals(
     counter = found.counterfactual[[at]]
     if moved.any():
         own = None if literal is None else literal[moved]
-        counter[:, moved] = negatives(found.test_pool, tilde[moved], (k,), ties=found.ties, threads=threads, literal=own)
+        counter[:, moved] = negatives(
+            found.test_pool, tilde[moved], (k,), ties=found.ties, threads=threads, literal=own, parts=parts
+        )
     return _valued(replace(
         found, k=(k,), control=found.control[[at]], standard=found.standard[[at]], sizes=found.sizes[[at]], counterfactual=counter,
         refused_tilde=None if decisions is None else ~decisions, centers_tilde=tilde, literal_tilde=literal,

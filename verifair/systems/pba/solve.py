@@ -24,7 +24,7 @@ from verifair.systems.pba.settings import PbaSettings
 from verifair.systems.pba.stream import TableStream, sensitive_of
 from verifair.systems.results.words import moves
 from verifair.systems.settings import Inputs
-from verifair.systems.stores import claim
+from verifair.systems.stores import claimed
 from verifair.systems.subject import Subject
 from verifair.systems.work import Interrupted, Work
 
@@ -48,17 +48,10 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
     if not settings.protected:
         known = ", ".join(schema.protected_names) or "none is declared protected"
         raise QueryError(f"pba needs a sensitive feature: pass --protected NAME (protected in the schema: {known})")
-    own = None if work.folder is None else work.folder / "verdicts.sqlite"
-    store = work.store or own
-    if own is not None and own != store and own.exists():
-        raise QueryError(f"{own}: an earlier run stands there, and --store names another file; name another folder with --out")
-    if work.resume and store is None:
-        raise QueryError("--resume needs the store of the run to continue: pass --store FILE or --out FOLDER")
-    if store is not None:
-        claim(store, work)
-        if store.exists():  # before anything is read: a file that is none of ours costs no time
-            with Store(store):
-                pass
+    store = claimed("verdicts.sqlite", work)
+    if store is not None and store.exists():  # before anything is read: a file that is none of ours costs no time
+        with Store(store):
+            pass
     rows, words = _chosen(settings, subject, work.seed)
     names = list(dict.fromkeys(settings.protected))
     for name in names:
