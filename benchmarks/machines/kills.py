@@ -155,8 +155,14 @@ def _check(folder: Path) -> Any:
     return _json(folder / "answer.json")
 
 
+def _computed(folder: Path) -> Any:
+    """The answer and its tables; the store of its parts has to be gone."""
+    tables = {file.name: file.read_bytes() for file in folder.glob("*.csv")}
+    return _check(folder), tables, (folder / "parts.sqlite").exists()
+
+
 BENCH = ("--methods", "auto", "--repeats", "1", "--timeout", "2", "--patience", "0")
-GERMAN = ("--demo", "german", "--protected", "sex")
+GERMAN, ADULT = ("--demo", "german", "--protected", "sex"), ("--demo", "adult")
 DELTAS = tuple(word for k in range(1, 9) for word in ("--delta", str(k)))
 PARTS = ("certify", *GERMAN, "--protected", "age", "--partition", "10", "--timeout", "3000")
 CASES = (
@@ -187,8 +193,14 @@ CASES = (
         prepare=lambda folder, undisturbed: shutil.copy(undisturbed / "partition" / "parts.sqlite", folder),
     ),
     *(
-        KilledVerb(name=command[0], command=(*command, "--json", "answer.json"), begun="", kept=None, answer=_check)
-        for command in (("cec", *GERMAN), ("cst", "--demo", "german", "--do", "sex=Male"), ("fgce", *GERMAN, "--k", "20"))
+        KilledVerb(
+            name=command[0], command=(*command, "--out", ".", "--json", "answer.json"), begun="parts.sqlite", kept=None,
+            answer=_computed,
+        )
+        for command in (("cec", *ADULT, "--protected", "sex"), ("cst", *ADULT, "--do", "sex=Male", "--chance", "2"))
+    ),
+    KilledVerb(
+        name="fgce", command=("fgce", *GERMAN, "--k", "20", "--json", "answer.json"), begun="", kept=None, answer=_check
     ),
 )
 

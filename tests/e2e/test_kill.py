@@ -18,8 +18,8 @@ from verifair.checker.partition import ARRAYS, PartitionStore
 
 def test_killed_commands_resume_to_the_same_answers(tmp_path: Path) -> None:
     """The short form of `python -m benchmarks.run kills`: nothing differs, no process is left, no traceback, exit codes hold."""
-    found = kills.run(tmp_path, kills=2, cases=("pba",), places=("2",))
-    assert (found["kills"].sum(), found["orphans"].sum(), set(found["wrong"])) == (2, 0, {"nothing"})
+    found = kills.run(tmp_path, kills=4, cases=("pba", "cec", "cst"), places=("2",))
+    assert (found["kills"].sum(), found["orphans"].sum(), set(found["wrong"])) == (4, 0, {"nothing"})
 
 
 def test_a_killed_partition_states_what_it_has_and_resumes_to_the_whole(tmp_path: Path) -> None:
