@@ -39,6 +39,8 @@ def first_layer(twin: Twin, question: Integers, low: Array, high: Array) -> Laye
     shift = twin.shift[question]
     slack = twin.error[0][question]
     lower, upper = centre - spread, centre + spread
+    if twin.lone:
+        return LayerBounds.of_one(lower, upper)
     equal = twin.equal[question]
     delta = np.where(equal, 0.0, shift - slack), np.where(equal, 0.0, shift + slack)
     return LayerBounds.of((lower, upper), (lower - shift - slack, upper - shift + slack), delta)
@@ -49,6 +51,8 @@ def next_layer(twin: Twin, question: Integers, k: int, below: LayerBounds) -> La
     slope = layer.bend if isinstance(layer, SmoothLayer) else layer.slope
     error = twin.error[k][question]
     y = activated_interval(layer, below.lower, below.upper)
+    if twin.lone:
+        return LayerBounds.of_one(*affine_interval(twin.weights[k], twin.absolute[k], y, twin.biases[k], error))
     y_prime = activated_interval(layer, below.lower_prime, below.upper_prime)
     shift = twin.shift[question] if k == 1 else None
     d = difference_interval(below, slope, shift, twin.error[0][question])

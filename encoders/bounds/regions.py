@@ -107,7 +107,8 @@ class RegionBounds:
         self, twin: Twin, regions: Regions, question: Integers | None = None, intervals: list[LayerBounds] | None = None, *,
         differences: bool = True, frames: Sequence[Frame] = (), anew: bool = True,
     ) -> None:
-        self.twin, self.differences, self.work = twin, differences, 0
+        self.twin, self.work = twin, 0
+        self.quantities = list(ENDS)[: 1 if twin.lone else 2 + differences]
         self._substitutions: dict[int, Substitution] = {}
         self.question = np.zeros(len(regions), dtype=np.int64) if question is None else question
         moving = twin.variables
@@ -170,7 +171,13 @@ class RegionBounds:
             return bounds
         ends = bounds.ends()
         found.tighten(ends)
-        return crossed(LayerBounds(**ends), self.twin.error[k][self.question])
+        return self._crossed(LayerBounds(**ends), k)
+
+    def _crossed(self, bounds: LayerBounds, k: int) -> LayerBounds:
+        """Return the bounds of layer k tightened against each other."""
+        if self.twin.lone:
+            return LayerBounds.of_one(bounds.lower, bounds.upper)
+        return crossed(bounds, self.twin.error[k][self.question])
 
     def _substituted(self, bending: Booleans, k: int) -> Substitution:
         """Return what backward substitution finds of neurons (B, n) of hidden layer k."""
@@ -183,7 +190,7 @@ class RegionBounds:
         ends = np.stack([neuron, neuron + len(bias)], axis=1)
         found = {
             quantity: (np.full(ends.shape, -np.inf), np.zeros((*ends.shape, self.low.shape[1])), np.zeros(ends.shape))
-            for quantity in list(ENDS)[: 2 + self.differences]
+            for quantity in self.quantities
         }
         for start in range(0, len(box), step):
             part = order[start : start + step]
@@ -206,7 +213,8 @@ class RegionBounds:
         """
         ends = bounds.ends()
         for frame, mine, at in frames:
-            for name, end in ends.items():
+            for name in (name for quantity in self.quantities for name in ENDS[quantity]):
+                end = ends[name]
                 end[mine] = (np.minimum if "upper" in name else np.maximum)(end[mine], getattr(frame.layers[k], name)[at])
             known = frame._substitutions[k]
             position = np.full(len(frame.question), -1)
@@ -220,21 +228,20 @@ class RegionBounds:
                 value = lowest[of] + _sums(part, shift) + _sums(np.abs(part), narrower) - lost
                 least[quantity] = np.where(np.isfinite(value), value, -np.inf), part, lost
             Substitution(box=box, neuron=known.neuron[of], mine=known.mine[of], least=least).tighten(ends)
-        return crossed(LayerBounds(**ends), self.twin.error[k][self.question])
+        return self._crossed(LayerBounds(**ends), k)
 
     def _by_forms(self, bounds: LayerBounds, bending: Booleans) -> LayerBounds:
         """Return the same of the second layer: the lines around neurons of the first one are lines in the inputs, so two products
         of matrices bound all neurons of many boxes."""
         boxes, neuron = np.flatnonzero(bending.any(axis=1)), np.flatnonzero(bending.any(axis=0))
-        quantities = list(PAIRS)[: 2 + self.differences]
-        step = max(1, FORMS // (len(self.layers[0].lower[0]) * (self.low.shape[1] + 1)))
+        step = max(1, FORMS // (self.layers[0].lower.shape[1] * (self.low.shape[1] + 1)))
         for start in range(0, len(boxes), step):
             part = boxes[start : start + step]
             first = first_forms(self.twin, self.question[part], self.middle[part], self.radius[part])
-            forms = second_forms(self.twin, self.question[part], self.layers[0].take(part), first, neuron, quantities)
+            forms = second_forms(self.twin, self.question[part], self.layers[0].take(part), first, neuron, self.quantities)
             bounds = tightened_by(bounds, forms, part, neuron, bending)
             self._count(2 * len(forms) * len(neuron) * first.size)
-        return crossed(bounds, self.twin.error[1][self.question]) if len(boxes) else bounds
+        return self._crossed(bounds, 1) if len(boxes) else bounds
 
     def _least_of(self, quantity: str, p: Array, constant: Array, box: Integers, last: int) -> tuple[Array, Array, Array]:
         """Return lower bounds (B, R) over regions `box` (B,) of p . y, p . y' or p . (y - y') (`one`, `two`, `apart`), p (B, R, n),
@@ -245,9 +252,9 @@ class RegionBounds:
         return self._least_alone(quantity, p, constant, box, last)
 
     def _least_alone(
-        self, quantity: str, p: Array, constant: Array, box: Integers, last: int
+        self, quantity: str, p: Array, constant: Array, box: Integers, last: int, room: int = 1
     ) -> tuple[Array, Array, Array]:
-        """Return the same by the lines of that quantity alone.
+        """Return the same by the lines of that quantity alone, the rounding errors taken off so many times (`room`).
 
         With p+ the positive part of p:  p . v >= p . (up a + up_c) + p+ . ((low - up) a + low_c - up_c),  and |p| = 2 p+ - p.
         """
@@ -272,7 +279,7 @@ class RegionBounds:
                 weight = self._alive_weights(k)
                 self._count(total.size * weight.size)
                 p = _product(p, weight)
-        return *self._at_inputs(p, total - error, box, alive), error
+        return *self._at_inputs(p, total - room * error, box, alive), error
 
     def _count(self, multiplications: int) -> None:
         self.work += multiplications
@@ -289,7 +296,7 @@ class RegionBounds:
         if (quantity, k) not in self._alone:
             layer, difference = self._relaxed(k), quantity == "apart"
             if k:
-                lines = getattr(layer.lines, quantity)
+                lines = layer.around(quantity)
                 if layer.slope.any():
                     lines = (1 - layer.slope) * lines
                     lines[:, :2] += layer.slope
@@ -392,11 +399,19 @@ class RegionBounds:
             total = total - rows[:, 1:] * self._of(twin.shift, box)[:, :1]
             least, slope = self._at_inputs(rows.sum(axis=1)[:, None, None], total, box, np.zeros(1, dtype=np.int64))
             return least[:, 0], slope[:, 0]
-        total = total + rows.sum(axis=1, keepdims=True) * twin.biases[-1][0]
-        weight = twin.weights[-1][:, self._relaxed(twin.depth - 1).alive]
-        p, q = rows[:, :1, None] * weight, rows[:, 1:, None] * weight
-        least, slope = self._least(p, q, total, box, twin.depth - 1, room=2)
-        return least[:, 0], slope[:, 0]
+        total, last = total + rows.sum(axis=1, keepdims=True) * twin.biases[-1][0], twin.depth - 1
+        p, q = rows[:, :, None, None].swapaxes(0, 1) * twin.weights[-1][:, self._relaxed(last).alive]
+        least, slope = np.empty(len(box)), np.empty((len(box), self.low.shape[1]))
+        alone = twin.problem.network.piecewise_linear & (rows == 0).any(axis=1)
+        kind = np.where(alone, rows[:, 0] == 0, 2)  # a row of one copy needs its lines alone
+        for k in np.unique(kind).tolist():
+            at = kind == k
+            if k < 2:
+                low, line, _ = self._least_alone(list(ENDS)[k], (p + q)[at], total[at], box[at], last, room=2)
+            else:
+                low, line = self._least(p[at], q[at], total[at], box[at], last, room=2)
+            least[at], slope[at] = low[:, 0], line[:, 0]
+        return least, slope
 
     @cached_property
     def empty(self) -> Booleans:
@@ -556,6 +571,12 @@ class RelaxedLayer:
     @cached_property
     def lines(self) -> LayerLines:
         return LayerLines.of(self.bounds, self.smooth)
+
+    def around(self, quantity: str) -> Array:
+        """Return (B, 4, m) the lines around y, y' or y - y' (`one`, `two`, `apart`), as they stand in `lines`."""
+        if quantity == "apart" or self.smooth is not None:
+            return np.asarray(getattr(self.lines, quantity))
+        return relu_lines(*(getattr(self.bounds, end) for end in ENDS[quantity])).stacked()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -35,6 +35,12 @@ class LayerBounds(Batched):
             lower=a[0], upper=a[1], lower_prime=a_prime[0], upper_prime=a_prime[1], delta_lower=delta[0], delta_upper=delta[1],
         )
 
+    @classmethod
+    def of_one(cls, lower: Array, upper: Array) -> LayerBounds:
+        """Bounds of one copy, which stands for both."""
+        nothing = np.zeros_like(lower)
+        return cls.of((lower, upper), (lower, upper), (nothing, nothing))
+
     def with_rows(self) -> LayerBounds:
         """The same with an axis of rows: (B, 1, n)."""
         return LayerBounds(**{name: getattr(self, name)[:, None, :] for name in self.__dataclass_fields__})

@@ -41,6 +41,7 @@ class Twin:
     error: per layer (B, n_k), the outward rounding E_k of values.   magnitude: what backward substitution is charged by, Q_k
     (more where the layer is smooth).
     form_error: the same for linear forms, hidden layers from the second on.
+    lone: whether each question is about one copy alone, which stands for both (see `alone`).
     """
 
     problem: TwinProblem
@@ -59,6 +60,7 @@ class Twin:
     magnitude: tuple[Array, ...]
     rows: Array
     constants: Array
+    lone: bool = False
 
     @classmethod
     def of(cls, problem: TwinProblem) -> Twin:
@@ -145,6 +147,18 @@ class Twin:
     def with_room(self) -> Twin:
         """Return the twin whose intervals are so wide that whoever computes them in another order finds narrower ones."""
         return replace(self, error=tuple(2 * self.rate * size + LEAST for size in self.magnitude))
+
+    @cached_property
+    def alone(self) -> Twin:
+        """Return the twin of 2 B questions about single copies: of x, then of x', each as a pair of itself."""
+        base, every = np.concatenate([self.base, self.base - self.shift]), np.tile(np.arange(len(self.problem.batch)), 2)
+        error, form_error, magnitude = (
+            tuple(size[every] for size in sizes) for sizes in (self.error, self.form_error, self.magnitude)
+        )
+        return replace(
+            self, problem=replace(self.problem, batch=self.problem.batch.take(every)), base=base, shift=np.zeros_like(base),
+            equal=np.ones_like(base, dtype=bool), error=error, form_error=form_error, magnitude=magnitude, lone=True,
+        )
 
     def evaluate(self, question: Integers, x: Array) -> Array:
         """Margins (B, 2) = g(x), g(x') in float64 at moving columns x (B, d): to find witnesses, not to confirm them."""

@@ -11,11 +11,11 @@ from encoders.bounds.regions import RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.domain import Domain, Regions
-from encoders.network import Array, Integers, Network
+from encoders.network import Array, Integers, Layer, Network
 from encoders.problem import Goal, TwinBatch, TwinProblem
 from tests.builders import claim_of, random_network, tree_flaw
 from tests.draws import draws
-from verifair.checker.certificates.tree import Tree
+from verifair.checker.certificates.tree import Of, Tree
 from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.tasks import Tasks
 from verifair.engine.search import standard
@@ -199,6 +199,97 @@ def test_both_bounds_hold_on_parts_of_a_frame_and_agree(seed: int, anew: bool) -
             holds(one, first, second)
     values = part.rows(at, given.goals[0].rows.repeat(size, axis=0), np.zeros(size))
     assert np.isfinite(values).all()
+
+
+def flips(given: TwinProblem, level: float) -> TwinProblem:
+    """Return the same question of a fall below a level: g at most that, or g' at least, or g' at least g."""
+    rows, constant = np.array([[-1.0, 0.0], [0.0, 1.0], [-1.0, 1.0]]), np.array([level, -level, 0.0])
+    return replace(given, goals=(Goal(rows=rows, strict=False, constant=constant),))
+
+
+def test_bounds_of_one_copy_alone_prove_rows_of_that_copy_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a row of the other copy, or of both, they say nothing."""
+    found = {Of.FIRST: 0, Of.SECOND: 0}
+    for seed in draws(24):
+        plain = problem(seed)
+        raw = np.array(np.meshgrid(0, *[np.arange(SIDE)] * 3)).reshape(4, -1).T.astype(float)
+        first, second = (plain.network.forward(plain.domain.encode(x))[:, 0] for x in (raw, np.where(np.arange(4) == 0, 1.0, raw)))
+        for level in (first.max() + 1e-3, second.min() - 1e-3):  # all of one copy lies on one side, of the other one not all
+            given = flips(plain, float(level))
+            if decide(given).status[0, 0] != PROVED or (first <= level).all() == (second >= level).all():
+                continue
+            tree, rows = proof(monkeypatch, given, standard.COPIES), 2 * sum(given.network.hidden) + 3
+            named = np.flatnonzero((tree.index > rows) & (tree.index != rows + Of.FRAME))
+            assert tree_flaw(given.network, given.domain, claim_of(given), tree) is None
+            of = Of.FIRST if (first <= level).all() else Of.SECOND
+            found[of] += int((tree.index[named] == rows + of).sum())
+            for row, one in ((0, Of.SECOND), (1, Of.FIRST), (2, Of.FIRST), (2, Of.SECOND)):
+                goal = Goal(rows=given.goals[0].rows[[row]], strict=False, constant=given.goals[0].constants[[row]])
+                index = tree.index - 2
+                index[named] = rows - 2 + one
+                flaw = tree_flaw(given.network, given.domain, claim_of(replace(given, goals=(goal,))), replace(tree, index=index))
+                assert flaw is not None or not len(named)
+    assert min(found.values()) > 10
+
+
+def test_one_copy_alone_does_not_stand_for_two_that_are_alike() -> None:
+    """g' - g >= 0 holds where both margins are the same number, as those of one copy taken twice are."""
+    for seed in draws(6):
+        given = problem(seed)
+        goal = Goal(rows=np.array([[-1.0, 1.0]]), strict=False, constant=np.zeros(1))
+        claim, neurons = claim_of(replace(given, goals=(goal,))), 2 * sum(given.network.hidden)
+        for of in (Of.FIRST, Of.SECOND):
+            tree = replace(Tree.leaf(), start=np.array([0, 1]), index=np.array([neurons + 1 + of]), value=np.zeros(1))
+            assert "nothing that it names" in str(tree_flaw(given.network, given.domain, claim, tree))
+
+
+def test_one_copy_alone_does_not_take_the_signs_of_the_other() -> None:
+    """a = x + 1 and a' = x - 2 of one neuron, x in 0 .. 1: a' <= 0 says nothing of a, and g = relu(a) <= 1/2 is false."""
+    layer = Layer(weight=np.array([[3.0, 1.0]]), bias=np.array([-2.0]), slope=np.zeros(1))
+    last = Layer(weight=np.ones((1, 1)), bias=np.zeros(1), slope=np.ones(1))
+    none, protected = np.zeros(2, dtype=bool), np.array([True, False])
+    domain = Domain(
+        integer=~none, lower=np.zeros(2), upper=np.ones(2), offset=np.zeros(2), scale=np.ones(2), start=np.arange(2), one_hot=none,
+        width=np.ones(2, dtype=np.int64),
+    )
+    batch = TwinBatch(lower=np.array([[1.0, 0.0]]), upper=np.ones((1, 2)), prime=np.zeros((1, 2)), protected=protected)
+    goal = Goal(rows=np.array([[-1.0, 0.0]]), strict=False, constant=np.array([0.5]))
+    network = replace(problem(0).network, layers=(layer, last))
+    claim = claim_of(TwinProblem(network=network, domain=domain, batch=batch, margin=np.ones(1), goals=(goal,)))
+    whole = Tree.plain(np.array([-2 - 1, -1, -1]), np.zeros(3))
+    assert tree_flaw(network, domain, claim, whole) is not None
+    for of in (Of.FIRST, Of.SECOND):
+        tree = replace(whole, start=np.array([0, 0, 1, 1]), index=np.array([2 + 1 + of]), value=np.zeros(1))
+        assert "nothing that it names" in str(tree_flaw(network, domain, claim, tree))
+
+
+@pytest.mark.parametrize("seed", draws(8))
+def test_both_bounds_of_one_copy_alone_hold_and_agree(seed: int) -> None:
+    given, rng = problem(seed), np.random.default_rng(seed)
+    twin, size, neurons = Twin.of(given), 8, 2 * sum(given.network.hidden)
+    lower, upper = (np.tile(end, (size, 1)) for end in (given.batch.lower[0], given.batch.upper[0]))
+    lower[:, 1:], upper[:, 1:] = ends = np.sort(rng.integers(0, SIDE, (2, size, 3)), axis=0)
+    small_lower, small_upper = lower.copy(), upper.copy()
+    small_lower[:, 1:], small_upper[:, 1:] = np.sort(rng.integers(ends[0], ends[1] + 1, (2, size, 3)), axis=0)
+    copy, at, tasks = rng.integers(0, 2, size), np.arange(size), Tasks.of([claim_of(given)])
+    mine = RegionBounds(twin.alone, regions(lower, upper, neurons), copy)
+    part = RegionBounds(twin.alone, regions(small_lower, small_upper, neurons), copy, frames=[(mine, at, at)], anew=False)
+    boxes = (network_boxes(given, tasks, *ends) for ends in ((lower, upper), (small_lower, small_upper)))
+    low, high = (tuple(np.where(copy[:, None] == 0, one[k], one[k + 2]) for k in (0, 1)) for one in boxes)
+    around = TwinBounds(given.network, *low, *low, close=True, quantities=1)
+    inside = TwinBounds(given.network, *high, *high, close=True, quantities=1, frame=(around, at), anew=False)
+    for k, (one, span) in enumerate(zip(part.layers[:-1], inside.spans[:-1], strict=False)):
+        np.testing.assert_allclose(one.lower, span.low, atol=1e-9)
+        np.testing.assert_allclose(one.upper, span.high, atol=1e-9)
+        for _ in range(20):
+            raw = np.floor(small_lower + rng.random(small_lower.shape) * (small_upper - small_lower + 1))
+            raw = np.where((copy == 0)[:, None], raw, tasks.second(np.zeros(size, dtype=np.int64), raw))
+            value = hidden(given.network, given.domain.encode(raw), k)
+            assert ((one.lower <= value + 1e-12) & (value <= one.upper + 1e-12)).all()
+    values = part.rows(at, np.tile([1.0, 0.0], (size, 1)), np.zeros(size))
+    theirs = inside.by_substitution(np.ones((size, 1)), np.zeros((size, 1)), at, layer=len(given.network.layers) - 1)
+    np.testing.assert_allclose(values, theirs, atol=1e-9)
+    assert (values <= theirs).all()
 
 
 def regions(lower: Array, upper: Array, neurons: int) -> Regions:

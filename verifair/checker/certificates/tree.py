@@ -6,6 +6,7 @@ One type for every kind of proof. A leaf says no bound: what its multipliers mak
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,6 +24,16 @@ MULTIPLIERS = ("start", "index", "value")
 NO_FRAMES = np.zeros(0, dtype=np.int64)
 
 
+class Of(IntEnum):
+    """What a frame is of, as its name over 2 H + R in a `Tree` says."""
+
+    COPIES = 1
+    DIFFERENCES = 2
+    FRAME = 3
+    FIRST = 4
+    SECOND = 5
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tree:
     """Preorder arrays over all K nodes (parent, first subtree, second subtree), and the leaves' multipliers in CSR form.
@@ -36,10 +47,11 @@ class Tree:
 
     With H hidden neurons, counted layer by layer, n = 0 ... H - 1 are those of copy x and H ... 2 H - 1 those of copy x'. An index
     n < 2 H is the slope of a linear function of the pre-activation of neuron n (left out: a default), 2 H + r the weight of the
-    goal's row r (left out: 0), 2 H + R the slope of a line that takes the place of all R rows in this leaf. 2 H + R + 1 and + 2
-    name the leaf's *frame*: so many nodes before the leaf stands a node that holds it, over whose box the hidden layers of the
-    copies (+ 1), or of their differences as well (+ 2), are bounded. + 3 names, of a node that is a frame, the frame that it
-    stands in itself. What they prove, and what a leaf without any does, is said in `verifair.checker.kernel.leaves`.
+    goal's row r (left out: 0), 2 H + R the slope of a line that takes the place of all R rows in this leaf. 2 H + R + 1, + 2,
+    + 4 and + 5 name the leaf's *frame*: so many nodes before the leaf stands a node that holds it, over whose box the hidden layers
+    of the copies (+ 1), or of their differences as well (+ 2), or of x (+ 4) or x' (+ 5) alone are bounded. + 3 names, of a node
+    that is a frame, the frame that it stands in itself. What they prove, and what a leaf without any does, is said in
+    `verifair.checker.kernel.leaves`.
     """
 
     feature: Integers

@@ -137,8 +137,8 @@ class TwinBounds:
     """Bounds over B boxes of network inputs [low, high] (B, n_0) for copy 1 and [low2, high2] for copy 2.
 
     `moving` columns have the same interval in both copies and move together; all others are fixed, low = high.
-    close=True also substitutes backwards for every unstable inner neuron, and for the copies' differences there (`differences`):
-    tighter, and several times the work.
+    close=True also substitutes backwards for every unstable inner neuron, for a, a' and D (`quantities`: for the first of these
+    alone, where copy 2 is copy 1 or D can do without): tighter, and several times the work.
     signs: (B, 2 H), (B, 2 H) hidden neurons of both copies, one after the other, with a >= 0, with a <= 0; None: none is fixed.
     frame: bounds over boxes that hold these, and (B,) which: above the second layer no enclosure is wider than there, nor than the
     lines found there leave it here. Their errors are taken off twice: slope * (centre - centre) is off by no more than before.
@@ -146,7 +146,7 @@ class TwinBounds:
     """
 
     def __init__(
-        self, network: Network, low: Array, high: Array, low2: Array, high2: Array, *, close: bool, differences: bool = True,
+        self, network: Network, low: Array, high: Array, low2: Array, high2: Array, *, close: bool, quantities: int = len(COPIES),
         signs: tuple[Booleans, Booleans] | None = None, frame: tuple[TwinBounds, Integers] | None = None, anew: bool = True,
     ) -> None:
         self.network = network
@@ -172,7 +172,7 @@ class TwinBounds:
                     span = self._clipped(self._framed(span, *frame, k), k)
                 if frame is None or k == 1 or anew:
                     loose = (_loose(span) & (_bend(layer) < 1)) | _smooth(layer)
-                    span = self._clipped(self._closer(span, k, loose, differences), k)
+                    span = self._clipped(self._closer(span, k, loose, quantities), k)
             self.spans.append(span)
 
     def _clipped(self, span: Span, k: int) -> Span:
@@ -258,10 +258,10 @@ class TwinBounds:
         low, high, low2, high2, d_low, d_high = bounds
         return Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=size + size2).tightened()
 
-    def _closer(self, span: Span, k: int, loose: Booleans, differences: bool) -> Span:
+    def _closer(self, span: Span, k: int, loose: Booleans, quantities: int) -> Span:
         """Return the same enclosures, by backward substitution where a neuron is unstable in one of the copies, or smooth."""
         box, neuron = np.nonzero(loose)
-        forms = [self._found(n // 2, 1.0 - 2 * (n % 2), k, box, neuron) for n in range(6 if differences else 4)]
+        forms = [self._found(n // 2, 1.0 - 2 * (n % 2), k, box, neuron) for n in range(2 * quantities)]
         found = self.found[k] = NeuronForms(box=box, neuron=neuron, forms=forms)
         return found.narrowed(span)
 

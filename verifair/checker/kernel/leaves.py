@@ -13,7 +13,8 @@ A tree has to cover its task's box: every cut lies within the box it cuts, both 
         defaults of slopes of neurons;
         with slopes of neurons of the same by these (`kernel.multipliers`);
         where a leaf names a frame, a box that holds its own, by the intervals that lines over that box leave it, and nothing else;
-        where it names itself, by closer ones. Frames may stand in larger ones, whose lines then come first.
+        where it names itself, by closer ones. Frames may stand in larger ones, whose lines then come first. Where it says so, all
+        this is done of one copy alone, as a pair of itself, and proves a row of that copy.
 Where a margin is claimed the bound has to reach it, where float32 is, to exceed (sum of |p| + |q|) E over the leaf's box.
 Sound? Yes: see the bounds.   Complete? Of trees whose writer closed leaves where this rule does, with room for rounding.
 """
@@ -29,7 +30,7 @@ import numpy as np
 from encoders.domain import Batched, Domain, Regions
 from encoders.network import Array, Booleans, Integers, Model, Network, layered
 from encoders.probability import STEEPEST, line_of
-from verifair.checker.certificates.tree import MAX_ROWS, Tree, leaf_regions
+from verifair.checker.certificates.tree import MAX_ROWS, Of, Tree, leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds, ranges
 from verifair.checker.kernel.ensembles import tree_bounds
 from verifair.checker.kernel.float32 import NOTHING_KNOWN, margin_errors
@@ -49,6 +50,8 @@ FEW = 3
 """Goals of up to so many rows have all of them bounded; of more, a leaf names its own."""
 UNIT, CHARGE = 2.0**-50, 2.0**-48
 """What adding may lose, and combining rows of trees, relative to the sizes of what is added."""
+FRAMES = {Of.COPIES: 2, Of.DIFFERENCES: 3, Of.FIRST: 1, Of.SECOND: 1}
+"""How many of a, a' and D are substituted for, by what a leaf's frame is of."""
 SMALLEST = 1e-200
 """Weights of rows below it could vanish in a product, and count as 0."""
 
@@ -123,6 +126,11 @@ class Boxes(Batched):
     low2: Array
     high2: Array
 
+    def ends(self, of: Of) -> tuple[Array, Array, Array, Array]:
+        """Return the boxes of both copies; those of one copy, twice, where bounds are `of` it alone (see FRAMES)."""
+        one, two = (self.low, self.high), (self.low2, self.high2)
+        return *(two if of == Of.SECOND else one), *(one if of == Of.FIRST else two)
+
 
 def replay(network: Model, domain: Domain, tasks: Tasks, joined: JoinedTrees) -> dict[int, str]:
     """Return why trees do not prove the tasks with their numbers; those that do are left out."""
@@ -154,14 +162,14 @@ class LeafRule:
         node = np.repeat(np.arange(len(joined.feature)), np.diff(joined.start))
         tree = np.repeat(np.arange(len(joined.size)), joined.size)
         above = joined.index - self.neurons - self.count[tasks.which[tree[node]]]
-        framed = (above == 1) | (above == 2)
-        # (K,) how many nodes before a node its frame stands, and, of a frame, the one that it stands in, -1: none; and whether
-        # differences are bounded there.
+        framed = np.isin(above, list(FRAMES))
+        # (K,) how many nodes before a node its frame stands, and, of a frame, the one that it stands in, -1: none; and what
+        # that frame is of.
         self.before, self.outer = np.full((2, len(tree)), -1.0)
-        self.differences = np.zeros(len(tree), dtype=bool)
-        self.before[node[framed]], self.differences[node[framed]] = joined.value[framed], above[framed] == 2
-        self.outer[node[above == 3]] = joined.value[above == 3]
-        at, framed = np.arange(len(tree)) - (np.cumsum(joined.size) - joined.size)[tree], framed | (above == 3)
+        self.frame_of = np.zeros(len(tree), dtype=np.int64)
+        self.before[node[framed]], self.frame_of[node[framed]] = joined.value[framed], above[framed]
+        self.outer[node[above == Of.FRAME]] = joined.value[above == Of.FRAME]
+        at, framed = np.arange(len(tree)) - (np.cumsum(joined.size) - joined.size)[tree], framed | (above == Of.FRAME)
         stray = ((self.before >= 0) & (joined.feature != -1)) | (self.outer == 0)
         for named in (self.before, self.outer):
             stray |= ~(named <= at) | (named != np.floor(named)) | (named < -1) | ((named >= 0) & (not network.piecewise_linear))
@@ -250,13 +258,13 @@ class LeafRule:
         other = self.tasks.second(tree, lower), self.tasks.second(tree, leaves.upper)
         outside = ~self.tasks.differs[tree] & ((other[0] > domain.upper) | (other[1] < domain.lower))
         nobody = domain.impossible(leaves.lower, leaves.upper) | domain.impossible(*other) | outside.any(axis=1)
-        low, high, low2, high2 = self._ends(tree, lower, leaves.upper)
+        boxes = self._boxes(tree, lower, leaves.upper)
+        low, high, low2, high2 = vars(boxes).values()
         fits = np.isfinite(np.hstack([low, high, low2, high2])).all(axis=1)
         found = dict.fromkeys(np.flatnonzero(~fits & ~nobody).tolist(), "its network inputs are no float32 numbers")
         point = (low == high).all(axis=1) & (low2 == high2).all(axis=1)
         left = np.flatnonzero(~point & fits & ~nobody)
-        boxes = Boxes(low=low, high=high, low2=low2, high2=high2).take(left)
-        rest = left[~self._bounded(leaves.take(left), boxes, frames)]
+        rest = left[~self._bounded(leaves.take(left), boxes.take(left), frames)]
         if self.trees is not None:  # one row tells of all that no tree tells apart
             point[rest] = self.trees.one_way(low[rest], high[rest]) & self.trees.one_way(low2[rest], high2[rest])
         at = np.flatnonzero(point & fits & ~nobody)
@@ -268,8 +276,10 @@ class LeafRule:
                 found[k] = flaw
         return list(found.items())
 
-    def _ends(self, tree: Integers, lower: Array, upper: Array) -> tuple[Array, ...]:
-        return *self.domain.box(lower, upper), *self.domain.box(self.tasks.second(tree, lower), self.tasks.second(tree, upper))
+    def _boxes(self, tree: Integers, lower: Array, upper: Array) -> Boxes:
+        low, high = self.domain.box(lower, upper)
+        low2, high2 = self.domain.box(self.tasks.second(tree, lower), self.tasks.second(tree, upper))
+        return Boxes(low=low, high=high, low2=low2, high2=high2)
 
     def _at_points(self, tree: Integers, raw: Array) -> dict[int, str]:
         return self.points.flaws(tree, raw, self.target[tree], self.joined.float32[tree])
@@ -348,22 +358,22 @@ class LeafRule:
         start, end = self.joined.start[leaves.node], self.joined.start[leaves.node + 1]
         entries, of = ranges(start, end), np.repeat(np.arange(len(leaves)), end - start)
         sloped = np.isin(np.arange(len(leaves)), of[self.joined.index[entries] < self.neurons])
-        widest, differences = self._widest(leaves, boxes), self.differences[leaves.node]
+        widest, named = self._widest(leaves, boxes), self.frame_of[leaves.node]
         framed = (leaves.frame >= 0) | leaves.anew
-        ways = [(False, False), *[(True, True)][: len(self.layered.layers) > 2]]
-        for group, closes in ((~framed & ~sloped, ways), (~framed & sloped, [(True, True)])):
+        ways = [False, True][: 1 + (len(self.layered.layers) > 2)]
+        for group, closes in ((~framed & ~sloped, ways), (~framed & sloped, [True])):
             for close in closes:
                 left = np.flatnonzero(group & ~proved)
                 for k in range(0, len(left), BOUNDED):
                     part = left[k : k + BOUNDED]
                     proved[part] = self.proved(leaves.take(part), boxes.take(part), close, widest)
-        for close in ((True, False), (True, True)):
-            part = np.flatnonzero(framed & ~sloped & (differences == close[1]))
+        for one in FRAMES:
+            part = np.flatnonzero(framed & ~sloped & (named == one))
             if len(part):
-                proved[part] = self._by_frames(leaves.take(part), boxes.take(part), frames, close, widest)
+                proved[part] = self._by_frames(leaves.take(part), boxes.take(part), frames, one, widest)
         return proved
 
-    def _by_frames(self, leaves: Leaves, boxes: Boxes, frames: Frames, close: tuple[bool, bool], widest: float) -> Booleans:
+    def _by_frames(self, leaves: Leaves, boxes: Boxes, frames: Frames, named: Of, widest: float) -> Booleans:
         """Return (L,) which leaves are proved by the lines of their frames, from the outermost ones inwards."""
         proved, needed = np.zeros(len(leaves), dtype=bool), np.zeros(len(frames), dtype=bool)
         at = np.unique(leaves.frame[leaves.frame >= 0])
@@ -390,31 +400,35 @@ class LeafRule:
                 for k in range(0, len(mine[0]), BOUNDED):
                     part, place = (one[k : k + BOUNDED] for one in mine)
                     frame = None if bounds is None else (bounds, place)
-                    proved[part] = self.proved(leaves.take(part), boxes.take(part), close, widest, frame, own)
+                    proved[part] = self.proved(leaves.take(part), boxes.take(part), True, widest, frame, own, named)
             mine = _of(inside, frames.frame, known)
             for k in range(0, len(mine[0]), BOUNDED):
                 part, place = (one[k : k + BOUNDED] for one in mine)
-                ends = self._ends(frames.tree[part], frames.lower[part], frames.upper[part])
+                around = self._boxes(frames.tree[part], frames.lower[part], frames.upper[part]).ends(named)
                 frame = None if bounds is None else (bounds, place)
-                pending.append((TwinBounds(self.layered, *ends, close=True, differences=close[1], frame=frame), part))
+                pending.append((TwinBounds(self.layered, *around, close=True, quantities=FRAMES[named], frame=frame), part))
         return proved
 
     def proved(
-        self, leaves: Leaves, boxes: Boxes, close: tuple[bool, bool], widest: float,
-        frame: tuple[TwinBounds, Integers] | None = None, anew: bool = True,
+        self, leaves: Leaves, boxes: Boxes, close: bool, widest: float, frame: tuple[TwinBounds, Integers] | None = None,
+        anew: bool = True, of: Of = Of.DIFFERENCES,
     ) -> Booleans:
         """Return (L,) which leaves, all with slopes of neurons or none, are proved. widest: no leaf's float32 error is larger.
 
-        close: whether the hidden layers are bounded by substitution, and their differences, too; frame, anew: see `TwinBounds`.
-        None is tighter than another for sure: closer intervals may have other lines.
+        close, frame, anew: see `TwinBounds`; none is tighter than another for sure: closer intervals may have other lines. of: see
+        FRAMES; of one copy alone rows of that copy are bounded, and nothing is said of both.
         """
         tree, margin = leaves.tree, self.tasks.margin[leaves.tree]
-        signs = (leaves.active, leaves.inactive) if leaves.active.shape[1] else None
-        ends = boxes.low, boxes.high, boxes.low2, boxes.high2
-        bounds = TwinBounds(self.layered, *ends, close=close[0], differences=close[1], signs=signs, frame=frame, anew=anew)
-        said = np.where(bounds.alike(margin), self.equal[self.tasks.which[tree]], -np.inf)
-        proved = bounds.empty | ((said >= self.target[tree]) & ~self.joined.float32[tree])
+        alone, ends = FRAMES[of] == 1, boxes.ends(of)  # alone it has the signs of neither copy
+        signs = (leaves.active, leaves.inactive) if leaves.active.shape[1] and not alone else None
+        bounds = TwinBounds(self.layered, *ends, close=close, quantities=FRAMES[of], signs=signs, frame=frame, anew=anew)
         rows, slopes = self.rows_of(leaves)
+        proved = bounds.empty
+        if alone:
+            rows = rows.of_copy(of == Of.SECOND)
+        else:
+            said = np.where(bounds.alike(margin), self.equal[self.tasks.which[tree]], -np.inf)
+            proved |= (said >= self.target[tree]) & ~self.joined.float32[tree]
         margins = bounds.margins(margin)
         ways = ("intervals", "relaxation", "slopes")[: 3 if self.network.piecewise_linear else 2]
         for way in ways if slopes is None else ("slopes",):
@@ -429,7 +443,7 @@ class LeafRule:
                 bound = bounds.by_substitution(part.p, part.q, part.leaf, layer=last, constant=part.constant)
             else:
                 given = np.full((len(part), self.neurons), np.nan) if slopes is None else slopes[part.leaf]
-                bound, nowhere = lagrange(bounds, self.domain, (boxes.low, boxes.high), part, given)
+                bound, nowhere = lagrange(bounds, self.domain, ends[:2], part, given)
                 proved[part.leaf[nowhere]] = True
             enough = self._enough(part, bound - part.charge(bounds, margin[part.leaf]), leaves, bounds, widest)
             proved[part.leaf[enough]] = True

@@ -11,7 +11,7 @@ Rounding as in `kernel.bounds`, of the terms |p| + |q| + |alpha| + |beta|.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,6 +42,11 @@ class LeafRows(Batched):
     size: Array
     size_of_constant: Array
     mixed: Booleans
+
+    def of_copy(self, second: bool) -> LeafRows:
+        """Return the rows that are about this copy alone, as rows of the first one."""
+        rows = self.take((self.first if second else self.second) == 0)
+        return replace(rows, first=rows.second, second=rows.first, p=rows.q, q=rows.p) if second else rows
 
     def charge(self, bounds: TwinBounds, margin: Array) -> Array:
         """Return (N,) what rounding may lose while rows of the margins' weights (N, n_N) are combined."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from encoders.network import Array, Booleans, Integers, Model, Network, layered
 from encoders.problem import TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
+from verifair.checker.certificates.tree import Of
 from verifair.engine.search import standard
 from verifair.engine.search.box_search import EXTRA_CUTS, BoxSearch, Limits
 from verifair.engine.search.boxes import (
@@ -56,6 +58,10 @@ SECONDS_A_WEIGHT = 1e-8
 """What bounding a box takes for each of the network's weights, before the first boxes tell: rather too much."""
 READY_A_WEIGHT = 1e-9
 """... and what making a question ready takes."""
+LOOSEST = 1e9
+"""How many times too loose a bound is taken to be at most."""
+Layers = Callable[[Integers], list[LayerBounds]]
+"""Returns bounds of the hidden layers of some boxes, by their positions."""
 
 
 def decide(
@@ -124,7 +130,7 @@ class _Asked:
     """N boxes to be bounded: nodes, network boxes (N, d), interval bounds of all layers there (none where backward substitution
     bounds them), and the rows asked about.
 
-    holding: (N, S) rows that hold in the middle of the box. No other one proves it.
+    values: (N, S) those of the rows in the middle of the box. Only rows that hold there prove it.
     """
 
     nodes: Nodes
@@ -132,13 +138,13 @@ class _Asked:
     high: Array
     intervals: list[LayerBounds]
     chosen: ChosenRows
-    holding: Booleans
+    values: Array
 
     def take(self, index: Integers | Booleans | slice) -> _Asked:
         return _Asked(
             nodes=self.nodes.take(index), low=self.low[index], high=self.high[index],
             intervals=[layer.take(index) for layer in self.intervals], chosen=replace(self.chosen, index=self.chosen.index[index]),
-            holding=self.holding[index],
+            values=self.values[index],
         )
 
 
@@ -207,7 +213,7 @@ class LayeredSearch(BoxSearch):
         root = nodes.ids < len(self.goals.nodes)
         self.goals.root_lower[nodes.ids[root]] = np.maximum(self.goals.root_lower[nodes.ids[root]], lower[root])
 
-    def close_by(self, nodes: Nodes, best: BestRows, bounds: list[LayerBounds]) -> tuple[Nodes, Integers]:
+    def close_by(self, nodes: Nodes, best: BestRows, bounds: Layers) -> tuple[Nodes, Integers]:
         """Close goals that their best rows have proved; returns the nodes with goals left open and their positions.
 
         Where float32 is asked for, goals that do not surely hold in it stay open, unless it is out of reach; where it is not, those
@@ -260,7 +266,7 @@ class LayeredSearch(BoxSearch):
             nodes, low, high, margins = nodes.take(at), low[at], high[at], margins[at]
             intervals = interval_bounds(self.twin, nodes.question, low, high)
             rough = interval_goals(self.twin, nodes.question, intervals[-1])
-            nodes, kept = self.close_by(nodes, self.goal_rows.best(rough), intervals)
+            nodes, kept = self.close_by(nodes, self.goal_rows.best(rough), _taken(intervals))
             known = [layer.take(kept) for layer in intervals], rough[kept]
             self._bound_alike(nodes, low[kept], high[kept], margins[kept], *known)
 
@@ -274,7 +280,7 @@ class LayeredSearch(BoxSearch):
             chosen = self.goal_rows.choose(np.flatnonzero(pattern), None if rough is None else rough[at], margins[at])
             self._bound(_Asked(
                 nodes=nodes.take(at), low=low[at], high=high[at], intervals=[layer.take(at) for layer in intervals],
-                chosen=chosen, holding=self.goal_rows.values(chosen, margins[at]) >= 0,
+                chosen=chosen, values=self.goal_rows.values(chosen, margins[at]),
             ))
 
     def _bound(self, asked: _Asked) -> None:
@@ -284,12 +290,13 @@ class LayeredSearch(BoxSearch):
         """
         ways, step = self.progress.way[asked.nodes.question], self.progress.at_once
         known = self.trees.known["frame"][asked.nodes.ids], self.trees.known["below"][asked.nodes.ids]
-        pieces: list[tuple[Integers, int, bool, list[Frame]]] = []
+        pieces: list[tuple[Integers, int, Booleans, bool, list[Frame]]] = []
         for way in np.unique(ways).tolist():
             mine = np.flatnonzero(ways == way)
-            parts = self.frames.of(known[0][mine], known[1][mine], (max(step, LINEAR), step))
-            pieces += [(mine[some], way, anew, frames) for some, anew, frames in parts]
-        for done, (at, way, anew, frames) in enumerate(pieces):
+            needed = self._copies(asked.take(mine), way)
+            parts = self.frames.of(known[0][mine], known[1][mine], needed, (max(step, LINEAR), step))
+            pieces += [(mine[some], way, needed[some], anew, frames) for some, anew, frames in parts]
+        for done, (at, way, needed, anew, frames) in enumerate(pieces):
             costly = way != standard.FORWARD and anew
             if (costly or done) and self._too_late(len(at) * costly):
                 self.open.add(asked.nodes.take(np.concatenate([piece[0] for piece in pieces[done:]])))
@@ -301,7 +308,7 @@ class LayeredSearch(BoxSearch):
                 case standard.UNKNOWN:
                     self._find_out(part)
                 case _:
-                    self._close_backwards(part, way, frames, anew)
+                    self._close_backwards(part, way, needed, frames, anew)
 
     def _too_late(self, boxes: int) -> bool:
         """Tell whether backward substitution over so many boxes would end after the deadline; then the search ends here."""
@@ -314,12 +321,13 @@ class LayeredSearch(BoxSearch):
     def _find_out(self, asked: _Asked) -> None:
         """Bound the whole boxes of some questions in all ways, and choose for those that none of them proves."""
         count = len(asked.nodes)
-        lacks, work, left = np.zeros((count, 3)), np.array([float(self.progress.forward), 0.0, 0.0]), np.arange(count)
+        times, work, left = np.zeros((count, 3)), np.array([float(self.progress.forward), 0.0, 0.0]), np.arange(count)
         for way in (standard.COPIES, standard.PAIRS):
-            best, _, bounds = self._backwards(asked, way)
-            lacks[left, way], work[way] = _lack(asked.nodes, best.lower), bounds.work / len(left)
+            lower, _, bounds, _ = self._backwards(asked, way, self._copies(asked, way))
+            times[left, way], work[way] = _too_loose(asked, lower), bounds.work / len(left)
+            best = self.goal_rows.best(lower, asked.chosen)
             self._name_frames(asked.nodes, best, way)
-            nodes, kept = self.close_by(asked.nodes, best, asked.intervals)
+            nodes, kept = self.close_by(asked.nodes, best, _taken(asked.intervals))
             if not len(nodes):
                 return
             left, asked = left[kept], replace(asked.take(kept), nodes=nodes)
@@ -327,17 +335,19 @@ class LayeredSearch(BoxSearch):
                 self.open.add(nodes)
                 return
         asked, linear = self._linear(asked)
-        lacks[left, standard.FORWARD] = _lack(asked.nodes, self.goal_rows.best(linear.lower, asked.chosen).lower)
+        times[left, standard.FORWARD] = _too_loose(asked, linear.lower)
         work[standard.FORWARD] += work[standard.PAIRS] / 2  # half of the boxes are leaves, which are closed by these bounds
-        self.progress.choose(asked.nodes.question, lacks[left], work)
+        self.progress.choose(asked.nodes.question, times[left], work)
         self._close_linearly(asked, linear)
 
-    def _close_backwards(self, asked: _Asked, way: int, frames: Sequence[Frame], anew: bool) -> None:
-        best, slope, bounds = self._backwards(asked, way, frames, anew)
+    def _close_backwards(self, asked: _Asked, way: int, needed: Booleans, frames: Sequence[Frame], anew: bool) -> None:
+        lower, slope, bounds, place = self._backwards(asked, way, needed, frames, anew)
+        best = self.goal_rows.best(lower, asked.chosen)
         self._name_frames(asked.nodes, best, way)
-        remaining, kept = self.close_by(asked.nodes, best, bounds.layers)
-        reach = np.stack([np.abs(slope).sum(axis=1), np.broadcast_to(self.twin.absolute[0].sum(axis=0), bounds.radius.shape)])
-        steep, moving = (one / np.maximum(one.sum(axis=1, keepdims=True), 1e-300) for one in reach * bounds.radius)
+        remaining, kept = self.close_by(asked.nodes, best, partial(_layers, bounds, place))
+        radius = (asked.high - asked.low) / 2
+        reach = np.stack([np.abs(slope).sum(axis=1), np.broadcast_to(self.twin.absolute[0].sum(axis=0), radius.shape)])
+        steep, moving = (one / np.maximum(one.sum(axis=1, keepdims=True), 1e-300) for one in reach * radius)
         score = steep + FIRST_LAYER * moving
         known, lack = self.trees.known, _lack(remaining, best.lower[kept])
         if not anew:
@@ -345,36 +355,64 @@ class LayeredSearch(BoxSearch):
             known["below"][remaining.ids[far]] = standard.LEVELS
         elif len(remaining):
             known["lack"][remaining.ids] = lack
-            self.frames.add(asked.nodes.ids, bounds)
+            self.frames.add(asked.nodes.ids, bounds, place)
         self._go_on(remaining, slope[kept], score[kept])
 
     def _name_frames(self, nodes: Nodes, best: BestRows, way: int) -> None:
         """Record whose lines prove goals, for the leaves among the nodes."""
         index, goal = np.nonzero(nodes.open & best.proved)
-        ids = nodes.ids[index]
-        self.trees.name_frames(ids, goal, self.trees.known["frame"][ids], way == standard.PAIRS)
+        ids, row = nodes.ids[index], self.goal_rows.rows[best.rows[index, goal, 0]]
+        if self._alone(way):
+            of = np.where(row[:, 0] == 0, Of.SECOND, Of.FIRST)
+        else:
+            of = np.full(len(ids), Of.DIFFERENCES if way == standard.PAIRS else Of.COPIES)
+        self.trees.name_frames(ids, goal, self.trees.known["frame"][ids], of)
+
+    def _alone(self, way: int) -> bool:
+        """Tell whether each copy is bounded by itself in this way."""
+        return way == standard.COPIES and self.goal_rows.alone
+
+    def _wanted(self, asked: _Asked, way: int) -> Booleans:
+        """Return (N, S) the rows that are bounded in this way: those that hold in the middle; of whole questions, all."""
+        wanted = (asked.values >= 0) | (asked.nodes.ids < len(self.goals.nodes))[:, None]
+        return wanted & self.goal_rows.lone[asked.chosen.index] if self._alone(way) else wanted
+
+    def _copies(self, asked: _Asked, way: int) -> Booleans:
+        """Return (N, 2) the copies that these rows are of; where both are bounded together, the first stands for them."""
+        if not self._alone(way):
+            return np.tile([True, False], (len(asked.nodes), 1))
+        of = self.goal_rows.rows[asked.chosen.index] != 0
+        return np.asarray((of & self._wanted(asked, way)[:, :, None]).any(axis=1))
 
     def _backwards(
-        self, asked: _Asked, way: int, frames: Sequence[Frame] = (), anew: bool = True
-    ) -> tuple[BestRows, Array, RegionBounds]:
-        """Return each goal's best row by backward substitution in all layers, and the slopes (N, S, d) of the rows that hold in the
-        middle, 0 of others; of whole questions, of all rows. frames: those whose lines are taken; none: each box is a frame of
-        its own."""
+        self, asked: _Asked, way: int, needed: Booleans, frames: Sequence[Frame] = (), anew: bool = True
+    ) -> tuple[Array, Array, RegionBounds, Integers]:
+        """Return lower bounds (N, S) by backward substitution in all layers, and slopes (N, S, d), of the rows that are wanted,
+        -inf and 0 of others; and the place (N, 2) among the bounds of each copy that is `needed` (N, 2), else -1. frames: those
+        whose lines are taken; none: each box is a frame of its own."""
         nodes, index, started = asked.nodes, asked.chosen.index, clock.now()
-        bounds = self.standard.regions(nodes, differences=way == standard.PAIRS, frames=frames, anew=anew)
+        box, copy = standard.copies_of(needed)
+        place = np.full(needed.shape, -1)
+        place[box, copy] = np.arange(len(box))
+        bounds = self.standard.regions(
+            nodes.take(box), differences=way == standard.PAIRS, frames=frames, anew=anew, copy=copy if self._alone(way) else None
+        )
         if anew:
             if frames:
                 self.trees.within |= dict(zip(nodes.ids.tolist(), self.trees.known["frame"][nodes.ids].tolist(), strict=True))
             self.trees.known["frame"][nodes.ids], self.trees.known["below"][nodes.ids] = nodes.ids, 0
         lower, slope = np.full(index.shape, -np.inf), np.zeros((*index.shape, bounds.low.shape[1]))
-        at = np.nonzero(asked.holding | (nodes.ids < len(self.goals.nodes))[:, None])
+        at = np.nonzero(self._wanted(asked, way))
         row = index[at]
-        lower[at], slope[at] = bounds.lines(at[0], self.goal_rows.rows[row], self.goal_rows.constants[row])
-        best = self.goal_rows.best(lower, asked.chosen)
-        self.note_roots(nodes, best.lower)
+        rows, of = self.goal_rows.rows[row], np.zeros(len(row), dtype=np.int64)
+        if self._alone(way):  # each copy is bounded as the first of a pair
+            of = (rows[:, 0] == 0).astype(np.int64)
+            rows = np.stack([rows.sum(axis=1), np.zeros(len(rows))], axis=1)
+        lower[at], slope[at] = bounds.lines(place[at[0], of], rows, self.goal_rows.constants[row])
+        self.note_roots(nodes, self.goal_rows.best(lower, asked.chosen).lower)
         if anew:
             self.progress.note(len(nodes), bounds.work, clock.now() - started)
-        return best, slope, bounds
+        return lower, slope, bounds, place
 
     def _linear(self, asked: _Asked) -> tuple[_Asked, GoalBounds]:
         """Return bounds by forward forms, and the boxes with the hidden layers' bounds by these where closings rest on them."""
@@ -392,7 +430,7 @@ class LayeredSearch(BoxSearch):
         return asked, GoalBounds.join(found)
 
     def _close_linearly(self, asked: _Asked, bounds: GoalBounds) -> None:
-        remaining, kept = self.close_by(asked.nodes, self._provable(asked, bounds), asked.intervals)
+        remaining, kept = self.close_by(asked.nodes, self._provable(asked, bounds), _taken(asked.intervals))
         self._go_on(remaining, bounds.slope[kept], bounds.score[kept])
 
     def _go_on(self, nodes: Nodes, slope: Array, score: Array) -> None:
@@ -456,6 +494,35 @@ class LayeredSearch(BoxSearch):
         if not len(nodes):
             return
         self.cut(nodes, *cuts(self.twin, nodes, widest(self.twin, nodes, score)))
+
+
+def _taken(layers: Sequence[LayerBounds]) -> Layers:
+    """Return what takes some boxes' bounds out of those of layers."""
+    return lambda some: [layer.take(some) for layer in layers]
+
+
+def _layers(bounds: RegionBounds, place: Integers, some: Integers) -> list[LayerBounds]:
+    """Return the bounds of the layers of some boxes, whose copies stand at `place` (N, 2); of a copy that is not asked about (-1)
+    those of the other."""
+    if not bounds.twin.lone:
+        return [layer.take(place[some, 0]) for layer in bounds.layers]
+    (x, x_prime), unknown = np.where(place < 0, place[:, ::-1], place)[some].T, (np.array(-np.inf), np.array(np.inf))
+    ends = [(layer.lower, layer.upper) for layer in bounds.layers]
+    return [LayerBounds.of((low[x], high[x]), (low[x_prime], high[x_prime]), unknown) for low, high in ends]
+
+
+def _too_loose(asked: _Asked, lower: Array) -> Array:
+    """Return (N,) how many times too loose lower bounds (N, S) of rows are: how far a row's bound lies below its value in the
+    middle, over that value. Of a goal its nearest row counts, and of the goals that which is farthest from being proved.
+
+    What a bound lacks to 0 does not compare rows: those of both copies have smaller values, and need tighter bounds.
+    """
+    with np.errstate(all="ignore"):
+        times = np.minimum((asked.values - lower) / asked.values, LOOSEST)
+    times, most = np.where(asked.values > 0, times, LOOSEST), np.zeros(len(lower))
+    for goal in np.unique(asked.chosen.goal):
+        most = np.maximum(most, times[:, asked.chosen.goal == goal].min(axis=1))
+    return most
 
 
 def _lack(nodes: Nodes, lower: Array) -> Array:

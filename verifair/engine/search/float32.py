@@ -7,7 +7,7 @@ together costs nothing and mostly suffices; where it does not, E over the box it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,10 +50,10 @@ class Float32Rule:
             widest = float(error.within(low.min(axis=0)[None], high.max(axis=0)[None])[0])
         return cls(twin=twin, size=np.abs(problem.rows).sum(axis=1), error=error, widest=widest)
 
-    def surely(self, nodes: Nodes, lower: Array, size: Array, bounds: Sequence[LayerBounds]) -> Booleans:
+    def surely(self, nodes: Nodes, lower: Array, size: Array, bounds: Callable[[Integers], Sequence[LayerBounds]]) -> Booleans:
         """Return which open goals (N, G) hold in float32 throughout, of those that rows with lower bounds (N, G) close.
 
-        size: (N, G) |p| + |q| of those rows.
+        size: (N, G) |p| + |q| of those rows.   bounds: returns those of the hidden layers at positions of nodes.
         """
         closing = nodes.open & (lower >= 0)
         if self.error is None or not closing.any():
@@ -67,7 +67,7 @@ class Float32Rule:
                 ends = (rows_at(self.twin, part.question, end) for end in (part.lower, part.upper))
                 low, high = copies(self.twin.problem, part.question, *ends)
                 inputs = np.maximum(np.abs(low), np.abs(high))
-                error[short, 0] = np.minimum(self.error.below(inputs, [one.take(short) for one in bounds]), self.widest)
+                error[short, 0] = np.minimum(self.error.below(inputs, bounds(short)), self.widest)
                 found = closing & (lower > ROOM * size * error)
         return np.asarray(found)
 

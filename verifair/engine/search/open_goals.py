@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -109,7 +109,7 @@ class BatchDecision:
             index, goal = np.nonzero(wanted[near] & (best < 0))
             self.float32[nodes.question[near[index]], goal] = False
 
-    def surely(self, nodes: Nodes, best: BestRows, bounds: Sequence[LayerBounds]) -> Booleans:
+    def surely(self, nodes: Nodes, best: BestRows, bounds: Callable[[Integers], Sequence[LayerBounds]]) -> Booleans:
         """Return what `Float32Rule.surely` says of the goals that may still hold in float32."""
         wanted = nodes.open & self.float32[nodes.question]
         return self.rule.surely(replace(nodes, open=wanted), best.lower, best.size, bounds)
@@ -230,7 +230,8 @@ class ChosenRows:
 class GoalRows:
     """The rows (R, 2) of a problem's goals, constants and strictness (R,), and sizes (R,) |p| + |q|, 1 where both are 0.
 
-    first: (G,) position of each goal's first row.   single, many: (G,) goals of one row, of more than FEW.
+    first: (G,) position of each goal's first row.   single, many: (G,) goals of one row, of more than FEW.   lone: (R,) rows of one
+    copy.
     """
 
     rows: Array
@@ -241,6 +242,7 @@ class GoalRows:
     first: Integers
     single: Booleans
     many: Booleans
+    lone: Booleans
 
     @classmethod
     def of(cls, problem: TwinProblem) -> GoalRows:
@@ -248,8 +250,17 @@ class GoalRows:
         return cls(
             rows=problem.rows, constants=problem.constants, strict=problem.strict, size=np.where(size == 0, 1.0, size),
             every=ChosenRows(index=np.arange(len(problem.rows))[None], goal=problem.goal_of), first=np.cumsum(count) - count,
-            single=count == 1, many=count > FEW,
+            single=count == 1, many=count > FEW, lone=np.count_nonzero(problem.rows, axis=1) == 1,
         )
+
+    @cached_property
+    def alone(self) -> bool:
+        """Whether rows of one copy suffice: every other row is at most a sum of theirs, so that it holds nowhere without them."""
+        sides = np.stack([self.rows[:, 0] > 0, self.rows[:, 0] < 0, self.rows[:, 1] > 0, self.rows[:, 1] < 0], axis=1)
+        most = np.where(sides & self.lone[:, None], (self.constants / self.size)[:, None], -np.inf)
+        most = np.maximum.reduceat(most, self.first)[self.every.goal]
+        sums = (np.repeat(np.abs(self.rows), 2, axis=1) * np.where(sides, most, 0.0)).sum(axis=1)
+        return bool((self.lone | (self.constants <= sums)).all())
 
     def largest(self, values: Array) -> Array:
         """Return (B, G) the largest row of each goal, from values or bounds (B, R)."""

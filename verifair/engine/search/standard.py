@@ -17,7 +17,7 @@ from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
 from encoders.curves.layer import SmoothLayer
 from encoders.domain import Regions
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 from verifair.engine.search.boxes import Nodes, rows_at
 
 
@@ -55,18 +55,21 @@ class StandardRelaxation:
 
     def regions(
         self, nodes: Nodes, intervals: list[LayerBounds] | None = None, *, differences: bool = True,
-        frames: Sequence[Frame] = (), anew: bool = True,
+        frames: Sequence[Frame] = (), anew: bool = True, copy: Integers | None = None,
     ) -> RegionBounds:
-        """Return the bounds of some boxes, no sign fixed."""
+        """Return the bounds of some boxes, no sign fixed; of one copy alone (N,), 0 for x and 1 for x', where it is given."""
         lower, upper = (rows_at(self.twin, nodes.question, end) for end in (nodes.lower, nodes.upper))
         free = np.zeros((len(nodes), self.neurons), dtype=bool)
         whole = Regions(lower=lower, upper=upper, active=free, inactive=free)
-        return RegionBounds(self.twin, whole, nodes.question, intervals, differences=differences, frames=frames, anew=anew)
+        twin, question = self.twin, nodes.question
+        if copy is not None:
+            twin, question = twin.alone, question + copy * len(twin.problem.batch)
+        return RegionBounds(twin, whole, question, intervals, differences=differences, frames=frames, anew=anew)
 
 
 FORWARD, COPIES, PAIRS, UNKNOWN = 0, 1, 2, -1
-"""Ways to bound a box: forward forms (`difference.linear_goals`); backward substitution for the hidden layers of each copy; and for
-their differences as well."""
+"""Ways to bound a box: forward forms (`difference.linear_goals`); backward substitution for the hidden layers of each copy, and of
+it alone where every goal has a row of one copy; and for their differences as well."""
 MULTIPLICATIONS = 1 << 31
 """So many are done between two looks at the clock: a fifth of a second."""
 SECONDS = 2.0**-33
@@ -74,12 +77,13 @@ SECONDS = 2.0**-33
 DEEP = 3
 """Hidden layers from which on backward substitution finds more than forward forms do."""
 EXPONENT = 2.4
-"""A search takes about (what a bound lacks)^EXPONENT boxes: halving one leaves about 3/4 of that, and 2.4 = log 2 / log (4 / 3)."""
+"""A search takes about (how many times too loose bounds are)^EXPONENT boxes: halving a box leaves about 3/4 of how loose its bounds
+are, and 2.4 = log 2 / log (4 / 3)."""
 
 
 class Progress:
     """Which way the boxes of each question (Q,) are bounded, UNKNOWN where nobody knows yet: the one whose work to the end is
-    least, as the question's whole box tells it by what each bound lacks to prove the goals and by its multiplications.
+    least, as the question's whole box tells it by how many times too loose each bound is and by its multiplications.
 
     forward: those of a box by forward forms.   most: those of a box by substitution, at most.   boxes, work: what substitution has
     taken so far, and the most for one more box.   spent: seconds that this work took.
@@ -110,10 +114,9 @@ class Progress:
         """Return what bounding boxes by backward substitution will take, lines of their own."""
         return boxes * self.spent / self.boxes
 
-    def choose(self, question: Integers, lacks: Array, work: Array) -> None:
-        """Choose for questions (N,) whose bounds lack (N, 3) to prove their open goals, with so much work (3,) a box."""
-        with np.errstate(over="ignore"):
-            self.way[question] = (work * np.maximum(lacks, 0.0) ** EXPONENT).argmin(axis=1)
+    def choose(self, question: Integers, times: Array, work: Array) -> None:
+        """Choose for questions (N,) whose bounds are so many times (N, 3) too loose, with so much work (3,) a box."""
+        self.way[question] = (work * times**EXPONENT).argmin(axis=1)
 
 
 LEVELS, SHRINK = 2, 0.5
@@ -127,14 +130,14 @@ class FrameBounds:
     """Boxes bounded by backward substitution in all hidden layers, whose lines then bound the boxes cut from them."""
 
     def __init__(self) -> None:
-        self._held: dict[int, tuple[RegionBounds, int]] = {}  # by node, the oldest first
+        self._held: dict[int, tuple[RegionBounds, tuple[int, int]]] = {}  # by node, the oldest first
         self._size = 0
 
-    def add(self, nodes: Integers, bounds: RegionBounds) -> None:
-        """Keep the bounds of nodes (N,)."""
+    def add(self, nodes: Integers, bounds: RegionBounds, place: Integers) -> None:
+        """Keep the bounds of nodes (N,). place: (N, 2) of each copy's among them, -1 where there are none."""
         self._size += bounds.coefficients
-        for k, node in enumerate(nodes.tolist()):
-            self._held[node] = bounds, k
+        for node, one, two in zip(nodes.tolist(), *place.T.tolist(), strict=True):
+            self._held[node] = bounds, (one, two)
         while self._size > HELD:
             oldest = next(iter(self._held.values()))[0]
             if oldest is bounds:
@@ -142,24 +145,36 @@ class FrameBounds:
             self._size -= oldest.coefficients
             self._held = {node: one for node, one in self._held.items() if one[0] is not oldest}
 
-    def of(self, frames: Integers, below: Integers, sizes: tuple[int, int]) -> list[tuple[Integers, bool, list[Frame]]]:
+    def of(
+        self, frames: Integers, below: Integers, needed: Booleans, sizes: tuple[int, int]
+    ) -> list[tuple[Integers, bool, list[Frame]]]:
         """Return parts of N nodes that have frames (N,) and lie so many cuts (N,) below them: the nodes (M,); whether they are to
         become frames themselves, and then at most sizes[1] at once, else sizes[0]; and the frames that hold them, none where none
-        are kept."""
-        kinds: dict[tuple[bool, bool], list[tuple[int, RegionBounds | None, int]]] = {}
+        are kept. needed: (N, 2) copies that are bounded, in the order of `copies_of`."""
+        kinds: dict[tuple[bool, bool], list[tuple[int, RegionBounds | None, tuple[int, int]]]] = {}
         order = np.argsort(frames, kind="stable")
-        for k, frame, far in zip(order.tolist(), frames[order].tolist(), (below[order] > LEVELS).tolist(), strict=True):
-            bounds, at = self._held.get(frame, (None, 0))
+        lists = order.tolist(), frames[order].tolist(), (below[order] > LEVELS).tolist(), needed[order].tolist()
+        for k, frame, far, need in zip(*lists, strict=True):
+            bounds, at = self._held.get(frame, (None, (-1, -1)))
+            if any(one and place < 0 for one, place in zip(need, at, strict=True)):
+                bounds = None
             kinds.setdefault((bounds is not None, bounds is None or far), []).append((k, bounds, at))
         parts = []
         for (framed, anew), some in kinds.items():
             for start in range(0, len(some), sizes[anew]):
                 part = some[start : start + sizes[anew]]
+                nodes = np.array([k for k, _, _ in part])
                 within: dict[int, tuple[Any, list[int], list[int]]] = {}
-                for mine, (_, bounds, at) in enumerate(part if framed else []):
+                for mine, (k, copy) in enumerate(np.transpose(copies_of(needed[nodes])).tolist() if framed else []):
+                    _, bounds, at = part[k]
                     frame = within.setdefault(id(bounds), (bounds, [], []))
                     frame[1].append(mine)
-                    frame[2].append(at)
-                nodes = np.array([k for k, _, _ in part])
+                    frame[2].append(at[copy])
                 parts.append((nodes, anew, [(bounds, np.array(mine), np.array(at)) for bounds, mine, at in within.values()]))
         return parts
+
+
+def copies_of(needed: Booleans) -> tuple[Integers, Integers]:
+    """Return the boxes (M,) and the copies (M,) that are needed (N, 2): those of x first."""
+    copy, box = np.nonzero(needed.T)
+    return box, copy

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.network import Array, Booleans, Integers
-from verifair.checker.certificates.tree import Tree
+from verifair.checker.certificates.tree import Of, Tree
 
 
 class Trees:
@@ -87,22 +87,21 @@ class Trees:
         """Return some trees, cut off below every `leaf` (nodes,), with the multipliers (index, value) that leaves have, and what
         frames (index, node) they take. within: an index, and which frames stand in which."""
         order = self.preorder(roots.tolist(), leaf)
-        ends, (feature, cut) = leaf[order].tolist(), self.splits(order, leaf)
-        nothing = np.empty(0, dtype=np.int64), np.empty(0)
-        parts = [multipliers.get(node, nothing) if end else nothing for node, end in zip(order.tolist(), ends, strict=True)]
-        position = {node: k for k, node in enumerate(order.tolist())} if frames else {}
-        named, (outer, standing) = frames or {}, within
-        used = [node for node, k in position.items() if ends[k] and node in named]
-        entries = [(node, *named[node]) for node in used]
+        ends, (feature, cut) = order[leaf[order]].tolist(), self.splits(order, leaf)
+        given, named, (outer, standing) = [(node, *multipliers[node]) for node in ends if node in multipliers], frames or {}, within
+        entries = [(node, *named[node]) for node in ends if node in named]
         chained, pending = set[int](), {frame for _, _, frame in entries}
         while pending := {frame for frame in pending if frame in standing} - chained:
             entries += [(frame, outer, standing[frame]) for frame in sorted(pending)]
             chained, pending = chained | pending, {standing[frame] for frame in pending}
-        for node, number, frame in entries:
-            k = position[node]
-            parts[k] = np.append(parts[k][0], number), np.append(parts[k][1], float(k - position[frame]))
-        start = np.cumsum([0, *(len(index) for index, _ in parts)])
-        index, value = (np.concatenate([nothing[k], *(part[k] for part in parts if len(part[k]))]) for k in (0, 1))
+        position = np.zeros(self.size, dtype=np.int64)
+        position[order] = np.arange(len(order))
+        node, number, frame = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+        count = np.array([len(one) for _, one, _ in given], dtype=np.int64)
+        of = position[np.concatenate([np.repeat(np.array([one for one, _, _ in given], dtype=np.int64), count), node])]
+        sort, start = np.argsort(of, kind="stable"), np.concatenate([[0], np.cumsum(np.bincount(of, minlength=len(order)))])
+        index = np.concatenate([*(one for _, one, _ in given), number])[sort]
+        value = np.concatenate([*(one for _, _, one in given), (position[node] - position[frame]).astype(float)])[sort]
         first = np.flatnonzero(order < self.roots).tolist()
         return [
             Tree(
@@ -146,10 +145,10 @@ class ProofTrees(Trees):
         for node, goal, row, weight in zip(nodes.tolist(), goals.tolist(), rows, weights, strict=True):
             self.multipliers[goal][node] = self.neurons + row[weight > 0], weight[weight > 0]
 
-    def name_frames(self, nodes: Integers, goals: Integers, frames: Integers, differences: bool) -> None:
-        """Record the frames (N,) that bounds at nodes (N,) are taken from; whether with the differences of the hidden layers."""
-        for node, goal, frame in zip(nodes.tolist(), goals.tolist(), frames.tolist(), strict=True):
-            self.frames[goal][node] = self.neurons + self.rows[goal] + 1 + differences, frame
+    def name_frames(self, nodes: Integers, goals: Integers, frames: Integers, of: Integers) -> None:
+        """Record the frames (N,) that bounds at nodes (N,) are taken from, and what these are of (N,): as a `Tree` names them."""
+        for node, goal, frame, one in zip(nodes.tolist(), goals.tolist(), frames.tolist(), of.tolist(), strict=True):
+            self.frames[goal][node] = self.neurons + self.rows[goal] + one, frame
 
     def tree(self, root: int, goal: int) -> Tree:
         """Return the proof tree of one goal of one question."""
@@ -157,7 +156,7 @@ class ProofTrees(Trees):
 
     def of_goal(self, roots: Integers, goal: int) -> list[Tree]:
         """Return the proof trees of one goal of many questions: each cut below the first node that closes the goal."""
-        within = self.neurons + self.rows[goal] + 3, self.within
+        within = self.neurons + self.rows[goal] + Of.FRAME, self.within
         return self.written(roots, self.known["closed"][:, goal], self.multipliers[goal], self.frames[goal], within)
 
 

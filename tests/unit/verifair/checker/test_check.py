@@ -395,7 +395,7 @@ def resplit(tree: Tree, feature: int) -> Tree:
     (lambda tree: resplit(tree, 77), "does not exist"),
     (lambda tree: resplit(tree, 3), "outside the box"),
     (lambda tree: resplit(tree, -500), "neuron 498, which does not exist"),
-    (lambda tree: named(tree, 25, 1.0), "belongs to none of the 20 neurons"),
+    (lambda tree: named(tree, 99, 1.0), "belongs to none of the 20 neurons"),
     (lambda tree: named(tree, 20, -1.0), "negative weight"),
 ])
 def test_changed_trees_are_rejected(change, reason: str, tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_what_is_wrong_with_a_tree_is_said() -> None:
         "does not exist": replace(tree, feature=np.append(-2 - 18, tree.feature[1:])),
         "do not fit together": replace(tree, cut=tree.cut[1:]),
         "not in order": replace(tree, start=np.append(1, tree.start[1:])),
-        "belongs to none": replace(tree, index=np.append(25, tree.index[1:])),
+        "belongs to none": replace(tree, index=np.append(99, tree.index[1:])),
         "not a finite number": replace(tree, value=np.append(np.nan, tree.value[1:])),
         "proves its goal": replace(tree, value=np.where(tree.index < 18, 1e40, tree.value)),
         "negative weight": replace(tree, value=np.where(tree.index >= 18, -1.0, tree.value)),
