@@ -20,7 +20,7 @@ from verifair.checker.kernel.bounds import TwinBounds
 from verifair.checker.kernel.tasks import Tasks
 from verifair.engine.search import standard
 from verifair.engine.search.branch_and_bound import decide
-from verifair.engine.search.open_goals import PROVED, VIOLATED
+from verifair.engine.search.open_goals import PROVED, VIOLATED, GoalRows
 from verifair.engine.search.standard import Progress
 
 SIDE = 12
@@ -243,6 +243,19 @@ def test_one_copy_alone_does_not_stand_for_two_that_are_alike() -> None:
             assert "nothing that it names" in str(tree_flaw(given.network, given.domain, claim, tree))
 
 
+@pytest.mark.parametrize(("rows", "constants", "alone"), [
+    ([[-1, 0], [0, 1], [-0.5, 0.5]], [0, 0, 0], True),  # where g' >= g, one of the others holds
+    ([[-2, 0], [0, 1], [-1, 3]], [4, -1, -1], True),  # 2 - g >= 0 and three times g' - 1 >= 0 make 3 g' - g - 1
+    ([[-2, 0], [0, 1], [-1, 3]], [4, -1, -0.5], False),
+    ([[-1, 0], [-0.5, 0.5]], [0, 0], False),
+    ([[1, -1]], [1], False),
+])
+def test_copies_are_bounded_alone_where_their_rows_suffice(rows: list[list[float]], constants: list[float], alone: bool) -> None:
+    goal = Goal(rows=np.array(rows, dtype=float), strict=False, constant=np.array(constants, dtype=float))
+    given = replace(problem(0), goals=(flips(problem(0), 1.0).goals[0], goal))
+    assert GoalRows.of(given).alone == alone
+
+
 def test_one_copy_alone_does_not_take_the_signs_of_the_other() -> None:
     """a = x + 1 and a' = x - 2 of one neuron, x in 0 .. 1: a' <= 0 says nothing of a, and g = relu(a) <= 1/2 is false."""
     layer = Layer(weight=np.array([[3.0, 1.0]]), bias=np.array([-2.0]), slope=np.zeros(1))
@@ -286,6 +299,8 @@ def test_both_bounds_of_one_copy_alone_hold_and_agree(seed: int) -> None:
             raw = np.where((copy == 0)[:, None], raw, tasks.second(np.zeros(size, dtype=np.int64), raw))
             value = hidden(given.network, given.domain.encode(raw), k)
             assert ((one.lower <= value + 1e-12) & (value <= one.upper + 1e-12)).all()
+    nothing = RegionBounds(twin.alone, regions(lower[:0], upper[:0], neurons), copy[:0])
+    assert len(nothing.rows(at[:0], np.zeros((0, 2)), np.zeros(0))) == 0
     values = part.rows(at, np.tile([1.0, 0.0], (size, 1)), np.zeros(size))
     theirs = inside.by_substitution(np.ones((size, 1)), np.zeros((size, 1)), at, layer=len(given.network.layers) - 1)
     np.testing.assert_allclose(values, theirs, atol=1e-9)
