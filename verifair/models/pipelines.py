@@ -58,7 +58,8 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
         return _combined(model, steps)
     if (bins := _bins(model)) is not None:
         if (found := additive.behind_bins(model)) is not None:
-            return _behind(*found, columns.names_of(model))
+            before, trees = found
+            return columns.by_column(trees, columns.names_of(model)) if before is None else _joined(_stored(before, {}), trees)
         remedy = "fit LogisticRegression on columns that are all binned or encoded (OneHotEncoder), or fit trees"
         raise ModelError(called(bins), f"makes steps of a column, which no network does; {remedy}")
     shown = {"zipmap": False} if hasattr(last, "predict_proba") else {}  # none, so that skl2onnx adds no zipmap of its own
@@ -317,11 +318,6 @@ def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.Mo
         remedy = "fit it behind sparse_output=False of the encoders, and sparse_threshold=0 of a ColumnTransformer"
         raise ModelError(called(model), f"its XGBoost model takes the zeros of a sparse matrix for missing values; {remedy}")
     return _joined(_stored(before, {}), convert(()))
-
-
-def _behind(before: Any, trees: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
-    """Return trees behind what makes their matrix; None: the columns with these names are that."""
-    return columns.by_column(trees, names) if before is None else _joined(_stored(before, {}), trees)
 
 
 def _joined(first: onnx.ModelProto, second: onnx.ModelProto) -> onnx.ModelProto:
