@@ -236,7 +236,7 @@ def test_strict_signs_are_not_asked_of_shares_of_votes() -> None:
     """Their g is 2^-25 below the difference, so that a tie is no 0, and both signs of a tie would count as decided."""
     network = read(fitted(forest, 1))
     query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"])
-    with pytest.raises(QueryError, match="shares of votes are on it where they are within"):
+    with pytest.raises(QueryError, match="shares of votes are on a threshold within 2"):
         replace(query, signs="strict")
     person = next(k for k, group in enumerate((network.forward(ROWS)[:, 0] > 0).reshape(-1, 3)) if len(set(group)) == 1)
     here = {name: (float(ROWS[3 * person, k]),) * 2 for k, name in enumerate("ab")}

@@ -19,8 +19,7 @@ from encoders.shares import logistic
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.kmax import of_probability
-from verifair.checker.certificates.statement import Scale, Signs
-from verifair.checker.kernel.tasks import signs_flaw
+from verifair.checker.certificates.statement import Scale, Signs, signs_flaw
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.search.ready import ready
 from verifair.errors import QueryError

@@ -23,15 +23,23 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass as validated
 
+from encoders.network import Link, Model
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.envelope import Distance, Index, Number, Text
 from verifair.checker.certificates.extent import NO_MORE
 
 Interval = tuple[Number, Number]
-Signs = Literal["deployed", "strict"]
 Scale = Literal["probability", "logit"]
 """What gaps are between: probabilities, or what the model gives as it is."""
+Signs = Literal["deployed", "strict"]
 """When a decision is positive. deployed: its margin is above 0 (several logits: argmax, ties to the lower class).
 strict: as Fairify has it, above 0 is positive, below 0 negative, and a margin of exactly 0 is neither."""
+
+
+def signs_flaw(signs: Signs | None, network: Model) -> str | None:
+    """Return why the strict signs mean nothing: g of two classes' votes is TIE below what they are compared with."""
+    votes = isinstance(network.whole, TreeEnsemble) and network.whole.outputs == 1 and network.link is Link.SHARES
+    return "shares of votes are on a threshold within 2^-25 of it; strict signs let 0 go" if votes and signs == "strict" else None
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)

@@ -10,8 +10,7 @@ import numpy as np
 from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers, Link, Model
 from encoders.probability import SMALLEST, GapGoal, gap_rows
-from encoders.trees.ensemble import TreeEnsemble
-from verifair.checker.certificates.statement import Scale, Signs
+from verifair.checker.certificates.statement import Scale, Signs, signs_flaw
 
 GOALS = {
     "observed": ((1.0, -1.0),),
@@ -126,13 +125,6 @@ def question_flaw(epsilon: float | None, scale: Scale, signs: Signs | None, netw
         return "the query is about gaps between probabilities, and the model gives values or shares of votes"
     sensible = epsilon is None or (SMALLEST <= epsilon <= 1 - SMALLEST if scale == "probability" else 0 < epsilon < np.inf)
     return signs_flaw(signs, network) if sensible else f"the query's epsilon {epsilon} is no gap"
-
-
-def signs_flaw(signs: Signs | None, network: Model) -> str | None:
-    """Return why the strict signs mean nothing: g of two classes' votes is TIE below what they are compared with."""
-    votes = isinstance(network.whole, TreeEnsemble) and network.whole.outputs == 1 and network.link is Link.SHARES
-    what = "strict signs let go what is exactly on a threshold, and shares of votes are on it where they are within 2^-25 of it"
-    return what if signs == "strict" and votes else None
 
 
 def classes_of(network: Model) -> int:

@@ -20,10 +20,10 @@ from encoders.domain import Regions
 from encoders.network import Array, Model
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.share import FILE, ShareCertificate
+from verifair.checker.certificates.statement import signs_flaw
 from verifair.checker.certificates.tree import leaf_regions
 from verifair.checker.kernel.ensembles import tree_bounds
 from verifair.checker.kernel.forms import copy_planes
-from verifair.checker.kernel.tasks import signs_flaw
 from verifair.checker.kind import Kind
 from verifair.checker.report import NOTHING_DECIDED, Batches, CheckReport, Rejection
 from verifair.checker.shares import ShareQuestion
@@ -41,8 +41,7 @@ def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, 
     if not isinstance(network.whole, TreeEnsemble):
         network.require_piecewise_linear("check of a certified share")
     started, count = time.perf_counter(), 0
-    flaws = (*given.misfits(network, schema, None), signs_flaw(given.query.signs, network))
-    claim = next(filter(None, flaws), None) or _claim_of(given, schema)
+    claim = next(given.misfits(network, schema, None), None) or signs_flaw(given.query.signs, network) or _claim_of(given, schema)
     if isinstance(claim, str):
         reason: str | None = claim
     else:

@@ -315,7 +315,9 @@ def tighten(
         work = Tightening(question=query, given=tuple(rules), rows=rows, seed=seed)
         found = work.towards(target, seconds - before.seconds, progress)
     if found is None or len(found.rules) == len(rules):
-        raise QueryError(f"no gap is above {target:g}, which is certified, so there is nothing to refuse; set a smaller --target")
+        where = "outside of the given rules " if rules else ""
+        remedy = "drop --target, or set a smaller one" if rules else "set a smaller --target"
+        raise QueryError(f"{where}no gap is above {target:g}, which is certified, so there is nothing more to refuse; {remedy}")
     return before, found
 
 

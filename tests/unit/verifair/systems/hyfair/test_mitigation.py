@@ -239,8 +239,11 @@ def test_smaller_targets_refuse_more_and_are_proved_as_well(gap_query: KDiscrimi
 
 
 def test_a_guardrail_with_nobody_to_spare_or_to_refuse_is_none(gap_query: KDiscrimination, rows: np.ndarray) -> None:
-    with pytest.raises(QueryError, match="nothing to refuse"):
+    with pytest.raises(QueryError, match=r"^no gap is above .*; set a smaller --target"):
         tighten(gap_query, rows, 0.99, seconds=10)
+    enough = Rule(lower=np.array([26, -np.inf, -np.inf]), upper=np.full(3, np.inf))
+    with pytest.raises(QueryError, match=r"^outside of the given rules no gap is above 0.3, .*; drop --target"):
+        tighten(gap_query, rows, 0.3, rules=[enough], seconds=10)
     with pytest.raises(QueryError, match="no row of the table lies in the box"):
         tighten(gap_query, rows[:0], 0.3, seconds=10)
 
