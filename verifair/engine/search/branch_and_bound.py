@@ -325,8 +325,7 @@ class LayeredSearch(BoxSearch):
         for way in (standard.COPIES, standard.PAIRS):
             lower, _, bounds, _ = self._backwards(asked, way, self._copies(asked, way))
             times[left, way], work[way] = _too_loose(asked, lower), bounds.work / len(left)
-            best = self.goal_rows.best(lower, asked.chosen)
-            self._name_frames(asked.nodes, best, way)
+            best = self._best(asked, lower, way)
             nodes, kept = self.close_by(asked.nodes, best, _taken(asked.intervals))
             if not len(nodes):
                 return
@@ -342,8 +341,7 @@ class LayeredSearch(BoxSearch):
 
     def _close_backwards(self, asked: _Asked, way: int, needed: Booleans, frames: Sequence[Frame], anew: bool) -> None:
         lower, slope, bounds, place = self._backwards(asked, way, needed, frames, anew)
-        best = self.goal_rows.best(lower, asked.chosen)
-        self._name_frames(asked.nodes, best, way)
+        best = self._best(asked, lower, way)
         remaining, kept = self.close_by(asked.nodes, best, partial(_layers, bounds, place))
         radius = (asked.high - asked.low) / 2
         reach = np.stack([np.abs(slope).sum(axis=1), np.broadcast_to(self.twin.absolute[0].sum(axis=0), radius.shape)])
@@ -358,8 +356,11 @@ class LayeredSearch(BoxSearch):
             self.frames.add(asked.nodes.ids, bounds, place)
         self._go_on(remaining, slope[kept], score[kept])
 
-    def _name_frames(self, nodes: Nodes, best: BestRows, way: int) -> None:
-        """Record whose lines prove goals, for the leaves among the nodes."""
+    def _best(self, asked: _Asked, lower: Array, way: int) -> BestRows:
+        """Return each goal's best row by lower bounds (N, S) of backward substitution. Bounds of whole questions are remembered,
+        and whose lines prove goals, for the leaves among the nodes."""
+        nodes, best = asked.nodes, self.goal_rows.best(lower, asked.chosen)
+        self.note_roots(nodes, best.lower)
         index, goal = np.nonzero(nodes.open & best.proved)
         ids, row = nodes.ids[index], self.goal_rows.rows[best.rows[index, goal, 0]]
         if self._alone(way):
@@ -367,6 +368,7 @@ class LayeredSearch(BoxSearch):
         else:
             of = np.full(len(ids), Of.DIFFERENCES if way == standard.PAIRS else Of.COPIES)
         self.trees.name_frames(ids, goal, self.trees.known["frame"][ids], of)
+        return best
 
     def _alone(self, way: int) -> bool:
         """Tell whether each copy is bounded by itself in this way."""
@@ -409,7 +411,6 @@ class LayeredSearch(BoxSearch):
             of = (rows[:, 0] == 0).astype(np.int64)
             rows = np.stack([rows.sum(axis=1), np.zeros(len(rows))], axis=1)
         lower[at], slope[at] = bounds.lines(place[at[0], of], rows, self.goal_rows.constants[row])
-        self.note_roots(nodes, self.goal_rows.best(lower, asked.chosen).lower)
         if anew:
             self.progress.note(len(nodes), bounds.work, clock.now() - started)
         return lower, slope, bounds, place
