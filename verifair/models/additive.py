@@ -31,7 +31,7 @@ Questions = list[tuple[int, TreeSum]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Axis:
+class TableAxis:
     """What a table asks about: E questions, and E + 1 of its places.   column: (E,) that is asked.
 
     limit: (E,) a number of at most the k-th, and above the one before, is in place k; above the last one it is in place E. None for
@@ -87,7 +87,7 @@ def _asked(step: Any) -> tuple[Any, Questions] | None:
             return None, [(1, _steps(np.array([step.threshold]), np.eye(2)[:, 1:]))] * step.n_features_in_
         case "OneHotEncoder":
             listed = [np.eye(width + 1, width) for width in step._n_features_outs]
-            return step, [(one.shape[1], table([Axis(column=np.arange(one.shape[1]))], one)) for one in listed]
+            return step, [(one.shape[1], table([TableAxis(column=np.arange(one.shape[1]))], one)) for one in listed]
         case "OrdinalEncoder":
             return step, [(1, _number([*range(len(known)), step.unknown_value])) for known in step.categories_]
         case "TargetEncoder" if step.target_type_ != "multiclass":
@@ -119,7 +119,7 @@ def _below(edges: Any) -> Array:
 
 def _steps(limits: Array, values: Array) -> TreeSum:
     """A function of one column: values (E + 1, m) between limits (E,)."""
-    return table([Axis(column=np.zeros(len(limits), dtype=np.int64), limit=limits)], values)
+    return table([TableAxis(column=np.zeros(len(limits), dtype=np.int64), limit=limits)], values)
 
 
 def _number(values: Any) -> TreeSum:
@@ -129,26 +129,28 @@ def _number(values: Any) -> TreeSum:
     return _steps(known[:-1].astype(np.float64), given[at, None])
 
 
-def table(axes: Sequence[Axis], values: Array) -> TreeSum:
+def table(axes: Sequence[TableAxis], values: Array) -> TreeSum:
     """Return a table of values (E_1 + 1, ..., E_r + 1, m) as one tree, which asks about its axes in turn."""
     nodes = list[tuple[int, float, int, int]]()
     leaves = list[Array]()
+    nothing = np.zeros(values.shape[-1])
 
-    def add(part: Array) -> int:
+    def add(value: Array = nothing) -> int:
         nodes.append((-1, 0.0, -1, -1))
-        leaves.append(part.reshape(-1, values.shape[-1])[0])
+        leaves.append(value)
         return len(nodes) - 1
 
     def grow(axis: int, low: int, part: Array) -> int:
         """Add the tree of some places of an axis, from `low` on, with their values; return its root."""
-        at = add(part)
-        if (part == leaves[at]).all():
-            return at
-        one, half = axes[axis], (len(part) + 1) // 2
-        if len(part) == 1 or one.limit is None:
-            nodes.pop()
-            leaves.pop()
-            return grow(axis + 1, 0, part[0]) if len(part) == 1 else of_block(axis, part)
+        value = part.reshape(-1, values.shape[-1])[0]
+        if (part == value).all():
+            return add(value)
+        if len(part) == 1:
+            return grow(axis + 1, 0, part[0])
+        one = axes[axis]
+        if one.limit is None:
+            return of_block(axis, part)
+        at, half = add(), (len(part) + 1) // 2
         first, second = grow(axis, low, part[:half]), grow(axis, low + half, part[half:])
         nodes[at] = int(one.column[low + half - 1]), float(one.limit[low + half - 1]), first, second
         return at
@@ -157,7 +159,7 @@ def table(axes: Sequence[Axis], values: Array) -> TreeSum:
         """The same of a block of one-hot columns, which are asked about one after the other."""
         root = len(nodes)
         for k, column in enumerate(axes[axis].column.tolist()):
-            at = add(part[k])
+            at = add()
             hit = grow(axis, k, part[k : k + 1])
             nodes[at] = column, 0.5, len(nodes), hit
         grow(axis, len(part) - 1, part[-1:])
@@ -195,10 +197,10 @@ def explainable(model: Any, *, alone: bool) -> tuple[Any, onnx.ModelProto]:
         for place, k in enumerate(term):
             bins = model.bins_[k][min(len(term), len(model.bins_[k])) - 1]  # the first one is of missing values
             if k in known:
-                axes.append(Axis(column=at[k]))
+                axes.append(TableAxis(column=at[k]))
                 values = values.take([*(bins[str(one)] for one in known[k]), -1], axis=place)
             else:
-                axes.append(Axis(column=np.repeat(at[k], len(bins)), limit=_below(bins)))
+                axes.append(TableAxis(column=np.repeat(at[k], len(bins)), limit=_below(bins)))
                 values = values.take(np.arange(1, len(bins) + 2), axis=place)
         trees.append(table(axes, values))
     made = _written(model, trees, np.atleast_1d(model.intercept_).astype(np.float64), int(ends[-1]))

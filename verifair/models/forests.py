@@ -113,6 +113,7 @@ def _single(model: Any, *, hard: bool) -> TreeSum:
 
 
 def one_tree(feature: Any, threshold: Any, left: Any, right: Any, missing: Any, value: Array) -> TreeSum:
+    """Return a single tree of K nodes; see `DecisionTree`."""
     feature, left, right = (np.asarray(one, dtype=np.int64) for one in (feature, left, right))
     tree = DecisionTree(feature=feature, threshold=np.asarray(threshold, dtype=np.float64), left=left, right=right,
                         missing_left=np.asarray(missing, dtype=bool), value=value)
@@ -207,7 +208,7 @@ def _gradient(model: Any) -> TreeSum | None:
 def _histogram(nodes: Any) -> TreeSum:
     leaf = nodes["is_leaf"] == 1
     return one_tree(np.where(leaf, -1, nodes["feature_idx"]), nodes["num_threshold"], nodes["left"], nodes["right"],
-                nodes["missing_go_to_left"], np.where(leaf, nodes["value"], 0.0)[:, None])
+                    nodes["missing_go_to_left"], np.where(leaf, nodes["value"], 0.0)[:, None])
 
 
 def _stacked(model: Any) -> TreeSum | None:

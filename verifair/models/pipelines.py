@@ -222,11 +222,12 @@ def _check_columns(model: Any) -> None:
         if type(part).__name__ == "MaxAbsScaler" and getattr(part, "clip", False):
             found = "cuts values off (clip=True), which its conversion does not"
             raise ModelError(called(part), f"{found}; fit MinMaxScaler(clip=True)")
-        for name, places in getattr(part, "_transformer_to_input_indices", {}).items():
-            listed = [int(k) for k in places]
-            if any(one == name and _is_mask(chosen) for one, _, chosen in part.transformers_):
+        for name, _, chosen in getattr(part, "transformers_", ()):
+            if np.asarray(chosen).dtype == bool:
                 found = f"chooses columns by a mask ({name}), which its conversion takes for places"
                 raise ModelError(called(part), f"{found}; list their names, and fit it again")
+        for name, places in getattr(part, "_transformer_to_input_indices", {}).items():
+            listed = [int(k) for k in places]
             if not columns.names_of(part) and listed != sorted(listed) and len(listed) == part.n_features_in_:
                 found = f"takes all columns in another order ({name}), and its conversion in theirs"
                 raise ModelError(called(part), f"{found}; list them in the table's order, or fit it on a table with names")
@@ -238,11 +239,6 @@ def _check_columns(model: Any) -> None:
         if not part.keep_empty_features and any(value is None or value != value for value in part.statistics_.tolist()):
             found = "drops columns that had no values when it was fitted, and its conversion does not"
             raise ModelError(called(part), f"{found}; leave these columns out, or fit it with keep_empty_features=True")
-
-
-def _is_mask(columns: Any) -> bool:
-    """Return whether columns are chosen by true and false."""
-    return not isinstance(columns, (str, slice)) and any(isinstance(one, (bool, np.bool_)) for one in columns)
 
 
 def _with_zeros(imputer: Any) -> Any:

@@ -33,7 +33,7 @@ from encoders.onnx.runtime import runtime_outputs
 from encoders.trees.ensemble import TreeEnsemble
 from tests.builders import integer, one_hot, schema_of
 from tests.draws import draws
-from verifair.models.additive import Axis, table
+from verifair.models.additive import TableAxis, table
 from verifair.models.compare import predictions
 
 RNG = np.random.default_rng(0)
@@ -255,7 +255,7 @@ def test_another_model_of_interpretml_is_refused() -> None:
 
 
 def test_tables_of_many_categories_need_no_deep_recursion() -> None:
-    found = table([Axis(column=np.arange(3000))], np.arange(3001.0)[:, None])
+    found = table([TableAxis(column=np.arange(3000))], np.arange(3001.0)[:, None])
     assert len(found.trees[0].feature) == 6001
 
 
