@@ -97,12 +97,16 @@ class Parts:
             try:
                 yield parts
             except (Interrupted, OutOfTime) as error:
-                raise type(error)("; ".join(filter(None, [str(error), parts.again]))) from None
+                raise type(error)(parts.told(str(error))) from None
 
     @property
     def again(self) -> str:
         """How to go on with the command, in words; "" where nothing is kept, and in an audit, which says so itself."""
         return f"what was computed is in {self.path}: go on with --resume" if self.own and self._store is not None else ""
+
+    def told(self, said: str) -> str:
+        """Return what is said of a run that ended early, and how to go on."""
+        return "; ".join(filter(None, [said, self.again]))
 
     def question(self, *determines: Any) -> str:
         """Return the hash of what determines some parts: arrays, and what JSON can hold. "" where nothing is kept."""

@@ -61,7 +61,6 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
         except KeyboardInterrupt:
             kept = "" if parts.again else ": nothing is kept; --rows N audits a sample"
             raise Interrupted(f"interrupted during {label}{kept}") from None
-        again = parts.again
     if settings.certify is not None:
         try:
             with work.bar(f"certified pairs {', '.join(asked.protected)}") as progress:
@@ -71,7 +70,7 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
                 )
             certified = CertifiedPairs.of(found, measured, asked, **_saved(found, work))
         except KeyboardInterrupt:
-            interrupted = "; ".join(["what was measured until then is kept", *filter(None, [again])])
+            interrupted = parts.told("what was measured until then is kept")
     parts.whole = interrupted is None
     return CecResult.of(
         measured, inner, asked, ties=settings.ties, top=work.top, seed=work.seed, certified=certified,

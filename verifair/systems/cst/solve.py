@@ -186,14 +186,14 @@ def _solved(settings: CstSettings, subject: CstSubject, work: Work, parts: Parts
         notes.append("Interrupted before all of --sensitivity and --certify was done: what is not shown is not known.")
     network = subject.network
     parts.whole = not stopped and not notes and len(tests) == len(asked)
-    kept = "; ".join(["what was tested until then is kept", *filter(None, [parts.again])])
     return CstResult(
         query=CstQuery.of(test, tests[0], subject.words), equations=list(test.causal_model_.equations()), tests=tests,
         not_tested=[in_words(one) for one in asked[len(tests) :]], notes=notes, sensitivity=robust, certified=proved,
         model_sha256=None if network is None else network.network.source_sha256,
         schema_sha256=None if network is None else network.schema.sha256,
         causal_sha256=sha256(subject.path.read_bytes()).hexdigest(), seconds=work.seconds, seed=work.seed,
-        interrupted=kept if stopped else None, model=test, causal_file=subject.path.name,
+        interrupted=parts.told("what was tested until then is kept") if stopped else None, model=test,
+        causal_file=subject.path.name,
         differing=differing(test), top=work.top, to_folder=work.folder is not None,
         cases=_cases(test, tests, named, settings.cases if work.folder is not None else 0, [*tests, *robust, *proved]),
     )
