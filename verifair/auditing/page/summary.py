@@ -117,15 +117,16 @@ def _hit(groups: Mapping[str, Mapping[str, int]]) -> tuple[str, int, int] | None
 
 def _parts(result: AuditResult) -> dict[str, tuple[float, float]]:
     """Shares of possible people that lie in parts proved to be decided alike; nothing is known of the others."""
-    found = {}
+    found = dict[str, tuple[float, float]]()
+    if strict(result):
+        return found
     for name, parts in by_feature(result, "partition"):
         files = [
             one.checked for section in result.sections for one in section.evidence
             if one.file.rpartition("/")[2].startswith(f"partition-{called(name)}-")
         ]
         sure = bool(files) and set(files) <= {"accepted", "accepted in part"}
-        if not strict(result):
-            found[name] = (parts["shares"]["volume"]["proved"] if sure else 0.0, 0.0)
+        found[name] = (parts["shares"]["volume"]["proved"] if sure else 0.0, 0.0)
     return found
 
 
