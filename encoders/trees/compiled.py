@@ -22,27 +22,29 @@ COMPILED = numba is not None and not numba.config.DISABLE_JIT
 
 if COMPILED:
 
-    def compiled(function: F) -> F:
-        """Compile a function at its first call; what comes out is kept for later processes, where a folder can be written."""
+    def compiled(function: F, signature: str | None = None) -> F:
+        """Compile a function, at its first call where no signature is given; what comes out is kept for later processes, where a
+        folder can be written."""
         try:
-            return numba.njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]
+            return numba.njit(signature, cache=True, nogil=True)(function)  # type: ignore[no-any-return]
         except (RuntimeError, OSError):     # an installation that is read-only, for somebody who has no folder for caches
-            return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]
+            return numba.njit(signature, nogil=True)(function)  # type: ignore[no-any-return]
 
     def held(values: Any) -> Any:
         """Numbers (N,) as the loops take them: int64 or float64."""
         array = np.ascontiguousarray(values).reshape(-1)
         return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
 
-    @compiled
     def whole(count: int) -> Any:
         """Room for whole numbers."""
         return np.zeros(count, dtype=np.int64)
 
-    @compiled
     def real(count: int) -> Any:
         """Room for float64 numbers."""
         return np.zeros(count, dtype=np.float64)
+
+    # Without a signature numba compiles them once more for every literal count.
+    whole, real = compiled(whole, "int64[::1](int64)"), compiled(real, "float64[::1](int64)")
 
     @compiled
     def room(values: Any, count: int) -> Any:
@@ -50,12 +52,13 @@ if COMPILED:
         if count <= len(values):
             return values
         found = np.zeros(max(count, 2 * len(values)), dtype=values.dtype)
-        found[: len(values)] = values
+        for k in range(len(values)):    # a slice would take numba seconds to compile
+            found[k] = values[k]
         return found
 
 else:
 
-    def compiled(function: F) -> F:
+    def compiled(function: F, signature: str | None = None) -> F:
         """Leave a function as it is: there is no numba."""
         return function
 
