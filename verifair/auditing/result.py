@@ -117,6 +117,8 @@ class AuditResult(Shape):
     title: str
     rows: Count
     """Of the table."""
+    treated: str = ""
+    """How many rows were left out and missing values filled in, in words, in brackets; empty for none."""
     protected: list[str]
     """The sensitive features."""
     favourable: str

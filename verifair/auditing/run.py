@@ -119,7 +119,7 @@ def run(
             done(section)
     result = AuditResult(
         title=file.title, decisions=measured, sections=[sections[key] for key in wanted], sources=list(sources),
-        rows=0 if subject.data is None else subject.data.count,
+        rows=0 if subject.data is None else subject.data.count, treated=subject.treated + subject.without,
         protected=list(subject.protected), favourable=subject.favourable, unfavourable=subject.unfavourable,
         network=_network(subject),
         started=now, seconds=time.monotonic() - started, effort=effort, seed=how.seed, versions=versions(), gate=None,

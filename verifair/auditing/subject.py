@@ -27,11 +27,12 @@ DRAFT = "schema (a draft)"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuditSubject(systems.Subject):
-    """sources: every file read so far."""
+    """sources: every file read so far.   treated: what became of missing values, in words, in brackets; empty for nothing."""
 
     file: AuditFile
     schema_path: Path | None
     sources: tuple[Source, ...]
+    treated: str
 
     def rows(self) -> Stream:
         """Return the table. Raises DataError where there is none."""
@@ -87,16 +88,19 @@ def subject_of(
     digest = described.sha256 if schema_path is None else sha256(schema_text.encode()).hexdigest()
     drafted = schema_text.startswith(DRAFTED)
     sources.append(Source(role=DRAFT if drafted else "schema", file=schema_name, sha256=digest))
-    data, words, dropped = None, "no table", 0
+    protected, data, words, treated, dropped = _protected(file, described), None, "no table", "", 0
     if table is not None:
         asked = file.data
-        rows, settled = table.data.settled("error" if asked is None else asked.missing, described.columns_read)
-        words = table.words + settled
+        grouping = [name for one in file.analyses.values() for name in getattr(one.settings, "protected", None) or ()]
+        rows, treated = table.data.settled(
+            "error" if asked is None else asked.missing, described.columns_read, facts=described.facts([*protected, *grouping])
+        )
+        words = table.words + treated
         data, dropped = _fitting(described, rows, "error" if asked is None else asked.outside, words)
         sources.append(Source(role="data", file=table.name, sha256=table.sha256))
     _check_features(file, described, data)
     return AuditSubject(
-        file=file, network=network, schema=described, data=data, words=words, dropped=dropped, protected=protected,
+        file=file, network=network, schema=described, data=data, words=words, treated=treated, dropped=dropped, protected=protected,
         model=model, schema_path=schema_path, sources=tuple(sources),
     )  # fmt: skip
 

@@ -167,7 +167,7 @@ def run_system(system: System, given: dict[str, Any]) -> None:
     started = time.monotonic()
     inputs, settings, run = asked(system, given)
     own_read = system.optional("solve", "read")
-    subject = own_read(inputs, settings) if own_read else read(inputs)
+    subject = own_read(inputs, settings) if own_read else read(inputs, getattr(settings, "protected", ()))
     if getattr(inputs, "missing", "error") != "error":
         output.tell(f"table: {subject.words}")
     started += ready(getattr(subject, "network", None))

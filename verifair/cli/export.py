@@ -59,7 +59,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.systems.work import keeping
 
     inputs, settings, files = asked(system, given)
-    query = settings.question(system.verb, read(inputs))
+    query = settings.question(system.verb, read(inputs, settings.protected))
     with keeping(f"{settings.vnnlib} holds some of the queries only: delete it"), progress_bar("queries") as progress:
         written = export(
             query, settings.vnnlib, enumerated=settings.enumerated, relaxed=settings.relaxed, timeout=settings.timeout,

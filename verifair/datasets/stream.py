@@ -110,15 +110,16 @@ class Stream:
         return Stream(chunks=chunks, whole=lambda: _joined(chunks()))
 
     def settled(self, missing: str, columns: Collection[str], *, facts: Collection[str] = ()) -> tuple[Stream, str]:
-        """Return the rows without missing values in these columns, and what was done in words ("" for nothing).
+        """Return the rows without missing values in these columns and in `facts`, and what was done in words ("" for nothing).
 
         missing: "error" leaves them to whoever reads them; "drop": see `complete`; "most-frequent": see `filled`.
         facts: columns that are never filled in (labels, protected features): rows without them are left out.
         """
-        if missing == "most-frequent" and (never := [name for name in columns if name in facts]):
-            people, left_out = self.settled("drop", never)
+        if missing == "most-frequent" and facts:
+            people, left_out = self.settled("drop", facts)
             filled, words = people.settled(missing, [name for name in columns if name not in facts])
             return filled, left_out + words
+        columns = {*columns, *facts}
         known = [name for name in self.columns if name in columns]
         cells, rows = self.missing(known) if missing != "error" else (0, 0)
         if not rows:
@@ -148,7 +149,8 @@ class Stream:
         values: dict[str, Counter[Any]] = {name: Counter() for name in columns}
         for chunk in self.chunks():
             for name, found in values.items():
-                found.update(chunk[name].dropna().value_counts(sort=False).to_dict())
+                place, distinct = pd.factorize(chunk[name])     # in the order of the rows, of categories, too; without missing ones
+                found.update(dict(zip(distinct.tolist(), np.bincount(place[place >= 0], minlength=len(distinct)), strict=True)))
         empty = [name for name, found in values.items() if not found]
         if empty:
             raise DataError(f"column {empty[0]!r} has no value at all, so none is the most frequent one; fill it in")
@@ -169,13 +171,14 @@ class Stream:
         return Stream(chunks=chunks, whole=lambda: self.frame.head(rows))
 
     def take(self, rows: Integers) -> Stream:
-        """Return the rows at these positions (rising), numbered anew; they are held in memory."""
+        """Return the rows at these positions (rising), called as they were; they are held in memory."""
         start, found = 0, []
         for chunk in self.chunks():
             low, high = np.searchsorted(rows, (start, start + len(chunk)))
-            found.append(chunk.iloc[rows[low:high] - start])
+            if low < high:
+                found.append(chunk.iloc[rows[low:high] - start])
             start += len(chunk)
-        return Stream.of(_joined(_numbered(iter(found))))
+        return Stream.of(_joined(iter(found)))
 
 
 @dataclass(kw_only=False, eq=False)

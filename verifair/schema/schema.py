@@ -135,10 +135,11 @@ class Schema(Shown, InputSpace):
         """Return the columns of a table that features and the label are read from, where it has them."""
         return self._read_from(self.features)
 
-    @property
-    def facts(self) -> list[str]:
-        """Return the columns of labels and protected features, in which no value can be made up."""
-        return self._read_from([one for one in self.features if one.protected])
+    def facts(self, protected: Collection[str] = ()) -> list[str]:
+        """Return the columns in which no value can be made up: of the label, of protected features, and of whatever a question
+        takes for protected, be it a feature or another column."""
+        own = [one for one in self.features if one.protected or one.name in protected]
+        return [*self._read_from(own), *(name for name in protected if name not in {one.name for one in self.features})]
 
     def _read_from(self, features: Sequence[Feature]) -> list[str]:
         """Return the columns of these features and of the label."""

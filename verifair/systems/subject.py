@@ -109,8 +109,11 @@ class Subject:
         return chosen
 
 
-def read(inputs: Inputs) -> Subject:
-    """Read the files that were named, or those that --demo brings. Raises QueryError when something is missing."""
+def read(inputs: Inputs, protected: Sequence[str] = ()) -> Subject:
+    """Read the files that were named, or those that --demo brings. Raises QueryError when something is missing.
+
+    protected: what the question takes for protected: no missing values of these are filled in.
+    """
     rows: Stream | None
     if inputs.demo is not None:
         if inputs.demo not in DEMOS:
@@ -128,7 +131,7 @@ def read(inputs: Inputs) -> Subject:
         dataset = None if data is None else datasets.named(str(data))
         rows = None if dataset is None else Stream.of(dataset.frame)
         if data is not None and dataset is None:
-            rows, settled = Stream.of(data).settled(inputs.missing, schema.columns_read, facts=schema.facts)
+            rows, settled = Stream.of(data).settled(inputs.missing, schema.columns_read, facts=schema.facts(protected))
             words += settled
         options = f"--model {model} --schema {inputs.schema_file}"
     network, schema = schema.settled(read_model(model))

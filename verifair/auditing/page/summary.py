@@ -278,6 +278,8 @@ def not_examined(result: AuditResult) -> Iterator[str]:
     drawn = [f"{section.title} ({words})" for section in result.sections if DRAWN in (words := str(section.settings.get("rows")))]
     if drawn:
         yield f"People who were not drawn: {listed(drawn)}."
+    if result.treated:
+        yield f"People whose rows have missing values or lie outside the schema's ranges, as they are{result.treated}."
     if result.decisions is None:
         yield "Rates of groups: there is no table of people."
     else:

@@ -266,7 +266,7 @@ class Intervention(Shape):
             before, after = self.before(name), self.tilde[name]
             numbers = holds_numbers(before) and holds_numbers(after)
             means = (float(before.mean()), float(after.mean())) if numbers else (np.nan, np.nan)
-            people = int((before.to_numpy() != after.to_numpy()).sum())
+            people = int(differing(before, after).sum())
             lines.append((name, people, *means, "" if numbers else most_frequent_move(before, after)))
         return pd.DataFrame(lines, columns=["attribute", "people", "before", "after", "moves"])
 
@@ -334,7 +334,7 @@ class Intervention(Shape):
         """Columns that differ in the counterfactual for anybody, `do`'s own left out."""
         return [
             str(name) for name in self.frame.columns
-            if name not in self.found.do and (self.before(name).to_numpy() != self.tilde[name].to_numpy()).any()
+            if name not in self.found.do and differing(self.before(name), self.tilde[name]).any()
         ]
 
     @cached_property
@@ -391,9 +391,17 @@ def decision(refused: Booleans) -> npt.NDArray[np.str_]:
     return np.where(refused, "negative", "positive")
 
 
+def differing(before: pd.Series, after: pd.Series) -> Booleans:
+    """Which rows (N,) have another value after than before; two missing ones are the same."""
+    none = before.isna().to_numpy()
+    found = none != after.isna().to_numpy()
+    found[~none & ~found] = before.to_numpy()[~none & ~found] != after.to_numpy()[~none & ~found]
+    return np.asarray(found)
+
+
 def most_frequent_move(before: pd.Series, after: pd.Series) -> str:
     """Of words, such as "Wife -> Husband (311)"."""
-    differ = before.to_numpy() != after.to_numpy()
+    differ = differing(before, after)
     pairs = before[differ].map(text).to_numpy() + " -> " + after[differ].map(text).to_numpy()
     if not len(pairs):
         return ""

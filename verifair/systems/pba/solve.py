@@ -31,7 +31,7 @@ from verifair.systems.work import Interrupted, Work
 
 def read(inputs: Inputs, settings: PbaSettings) -> Subject:
     """Return what was named; of a shipped example the rows that its network was not trained on."""
-    found = subject.read(inputs)
+    found = subject.read(inputs, settings.protected)
     return found if found.dataset is None else replace(found, data=Stream.of(found.dataset.test))
 
 

@@ -14,7 +14,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from verifair.checker.certificates.extent import Sha256
 from verifair.systems.results.files import plain
-from verifair.systems.results.result import Seconds, Shape
+from verifair.systems.results.result import RowName, Seconds, Shape
 
 
 class Standing(Enum):
@@ -116,8 +116,8 @@ class WitnessRow(Shape):
     """Whether onnxruntime shows the same; null: not asked."""
     sentence: str
     """All of it in one readable line."""
-    row: int | None = None
-    """Of the table, counted from 0; null: a possible person."""
+    row: RowName | None = None
+    """Of the table; null: a possible person."""
     x: dict[str, Any] = Field(default_factory=dict)
     """The person as they were, all features: categories by name, numbers with all digits. Empty: not known."""
 

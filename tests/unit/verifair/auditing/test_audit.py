@@ -227,6 +227,37 @@ def test_drafts_that_a_check_refuses_do_not_stand_in_the_way(
     assert tomllib.loads(Path("again.audit.toml").read_text())["data"] == {"file": "credit.csv", "outside": "drop"}
 
 
+def test_neither_groups_nor_labels_are_made_up_and_the_page_says_who_is_left_out(
+    model: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schema declares nothing protected: the audit file does, and pba, fgce and cec are asked about it by an option."""
+    monkeypatch.chdir(tmp_path)
+    vf.save_onnx(vf.read(model), "credit.onnx")
+    vf.Schema.infer(PEOPLE, model=model, target="credit", positive="good").save("credit.toml")
+    holes = PEOPLE.copy()
+    holes.loc[:4, "sex"], holes.loc[5:7, "credit"], holes.loc[8:9, "housing"] = None, None, None
+    holes.to_csv("credit.csv", index=False)
+    Path("a.toml").write_text(
+        'title = "A"\neffort = 5\n[model]\nfile = "credit.onnx"\n[schema]\nfile = "credit.toml"\n[data]\nfile = "credit.csv"\n'
+        'missing = "most-frequent"\n[sensitive]\nfeatures = ["sex"]\n[analyses.cec]\nprotected = ["housing"]\n'
+    )
+    done = verifair("audit", "a.toml", "--out", "a.html")
+    assert done.returncode == 0, (done.stdout + done.stderr)
+    told, whole = json.loads(Path("a.json").read_text()), PEOPLE.drop(index=range(10))
+    assert (told["rows"], told["treated"]) == (190, " (10 rows with missing values left out)")
+    counted = {one["group"]: one["people"] for one in told["decisions"]["groups"]}
+    assert counted == whole["sex"].value_counts().to_dict()
+    page = Path("a.html").read_text(encoding="utf-8")
+    assert "190 rows (10 rows with missing values left out)" in page
+    assert "lie outside the schema&#39;s ranges, as they are (10 rows with missing values left out)." in page
+    done = verifair(
+        "cec", "credit.onnx", "--schema", "credit.toml", "--data", "credit.csv", "--protected", "sex", "--missing", "most-frequent",
+        "--json", "cec.json",
+    )  # fmt: skip
+    assert done.returncode == 0, (done.stdout + done.stderr)
+    assert "(8 rows with missing values left out) (2 missing values in 2 rows filled in)" in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(("options", "message"), [
     (("--model", "m.onnx", "--target", "y", "--sensitive", "sex"), "--model needs --data TABLE"),
     (("--model", "m.onnx", "--data", "t.csv", "--sensitive", "sex"), "--model needs --target LABEL, .* or --schema FILE"),

@@ -3,23 +3,25 @@
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
 
+from encoders.network import Network
 from encoders.onnx.reader import read_onnx
 from tests.builders import categorical, integer, network_of, schema_of
 from verifair import datasets
 from verifair.checker.certificates.extent import Extent
 from verifair.checker.certificates.statement import Signs
 from verifair.checker.report import CheckReport, Progress
+from verifair.datasets.stream import Stream
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Witness
 from verifair.figures import figure
+from verifair.schema.schema import Schema
 from verifair.systems.hyfair.certify import statements as certify
 from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.scores import RANKS
@@ -28,6 +30,7 @@ from verifair.systems.results.files import plain
 from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.results.pictures import LARGEST, picture
 from verifair.systems.results.words import value_words, witness_row
+from verifair.systems.subject import Subject
 from verifair.systems.work import OutOfTime, Work, called, standing
 
 
@@ -56,6 +59,10 @@ def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:
     assert seen > 20
 
 
+def _subject(schema: Schema, network: Network, rows: pd.DataFrame) -> Subject:
+    return Subject(network=network, schema=schema, data=Stream.of(rows), model=Path("model.onnx"))
+
+
 @pytest.mark.parametrize(
     ("box", "known"), [({}, True), ({"age": (0, 0)}, True), ({"age": (1, 1)}, False), ({"group": (0, 1)}, False)]
 )
@@ -67,15 +74,17 @@ def test_a_person_refutes_a_question_only_where_both_lie_in_its_box(box: dict[st
         integer("age", 0, 1),
         positive="logit > 0",
     )
-    frame = pd.DataFrame({"group": ["a"], "age": [0]})
+    frame = pd.DataFrame({"group": ["a"], "age": [0]}, index=["Kim"])
     found = certify._SectionParts(answer=[{}])
     query = IndividualFairness(network=network, schema=schema, protected=["group"], box=box)
-    certify._exchange(SimpleNamespace(schema=schema, network=network, judged=network, raw=lambda: schema.raw(frame)), query, found)
+    certify._exchange(_subject(schema, network, frame), query, found)
     counts = {"people": 1, "asked": 1, "decided_otherwise": 1, "to_favourable": 1}
     groups = {"a": {"people": 1, "decided_otherwise": 1, "to_favourable": 1}}
     assert found.answer[0]["exchanged"] == counts | {"groups": groups}, "people, not their two exchanges"
     said = '1 would get "positive" (now a: 1 of 1), 0 would get "negative".'
     assert found.statements[0].text.endswith(said)
+    assert {one.row for one in found.witnesses} == {"Kim"}, "as the table calls them"
+    assert found.witnesses[0].sentence.startswith("The person of row Kim")
     assert (found.broken is not None) is known
 
 
@@ -87,8 +96,7 @@ def test_a_person_at_a_tie_refutes_nothing_by_the_strict_rule(signs: Signs) -> N
     found = certify._SectionParts(answer=[{}])
     query = IndividualFairness(network=network, schema=schema, protected=["group"], signs=signs)
     rows = pd.DataFrame({"group": ["a"]})
-    subject = SimpleNamespace(schema=schema, network=network, judged=network, raw=lambda: schema.raw(rows))
-    certify._exchange(subject, query, found)
+    certify._exchange(_subject(schema, network, rows), query, found)
     assert found.answer[0]["exchanged"]["decided_otherwise"] == 1
     assert (found.broken is not None) is (signs == "deployed")
     assert ("(positive means logit > 0)" in found.statements[0].text) is (signs == "strict")

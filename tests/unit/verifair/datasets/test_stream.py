@@ -75,8 +75,10 @@ def test_parts_of_a_stream_are_those_of_the_table(path: Path, rows: int, monkeyp
     def even(frame: pd.DataFrame) -> np.ndarray:
         return (frame["whole"] % 2 == 0).to_numpy()
 
+    taken = Stream.of(path).take(numbers)
+    assert pd.concat(taken.chunks()).index.tolist() == numbers.tolist(), "called as they were"
+    assert taken.frame["whole"].tolist() == whole.iloc[numbers]["whole"].tolist()
     for stream, expected in (
-        (Stream.of(path).take(numbers), whole.iloc[numbers]),
         (Stream.of(path).where(even), whole[even(whole)]),
         (Stream.of(path).head(9).where(even), whole.head(9)[even(whole.head(9))]),
         (Stream.of(whole).where(even).head(100), whole[even(whole)]),
@@ -142,13 +144,19 @@ def test_rows_with_missing_values_are_left_out_or_filled_in(monkeypatch: pytest.
     assert rows.settled("drop", ["no such column"]) == (rows, "")
     assert rows.settled("drop", looked_at)[1] == " (2 rows with missing values left out)"
     assert rows.settled("most-frequent", looked_at)[1] == " (3 missing values in 2 rows filled in)"
-    some, words = rows.settled("most-frequent", looked_at, facts=["sex", "label"])
+    some, words = rows.settled("most-frequent", ["age", "fit"], facts=["sex", "label"])
+    assert rows.settled("drop", ["age", "fit"], facts=["sex"])[0].count == 2
     assert (some.frame["age"].tolist(), some.frame["sex"].tolist()) == ([30, 30, 40], ["f", "m", "m"])
     assert words == " (1 row with missing values left out) (2 missing values in 1 row filled in)"
     with pytest.raises(DataError, match="no row has a value in each of the columns age, note"):
         rows.complete(["age", "note"])
     with pytest.raises(DataError, match="column 'note' has no value at all"):
         rows.filled(["age", "note"])
+
+
+def test_of_equally_frequent_values_the_first_is_filled_in_whatever_the_order_of_categories() -> None:
+    words = pd.Series(["m", "f", None], dtype=pd.CategoricalDtype(["f", "m"]))
+    assert Stream.of(pd.DataFrame({"sex": words})).filled(["sex"]).frame["sex"].tolist() == ["m", "f", "m"]
 
 
 @pytest.mark.parametrize("missing", ["drop", "most-frequent"])

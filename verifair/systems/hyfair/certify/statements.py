@@ -296,14 +296,16 @@ def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, 
     shown = None
     if network.source is not None:
         shown = (runtime_logits(network, x.astype(np.float32)) @ weights).reshape(-1, 2) > 0
+    places = np.unique([row for row, _ in flips])
+    names = dict(zip(places.tolist(), subject.rows().take(places).frame.index.tolist(), strict=True))
     out = []
     for n, (row, _) in enumerate(flips):
         witness = witness_at(
             schema, network, pairs[2 * n : 2 * n + 2], (float(outputs[n, 0]), float(outputs[n, 1])),
             margin=float(abs(outputs[n, 0] - outputs[n, 1])), agrees=None if shown is None else bool(shown[n, 0] != shown[n, 1]),
         )
-        found = witness_row("certify", schema, witness, person=f"The person of row {row}")
-        out.append(found.model_copy(update={"row": row}))
+        found = witness_row("certify", schema, witness, person=f"The person of row {names[row]}")
+        out.append(found.model_copy(update={"row": names[row]}))
     return out
 
 

@@ -124,7 +124,7 @@ def climb(space: Space, rows: Array | None, seed: int) -> Array:
     chosen = np.concatenate([order[: STARTS // 2], rng.choice(len(pool), size=STARTS - STARTS // 2)])
     x, most = space.canonical(pool[chosen]), values[chosen]
     variables = np.repeat(space.free, DRAWN)
-    for _ in range(STEPS):
+    for _ in range(STEPS if len(variables) else 0):
         candidates = np.repeat(x[:, None, :], len(variables), axis=1)
         drawn = space.uniform_values(rng, np.tile(variables, (len(x), 1)))
         candidates[:, np.arange(len(variables)), variables] = drawn

@@ -23,9 +23,14 @@ ATTEMPTS = 100
 
 
 def severity_of(space: Space, measure: str) -> Severity:
-    """k: the number of outcome buckets.   gap: the largest difference of two probabilities.   Float32 evaluation, a guide."""
+    """k: the number of outcome buckets.   gap: the largest difference of two probabilities.   Float32 evaluation, a guide.
+
+    Raises QueryError for another measure, and for a gap of a question that is about decisions and not probabilities.
+    """
     if measure not in MEASURES:
         raise QueryError(f"measure {measure!r} is unknown; choose one of {', '.join(MEASURES)}")
+    if measure == "gap" and not space.query.probable:
+        raise QueryError("a gap is between probabilities, and 2 buckets are the two decisions of this model: leave --buckets out")
     if measure == "k":
         return lambda raw: space.count(raw).astype(np.float64)
 

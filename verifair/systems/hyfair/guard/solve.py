@@ -44,7 +44,7 @@ EDGES = 50
 def read(inputs: Inputs, settings: GuardSettings) -> Subject:
     """Read the model, its schema and the table. Raises ModelError for a network that is guarded already."""
     try:
-        return subjects.read(inputs)
+        return subjects.read(inputs, settings.protected)
     except ModelError as error:
         if inputs.model is not None and guardrail.is_guarded(inputs.model):
             message = "is guarded already; pass the model itself and the guarded schema: the new guardrail keeps the old rules"

@@ -25,7 +25,7 @@ from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import LinearRule, Recorded
 from verifair.systems.cst.estimator import SituationTesting
-from verifair.systems.cst.findings import DrawnCases, Intervention, several
+from verifair.systems.cst.findings import DrawnCases, Intervention, differing, several
 from verifair.systems.cst.groups import in_words
 from verifair.systems.results.files import file_name, save_text
 from verifair.systems.results.spreadsheets import save_table
@@ -112,6 +112,13 @@ def test_rates_and_changes_are_those_of_the_tables(run: tuple[SituationTesting, 
     assert (change["attribute"], change["people"]) == ("income", len(joint.rows))
     assert change["after"] - change["before"] == pytest.approx(3.0)
     assert joint.moved == ["income"]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "Int64", "string", "object"])
+def test_what_is_missing_before_and_after_has_not_moved(dtype: str) -> None:
+    before = pd.Series([None, 1, 2, None], dtype=dtype)
+    assert not differing(before, before.copy()).any()
+    assert differing(before, pd.Series([None, 1, 3, 4], dtype=dtype)).tolist() == [False, False, True, True]
 
 
 def test_several_attributes_are_counted_per_person(run: tuple[SituationTesting, list[Intervention]]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file
+from verifair.systems.hyfair.explain.rounds import climb
 from verifair.systems.hyfair.explain.rules import Explanation, Rule, explain, high_leaves, refused
 from verifair.systems.hyfair.explain.samples import Neighbourhood, label, severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
@@ -162,6 +164,23 @@ def test_gap_is_the_largest_difference_of_two_probabilities(space: Space) -> Non
     assert severity_of(space, "gap")(raw) == pytest.approx(expected, abs=1e-5)
     with pytest.raises(QueryError, match="k, gap"):
         severity_of(space, "spread")
+
+
+def test_a_gap_is_not_taken_of_decisions() -> None:
+    """With 2 buckets a model of three classes is asked for its decision: its margin is no log-odds."""
+    network = random_network(np.random.default_rng(3), (SCHEMA.domain.columns, 6, 3))
+    schema = SCHEMA.changed(positive="class = 1", classes=("a", "b", "c"))
+    for buckets, decided in ((20, False), (2, True)):
+        space = Space.of(KDiscrimination(network=network, schema=schema, protected=["sex"], buckets=buckets))
+        with pytest.raises(QueryError, match="2 buckets are the two decisions") if decided else nullcontext():
+            severity_of(space, "gap")
+
+
+def test_where_nothing_is_free_the_person_is_found_that_there_is() -> None:
+    network = random_network(np.random.default_rng(0), (SCHEMA.domain.columns, 6, 1))
+    fixed = {"age": (30, 30), "amount": (2.0, 2.0), "job": (1, 1)}
+    space = Space.of(KDiscrimination(network=network, schema=SCHEMA, protected=["sex", "region"], box=fixed))
+    assert len(climb(space, None, 0)) == SCHEMA.domain.variables
 
 
 def test_paths_become_boxes_with_whole_ends(found: Explanation, space: Space) -> None:
