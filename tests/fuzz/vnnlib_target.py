@@ -193,16 +193,17 @@ def parsed(text: str) -> list[Any]:
 
 
 def shown(commands: list[Any]) -> str:
-    """Nested lists as text, built without recursion."""
-    out: list[str] = []
+    """Nested lists as text, built without recursion, up to LONGEST letters: many copies of what holds many are never done."""
+    out, size = list[str](), 0
     todo: list[Any] = [one for command in reversed(commands) for one in ("\n", command)]
-    while todo:
+    while todo and size < LONGEST:
         one = todo.pop()
         if isinstance(one, list):
             out.append("(")
             todo += [")", *reversed(one)]
         else:
             out.append(str(one))
+        size += len(out[-1]) + 1
     return " ".join(out)
 
 

@@ -125,7 +125,10 @@ class TableFile:
 
     def _framed(self, part: Any) -> pd.DataFrame:
         part.validate(full=True)  # texts that are none are found when they are looked at, and not before
-        frame = part.to_pandas()
+        try:
+            frame = part.to_pandas()
+        except TypeError as error:
+            raise ValueError(f"what it notes of types for pandas: {error}") from error
         _need(self.path, self.columns, [str(name) for name in frame.columns])
         return frame if self.columns is None else frame[list(self.columns)]
 

@@ -421,7 +421,8 @@ def _goes_with(column: pd.Series, label: Booleans) -> bool:
     known = np.isfinite(numbers)
     if known.sum() < ENOUGH or len(set(numbers[known])) <= 2 or len(set(label[known])) < 2:
         return False
-    return bool(abs(np.corrcoef(numbers[known], label[known])[0, 1]) > 2 / np.sqrt(known.sum()))
+    numbers = numbers[known] / np.abs(numbers[known]).max()     # squares of huge ones overflow
+    return bool(abs(np.corrcoef(numbers, label[known])[0, 1]) > 2 / np.sqrt(known.sum()))
 
 
 def _outcome(value: str, target: str) -> str:
