@@ -60,7 +60,7 @@ def scores(pairs: pd.DataFrame, groups: Sequence[str], threshold: float, path: P
         if "score within" in matched:
             inside = matched.drop_duplicates("row")["score within"].dropna()
             heights = 100 * np.histogram(inside, edges)[0] / max(len(inside), 1)
-            axis.stairs(heights, edges, color="black", lw=1.2, ls=(0, (4, 2)), label="everybody, within the own group (control)")
+            axis.stairs(heights, edges, color="black", lw=1.2, label="everybody, within the own group (control)")
         _threshold_line(axis.axvline, threshold)
         axis.set_xlim(0, 1)
         axis.set_ylim(bottom=0)

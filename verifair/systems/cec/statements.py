@@ -8,11 +8,10 @@ from typing import Any
 
 from verifair.checker.certificates.envelope import semantics
 from verifair.systems.cec import plots
-from verifair.systems.cec.certified import TIME
 from verifair.systems.cec.result import CecResult, CertifiedPairs
 from verifair.systems.cec.settings import SYSTEM, CecSettings
 from verifair.systems.cec.solve import solve
-from verifair.systems.cec.tables import where
+from verifair.systems.cec.tables import unproved, where
 from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone
 from verifair.systems.results.pictures import picture
 from verifair.systems.results.words import drawn, firmly, of, percent
@@ -46,7 +45,7 @@ def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
         if found.certified is not None:
             proof, said = _certified(found.certified, subject, name, work)
             evidence += [proof] if proof is not None else []
-            statements.append(said)
+            statements += said
         pictures += _pictures(n, name, found)
         tables += [_groups(name, found), _review(name, found)]
         answers.append({"protected": name, **found.model_dump(exclude=UNSAID)})
@@ -79,47 +78,52 @@ def _measured(name: str, found: CecResult) -> Iterator[Statement]:
         text = f"{name}: nobody has a comparable counterpart in another group; allow a larger tau."
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH)
         return
-    regimes = one.regimes
-    hidden, other = regimes["B"], regimes["C"] + regimes["D"]
-    yield Statement(
-        text=f"{name}: of {one.matched:,} pairs of comparable people from different groups, {percent(other)} are decided "
-        f"differently. Another {percent(hidden)} are decided alike, but for different reasons.",
-        standing=Standing.MEASURED, tone=Tone.WATCH if other > 0 else Tone.PLAIN, headline=True,
-        brief=f"{name}: of {one.matched:,} pairs of comparable people from different groups, {percent(other)} are decided "
-        f"differently; {percent(hidden)} are decided alike, but for different reasons.",
+    other, hidden = percent(one.regimes["C"] + one.regimes["D"]), percent(one.regimes["B"])
+    shares = (
+        f"Of {one.matched:,} pairs from different groups, {other} are decided differently, and {hidden} alike, but for different "
+        "reasons; such two people may differ in everything but merit"
     )
-    if one.beyond is not None:
-        text = (
-            f"{name}: reasons differ by {one.beyond.mean:+.3f} more across groups than among comparable people of the same group "
-            f"({one.beyond.low:+.3f} to {one.beyond.high:+.3f}, 95 %; scores run from 0 to 1)"
+    excess = one.beyond
+    if excess is None:
+        text = f"{name}: whether the group adds to the difference of reasons is not known: nobody was compared within their own "
+        text += f"group. {shares}."
+        yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.PLAIN, headline=True)
+    else:
+        more = (
+            f"{name}: reasons differ by {excess.mean:+.3f} more across groups than among comparable people of the same group "
+            f"({excess.low:+.3f} to {excess.high:+.3f}, 95 %"
         )
-        clear = one.beyond.low > 0
-        text += ": the group adds to the difference." if clear else ": whether the group adds anything is not clear."
-        yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.WATCH if clear else Tone.PLAIN)
+        clear = excess.low > 0
+        adds = "the group adds to the difference" if clear else "whether the group adds anything is not clear"
+        yield Statement(
+            text=f"{more}; scores run from 0 to 1): {adds}. {shares}.",
+            standing=Standing.MEASURED, tone=Tone.WATCH if clear else Tone.PLAIN, headline=True,
+            brief=f"{more}, {one.matched:,} pairs): {adds}.",
+        )
     if one.matched < one.pairs:
         text = f"{name}: {of(one.pairs - one.matched, one.pairs)} pairs have no counterpart within tau, and are left out."
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.PLAIN)
 
 
-def _certified(found: CertifiedPairs, subject: Subject, name: str, work: Work) -> tuple[Evidence | None, Statement]:
-    """Which pairs stay decided alike, for like reasons, wherever both move."""
+def _certified(found: CertifiedPairs, subject: Subject, name: str, work: Work) -> tuple[Evidence | None, list[Statement]]:
+    """Which pairs stay decided alike, for like reasons, wherever both move, and for which that is not proved."""
     count, there = found.certified, where(found.delta)
     if not count:
-        why = "there is none" if not found.regime_A else "none of them could be certified in the time given"
+        why = "there is none" if not found.regime_A else f"none of {found.regime_A:,} could be certified: {unproved(found)}"
         text = f"{name}: no pair of people decided alike for like reasons is proved to stay so {there}: {why}."
-        return None, Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.PLAIN)
+        return None, [Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.PLAIN)]
     proof = work.keep(
         f"cec-{called(name)}.json.gz", found.found.certificate,
         f"{count:,} pairs of people from different groups ({name}) are decided alike for like reasons, {there}.",
         subject.network, subject.schema,
     )
-    text = (
-        f"{firmly(standing(proof))}: {of(count, found.regime_A)} pairs by {name} that are decided alike for like reasons stay "
-        f"so, {there}."
-    )
-    late = found.unknown.get(TIME, 0)
-    text += f" {late:,} were not decided in time." if late else ""
-    return proof, Statement(text=text, standing=standing(proof), tone=Tone.GOOD)
+    rest, at = found.regime_A - count, standing(proof)
+    text = f"{firmly(at)}: {of(count, found.regime_A)} pairs by {name} that are decided alike for like reasons stay so, {there}."
+    said = [Statement(text=text, standing=at, tone=Tone.PLAIN if rest else Tone.GOOD)]
+    if rest:
+        text = f"Not proved for the other {of(rest, found.regime_A)} pairs by {name}: {unproved(found)}."
+        said.append(Statement(text=text, standing=Standing.UNKNOWN, tone=Tone.PLAIN))
+    return proof, said
 
 
 def _pictures(n: int, name: str, found: CecResult) -> Iterator[Picture]:

@@ -109,13 +109,17 @@ def _certified_lines(found: CertifiedPairs) -> list[str | None]:
     """Return what was proved, of the rest why not, and where the proofs are."""
     if not found.regime_A:
         return ["Nothing to certify: no pair is in regime A (same decision, same reasons).", found.note]
-    why = [f"{found.unknown[reason]:,} ({text})" for reason, text in WHY.items() if reason in found.unknown]
     return [
         f"Certified A: {found.certified:,} of the {found.regime_A:,} pairs in regime A ({percent(found.share)}) are decided "
         f"alike, with a score below {found.threshold:g}, {where(found.delta)}{'' if found.delta else ' (delta 0)'} "
         f"({found.seconds:.1f} s).",
-        f"Unknown: {', '.join(why)}." if why else None, found.note,
+        f"Unknown: {unproved(found)}." if found.unknown else None, found.note,
     ]
+
+
+def unproved(found: CertifiedPairs) -> str:
+    """Return how many pairs in regime A were not certified, by reason: "12 (time was up)"."""
+    return ", ".join(f"{found.unknown[reason]:,} ({text})" for reason, text in WHY.items() if reason in found.unknown)
 
 
 def where(delta: float) -> str:

@@ -6,6 +6,8 @@ import sys
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,7 @@ from encoders.network import Array
 from tests.builders import one_hot, real, schema_of
 from verifair import aside
 from verifair.schema.schema import Schema
-from verifair.systems.cec import measures, plots, tables
+from verifair.systems.cec import measures, plots, statements, tables
 from verifair.systems.cec.audit import ComparedPairs, Explanations, scored
 from verifair.systems.cec.explanations import cec_score, normalised
 from verifair.systems.cec.matching import Matches, Reference
@@ -23,6 +25,7 @@ from verifair.systems.cec.people import People
 from verifair.systems.cec.result import EVERYBODY, Audited, CecResult, replace_pairs
 from verifair.systems.cec.settings import Ties
 from verifair.systems.results.files import json_text
+from verifair.systems.results.findings import Standing, Tone
 
 SCHEMA = schema_of(
     real("income", 0, 1, merit=True),
@@ -149,6 +152,50 @@ def test_a_control_that_scores_the_same_is_called_not_clear() -> None:
     clear = tables.within_line(told(across, inner=lower))
     assert clear is not None
     assert "not clear" not in clear
+
+
+def test_the_headline_is_what_the_group_adds_with_its_interval_and_warns_only_where_that_is_clear() -> None:
+    across = audit_of(seed=1)
+    for inner, tone, adds in (
+        (across, Tone.PLAIN, "whether the group adds anything is not clear"),
+        (replace(across, score=np.zeros(40)), Tone.WATCH, "the group adds to the difference"),
+    ):
+        first, *others = statements._measured("sex", told(across, inner=inner))
+        assert (first.headline, first.tone) == (True, tone)
+        assert re.match(r"sex: reasons differ by [+]\d[.]\d+ more across groups .* [(][+-].* to [+].*, 95 %", first.text)
+        assert re.search(r"95 %, 40 pairs[)]: (.*)[.]$", first.brief)[1] == adds  # type: ignore[index]
+        assert "of 40 pairs from different groups" in first.text.lower()
+        assert not any(one.headline or one.tone is Tone.WATCH for one in others)
+    (alone,) = statements._measured("sex", told(across))
+    assert (alone.headline, alone.tone) == (True, Tone.PLAIN)
+    assert "whether the group adds to the difference of reasons is not known" in alone.text
+
+
+def test_pairs_that_are_not_proved_are_a_statement_of_their_own_and_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statements, "standing", lambda _: Standing.PROVED)
+    nothing: Any = SimpleNamespace(network=None, schema=None, keep=lambda *_: "proof")
+    for unknown, tone in ({"time": 100, "leaves A": 81}, Tone.PLAIN), ({}, Tone.GOOD):
+        found: Any = SimpleNamespace(
+            certified=452 - sum(unknown.values()), regime_A=452, delta=1.0, unknown=unknown,
+            found=SimpleNamespace(certificate=None),
+        )
+        _, (proved, *others) = statements._certified(found, nothing, "sex", nothing)
+        assert (proved.standing, proved.tone) == (Standing.PROVED, tone)
+        assert [(one.text, one.standing) for one in others] == [(
+            "Not proved for the other 181 of 452 (40.0%) pairs by sex: 81 (some rows of the neighbourhoods are in another regime), "
+            "100 (time was up).", Standing.UNKNOWN,
+        )] * bool(unknown)
+
+
+def test_the_threshold_is_drawn_otherwise_than_the_control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn_as: dict[str, Any] = {}
+    monkeypatch.setattr(
+        plots, "_legend", lambda axis: drawn_as.update((name, one.get_linestyle()) for one, name in zip(
+            *axis.get_legend_handles_labels(), strict=True)))
+    found = told(audit_of(seed=1), inner=audit_of(seed=2))
+    plots.scores(found.pairs, NAMES, 0.5, tmp_path / "scores.png")
+    assert drawn_as["threshold 0.5"] == "--"
+    assert drawn_as["everybody, within the own group (control)"] == "solid"
 
 
 def test_the_unmatched_are_named_with_the_reason_farthest_first() -> None:
