@@ -106,8 +106,8 @@ def _draw_changes(axis: Any, shares: pd.DataFrame) -> None:
     axis.set_yticks(place, shares.columns)
     axis.invert_yaxis()
     axis.set_xlim(0, 108)
-    axis.set_xlabel("those who must change it, % of the covered")
-    axis.set_title("What has to change (ACF)")
+    axis.set_xlabel("those whose assigned example differs in it, % of the covered")
+    axis.set_title("How people differ from the example assigned to them (ACF)")
     axis.grid(axis="x", alpha=0.3)
     axis.set_axisbelow(True)
 
@@ -146,7 +146,7 @@ def _draw_components(axis: Any, one: GroupSummary) -> None:
 
 
 def plot(result: FgceResult, path: Path) -> None:
-    """Draw what has to change, what it costs in the mean, and with measures the cost of full coverage against k.
+    """Draw how people differ from their examples, the mean cost to these, and with measures the cost of full coverage against k.
 
     One stands below the other: side by side, their type would be too small on a page.
     """
@@ -187,7 +187,7 @@ def _draw_costs(axis: Any, found: Sequence[GroupSummary], cost: Cost) -> None:
     axis.set_ylim(len(found) - 0.4, -0.6)
     axis.set_xlim(0, 1.1 * max((one.cost for one in found if one.mean is not None), default=1.0))
     axis.set_xlabel(f"cost ({UNITS[cost]})")
-    axis.set_title("What it costs: mean with 95 % interval (dot), and the largest (bar)")
+    axis.set_title("Cost to the example assigned: mean with 95 % interval (dot), and the largest (bar)")
     axis.grid(axis="x", alpha=0.3)
 
 

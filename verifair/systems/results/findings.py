@@ -21,9 +21,9 @@ class Standing(Enum):
     """How firmly a statement stands.
 
     PROVED: holds at every legal input that the statement is about, and the separate checker accepted the proof in this run (or the
-    part of the file that the statement is about); for FGCE, holds on the rows used, by a bound worked out again in whole numbers.
+    part of the file that the statement is about).
     REFUTED: fails, an exact counterexample shows where.
-    CLAIMED: a solver says so, nobody else has checked it.   MEASURED: computed from the rows of the table, or found by a search.
+    CLAIMED: a solver or a search says so, nobody else did.   MEASURED: computed from the rows of the table, or found by a search.
     UNKNOWN: not decided within the budget, or too close for the arithmetic.
     SKIPPED: the analysis did not run; the statement says why.
     """
