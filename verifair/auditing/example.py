@@ -36,7 +36,7 @@ delta = [1]                     # neighbourhoods, in the schema's units
 # share = true                  # also how many of all possible people are decided alike, from both sides
 maximise = true                 # the largest change of the probability, from both sides
 
-[analyses.kmax]                 # the person whose outcome depends most on sensitive values
+[analyses.kmax]                 # how many different outcomes one person can get
 buckets = 20
 
 [analyses.fgce]                 # what people refused have to change, by group

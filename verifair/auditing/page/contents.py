@@ -34,7 +34,7 @@ WORDS = {
     Standing.REFUTED: (
         "refuted", "That the value makes no difference is false: an exact counterexample has one person twice, and both outcomes."
     ),
-    Standing.CLAIMED: ("claimed", "A solver says so. Nobody else has checked it."),
+    Standing.CLAIMED: ("claimed", "A solver, or the search, says so. Nobody else has checked it."),
     Standing.MEASURED: ("measured", "Computed from rows of the table, or found by a search. Says nothing about other inputs."),
     Standing.UNKNOWN: ("unknown", "Not decided, mostly for want of time. It may hold, it may fail."),
     Standing.SKIPPED: ("not run", "The analysis did not run. The statement says why."),

@@ -176,7 +176,7 @@ def _ways(one: SensitiveFeature, result: AuditResult) -> str:
 def _failing(feature: SensitiveFeature, one: GroupDecisions, favourable: str) -> str:
     best = reference(feature.groups)
     between = "" if one.ratio_low is None else f"95 % interval {one.ratio_low:.2f} to {one.ratio_high:.2f}, "
-    counts = f"{one.people:,} and {best.people:,} people" + ("" if clear(one) else "; this ratio may be chance")
+    counts = f"{one.people:,} and {best.people:,} people" + ("" if clear(one) else "; that it is below 0.8 may be chance")
     return f'{one.group} gets "{favourable}" {ratio_words(one.ratio or 0.0)} times as often as {best.group} ({between}{counts})'
 
 
@@ -277,7 +277,7 @@ def not_examined(result: AuditResult) -> Iterator[str]:
             yield f"{section.title}: {how}."
     drawn = [f"{section.title} ({words})" for section in result.sections if DRAWN in (words := str(section.settings.get("rows")))]
     if drawn:
-        yield f"People who were not drawn: {listed(drawn)}."
+        yield f"The other people of the table, where only some were drawn: {listed(drawn)}."
     if result.treated:
         yield f"People whose rows have missing values or lie outside the schema's ranges, as they are{result.treated}."
     if result.decisions is None:

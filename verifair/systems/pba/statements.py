@@ -71,7 +71,7 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
         ),
         semantics=semantics(subject.network), statements=tuple(statements),
         pictures=tuple(_picture(result, name) for name in result.protected),
-        tables=(_shares_table(result, subject), _rates_table(result.rates), _gaps_table(result.gaps)),
+        tables=(_shares_table(result, subject), _rates_table(result.rates, result.rows), _gaps_table(result.gaps, result.rows)),
         evidence=tuple(file for one in proved for file in one.evidence),
         settings={
             "protected": list(settings.protected), "delta": list(settings.delta), "intersections": settings.intersections,
@@ -121,6 +121,7 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
     if not len(counted):
         return
     who = f"people whose label is {subject.favourable} and who are decided so" if many else "people decided as their label says"
+    who += ", also with the sensitive value exchanged"
     falls = outcome.of == "value" and outcome.operator in ("<", "<=")  # low values are favourable
     up, down = ("lowers", "raises") if falls else ("raises", "lowers")
     smallest = min(one.query.delta)
@@ -135,10 +136,10 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
         if biased:
             text = (
                 f"{firmly(one.standing)}{near}: being {pair} {up} {what} for "
-                f"{of(raises, people)} {who}, and {down} it for {of(lowers, people)}."
+                f"{of(raises, people)} {who}; and {down} it for {of(lowers, people)}."
             )
         else:
-            text = f"For none of {people:,} {who} it is proved that being {pair} changes {what}{near}."
+            text = f"For none of {people:,} {who}, it is proved that being {pair} changes {what}{near}."
         if line["neither"]:
             text += f" For {int(line['neither']):,} neither holds for everybody near them (for each an exact counterexample)."
         if line["unknown"]:
@@ -148,7 +149,7 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
         tone = Tone.WATCH if biased or line["unknown"] else Tone.GOOD
         at = one.standing if biased else Standing.UNKNOWN if line["unknown"] else Standing.REFUTED
         around = " (and for everybody almost like them)" if near else ""
-        brief = f"{exchange.name}: being {pair} {up} {what} for {raises:,} of {people:,} {who}{around}, {down} it for {lowers:,}"
+        brief = f"{exchange.name}: being {pair} {up} {what} for {raises:,} of {people:,} {who}{around}; {down} it for {lowers:,}"
         brief += f", neither for {int(line['neither']):,}" if line["neither"] else ""
         brief += f"; {int(line['unknown']):,} not decided." if line["unknown"] else "."
         brief += f" Asked of {rows}."
@@ -221,18 +222,18 @@ def _shares_table(result: PbaResult, subject: Subject) -> DataTable:
     )
 
 
-def _rates_table(rates: pd.DataFrame) -> DataTable:
+def _rates_table(rates: pd.DataFrame, drawn: str) -> DataTable:
     return DataTable(
         title="Rates by group", rows=rates.rename(columns={"sensitive": "feature", "rows": "people"}).reset_index(drop=True),
         note="SP: share given the favourable outcome. TPR, FPR: the same among those who truly are, or are not, of that outcome. "
         "CFA: share of people and their legal counterfactuals who are decided alike; none for a group of which the schema's "
-        "constraints allow no counterfactual. Measured on the table.",
+        f"constraints allow no counterfactual. Measured on {drawn}.",
     )
 
 
-def _gaps_table(gaps: pd.DataFrame) -> DataTable:
+def _gaps_table(gaps: pd.DataFrame, drawn: str) -> DataTable:
     return DataTable(
         title="Gaps between groups", rows=gaps.rename(columns={"sensitive": "feature"}).reset_index(drop=True),
         note=f"The highest group's rate less the lowest one's, with its 95 % interval for all pairs of groups at once. Groups of "
-        f"fewer than {SMALL} people are not compared: small is their number. Measured on the table.",
+        f"fewer than {SMALL} people are not compared: small is their number. Measured on {drawn}.",
     )

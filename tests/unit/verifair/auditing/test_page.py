@@ -34,8 +34,15 @@ def with_evidence(**changes: str) -> AuditResult:
 @pytest.mark.parametrize("tone", list(Tone))
 def test_what_is_not_known_is_never_fine_and_never_wrong(standing: Standing, tone: Tone) -> None:
     html = page(stated(standing, tone))
-    assert "Fine: " not in html
-    assert "Wrong: " not in html
+    assert "Good: " not in html
+    assert "Problem: " not in html
+
+
+def test_a_figure_that_is_bad_is_read_out_as_a_problem_and_never_as_wrong() -> None:
+    for tone, word in ((Tone.BAD, "Problem: "), (Tone.WATCH, "To look into: "), (Tone.GOOD, "Good: ")):
+        html = page(stated(Standing.MEASURED, tone))
+        assert f'<span class="vh">{word}</span>' in html
+        assert "Wrong: " not in html
 
 
 def test_what_is_read_first_of_a_section_is_what_is_wrong_or_not_known() -> None:

@@ -27,7 +27,7 @@ class KmaxSettings(VariantSettings):
 SYSTEM = System(
     verb="kmax",
     help="""
-Searches for the person whose outcome depends most on protected values (k buckets out of --buckets), and bounds k from above.
+Searches for the person who can get the most different outcomes by protected values (k of --buckets), and bounds k from above.
 
 Example: verifair kmax --demo german --protected sex --protected age
 
@@ -43,7 +43,7 @@ With files: verifair kmax adult.onnx --schema adult.toml --protected race --prot
         "plot": "Draw the search and the cluster (PNG, PDF or SVG).",
     },
     about=About(
-        title="The person whose outcome depends most on sensitive values",
+        title="How many different outcomes one person can get",
         question="How differently can one and the same person be treated, over all combinations of sensitive values?",
         source="HyFair: Uncovering Discrimination Clusters (Akash and others)",
     ),

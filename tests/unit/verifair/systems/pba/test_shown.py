@@ -10,6 +10,8 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
+import verifair as vf
+from verifair import datasets
 from verifair.systems.pba import plots, tables
 
 OUTCOMES = ("bad", "good")
@@ -46,6 +48,23 @@ def test_of_many_values_the_worst_pairs_and_the_largest_groups_are_shown() -> No
     few = groups[:4]
     every = printed(tables.pair_table("age", shares_of(few, people, people)))
     assert every.count("│ 1 ") == len(list(permutations(few, 2)))
+
+
+def test_sentences_and_tables_say_of_whom_they_are() -> None:
+    german = datasets.load("german")
+    found = vf.audit(
+        vf.read(datasets.network_path("german")), german.frame, schema=german.schema, sensitive=["sex"],
+        analyses={"pba": {"rows": 40}}, timeout=60, what_if=False,
+    )
+    (section,) = found.result.sections
+    (headline,) = (one for one in section.statements if one.headline)
+    who = "people decided as their label says, also with the sensitive value exchanged"
+    assert who in headline.text
+    assert who in headline.brief
+    notes = [one.note for one in section.tables if "Measured on" in one.note]
+    assert len(notes) == 2
+    for note in notes:
+        assert "Measured on 40 of the table's 1,000 rows, drawn at random" in note
 
 
 def test_groups_without_rows_are_not_drawn_as_none_of_a_hundred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
