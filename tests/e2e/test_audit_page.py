@@ -84,6 +84,24 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.parametrize("width", [1200, 700, 360])
+def test_a_long_name_on_the_first_screen_does_not_run_under_its_bar(browser: Any, tmp_path: Path, width: int) -> None:
+    name = "Alter der antragstellenden Person (Jahre)"
+    whole = audit(groups=True, name=name)
+    answer = {"by_feature": [{"protected": name, "exchanged": {"people": 100, "asked": 100, "decided_otherwise": 5}}]}
+    path = tmp_path / "long.html"
+    path.write_text(page(replace(whole, sections=(replace(whole.sections[0], answer=answer),))), encoding="utf-8")
+    with opened(browser, path) as watched:
+        watched.page.set_viewport_size({"width": width, "height": 900})
+        apart = watched.page.evaluate("""() => [...document.querySelectorAll(".groups .alone")].map((row) => {
+          const words = document.createRange(), bar = row.querySelector("svg").getBoundingClientRect();
+          words.selectNodeContents(row.querySelector(".what"));
+          const said = words.getBoundingClientRect();
+          return said.width > 0 && (said.right <= bar.left || said.bottom <= bar.top);
+        })""")
+    assert apart == [True]
+
+
 @pytest.fixture
 def seen(browser: Any, file: Path) -> Iterator[Watched]:
     """The page on a desktop. Whatever a test does with it, the console stays empty and nothing is fetched."""
