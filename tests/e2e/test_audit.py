@@ -263,6 +263,7 @@ def test_what_cannot_run_says_why_and_the_others_go_on(inside: Run, tmp_path: Pa
         assert one["standing"] == "skipped"
         assert "add a [data] section" in one["text"]
     assert section(tmp_path / "report.json", "kmax")["evidence"]
+    assert section(tmp_path / "report.json", "kmax")["title"] == "How many different outcomes one person can get"
     assert "skipped" in screen
 
 
