@@ -31,6 +31,9 @@ ROOM = 1e-9
 """Between an epsilon that is claimed and 0 or 1."""
 HALVINGS = 30
 """Of what is between a bound and 1, for the least claim."""
+FIRST, AGAIN = 0.25, 2.0
+"""What a region's LP may take beyond its turn: the first this share of the time that is left, later ones so many times the longest
+before. One that is cut short shows nothing, and a search that splits regions without a bound of their own stands still."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,6 +66,8 @@ class PhaseSearch:
     def __init__(self, search: InputSearch, question: int, direction: int, spare: float) -> None:
         self.search, self.question, self.direction, self.spare = search, question, direction, spare
         self.nodes = 0
+        self.slow = False  # even the first LP took too long
+        self._longest = 0.0  # seconds that regions have taken
         self._problem = replace(search.problem, batch=search.problem.batch.take([question]))
         self._known = search.known
         self._open = Open[Objects](1, oldest=True)
@@ -76,7 +81,7 @@ class PhaseSearch:
 
     @property
     def bound(self) -> float:
-        """The gap is at most this and what is to spare; infinite before the first run."""
+        """The gap is at most this and what is to spare; infinite before the first region has a bound."""
         if not self.nodes:
             return np.inf
         return max(self._open.top, self._stuck, self._known)  # closed regions were closed by what was known then
@@ -116,7 +121,13 @@ class PhaseSearch:
         """Bound regions by what their multipliers prove, and offer the points of their LPs."""
         self.nodes += len(regions)
         basis = None if parent is None else parent.basis
-        found = self._relaxation.solve(regions, basis, max(deadline - clock.now(), 0.05))
+        started = clock.now()
+        left = self.search.deadline - started
+        least = FIRST * left if parent is None else min(AGAIN * self._longest, left)
+        seconds = max(deadline - started, least, 0.05)
+        found = self._relaxation.solve(regions, basis, seconds)
+        took = clock.now() - started
+        self._longest = max(self._longest, took)
         for b, (number, relaxed) in enumerate(zip(numbers, found, strict=True)):
             region = regions.take(slice(b, b + 1))
             leaf = self._leaf(number, region, relaxed)
@@ -124,7 +135,9 @@ class PhaseSearch:
                 leaf = min(leaf, self._leaf(number, region, self._inherited(relaxed, region, parent)), key=lambda one: one.bound)
             if parent is not None:  # a region has default slopes of its own, so that its lines may show less than its parent's
                 leaf = replace(leaf, bound=min(leaf.bound, parent.bound))
-            if leaf.bound <= self._known:
+            if parent is None and leaf.bound >= self.search.trivial and took >= seconds:
+                self.slow, self.possible, self.nodes = True, False, 0
+            elif leaf.bound <= self._known:
                 self._done.append(replace(leaf, basis=None))
             elif leaf.feature == -1:
                 self._stuck = max(self._stuck, leaf.bound)

@@ -203,6 +203,8 @@ class _GapSearch:
         for at, one in self.phases.items():
             if one.finished:
                 bounds[at] = -np.inf
+        if any(one.slow for one in self.phases.values()):  # so would be those that have not begun
+            bounds[[[(q, d) not in self.phases for d in (0, 1)] for q in range(len(bounds))]] = -np.inf
         q, d = (int(one) for one in np.unravel_index(bounds.argmax(), bounds.shape))
         return (q, d) if bounds[q, d] > self.inputs.known else None
 
