@@ -35,7 +35,7 @@ class CheckReport:
 
     extent: how much of the question is answered, counted from the file.   unit: what is counted.
     partial: the statement about what is decided was asked for, not one about all that was asked.
-    refuted: of the proofs, those that are counterexamples.   format, statement: of the file, and what it states in words.
+    refuted: counterexamples, which are no proofs.   format, statement: of the file, and what it states in words.
     float32: proofs that claim to be certified for float32; a claim that does not stand is a rejection. None: this kind of proof is
     about the real-valued function only.
     """

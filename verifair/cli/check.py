@@ -81,7 +81,7 @@ def run(system: System, given: dict[str, Any]) -> None:
 
     schema: InputSpace
     _, settings, files = asked(system, given)
-    kind = kind_of(settings.certificate)
+    kind, screen = kind_of(settings.certificate), Screen()
     if settings.demo is not None:
         from verifair import datasets
 
@@ -90,7 +90,6 @@ def run(system: System, given: dict[str, Any]) -> None:
         raise QueryError("check needs --model and --schema (or --demo german)")
     else:
         network, schema = read_model(settings.model), InputSpace.load(settings.schema_file)
-    screen = Screen()
     with _spread(files) as spread, keeping("nothing is accepted"), progress_bar(kind.counts) as progress:
         report = check(
             settings.certificate, network=network, schema=schema, partial=settings.partial, progress=progress, spread=spread
@@ -101,13 +100,14 @@ def run(system: System, given: dict[str, Any]) -> None:
     if len(report.rejections) > 10:
         screen.print(f"... and {len(report.rejections) - 10} more")
     proofs, leaves = counted(report.proofs, "proof", "proofs"), counted(report.leaves, "leaf", "leaves")
-    done = f"{proofs}, {leaves} re-proved in {report.seconds:.1f} s"
+    refuted = f", {counted(report.refuted, 'counterexample', 'counterexamples')}" if report.refuted else ""
+    done = f"{proofs}{refuted}, {leaves} re-proved in {report.seconds:.1f} s"
     if report.rejections or report.missing is None:
         screen.print(f"{report.verdict}: {done}")
     else:
         screen.print(f"{done}\n{report.verdict}: {report.left_out}", soft_wrap=True)
-    if report.accepted and report.float32 is not None and report.proofs > report.refuted:
-        screen.print(f"{float32_words(report.float32, report.proofs - report.refuted)}.", soft_wrap=True)
+    if report.accepted and report.float32 is not None and report.proofs:
+        screen.print(f"{float32_words(report.float32, report.proofs)}.", soft_wrap=True)
     answer = CheckAnswer(
         accepted=report.accepted, format=report.format, statement=report.statement, extent=report.extent, unit=report.unit,
         partial=report.partial, missing=report.missing, claimed=report.claimed, proofs=report.proofs,

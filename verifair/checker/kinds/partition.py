@@ -283,7 +283,7 @@ def _check_parts(query: _StoredQuery, network: Model, schema: InputSpace, joined
         found += [Rejection(proof=int(asked.part[tree // 2]), reason=reason) for tree, reason in flaws.items()]
     found += _check_witnesses(joined, query, network, schema)
     leaves = int((chunk.feature == -1).sum())
-    return len(chunk), (found, 2 * len(asked) + int((chunk.status == VIOLATED).sum()), leaves, 2 * int(float32.sum()))
+    return len(chunk), (found, 2 * len(asked), leaves, 2 * int(float32.sum()))
 
 
 def _shape_flaw(chunk: Chunk, query: _StoredQuery) -> str | None:

@@ -56,7 +56,8 @@ def check_proofs(given: Certificate, *, network: Model, schema: InputSpace, batc
     started = time.perf_counter()
     if not isinstance(given.query, RowsQuery):  # those are about pairs of classes
         network = judged(given.query, network, schema)
-    count = sum(not isinstance(proof.evidence, Counterexample) for proof in given.proofs)
+    refuted = sum(isinstance(proof.evidence, Counterexample) for proof in given.proofs)
+    count = len(given.proofs) - refuted
     leaves = 0
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
     if not found:
@@ -64,9 +65,9 @@ def check_proofs(given: Certificate, *, network: Model, schema: InputSpace, batc
             leaves += some
             found += flaws
         found += [*_wrong_counterexamples(given, network, schema), *_repeated(given)]
-    float32 = sum(proof.float32 for proof in given.proofs)
     return CheckReport.of(
-        found, proofs=count, leaves=leaves, started=started, extent=given.extent, unit=given.unit, float32=float32
+        found, proofs=count, leaves=leaves, started=started, extent=given.extent, unit=given.unit, refuted=refuted,
+        float32=sum(one.float32 for one in given.proofs),
     )
 
 
@@ -185,16 +186,16 @@ def _statement(given: Certificate, schema: InputSpace, network: Model) -> str:
     who = " and ".join(query.protected)
     if not isinstance(query, BoxQuery):
         deltas = {one.statement.delta for one in given.proofs if isinstance(one.statement, RowStatement)}
-        of = f"{query.kind} by {who}," if who else query.kind
+        of = f"{query.kind} by {who}" if who else query.kind
         found = given.extent
-        proved = counted(found.proved + found.claimed, "proof", "proofs")
         counts = (
-            (found.refuted, "refuted, with a counterexample of each in the file"),
-            (found.undecided, "undecided: no proof of those is in the file"), (found.not_reached, "not reached"),
+            (found.proved + found.claimed, "proved"), (found.refuted, "refuted (a counterexample of each is in the file)"),
+            (found.undecided, "undecided"), (found.not_reached, "not reached"),
         )
-        said = f"{proved} of {found.total:,} statements asked{''.join(f', {count:,} {what}' for count, what in counts if count)}"
+        said = ", ".join(f"{count:,} {what}" for count, what in counts if count)
         units = f"{', '.join(map(exactly, sorted(deltas)))} unit{'' if deltas == {1.0} else 's'}"
-        return f"It states: {said}, of {of} within {units}; nothing about other rows."
+        asked = counted(found.total, "statement", "statements")
+        return f"It states: of {asked} about {of} within {units}, {said}; nothing about other rows."
     nearby = f", and {near(query.relax, schema)}" if query.relax else ""
     differ = f"when {who} changes" if len(query.protected) == 1 else f"when {query.differ} of {who} change"
     if query.epsilon is None:

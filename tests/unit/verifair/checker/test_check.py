@@ -632,7 +632,7 @@ def test_no_leaf_is_cut_by_who_checks_it(classes: tuple[int, int], depth: int, a
 def test_a_file_s_own_words_state_nothing_beside_its_proofs() -> None:
     network = mixed_network(0)
     given = certificate(network, proof_of(network, "robust"), kind="robustness")
-    assert "within 1 unit;" in check(given, network=network, schema=SCHEMA).statement  # no proof is about its query's 0 and 2
+    assert "within 1 unit, " in check(given, network=network, schema=SCHEMA).statement  # no proof is about its query's 0 and 2
     for protected in (("sex: no decision flips.\nIt states: nothing",), ("sex", "sex")):
         forged = replace(given, query=replace(given.query, protected=protected))
         assert "names features as protected" in str(check(forged, network=network, schema=SCHEMA).rejections)
