@@ -34,6 +34,8 @@ RATIO, SMALL = 250, 1 << 26
 MAX_CELLS = 1 << 28
 """Of a Parquet file that is read whole: a million equal cells take a few bytes in it."""
 MAX_COLUMNS = 10_000
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+"""Other than commas; Excel writes semicolons where decimals have commas."""
 CHUNK = 1 << 14
 """Rows that are read at once, where not all are held."""
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -147,11 +149,14 @@ class TableFile:
         path, columns = self.path, self.columns
         _check_size(path)
         _check_width(path)
-        # Two lines, so that rows with more cells than the header are an error: pandas would take the first cell for a row label.
-        first = pd.read_csv(path, nrows=2, header=None, dtype=str, keep_default_na=False, skipinitialspace=True)
-        header = [str(name) for name in first.iloc[0]]
-        if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
-            raise DataError(f"{path}: the header {header[0][:500]!r} has no commas; save the table with commas between the cells")
+        header = _first_lines(path, 1)
+        other = max(SEPARATORS, key=header[0].count)
+        if len(header) == 1 and other in header[0]:
+            raise DataError(
+                f"{path}: the header {header[0][:500]!r} has no commas, but {SEPARATORS[other]}; save the table with commas "
+                f"between the cells and points in decimals, or pass what pandas.read_csv(FILE, sep={other!r}, decimal=',') reads"
+            )
+        _first_lines(path, 2)  # rows with more cells than the header are an error: pandas would take the first cell for a row label
         twice = [name for name in repeated(header) if name]
         if twice and columns is None:
             raise DataError(f"{path}: columns named twice: {_listed(twice)}; give each its own name")
@@ -174,6 +179,12 @@ class TableFile:
                         found.setdefault(str(name), set()).add(kind)
         mixed = {name: kinds for name, kinds in found.items() if len(kinds) > 1}
         return {name: "float64" if kinds == {"int64", "float64"} else str for name, kinds in mixed.items()}
+
+
+def _first_lines(path: Path, count: int) -> list[str]:
+    """Return the header's names, after so many lines were read."""
+    lines = pd.read_csv(path, nrows=count, header=None, dtype=str, keep_default_na=False, skipinitialspace=True)
+    return [str(name) for name in lines.iloc[0]]
 
 
 def _check_size(path: Path) -> None:
