@@ -184,8 +184,11 @@ def _of_module(model: Any, rows: Any) -> Any:
 
 
 def named_columns(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame | None:
-    """Return the columns of a table that an object was fitted on, in its order, all where it knows no names; None without one."""
-    known = {str(name): name for name in frame.columns}
+    """Return the columns of a table that an object was fitted on, in its order, all where it knows no names; None without one.
+
+    LightGBM writes names with _ for each space.
+    """
+    known = {str(name).replace(" ", "_"): name for name in frame.columns} | {str(name): name for name in frame.columns}
     if not set(names) <= set(known):
         return None
     return frame[[known[name] for name in names]] if names else frame
