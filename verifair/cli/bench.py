@@ -306,6 +306,8 @@ def _show(found: BenchResult, everybody: Sequence[Competitor], files: Sequence[P
     if wrong:
         where = ", ".join(dict.fromkeys(f"{record.competitor} on {record.case}" for record in wrong[:5]))
         console.print(f"{len(wrong)} counterexamples do not meet their queries (wrong-witness): {where}", soft_wrap=True)
+    for record in {one.competitor: one for one in reversed(found.records) if one.reason == "solver-error" and one.note}.values():
+        console.print(f"{record.competitor} on {record.case}: solver-error, {record.note}", soft_wrap=True)
     for one in everybody:
         if not one.available:
             console.print(f"{one.name} was not asked: not installed; {one.remedy}")

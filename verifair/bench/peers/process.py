@@ -71,13 +71,15 @@ class ProcessRun:
 @dataclass(frozen=True, kw_only=True)
 class Tool:
     """words: the command.   environment: what is set beside the surroundings.   startup: seconds that it takes to start, which
-    are subtracted from every measured time as VNN-COMP does.   startup_cpu: those of the processor, subtracted from none here."""
+    are subtracted from every measured time as VNN-COMP does.   startup_cpu: those of the processor, subtracted from none here.
+    here: it runs in the folder of whoever asks, which its command may name files of; else in that of its query."""
 
     name: str
     words: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
     startup: float = 0.0
     startup_cpu: float = 0.0
+    here: bool = False
 
     @property
     def version(self) -> str:
@@ -129,8 +131,8 @@ class Tool:
         with log.open("wb") as output:
             try:
                 process = subprocess.Popen(
-                    words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, env=surroundings,
-                    process_group=None if sys.platform == "win32" else 0,
+                    words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=None if self.here else folder,
+                    env=surroundings, process_group=None if sys.platform == "win32" else 0,
                 )
             except OSError as error:
                 return ProcessRun(said="error", text="", seconds=0.0, cpu_seconds=0.0, peak_mb=None, note=str(error))
@@ -260,7 +262,8 @@ def tool(text: str, homes: Mapping[str, Path]) -> Tool:
     whole = " ".join(words)
     if "{onnx}" not in whole or "{results}" not in whole or ("{vnnlib}" in whole) == ("{vnnlib2}" in whole):
         raise QueryError(f"--competitor {name}: its command needs {{onnx}}, {{results}}, and one of {{vnnlib}} and {{vnnlib2}}")
-    return Tool(name=name, words=words, environment=tuple((key, filled(one, values)) for key, one in sorted(environment.items())))
+    settings = tuple((key, filled(one, values)) for key, one in sorted(environment.items()))
+    return Tool(name=name, words=words, environment=settings, here=bool(equals))
 
 
 def ready() -> dict[str, Any]:

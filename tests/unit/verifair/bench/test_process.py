@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import re
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -89,6 +91,14 @@ def test_an_unsat_is_a_claim() -> None:
     assert (found.status, found.trust) == ("proved", "claimed")
 
 
+def test_a_command_may_name_files_of_the_folder_where_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(TOY, tmp_path / "mine.py")
+    monkeypatch.chdir(tmp_path)
+    (one,) = chosen([PROVED], 0)
+    mine = tool(f"mine={command('unsat').replace(str(TOY), 'mine.py')}", {})
+    assert mine.decide(one.question(), Budget(seconds=60)).status == "proved"
+
+
 def test_a_command_that_is_not_there_is_an_error_of_its_own() -> None:
     (one,) = chosen([PROVED], 0)
     found = tool("gone=/nowhere/verifier {onnx} {vnnlib} {results}", {}).decide(one.question(), Budget(seconds=5))
@@ -162,13 +172,14 @@ def test_the_command_asks_processes_and_reports_liars(tmp_path: Path) -> None:
     query, out = tmp_path / "asked.vnnlib.gz", tmp_path / "out"
     query.write_bytes(gzip.compress(written.read_bytes()))
     given = ["bench", "--network", model, "--queries", query, "--methods", "bnb", "--repeats", 1, "--timeout", 20, "--out", out]
-    given += [part for kind in ("unsat", "outside", "honest") for part in ("--competitor", f"{kind}={command(kind)}")]
+    given += [part for kind in ("unsat", "outside", "honest", "crash") for part in ("--competitor", f"{kind}={command(kind)}")]
     found = verifair(*given)
     assert found.returncode == 6
     assert "wrong-witness" in found.stdout
+    assert re.search(r"crash on .*: solver-error, it wrote no results, exit code 1: it broke", found.stdout)
     lines = [json.loads(line) for line in (out / NAME).read_text(encoding="utf-8").splitlines()[1:]]
     assert {line["method"]: line["status"] for line in lines} == {
-        "bnb": "violated", "unsat": "proved", "outside": "unknown", "honest": "violated",
+        "bnb": "violated", "unsat": "proved", "outside": "unknown", "honest": "violated", "crash": "unknown",
     }
     saved = [json.loads(path.read_text(encoding="utf-8")) for path in out.glob("disagreement-*.json")]
     pairs = [{one["method"] for one in content["answers"]} for content in saved]
@@ -179,7 +190,7 @@ def test_the_command_asks_processes_and_reports_liars(tmp_path: Path) -> None:
     assert asked["query"] == written.read_text(encoding="utf-8")
     again = verifair(*given, "--resume")
     assert again.returncode == 6
-    assert len((out / NAME).read_text(encoding="utf-8").splitlines()) == 1 + 4
+    assert len((out / NAME).read_text(encoding="utf-8").splitlines()) == 1 + 5
 
 
 def test_two_networks_are_asked_in_version_2(tmp_path: Path) -> None:
