@@ -451,7 +451,7 @@ def test_the_certified_share_is_the_true_one(tiny: list[object], verifair: Run, 
     size = 4
     frame = pd.DataFrame({"sex": "Male", "age": ROWS[:, 0] + 2, "hours": ROWS[:, 1]}).sample(300, random_state=0)
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    store = tmp_path / "new" / "tiny.sqlite"
+    store = tmp_path / "new one" / "tiny.sqlite"
     code, out, _ = verifair(
         "certify", *tiny, "--partition", size, "--store", store, "--data", tmp_path / "rows.csv", "--plot", tmp_path / "s.png",
         "--json", tmp_path / "s.json", "--exit-verdict",
@@ -481,7 +481,7 @@ def test_the_certified_share_is_the_true_one(tiny: list[object], verifair: Run, 
     assert ages["low"] == [0, 4, 8, 12, 16, 20]
     assert ages["violated"] == [sum(a == k for a, _ in unfair) for k in range(6)]
     assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
-    for word in ("Certified share", "data rows", "person 1", "Female → Male", f"verifair check {store}"):
+    for word in ("Certified share", "data rows", "person 1", "Female → Male", f"verifair check '{store}'"):
         assert word in out
     code, out, _ = verifair("check", store, *about(tiny))
     assert (code, f"ACCEPTED: {2 * (count - len(unfair)):,} proofs, {len(unfair):,} counterexamples, " in out) == (0, True)

@@ -153,7 +153,7 @@ class Work:
 
     def check_line(self, file: Path, *, partial: bool = False) -> str:
         """Return how to check a file of proofs, or of a part of what was asked."""
-        return f"{file} (verifair check {file} {self.options}{' --partial' * partial})"
+        return f"{file} (verifair check {shlex.quote(str(file))} {self.options}{' --partial' * partial})"
 
     def save_proof(self, certificate: States | None, why: str) -> tuple[Path | None, str | None]:
         """Write the proofs where the user asked for them; return the file and how to check it, or why there is none.
