@@ -83,6 +83,11 @@ def inferred(
     with which categories, and that numbers come unscaled; ranges come from the table. Of a model that takes a matrix it knows the
     width alone: numbers are drafted raw, by minmax or standardised, whichever predicts the table's labels best; unscaled: raw.
     """
+    blocks = one_hot_columns(frame.drop(columns=target, errors="ignore"))
+    for name in protected:
+        for feature, block in blocks.items():
+            if name == feature not in frame.columns or (name in block and _whole(frame, block)):
+                raise DataError(f"{name!r} cannot be protected by a drafted schema: {_one_feature(frame, feature, block)}")
     for name in (target, *protected):
         if name not in frame.columns:
             raise DataError(f"the table has no column {name!r}; {nearest(name, frame.columns)}")
@@ -371,6 +376,55 @@ def missing(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
     count = {name: int(frame[name].isna().sum()) for name in map(str, frame.columns) if name in columns}
     remedy = "such rows are refused: fill in the values, or drop the rows"
     return {name: f"column {name!r} has no value in {n:,} of {len(frame):,} rows; {remedy}" for name, n in count.items() if n}
+
+
+def one_hot_columns(frame: pd.DataFrame) -> dict[str, list[str]]:
+    """Return name -> columns name_category of each feature that pandas.get_dummies seems to have spread over the table: neighbours,
+    of 0 and 1 (or truth values), no row with two ones; with drop_first some rows have none."""
+    names = [str(name) for name in frame.columns]
+    flags = [_flag(frame.iloc[:, k]) if "_" in name else None for k, name in enumerate(names)]
+    found, start = dict[str, list[str]](), 0
+    while start < len(names):
+        end = start + 1
+        for place in (found.start() for found in re.finditer("_", names[start])):
+            stop, ones = start, np.zeros(len(frame), dtype=np.int64)
+            while stop < len(names) and names[stop].startswith(names[start][: place + 1]) and (flag := flags[stop]) is not None:
+                stop, ones = stop + 1, ones + flag
+            if place and stop > start + 1 and ones.max(initial=0) == 1:
+                found[names[start][:place]], end = names[start:stop], stop
+                break
+        start = end
+    return found
+
+
+def _flag(column: pd.Series) -> Booleans | None:
+    """Return where a column of 0 and 1, or truth values, is 1 (N,); None for any other."""
+    if holds_truths(column) or (holds_numbers(column) and set(column.dropna().unique()) == {0, 1}):
+        return np.asarray(column.eq(1).to_numpy(dtype=bool, na_value=False))
+    return None
+
+
+def spread(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
+    """Return column -> what to say of the one-hot columns that it begins, where a model takes them."""
+    blocks = one_hot_columns(frame[[name for name in frame.columns if name in columns]])
+    return {block[0]: _one_feature(frame, feature, block) for feature, block in blocks.items()}
+
+
+def _whole(frame: pd.DataFrame, block: Sequence[str]) -> bool:
+    """Return whether each row has a one in one of the columns."""
+    return bool((frame[list(block)].astype(float).sum(axis=1) == 1).all())
+
+
+def _one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str:
+    more = ", ..." * (len(block) > 3)
+    categories = ", ".join(f'"{name[len(feature) + 1 :]}"' for name in block[:3]) + more
+    remedy = f'a schema with name = "{feature}", kind = "one-hot", categories = [{categories}] in their place'
+    if not _whole(frame, block):
+        remedy = "a schema whose constraints forbid two of them together (never = ...)"
+    return (
+        f"columns {', '.join(block[:3])}{more} seem to be the one-hot columns of one feature; each a feature of its own, they "
+        f"change one by one, so that people have several of its values{' or none' * _whole(frame, block)}; pass {remedy}"
+    )
 
 
 def guesses(network: Model, drafted: dict[str, Any], frame: pd.DataFrame, *, compared: bool) -> list[str]:

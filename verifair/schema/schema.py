@@ -25,7 +25,7 @@ from verifair.schema import rows as schema_rows
 from verifair.schema.agreement import check_decisions
 from verifair.schema.constraint import Constraint
 from verifair.schema.feature import Feature, Scale
-from verifair.schema.infer import DraftWarning, check_asked, column_names, columns_of, guesses, inferred, missing
+from verifair.schema.infer import DraftWarning, check_asked, column_names, columns_of, guesses, inferred, missing, spread
 from verifair.schema.space import InputSpace
 from verifair.schema.writing import toml
 
@@ -67,9 +67,10 @@ class Schema(Shown, InputSpace):
             guessed = guesses(network, fields, frame, compared=model is not network)
             if guessed:
                 warnings.warn("; ".join(guessed), DraftWarning, stacklevel=3)
-        lacking = missing(frame, [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target))
-        if lacking:
-            warnings.warn("; ".join(lacking.values()), DraftWarning, stacklevel=3)
+        taken = [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target)
+        for said in (missing(frame, taken), spread(frame, [name for name in taken if name != target])):
+            if said:
+                warnings.warn("; ".join(said.values()), DraftWarning, stacklevel=3)
         return drafted
 
     def dumps(self) -> str:

@@ -15,6 +15,7 @@ from verifair import datasets
 from verifair.checker.certificates.envelope import semantics
 from verifair.errors import DataError, SchemaError, VerifairError
 from verifair.schema.draft import draft
+from verifair.schema.infer import DraftWarning
 from verifair.schema.schema import Schema
 
 
@@ -397,3 +398,19 @@ def test_values_between_0_and_1_are_no_logits(regressor: Any, found: str) -> Non
     schema = vf.Schema.infer(frame.assign(y=y), positive="value > 0.5", **asked)
     verdict = vf.verify(vf.IndividualFairness(network=model, schema=schema, protected=["sex"]))
     assert verdict.status is vf.Status.VIOLATED
+
+
+def test_one_hot_columns_of_one_feature_are_told(recwarn: pytest.WarningsRecorder) -> None:
+    """Flipped one by one they made people of both sexes, and of none, without a word."""
+    frame = pd.DataFrame({"age": [20, 30, 40], "sex": ["f", "m", "f"], "job": ["a_x", "b", "c"], "credit": [0, 1, 1]})
+    table = pd.get_dummies(frame, columns=["sex", "job"])
+    for asked in ("sex_f", "sex"):
+        with pytest.raises(DataError, match=r"columns sex_f, sex_m seem .* or none; .*\"one-hot\", categories = \[\"f\", \"m\"\]"):
+            Schema.infer(table, target="credit", protected=[asked])
+    with pytest.warns(DraftWarning, match="columns job_a_x, job_b, job_c seem to be the one-hot columns of one feature"):
+        Schema.infer(table.astype(int), target="credit", protected=["age"])
+    assert "# columns sex_f, sex_m seem to be" in draft(table, target="credit")
+    with pytest.warns(DraftWarning, match="columns job_b, job_c seem .* several of its values; pass a schema whose const"):
+        Schema.infer(pd.get_dummies(frame, columns=["sex", "job"], drop_first=True), target="credit", protected=["job_b"])
+    Schema.infer(frame.assign(has_car=[0, 1, 1], has_house=[0, 1, 0]), target="credit")
+    assert not recwarn.list
