@@ -213,7 +213,7 @@ def test_what_a_parquet_file_notes_of_types_is_no_type(tmp_path: Path) -> None:
     pd.DataFrame({"sex": [1, 2] * 3}).to_parquet(tmp_path / "t.parquet", compression=None)
     content = (tmp_path / "t.parquet").read_bytes()
     (tmp_path / "t.parquet").write_bytes(content.replace(b'"numpy_type": "int64"', b'"numpy_type": "iot64"'))
-    with pytest.raises(DataError, match="cannot be read as a table .*types for pandas.*iot64"):
+    with pytest.raises(DataError, match=r"cannot be read as a table .*types for pandas.*iot64"):
         read_table(tmp_path / "t.parquet")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,6 +110,11 @@ class Subject:
         return chosen
 
 
+def model_options(model: Path | None, schema: Path | None) -> str:
+    """The options that name model and schema to `verifair check`, as a shell takes them."""
+    return f"--model {shlex.quote(str(model))} --schema {shlex.quote(str(schema))}"
+
+
 def read(inputs: Inputs, protected: Sequence[str] = ()) -> Subject:
     """Read the files that were named, or those that --demo brings. Raises QueryError when something is missing.
 
@@ -133,7 +139,7 @@ def read(inputs: Inputs, protected: Sequence[str] = ()) -> Subject:
         if data is not None and dataset is None:
             rows, settled = Stream.of(data).settled(inputs.missing, schema.columns_read, facts=schema.facts(protected))
             words += settled
-        options = f"--model {model} --schema {inputs.schema_file}"
+        options = model_options(model, inputs.schema_file)
     network, schema = schema.settled(read_model(model))
     return Subject(
         network=network, schema=schema, data=rows, dataset=dataset, model=model,

@@ -28,6 +28,7 @@ from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.settings import OF_PRESET, CstInputs, CstSettings, Situation
 from verifair.systems.results.files import file_name
 from verifair.systems.stores import Parts
+from verifair.systems.subject import model_options
 from verifair.systems.work import Interrupted, OutOfTime, Work
 
 
@@ -85,12 +86,12 @@ def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
     data, settled = Stream.of(inputs.data).settled(inputs.missing, columns, facts=facts)
     return CstSubject(
         frame=data.stored, file=file, path=settings.causal, decider=decider, words=f"{inputs.data}{settled}",
-        options=_options(file) if model is None else f"--model {model} --schema {schema}",
+        options=_options(file) if model is None else model_options(model, schema),
     )
 
 
 def _options(file: CausalFile) -> str:
-    return "" if file.network_path is None else f"--model {file.network_path} --schema {file.schema_path}"
+    return "" if file.network_path is None else model_options(file.network_path, file.schema_path)
 
 
 def decider_of(file: CausalFile, path: Path) -> Decider:

@@ -313,7 +313,7 @@ def test_merit_is_proposed_where_numbers_go_with_the_label() -> None:
     protected = Schema.infer(people(), target="approved", positive=True, protected=["income"])
     assert not any(feature.merit for feature in protected.features)
     assert not any(feature.merit for feature in Schema.infer(people(20), target="approved", positive=True).features)
-    with pytest.raises(SchemaError, match="'income': range = .* is too wide"):  # and no warning of numpy's before
+    with pytest.raises(SchemaError, match=r"'income': range = .* is too wide"):  # and no warning of numpy's before
         Schema.infer(people().assign(income=lambda frame: frame["income"] * 1e300), target="approved", positive=True)
 
 
