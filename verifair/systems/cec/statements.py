@@ -95,6 +95,7 @@ def _measured(name: str, found: CecResult) -> Iterator[Statement]:
         )
         clear = excess.low > 0
         adds = "the group adds to the difference" if clear else "whether the group adds anything is not clear"
+        adds = "the group adds nothing to the difference" if excess.high <= 0 else adds
         yield Statement(
             text=f"{more}; scores run from 0 to 1): {adds}. {shares}.",
             standing=Standing.MEASURED, tone=Tone.WATCH if clear else Tone.PLAIN, headline=True,

@@ -159,10 +159,11 @@ def test_the_headline_is_what_the_group_adds_with_its_interval_and_warns_only_wh
     for inner, tone, adds in (
         (across, Tone.PLAIN, "whether the group adds anything is not clear"),
         (replace(across, score=np.zeros(40)), Tone.WATCH, "the group adds to the difference"),
+        (replace(across, score=np.ones(40)), Tone.PLAIN, "the group adds nothing to the difference"),
     ):
         first, *others = statements._measured("sex", told(across, inner=inner))
         assert (first.headline, first.tone) == (True, tone)
-        assert re.match(r"sex: reasons differ by [+]\d[.]\d+ more across groups .* [(][+-].* to [+].*, 95 %", first.text)
+        assert re.match(r"sex: reasons differ by [+-]\d[.]\d+ more across groups .* [(][+-].* to [+-].*, 95 %", first.text)
         assert re.search(r"95 %, 40 pairs[)]: (.*)[.]$", first.brief)[1] == adds  # type: ignore[index]
         assert "of 40 pairs from different groups" in first.text.lower()
         assert not any(one.headline or one.tone is Tone.WATCH for one in others)
