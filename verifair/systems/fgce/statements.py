@@ -28,7 +28,7 @@ from verifair.systems.work import Work, called, standing
 ANSWER: dict[str, Any] = {"groups": True, "left_out": True, "comparison": True, "re_evaluated": True, "robust": True}
 """What the page's JSON has of a result, beside some of the graph."""
 ONE: dict[Cost, str] = {
-    "l2": "distance: 1 is one number over its whole range", "path": "length of the path", "hops": "number of moves",
+    "l2": "a distance, in which 1 is one number over its whole range", "path": "length of the path", "hops": "number of moves",
 }
 """A cost's unit, in a few words."""
 FAR = (
@@ -155,7 +155,7 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
 
 def _measure(name: str, result: FgceResult) -> str:
     """Return a measure in words, with its unit."""
-    unit = f"(as cost; {ONE[result.fitted.cost]})"
+    unit = f"(cost: {ONE[result.fitted.cost]})"
     return {
         WITHOUT: "People refused for whom the rows used show no way to the favourable decision",
         LEAST: f"What people refused have to change at least, on average {unit}",
