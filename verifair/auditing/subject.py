@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -80,7 +82,7 @@ def subject_of(
     Raises SchemaError, DataError.
     """
     network, described = described.settled(network)
-    protected = _protected(file, described)
+    protected = _protected(file, described, [] if table is None else table.data.columns)
     sources = [Source(role="audit file", file=Path(file.name).name, sha256=file.sha256)]
     written = file.model.file or f"shipped example {file.model.demo}"
     sources.append(Source(role="model", file=written, sha256=network.source_sha256))
@@ -88,7 +90,7 @@ def subject_of(
     digest = described.sha256 if schema_path is None else sha256(schema_text.encode()).hexdigest()
     drafted = schema_text.startswith(DRAFTED)
     sources.append(Source(role=DRAFT if drafted else "schema", file=schema_name, sha256=digest))
-    protected, data, words, treated, dropped = _protected(file, described), None, "no table", "", 0
+    data, words, treated, dropped = None, "no table", "", 0
     if table is not None:
         asked = file.data
         grouping = [name for one in file.analyses.values() for name in getattr(one.settings, "protected", None) or ()]
@@ -114,7 +116,8 @@ def _model(file: AuditFile) -> tuple[Path, Path | None, Schema]:
     return file.inside("model", "file", file.model.file), path, Schema.load(path)
 
 
-def _protected(file: AuditFile, schema: Schema) -> tuple[str, ...]:
+def _protected(file: AuditFile, schema: Schema, columns: Collection[str]) -> tuple[str, ...]:
+    """The sensitive features.   columns: of the table."""
     if file.sensitive is None:
         if not schema.protected_names:
             raise SchemaError(
@@ -126,7 +129,11 @@ def _protected(file: AuditFile, schema: Schema) -> tuple[str, ...]:
         try:
             schema.index(name)
         except SchemaError as error:
-            raise SchemaError(f"{file.name}: [sensitive]: features: {error}") from None
+            unread = (
+                "; the table has such a column, which the model does not read: compare groups by it with protected = "
+                f"[{json.dumps(name)}] of fgce and cec" if name in columns else ""
+            )
+            raise SchemaError(f"{file.name}: [sensitive]: features: {error}{unread}") from None
     return tuple(dict.fromkeys(file.sensitive.features))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from shlex import quote
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from encoders.network import Array
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.feature import text
 from verifair.schema.schema import Schema
+from verifair.schema.writing import written
 
 MANY = 20
 """Values of a number that still make a group each."""
@@ -52,8 +54,9 @@ def _of_number(name: str, values: Array, cuts: Sequence[float] | None, numeric: 
         return pd.Series(names[np.searchsorted(cuts, values, side="left")], index=index)
     distinct = np.unique(values)
     if len(distinct) > MANY:
+        cut = float(f"{np.median(values):g}")
         raise QueryError(
-            f"{name!r} has {len(distinct)} values, and each would be a group; split it, e.g. --split {name}={np.median(values):g} "
-            f"(in an audit file: split = {{ {name} = [{np.median(values):g}] }})"
+            f"{name!r} has {len(distinct)} values, and each would be a group; split it, e.g. --split {quote(f'{name}={cut:g}')} "
+            f"(in an audit file: split = {written({name: [cut]})})"
         )
     return pd.Series([text(float(value)) for value in values], index=index)

@@ -227,6 +227,13 @@ def test_drafts_that_a_check_refuses_do_not_stand_in_the_way(
     assert tomllib.loads(Path("again.audit.toml").read_text())["data"] == {"file": "credit.csv", "outside": "drop"}
 
 
+def test_a_sensitive_column_that_the_model_does_not_read_is_named(model: Pipeline) -> None:
+    with pytest.raises(SchemaError, match=r"no feature 'area'.*; the table has such a column, which the model does not read: "
+                                          r'compare groups by it with protected = \["area"\] of fgce and cec'):
+        vf.audit(model, PEOPLE.assign(area="north"), schema=vf.Schema.infer(PEOPLE, model=model, target="credit", positive="good"),
+                 sensitive=["area"])
+
+
 def test_neither_groups_nor_labels_are_made_up_and_the_page_says_who_is_left_out(
     model: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
