@@ -218,7 +218,8 @@ class Model(ABC):
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.inputs:,} input columns; {self.built}; {self.outputs:,} outputs)"
+        outputs = f"{self.outputs:,} output{'s' * (self.outputs != 1)}"
+        return f"{type(self).__name__}({self.inputs:,} input columns; {self.built}; {outputs})"
 
     def _repr_html_(self) -> str:
         """Return the facts as a table, for notebooks."""

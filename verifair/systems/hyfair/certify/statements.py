@@ -91,7 +91,7 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
             mode["epsilon"] = None  # a share is about decisions
     features = [_Feature(settings.model_copy(update={"protected": (name,)}), subject) for name in names]
     left = len(names) * len(modes)
-    for mode in modes:  # what is cheap is asked of all features before what is dear is asked of any
+    for mode in modes:  # what is cheap is asked of all features before what takes long is asked of any
         for feature in features:
             _ask(feature, mode, subject, replace(work, deadline=work.deadline - work.left * (1 - 1 / left)))
             left -= 1
