@@ -186,9 +186,11 @@ def _ends(values: pd.Series, low: float, high: float) -> Array:
 
 
 def paper_levels(space: FeatureSpace, d0: float) -> Array:
-    """Return the costs of the paper's kAUC: `paper_range` in the steps of `cost_levels`; d0: the larger one of the groups'."""
+    """Return the costs of the paper's kAUC: `paper_range` in the steps of `cost_levels`, its ends where it is shorter than a step;
+    d0: the larger one of the groups'."""
     low, high = paper_range(space, d0)
-    return np.arange(low, high, float(np.diff(cost_levels(space))[0]))
+    found = np.arange(low, high, float(np.diff(cost_levels(space))[0]))
+    return np.array([low, high]) if len(found) == 1 else found
 
 
 def paper_range(space: FeatureSpace, d0: float) -> tuple[float, float]:

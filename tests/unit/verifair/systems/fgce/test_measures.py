@@ -387,6 +387,13 @@ def test_the_papers_kauc_has_a_grid_of_its_own(instances: dict[str, Instance]) -
         assert found.kauc[found.kauc["group"] == name]["score"].tolist() == alone["score"].tolist()
 
 
+def test_the_papers_grid_has_two_ends_at_least() -> None:
+    """A single cost makes no curve along d: the whole run ended there."""
+    space = FeatureSpace.of(schema_of(integer("a", 0, 9)))      # costs up to 1, in steps of .09
+    assert len(paper_levels(space, 1.0)) > 2
+    assert paper_levels(space, 0.95 / 0.7).tolist() == pytest.approx([0.95, 1.0])
+
+
 def test_the_papers_range_begins_at_a_share_of_full_coverage() -> None:
     space = FeatureSpace.of(schema_of(integer("a", 0, 9), integer("b", 0, 9)))
     assert paper_range(space, 1.0) == (0.7, np.sqrt(2))
