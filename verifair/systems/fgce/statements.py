@@ -103,7 +103,8 @@ def _groups(result: FgceResult, again: Collection[str]) -> Iterator[Statement]:
             continue
         best = one.certainty
         cost = rounded(one.cost, up=True, digits=4)
-        text = f"{one.name}: {one.used} examples serve {of(one.covered, one.factuals)} of them, at a cost of at most {cost}"
+        used = counted(one.used, "example serves", "examples serve")
+        text = f"{one.name}: {used} {of(one.covered, one.factuals)} of them, at a cost of at most {cost}"
         if best.optimal:
             text += f"; no other choice of at most {fitted.k} does better on these rows"
             text += "." if one.name in again else ", by the search's own bound, not re-checked."
