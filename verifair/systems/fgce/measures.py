@@ -69,7 +69,7 @@ def reach(instance: Instance, *, budget: Budget | None = None) -> Reach:
 
 
 def cost_levels(space: FeatureSpace, *, levels: int = 10) -> Array:
-    """Return costs for the curves: from .1 to the largest possible, in even steps of (largest - .1) / levels (appendix C)."""
+    """Return costs for the curves: from .1 to the paper's largest, in even steps of (largest - .1) / levels (appendix C)."""
     return 0.1 + np.arange(levels) * (space.largest_cost - 0.1) / levels
 
 
@@ -194,7 +194,7 @@ def paper_levels(space: FeatureSpace, d0: float) -> Array:
 
 
 def paper_range(space: FeatureSpace, d0: float) -> tuple[float, float]:
-    """Return the costs of the paper's kAUC: from 70 % of that of full coverage to the largest there can be (appendix C)."""
+    """Return the costs of the paper's kAUC: from 70 % of that of full coverage to what it takes for the largest (appendix C)."""
     return 0.7 * d0, space.largest_cost
 
 
@@ -448,8 +448,9 @@ def _bounded(table: pd.DataFrame, first: str, second: str, low: str, high: str) 
 def levels_of(space: FeatureSpace, instances: Mapping[str, Instance], cost: Cost) -> Array:
     """Return (D,) costs at which coverage is measured, the same for all groups.
 
-    L2: the paper's, from 0.1 to the largest distance there can be.   Paths: evenly, from the cheapest counterfactual of anybody to
-    where 95 % of all pairs are.   Hops: numbers of moves up to the most, at most ten of them.
+    L2: the paper's, from 0.1 to `FeatureSpace.largest_cost`; of several categories distances can be larger.
+    Paths: evenly, from the cheapest counterfactual of anybody to where 95 % of all pairs are.
+    Hops: numbers of moves up to the most, at most ten of them.
     """
     if cost == "l2":
         return cost_levels(space, levels=LEVELS)
