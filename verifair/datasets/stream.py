@@ -73,8 +73,7 @@ class Stream:
                     return self.frame
                 index.append(chunk.index)
             found = pd.DataFrame({name: one.values() for name, one in zip(first, columns, strict=True)}, copy=False)
-        if not all(isinstance(one, pd.RangeIndex) for one in index):
-            found.index = index[0].append(index[1:])
+        found.index = index[0].append(index[1:])
         found.attrs = dict(first.attrs)
         return found
 
@@ -102,10 +101,10 @@ class Stream:
             start += len(chunk)
 
     def where(self, keep: Callable[[pd.DataFrame], Booleans]) -> Stream:
-        """Return the rows that are kept, numbered anew.   keep: (B,) of a chunk."""
+        """Return the rows that are kept, called as they were.   keep: (B,) of a chunk."""
 
         def chunks() -> Iterator[pd.DataFrame]:
-            return _numbered(chunk[keep(chunk)] for chunk in self.chunks())
+            return (kept for chunk in self.chunks() if len(kept := chunk[keep(chunk)]))
 
         return Stream(chunks=chunks, whole=lambda: _joined(chunks()))
 
@@ -136,7 +135,7 @@ class Stream:
         return sum(int(one.sum()) for one in none), sum(int(one.any(axis=1).sum()) for one in none)
 
     def complete(self, columns: Sequence[str]) -> Stream:
-        """Return the rows that have a value in each of these columns, numbered anew. Raises DataError where there is none."""
+        """Return the rows that have a value in each of these columns, called as they were. Raises DataError where there is none."""
         found = self.where(lambda chunk: chunk[columns].notna().all(axis=1).to_numpy())
         if not found.count:
             names = ", ".join(columns)
@@ -227,15 +226,6 @@ def _names(index: pd.Index) -> pd.Index:
 def _parts(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     for start in range(0, len(frame), table.CHUNK):
         yield frame.iloc[start : start + table.CHUNK]
-
-
-def _numbered(chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield the same with their rows called by their positions, without empty ones."""
-    start = 0
-    for chunk in chunks:
-        if len(chunk):
-            yield chunk.set_axis(pd.RangeIndex(start, start + len(chunk)))
-            start += len(chunk)
 
 
 def _joined(chunks: Iterator[pd.DataFrame]) -> pd.DataFrame:
