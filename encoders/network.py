@@ -218,8 +218,7 @@ class Model(ABC):
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        outputs = f"{self.outputs:,} output{'s' * (self.outputs != 1)}"
-        return f"{type(self).__name__}({self.inputs:,} input columns; {self.built}; {outputs})"
+        return f"{type(self).__name__}({self.inputs:,} input columns; {self.built}; {self.outputs:,} outputs)"
 
     def _repr_html_(self) -> str:
         """Return the facts as a table, for notebooks."""
