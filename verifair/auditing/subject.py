@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
@@ -51,7 +50,7 @@ class AuditSubject(systems.Subject):
         if self.file.model.demo is not None:
             return f"--demo {self.file.model.demo}"
         assert self.schema_path is not None
-        return f"--model {_from(folder, self.model)} --schema {_from(folder, self.schema_path)}"
+        return systems.model_options(_from(folder, self.model), _from(folder, self.schema_path))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -186,8 +185,8 @@ def _fitting(schema: Schema, data: Stream, outside: str, words: str) -> tuple[St
     return kept, data.count - kept.count
 
 
-def _from(folder: Path, path: Path) -> str:
+def _from(folder: Path, path: Path) -> Path:
     try:
-        return shlex.quote(os.path.relpath(path, folder))
+        return Path(os.path.relpath(path, folder))
     except ValueError as error:  # another drive
         raise QueryError(f"--out: {folder} and {path} lie on different drives; write the page to the drive of the model") from error

@@ -22,6 +22,7 @@ from verifair.schema.network import TRUTHS, check_threshold, classes_called, oth
 from verifair.schema.outcome import PositiveRule
 from verifair.schema.rows import label_values, no_feature
 from verifair.schema.spelling import nearest
+from verifair.schema.writing import written
 
 MANY = 50
 """A text column with more distinct values than this is an identifier or free text, not a category."""
@@ -416,14 +417,15 @@ def _whole(frame: pd.DataFrame, block: Sequence[str]) -> bool:
 
 
 def _one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str:
-    more = ", ..." * (len(block) > 3)
-    categories = ", ".join(f'"{name[len(feature) + 1 :]}"' for name in block[:3]) + more
-    remedy = f'a schema with name = "{feature}", kind = "one-hot", categories = [{categories}] in their place'
-    if not _whole(frame, block):
+    """Return what one-hot columns are, and the schema to pass in their place, as TOML has names."""
+    first, more, whole = list(block[:3]), ", ..." * (len(block) > 3), _whole(frame, block)
+    categories = ", ".join(written(name[len(feature) + 1 :]) for name in first) + more
+    remedy = f'a schema with name = {written(feature)}, kind = "one-hot", categories = [{categories}] in their place'
+    if not whole:
         remedy = "a schema whose constraints forbid two of them together (never = ...)"
     return (
-        f"columns {', '.join(block[:3])}{more} seem to be the one-hot columns of one feature; each a feature of its own, they "
-        f"change one by one, so that people have several of its values{' or none' * _whole(frame, block)}; pass {remedy}"
+        f"columns {', '.join(first)}{more} seem to be the one-hot columns of one feature; each a feature of its own, they "
+        f"change one by one, so that people have several of its values{' or none' * whole}; pass {remedy}"
     )
 
 
