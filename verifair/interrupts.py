@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM that are noted, so that what they cut short is known even where somebody catches them."""
+"""Runs that end before their time, by Ctrl-C, SIGTERM or a deadline, and what they say of what is kept."""
 
 from __future__ import annotations
 
@@ -7,6 +7,23 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+
+class OutOfTime(Exception):
+    """An analysis that has no answer without more time. The message says how far it came."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during work of which nothing is left. The message says when it came, what is kept, and how to go on."""
+
+
+@contextmanager
+def keeping(stands: str) -> Iterator[None]:
+    """After Ctrl-C, raise Interrupted, which says what stands."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted: {stands}") from None
 
 
 @contextmanager

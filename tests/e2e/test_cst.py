@@ -13,13 +13,13 @@ import pytest
 
 from tests.command_line import Run, answered, flat, is_drawn, verifair
 from verifair import datasets
+from verifair.interrupts import OutOfTime
 from verifair.systems.cst import plots, solve
 from verifair.systems.cst.causal import file as causal_file
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.deciders import LinearRule, Recorded
 from verifair.systems.cst.estimator import SituationTesting, redraws
 from verifair.systems.cst.findings import Intervention
-from verifair.systems.work import OutOfTime
 
 DEMO = ("cst", "--demo", "loan")
 FIGURES = ("graph.png", "counts.png", "intervals.png")

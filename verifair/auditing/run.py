@@ -37,11 +37,12 @@ from verifair.checker.certificates.envelope import semantics
 from verifair.checker.words import counted
 from verifair.engine.search.ready import ready
 from verifair.errors import ClusterError, Disagreement, QueryError, VerifairError, require
+from verifair.interrupts import OutOfTime
 from verifair.systems.results.files import plain, save_json, save_text, versions
 from verifair.systems.results.findings import Section, Source, Standing, Statement, Tone
 from verifair.systems.settings import Run
 from verifair.systems.system import system
-from verifair.systems.work import OutOfTime, Work
+from verifair.systems.work import Work
 
 LAST = ("kmax", "pba", "certify")
 """Worked on after the others, in this order: they have a better answer with more time, the others none until they are finished."""

@@ -93,9 +93,9 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.auditing.subject import read
     from verifair.cli.output import check_outputs
     from verifair.engine.cluster import cluster
+    from verifair.interrupts import keeping
     from verifair.locks import alone
     from verifair.systems.results.findings import Standing
-    from verifair.systems.work import keeping
 
     _, settings, files = asked(system, given)
     if settings.write_example is not None:

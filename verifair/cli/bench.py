@@ -89,8 +89,9 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.bench.tables import comparison, to_dict
     from verifair.cli.output import alone_in, check_outputs, check_workers, save_answer
     from verifair.engine.cluster import cluster
+    from verifair.interrupts import Interrupted
     from verifair.systems.results.files import plain
-    from verifair.systems.work import Interrupted, budget
+    from verifair.systems.work import budget
 
     _, settings, files = asked(system, given)
     out, seed, json = settings.out, files.seed, files.json_file

@@ -76,8 +76,8 @@ def run(system: System, given: dict[str, Any]) -> None:
     from verifair.checker.check import check, kind_of
     from verifair.checker.words import counted, float32_words
     from verifair.cli.output import save_answer
+    from verifair.interrupts import keeping
     from verifair.schema.space import InputSpace
-    from verifair.systems.work import keeping
 
     schema: InputSpace
     _, settings, files = asked(system, given)

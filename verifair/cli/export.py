@@ -55,8 +55,8 @@ def run(system: System, given: dict[str, Any]) -> None:
     """Write the queries, then show what they are."""
     from verifair.cli.output import save_answer
     from verifair.interop.export import ExportAnswer, RelaxedQueries, export
+    from verifair.interrupts import keeping
     from verifair.systems.subject import read
-    from verifair.systems.work import keeping
 
     inputs, settings, files = asked(system, given)
     query = settings.question(system.verb, read(inputs, settings.protected))

@@ -7,19 +7,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from verifair.cli.command import NOTHING_KEPT, option_name
 from verifair.errors import INTERRUPTED, MissingPackage, QueryError, require
+from verifair.interrupts import Interrupted, OutOfTime, keeping
 from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen
 from verifair.systems.results.files import save_json, save_text
 from verifair.systems.results.result import Answer, SystemAnswer
 from verifair.systems.settings import Run, Settings
 from verifair.systems.system import System
-from verifair.systems.work import Interrupted, OutOfTime, Work, keeping
+
+if TYPE_CHECKING:
+    from verifair.systems.work import Work
 
 
 def check(system: System, run: Run, settings: Settings) -> None:
@@ -84,6 +87,8 @@ def alone_in(out: Path) -> AbstractContextManager[None]:
 
 def work(run: Run, subject: Any, started: float, held: ExitStack | None = None) -> Work:
     """Return what a system works with on the command line."""
+    from verifair.systems.work import Work
+
     return Work(
         started=started, deadline=started + run.timeout, seed=run.seed, nodes=run.nodes, jobs=run.jobs, top=run.top,
         folder=run.out, store=run.store, resume=run.resume, certificate=run.certificate,

@@ -90,9 +90,9 @@ class ReproduceAnswer(Answer):
 def run(system: System, given: dict[str, Any]) -> None:
     """Make one table after the other; each is written and shown as soon as it is there."""
     from verifair.cli.output import check_outputs, save_answer
+    from verifair.interrupts import Interrupted
     from verifair.papers.catalog import DATA, catalog, chosen
     from verifair.papers.reproduce import reproduce
-    from verifair.systems.work import Interrupted
 
     _, settings, files = asked(system, given)
     screen = Screen()

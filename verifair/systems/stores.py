@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from verifair.engine.store import PartStore
 from verifair.errors import DataError, QueryError
+from verifair.interrupts import Interrupted, OutOfTime
 from verifair.locks import alone
-from verifair.systems.work import Interrupted, OutOfTime, Work
+from verifair.systems.work import Work
 
 Arrays = tuple[npt.NDArray[Any], ...]
 

@@ -10,43 +10,21 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from solvers import clock
+from solvers.outcome import Budget
 from verifair.checker.certificates.extent import Extent
 from verifair.checker.report import Progress
 from verifair.errors import QueryError
 from verifair.files import whole
+from verifair.interrupts import OutOfTime
 from verifair.systems.results.files import file_name
 from verifair.systems.results.findings import Evidence, Standing
 
 if TYPE_CHECKING:
     from encoders.network import Model
-    from solvers.outcome import Budget
     from verifair.schema.schema import Schema
 
 Tell = Callable[[str, int, int], None]
-
-
-def _now() -> float:
-    """Return the time of searches. It is loaded when asked: `verifair check` loads nothing of the solvers' floor."""
-    from solvers import clock
-
-    return clock.now()
-
-
-class OutOfTime(Exception):
-    """An analysis that has no answer without more time. The message says how far it came."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during work of which nothing is left. The message says when it came, what is kept, and how to go on."""
-
-
-@contextmanager
-def keeping(stands: str) -> Iterator[None]:
-    """After Ctrl-C, raise Interrupted, which says what stands."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted: {stands}") from None
 
 
 class Saves(Protocol):
@@ -79,7 +57,7 @@ class Work:
 
     deadline: float
     seed: int
-    started: float = field(default_factory=_now)
+    started: float = field(default_factory=clock.now)
     nodes: int | None = None
     jobs: int = 1
     top: int = 10
@@ -99,16 +77,16 @@ class Work:
     @property
     def left(self) -> float:
         """Seconds."""
-        return max(self.deadline - _now(), 1e-9)
+        return max(self.deadline - clock.now(), 1e-9)
 
     @property
     def up(self) -> bool:
-        return _now() > self.deadline
+        return clock.now() > self.deadline
 
     @property
     def seconds(self) -> float:
         """Since the work began."""
-        return _now() - self.started
+        return clock.now() - self.started
 
     def budget(self, share: float = 1.0) -> Budget:
         """Return a share of the time that is left, with the node limit and the seed. Raises QueryError."""
@@ -202,8 +180,6 @@ class Work:
 
 def budget(seconds: float, nodes: int | None, seed: int) -> Budget:
     """Return the limits of a run. Raises QueryError for those that no run can have."""
-    from solvers.outcome import Budget
-
     try:
         return Budget(seconds=seconds, nodes=nodes, seed=seed)
     except ValueError as error:

@@ -15,6 +15,7 @@ from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from verifair.datasets.stream import Stream
 from verifair.errors import DataError
+from verifair.interrupts import Interrupted
 from verifair.systems.cec.attributions import words_of
 from verifair.systems.cec.audit import audit, control
 from verifair.systems.cec.certified import CertifiedConsistency, certify_consistency
@@ -26,7 +27,7 @@ from verifair.systems.groups import Rows, read_rows
 from verifair.systems.results.words import drawn
 from verifair.systems.stores import Parts
 from verifair.systems.subject import Subject
-from verifair.systems.work import Interrupted, Work
+from verifair.systems.work import Work
 
 
 def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:

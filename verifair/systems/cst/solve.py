@@ -12,6 +12,7 @@ from encoders.onnx.reader import read_model
 from verifair import datasets
 from verifair.datasets.stream import Stream
 from verifair.errors import DataError, QueryError, SchemaError
+from verifair.interrupts import Interrupted, OutOfTime
 from verifair.schema.schema import Schema
 from verifair.schema.spelling import nearest
 from verifair.systems.cst.case import Case, place_of
@@ -29,7 +30,7 @@ from verifair.systems.cst.settings import OF_PRESET, CstInputs, CstSettings, Sit
 from verifair.systems.results.files import file_name
 from verifair.systems.stores import Parts
 from verifair.systems.subject import model_options
-from verifair.systems.work import Interrupted, OutOfTime, Work
+from verifair.systems.work import Work
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from solvers.registry import get
 from verifair.errors import QueryError
+from verifair.interrupts import Interrupted, OutOfTime
 from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.findings import comparisons, explanations, summaries
 from verifair.systems.fgce.measures import Burden, burden, levels_of
@@ -17,7 +18,7 @@ from verifair.systems.fgce.robust import CertifiedRobustness, askable
 from verifair.systems.fgce.settings import CostGrid, FgceSettings
 from verifair.systems.groups import Rows, rows_of
 from verifair.systems.subject import Subject
-from verifair.systems.work import Interrupted, OutOfTime, Tell, Work
+from verifair.systems.work import Tell, Work
 
 MEASURED = 0.5
 """Share of the time that goes to the groups' counterfactuals where measures are to follow."""

@@ -14,6 +14,7 @@ from verifair.engine.queries import PersistentBias, Robustness
 from verifair.engine.store import Store
 from verifair.engine.verdict import Status
 from verifair.errors import DataError, Disagreement, QueryError
+from verifair.interrupts import Interrupted
 from verifair.schema.schema import Schema
 from verifair.systems import subject
 from verifair.systems.pba.evidence import classes_of, in_words
@@ -26,7 +27,7 @@ from verifair.systems.results.words import moves
 from verifair.systems.settings import Inputs
 from verifair.systems.stores import claimed
 from verifair.systems.subject import Subject
-from verifair.systems.work import Interrupted, Work
+from verifair.systems.work import Work
 
 
 def read(inputs: Inputs, settings: PbaSettings) -> Subject:

@@ -21,6 +21,7 @@ from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Witness
 from verifair.figures import figure
+from verifair.interrupts import OutOfTime
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.certify import statements as certify
 from verifair.systems.pba.rows import verify_rows
@@ -31,7 +32,7 @@ from verifair.systems.results.findings import DataTable, Evidence, Picture, Sect
 from verifair.systems.results.pictures import LARGEST, picture
 from verifair.systems.results.words import value_words, witness_row
 from verifair.systems.subject import Subject
-from verifair.systems.work import OutOfTime, Work, called, standing
+from verifair.systems.work import Work, called, standing
 
 
 def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:

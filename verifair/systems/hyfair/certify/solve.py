@@ -19,6 +19,7 @@ from verifair.engine.verdict import Reason, Status, Verdict
 from verifair.engine.verify import verify
 from verifair.errors import DataError, QueryError
 from verifair.files import whole
+from verifair.interrupts import Interrupted
 from verifair.systems.hyfair.certify.result import (
     EXIT_CODES,
     CertifyResult,
@@ -38,7 +39,7 @@ from verifair.systems.results.verdicts import FairnessQuery, Gap, GapQuery, Verd
 from verifair.systems.settings import parsed_box
 from verifair.systems.stores import claim
 from verifair.systems.subject import Subject
-from verifair.systems.work import Interrupted, Work
+from verifair.systems.work import Work
 
 UNPROVED = {
     Status.VIOLATED: "the rows found are the evidence, and anybody can evaluate them (--json FILE keeps them)",

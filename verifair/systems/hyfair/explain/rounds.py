@@ -13,13 +13,13 @@ from solvers.outcome import Budget
 from verifair.checker.report import Progress
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import QueryError
+from verifair.interrupts import OutOfTime
 from verifair.systems.hyfair.explain.refusals import guarded_schema, snapped
 from verifair.systems.hyfair.explain.rules import Explanation, Rule, explain
 from verifair.systems.hyfair.explain.samples import severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.search.annealing import search_clusters
 from verifair.systems.hyfair.search.space import Space
-from verifair.systems.work import OutOfTime
 
 POOL, STARTS, STEPS, DRAWN = 20_000, 32, 30, 12
 """Of the search for a large gap, see `climb`."""

@@ -14,11 +14,11 @@ from sklearn.tree import DecisionTreeClassifier
 
 from encoders.network import Array, Booleans
 from verifair.errors import QueryError
+from verifair.interrupts import OutOfTime
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.samples import Labelled, Neighbourhood, Severity, label
 from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.search.space import Space
-from verifair.systems.work import OutOfTime
 
 CHECKS = 1000
 """Samples on which each rule is validated, inside it and against it."""

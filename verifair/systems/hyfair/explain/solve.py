@@ -9,6 +9,7 @@ from solvers.outcome import Budget
 from verifair.datasets import Dataset
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError
+from verifair.interrupts import Interrupted, OutOfTime
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import lime
 from verifair.systems.hyfair.explain.result import ExplainedCluster, ExplainResult, RulesQuery, SampleSettings
@@ -18,7 +19,7 @@ from verifair.systems.hyfair.explain.samples import severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.search.space import Space
 from verifair.systems.subject import Subject
-from verifair.systems.work import Interrupted, OutOfTime, Work
+from verifair.systems.work import Work
 
 
 def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainResult:

@@ -19,6 +19,7 @@ from verifair.engine.gap.maximise import MaximumGap
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError
 from verifair.files import whole
+from verifair.interrupts import keeping
 from verifair.schema.schema import Schema
 from verifair.systems import subject as subjects
 from verifair.systems.hyfair.explain import rules_file
@@ -36,7 +37,7 @@ from verifair.systems.hyfair.search.space import Space
 from verifair.systems.results.verdicts import Gap
 from verifair.systems.settings import Inputs
 from verifair.systems.subject import Subject
-from verifair.systems.work import Work, keeping
+from verifair.systems.work import Work
 
 EDGES = 50
 

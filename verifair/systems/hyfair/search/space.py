@@ -22,8 +22,8 @@ from solvers import clock
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import box_of
 from verifair.errors import QueryError
+from verifair.interrupts import OutOfTime
 from verifair.systems.hyfair.search.logits import Logits, logits_of
-from verifair.systems.work import OutOfTime
 
 DRAWS = 100
 """Rounds in which random rows that cannot be are drawn again."""

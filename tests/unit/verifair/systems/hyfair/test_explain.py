@@ -13,6 +13,7 @@ from encoders.network import Array
 from tests.builders import categorical, integer, one_hot, random_network, real, schema_of
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError
+from verifair.interrupts import OutOfTime
 from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file
 from verifair.systems.hyfair.explain.rounds import climb
@@ -21,7 +22,6 @@ from verifair.systems.hyfair.explain.samples import Neighbourhood, label, severi
 from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.search import space as space_module
 from verifair.systems.hyfair.search.space import Space
-from verifair.systems.work import OutOfTime
 
 SCHEMA = schema_of(
     integer("age", 18, 80),
