@@ -111,8 +111,11 @@ def test_sections_have_the_verbs_numbers_and_their_proofs_check_as_the_page_says
     assert {proof["checked"] for proof in proofs} == {"accepted"}
     for proof in (proofs[0], proofs[-1]):
         _, *arguments = shlex.split(proof["command"])
-        code, screen, errors = inside(*arguments)
-        assert (code, "ACCEPTED" in screen) == (0, True), errors
+        code, printed, errors = inside(*arguments)
+        assert (code, "ACCEPTED" in printed) == (0, True), errors
+    _, _, every = screen.rpartition(" && verifair ")
+    code, printed, errors = inside(*shlex.split(every))
+    assert (code, printed.endswith(f" {len(proofs)} files: {len(proofs)} ACCEPTED")) == (0, True), errors
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<script src" not in page
     assert "Ours" in page

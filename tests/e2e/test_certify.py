@@ -671,7 +671,7 @@ INTERNALS = ("pydantic", "Field required", "Input should", "Expecting", "codec",
         sqlite_file(OURS[0], OURS[-1], """INSERT INTO about VALUES ('{"format": "verifair-partition/3"}')"""),
         "is a file of another version (verifair-partition/3), expected verifair-partition/4: write it again with this version",
     ),
-    ("a.json", Path.mkdir, "is a folder"),
+    ("a.json", Path.mkdir, "is a folder without files of proofs"),
     ("a.json", lambda path: None, "there is no such file"),
 ])
 def test_check_tells_what_is_no_certificate(

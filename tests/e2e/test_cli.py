@@ -100,6 +100,23 @@ def test_check_accepts_what_was_proved_and_rejects_what_was_touched(german: Path
     broken = verifair("check", tmp_path / "broken.json", *where)
     assert broken.returncode == 2
     assert "Traceback" not in broken.stderr
+    good = tmp_path / "sound.json.gz"
+    good.write_bytes((audit / "certificate.json.gz").read_bytes())
+    (tmp_path / "notes.txt").write_text("not one of them")
+    every = verifair("check", tmp_path, *where, "--json", tmp_path / "answer.txt")
+    assert (every.returncode, every.stderr) == (1, "")
+    assert every.stdout.splitlines()[0] == str(tmp_path / "broken.json")
+    assert every.stdout.splitlines()[-1] == "3 files: 1 NOT READ, 1 REJECTED, 1 ACCEPTED"
+    answer = json.loads((tmp_path / "answer.txt").read_text())
+    assert answer["accepted"] is False
+    accepts = {str(tmp_path / "nudged.json"): False, str(good): True}
+    assert {file: one["accepted"] for file, one in answer["files"].items()} == accepts
+    assert [*answer["unread"]] == [str(tmp_path / "broken.json")]
+    twice = answered("check", good, audit / "certificate.json.gz", good, *where)
+    assert twice.stdout.splitlines()[-1] == "2 files: 2 ACCEPTED"
+    (tmp_path / "broken.json").unlink()
+    (tmp_path / "nudged.json").unlink()
+    assert "1 file: 1 ACCEPTED" in answered("check", tmp_path, *where).stdout
 
 
 def test_resume_asks_nothing_twice(german: Path, tmp_path: Path) -> None:

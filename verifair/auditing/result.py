@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import PurePath
 from typing import Any, Literal
 
 from pydantic.json_schema import SkipJsonSchema
@@ -149,6 +151,16 @@ class AuditResult(Shape):
     def statements(self) -> tuple[Statement, ...]:
         measured = () if self.decisions is None else self.decisions.statements
         return (*measured, *(statement for section in self.sections for statement in section.statements))
+
+    @property
+    def command(self) -> str | None:
+        """What checks every file of proofs again, typed in the page's folder; None where there are none."""
+        proofs = [proof for section in self.sections for proof in section.evidence]
+        if len(proofs) < 2:
+            return proofs[0].command if proofs else None
+        longest = max((shlex.split(proof.command) for proof in proofs), key=len)  # with --partial where any has it
+        folders = dict.fromkeys(str(PurePath(proof.file).parent) for proof in proofs)
+        return shlex.join(["verifair", "check", *folders, *longest[3:]])
 
     def content(self) -> dict[str, Any]:
         """Return what the JSON holds."""

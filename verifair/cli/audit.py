@@ -354,9 +354,4 @@ def _close(result: AuditResult, places: Places, console: Screen) -> None:
             f"{f', {in_part} in part, for some of what was asked is undecided' if in_part else ''}; to re-check them all:",
             soft_wrap=True,
         )  # fmt: skip
-        first = next((proof for proof in proofs if proof.missing is not None), proofs[0])  # whose command has --partial
-        _, _, rest = first.command.partition(f"{shlex.quote(first.file)} ")
-        kinds = sorted({Path(proof.file).suffix for proof in proofs})
-        every = " ".join(f"{shlex.quote(places.final.name)}/*{kind}" for kind in kinds)
-        command = f'for proof in {every}; do verifair check "$proof" {rest}; done'
-        console.print(f"  cd {shlex.quote(str(places.page.resolve().parent))} && {command}", soft_wrap=True)
+        console.print(f"  cd {shlex.quote(str(places.page.resolve().parent))} && {result.command}", soft_wrap=True)

@@ -1,49 +1,55 @@
-"""verifair check: re-prove a certificate without the engine, its bounds, or a solver."""
+"""verifair check: re-prove certificates without the engine, its bounds, or a solver."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BeforeValidator, Field
 
 from verifair.checker.certificates.extent import Extent
-from verifair.checker.report import Spread
+from verifair.checker.report import CheckReport, Spread
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
-from verifair.errors import QueryError
+from verifair.errors import CertificateError, VerifairError
+from verifair.interrupts import keeping
 from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen, visible
-from verifair.systems.results.result import Answer, Count, Seconds
+from verifair.systems.results.result import Answer, Count, Seconds, Shape
 from verifair.systems.settings import Option, Run, Settings
 from verifair.systems.system import System
 
 
 class CheckSettings(Settings):
-    """A file of proofs, and what it is about."""
+    """Files of proofs, and what they are about."""
 
-    certificate: Annotated[Path, Option(argument=True)]
-    """Certificate (.json or .json.gz) or store of certify --partition."""
+    certificates: Annotated[tuple[Path, ...], Option(argument=True, name="CERTIFICATE"), Field(min_length=1)]
+    """Certificates (.json, .json.gz) and stores of certify --partition; a folder stands for all of them in it."""
     model: Path | None = None
-    """The network it is about (ONNX)."""
+    """The network they are about (ONNX)."""
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
-    """The schema it is about (TOML)."""
+    """The schema they are about (TOML)."""
     partial: bool = False
     """Accept the statement about what is decided, even if something is undecided."""
     demo: str | None = None
     """Use a shipped network and schema: german or adult."""
 
     def check_options(self, inputs: Any, run: Run) -> None:
-        """Raise ValueError for a model that is named twice."""
-        if self.demo is not None and (self.model, self.schema_file) != (None, None):
+        """Raise ValueError for a model that is named twice, or not at all."""
+        named = (self.model, self.schema_file)
+        if self.demo is not None and named != (None, None):
             raise ValueError("--demo brings its own model and schema: drop it, or drop the others")
+        if self.demo is None and None in named:
+            raise ValueError("check needs --model and --schema (or --demo german)")
 
 
-class CheckAnswer(Answer):
-    """`verifair check`: whether a file of proofs is accepted."""
+class CheckedFile(Shape):
+    """Whether a file of proofs is accepted."""
 
     accepted: bool
     """Every statement was proved again, of the whole question unless `partial` was given. False is no refutation: a solver's word
@@ -66,34 +72,98 @@ class CheckAnswer(Answer):
     """Of the proofs, those certified for float32: they hold of every float32 evaluation; null: none of this kind can be."""
     leaves: Count
     """Proved again."""
-    rejections: list[str]
+    rejections: Annotated[list[str], BeforeValidator(lambda found: list(map(str, found)))]
     seconds: Seconds
 
 
+class CheckAnswer(CheckedFile, Answer):
+    """`verifair check` of one file."""
+
+
+class CheckFilesAnswer(Answer):
+    """`verifair check` of several files, or of a folder."""
+
+    accepted: bool
+    """Every file was read and accepted."""
+    files: dict[str, CheckedFile]
+    """What became of each file that could be read."""
+    unread: dict[str, str]
+    """Why each of the others could not be."""
+
+
+ANSWER = CheckAnswer | CheckFilesAnswer
+"""What --json holds."""
+
+
 def run(system: System, given: dict[str, Any]) -> None:
-    """Prove again what a file states; exit with 1 where that is not accepted."""
+    """Prove again what files state; exit with 1 where not all of it is accepted."""
     from encoders.onnx.reader import read_model
     from verifair.checker.check import check, kind_of
-    from verifair.checker.words import counted, float32_words
     from verifair.cli.output import save_answer
-    from verifair.interrupts import keeping
     from verifair.schema.space import InputSpace
 
     schema: InputSpace
     _, settings, files = asked(system, given)
-    kind, screen = kind_of(settings.certificate), Screen()
+    paths, screen = list(dict.fromkeys(path for one in settings.certificates for path in _files(one))), Screen()
     if settings.demo is not None:
         from verifair import datasets
 
         network, schema = read_model(datasets.network_path(settings.demo)), datasets.load(settings.demo).schema
-    elif settings.model is None or settings.schema_file is None:
-        raise QueryError("check needs --model and --schema (or --demo german)")
     else:
         network, schema = read_model(settings.model), InputSpace.load(settings.schema_file)
-    with _spread(files) as spread, keeping("nothing is accepted"), progress_bar(kind.counts) as progress:
-        report = check(
-            settings.certificate, network=network, schema=schema, partial=settings.partial, progress=progress, spread=spread
-        )
+
+    def again(path: Path, kept: str) -> CheckReport:
+        with keeping(kept), progress_bar(kind_of(path).counts) as progress:
+            report = check(path, network=network, schema=schema, partial=settings.partial, progress=progress, spread=spread)
+        _show(report, screen)
+        return report
+
+    with _spread(files) as spread:
+        one = len(paths) == 1 and not settings.certificates[0].is_dir()
+        answer = CheckAnswer.model_validate(again(paths[0], "nothing is accepted")) if one else _each(paths, again, screen)
+    save_answer(files.json_file, answer)
+    if not answer.accepted:
+        raise typer.Exit(1)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files that a path stands for. CertificateError for a folder without files of proofs."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(one for one in path.iterdir() if one.name.endswith((".json", ".json.gz", ".sqlite")) and one.is_file())
+    if not found:
+        ends = "expected files that end in .json, .json.gz or .sqlite"
+        raise CertificateError(f"{path}: is a folder without files of proofs; {ends}: name another folder, or a file")
+    return found
+
+
+def _each(paths: Sequence[Path], again: Callable[[Path, str], CheckReport], screen: Screen) -> CheckFilesAnswer:
+    """Prove the files again, one after the other; what is wrong with one keeps no other from being checked."""
+    from verifair.checker.words import counted
+
+    reports: dict[str, CheckReport] = {}
+    unread: dict[str, str] = {}
+    verdicts = Counter[str]()
+    for done, path in enumerate(paths):
+        screen.print(str(path), style="bold", soft_wrap=True)
+        try:
+            report = reports[str(path)] = again(path, f"{done:,} of {len(paths):,} files were checked")
+            verdicts[report.verdict] += 1
+        except VerifairError as error:
+            unread[str(path)] = str(error)
+            verdicts["NOT READ"] += 1
+            screen.print(f"NOT READ: {error}", soft_wrap=True)
+        screen.print()
+    said = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
+    screen.print(f"{counted(len(paths), 'file', 'files')}: {said}")
+    accepted = not unread and all(report.accepted for report in reports.values())
+    return CheckFilesAnswer.model_validate({"accepted": accepted, "files": reports, "unread": unread})
+
+
+def _show(report: CheckReport, screen: Screen) -> None:
+    """Show what a file states, what was rejected, and what became of it."""
+    from verifair.checker.words import counted, float32_words
+
     screen.print(visible(report.statement), soft_wrap=True)
     for rejection in report.rejections[:10]:
         screen.print(f"not accepted: {rejection}")
@@ -108,14 +178,6 @@ def run(system: System, given: dict[str, Any]) -> None:
         screen.print(f"{done}\n{report.verdict}: {report.left_out}", soft_wrap=True)
     if report.accepted and report.float32 is not None and report.proofs:
         screen.print(f"{float32_words(report.float32, report.proofs)}.", soft_wrap=True)
-    answer = CheckAnswer(
-        accepted=report.accepted, format=report.format, statement=report.statement, extent=report.extent, unit=report.unit,
-        partial=report.partial, missing=report.missing, claimed=report.claimed, proofs=report.proofs,
-        float32=report.float32, leaves=report.leaves, rejections=[str(one) for one in report.rejections], seconds=report.seconds,
-    )
-    save_answer(files.json_file, answer)
-    if not report.accepted:
-        raise typer.Exit(1)
 
 
 @contextmanager

@@ -6,12 +6,12 @@ HELPS = {
     "check": """
 Re-proves what `verifair` wrote: certificates of pba, certify, kmax, fgce, cec and cst, and the stores of certify --partition.
 Every leaf is recomputed with rigorous arithmetic by code that imports neither the engine nor a solver; witnesses are evaluated
-exactly. Exits with 1 if anything in the file is rejected, is only a solver's claim, or is undecided (--partial accepts the
-statement about what is decided).
+exactly. Exits with 1 if anything is rejected, is only a solver's claim, or is undecided (--partial accepts the statement about
+what is decided), or if a file cannot be read.
 
 Example: verifair check proof.json --model german.onnx --schema german.toml
 
-A store: verifair check adult.sqlite --model adult.onnx --schema adult.toml
+Everything that an audit proved: verifair check report.files --model german.onnx --schema german.toml --partial
 """,
     "train": """
 Trains a ReLU network: agnostic, certifair (counterfactual penalty), fair-n (margin gap of the groups) or cec (the same reasons for

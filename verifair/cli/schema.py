@@ -63,7 +63,7 @@ Example: verifair schema json certify > certify.schema.json
 
 
 TYPES = {
-    "check": "verifair.cli.check:CheckAnswer",
+    "check": "verifair.cli.check:ANSWER",
     "doctor": "verifair.cli.doctor:DoctorAnswer",
     "export": "verifair.interop.export:ExportAnswer",
     "reproduce": "verifair.cli.reproduce:ReproduceAnswer",

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from verifair.auditing.page.contents import WORDS, commands, duration, ended, evidence_counts, semantics, standings, when
+from verifair.auditing.page.contents import WORDS, duration, ended, evidence_counts, semantics, standings, when
 from verifair.auditing.page.summary import not_examined
 from verifair.auditing.result import AuditResult
 from verifair.screen import visible
@@ -46,7 +46,7 @@ def _render(template: str, result: AuditResult) -> str:
         result=result, findings=[one for one in result.statements if one.headline], shown=SHOWN, words=WORDS,
         standings=standings(result), not_examined=list(not_examined(result)),
         witnesses=sorted(witnesses, key=lambda one: -abs(one.after - one.before)),
-        commands=[Markup(visible(line)) for line in commands(result).splitlines()],  # in a block of code nothing is markup
+        command=None if result.command is None else Markup(visible(result.command)),  # in a block of code nothing is markup
         semantics=semantics(result), checked=evidence_counts(result),
     )  # fmt: skip
 

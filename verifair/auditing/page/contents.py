@@ -146,11 +146,6 @@ def link(proof: Evidence) -> str | None:
     return "./" + quote(str(path), errors="replace") if inside else None
 
 
-def commands(result: AuditResult) -> str:
-    """Every command that checks a file of proofs again, one a line, each once."""
-    return "\n".join(dict.fromkeys(proof.command for section in result.sections for proof in section.evidence))
-
-
 def semantics(result: AuditResult) -> list[tuple[str, list[str]]]:
     """What the answers are about, in the words of the sections, each with those that say so."""
     found: dict[str, list[str]] = {}

@@ -46,7 +46,7 @@ def page(result: AuditResult) -> str:
         gaps=list(summary.not_examined(result)), words=contents.WORDS,
         labelled=measured is not None and any(one.accuracy is not None for one in measured.groups),
         cuts={} if measured is None else measured.cuts, checked=contents.evidence_counts(result),
-        rows=rows, left_out=left_out, standings=contents.standings(result), small=SMALL, commands=contents.commands(result),
+        rows=rows, left_out=left_out, standings=contents.standings(result), small=SMALL,
         semantics=contents.semantics(result), examples=contents.EXAMPLES, tall=contents.TALL, printed=contents.PRINTED,
         what_if=_seen(contents.what_if(result)), style=style, script=script, policy=_policy(style, script),
     )  # fmt: skip

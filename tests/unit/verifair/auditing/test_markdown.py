@@ -68,4 +68,4 @@ def test_a_summary_begins_with_the_gate(tmp_path: Path) -> None:
 def test_commands_that_check_proofs_stand_as_code(tmp_path: Path) -> None:
     save_model_card(audit(), tmp_path / "card.md")
     text = (tmp_path / "card.md").read_text(encoding="utf-8")
-    assert "\n    verifair check certificates/certify.json.gz --model german.onnx" in text
+    assert "\n    verifair check certificates .. --model german.onnx --schema german.toml\n" in text
