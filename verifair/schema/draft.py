@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from verifair.schema.infer import DraftWarning, missing, spread
+from verifair.schema.infer import DraftWarning, gathered, missing, spread
 from verifair.schema.schema import Feature, Scale, Schema
 
 DRAFTED = "# Drafted from the data."
@@ -29,7 +29,8 @@ def draft(
 def noted(schema: Schema, frame: pd.DataFrame) -> str:
     """Return TOML text of a schema that was drafted from a table, with a comment on every guess."""
     notes = {feature.name: _note(feature) for feature in schema.features}
-    for column, said in (*missing(frame, list(notes)).items(), *spread(frame, list(notes)).items()):
+    every = (missing(frame, list(notes)), gathered(frame, schema.features), spread(frame, list(notes)))
+    for column, said in (item for found in every for item in found.items()):
         notes[column] += f"\n# {said}"
     lines = [
         f"{DRAFTED} The order of the features must be the order of the network's input columns: check it first,",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from verifair.schema.feature import Feature, text
 from verifair.schema.network import TRUTHS, check_threshold, classes_called, other_class, upwards
 from verifair.schema.outcome import PositiveRule
 from verifair.schema.rows import label_values, no_feature
-from verifair.schema.spelling import nearest
+from verifair.schema.spelling import listed, nearest
 from verifair.schema.writing import written
 
 MANY = 50
@@ -67,8 +67,8 @@ def check_asked(frame: Any, *, target: Any, positive: Any) -> None:
 
 def column_names(found: Any, what: str) -> list[str]:
     """Return names of columns, from one or several. Raises DataError for anything else, such as the values of a column."""
-    listed = isinstance(found, Iterable) and not isinstance(found, pd.Series | pd.DataFrame)
-    names = [found] if isinstance(found, str) else list(found) if listed else [found]
+    several = isinstance(found, Iterable) and not isinstance(found, pd.Series | pd.DataFrame)
+    names = [found] if isinstance(found, str) else list(found) if several else [found]
     strange = [name for name in names if not isinstance(name, str)]
     if strange:
         raise DataError(f"{what}: found {type(strange[0]).__name__}; expected names of columns, such as {what}=['sex']")
@@ -85,21 +85,34 @@ def inferred(
     width alone: numbers are drafted raw, by minmax or standardised, whichever predicts the table's labels best; unscaled: raw.
     """
     blocks = one_hot_columns(frame.drop(columns=target, errors="ignore"))
+    words = {feature: _words(frame, feature, block) for feature, block in blocks.items() if _gathers(frame, feature, block)}
     for name in protected:
         for feature, block in blocks.items():
-            if name == feature not in frame.columns or (name in block and _whole(frame, block)):
+            if name in block and feature in words:
+                made = f"of the one-hot columns {listed(block)} a draft makes one feature"
+                raise DataError(f"{name!r}: {made}; name {feature!r} as protected")
+            if (name == feature not in (*frame.columns, *words)) or (name in block and _whole(frame, block)):
                 raise DataError(f"{name!r} cannot be protected by a drafted schema: {_one_feature(frame, feature, block)}")
     for name in (target, *protected):
-        if name not in frame.columns:
+        if name not in frame.columns and name not in words:
             raise DataError(f"the table has no column {name!r}; {nearest(name, frame.columns)}")
-    table = _LabelledTable(frame=frame, target=target, protected=protected, network=network, unscaled=unscaled)
+    table = _LabelledTable(
+        frame=frame, target=target, protected=protected, network=network, unscaled=unscaled, named=frame.assign(**words),
+        blocks={feature: blocks[feature] for feature in words},
+    )
     values = sorted({text(v) for v in frame[target].dropna()})
     rule = rule_of(positive, values)
     if rule is not None and rule.of == "value":
-        return _of_value(table, rule)
-    if network is not None and network.outputs > 2:
-        return _of_many_classes(table, network, values, positive, rule)
-    return _of_two_classes(table, values, positive, rule)
+        found = _of_value(table, rule)
+    elif network is not None and network.outputs > 2:
+        found = _of_many_classes(table, network, values, positive, rule)
+    else:
+        found = _of_two_classes(table, values, positive, rule)
+    apart = next((name for name in protected if name in words and all(one["name"] != name for one in found["features"])), None)
+    if apart is not None:
+        where = "do not stand together among the model's inputs; fit it on a table in which they do"
+        raise DataError(f"{apart!r} cannot be protected: its one-hot columns {listed(blocks[apart])} {where}")
+    return found
 
 
 def rule_of(positive: Any, values: Sequence[str]) -> PositiveRule | None:
@@ -114,13 +127,18 @@ def rule_of(positive: Any, values: Sequence[str]) -> PositiveRule | None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _LabelledTable:
-    """A table with its label and its protected columns, and the model that it is for.   unscaled: its numbers are the model's."""
+    """A table with its label and its protected columns, and the model that it is for.   unscaled: its numbers are the model's.
+
+    blocks: feature -> the one-hot columns that it is spread over.   named: the table, with a column of words for each of these.
+    """
 
     frame: pd.DataFrame
     target: str
     protected: Sequence[str]
     network: Model | None
     unscaled: bool
+    blocks: Mapping[str, Sequence[str]]
+    named: pd.DataFrame
 
     def feature(self, name: str) -> dict[str, Any]:
         """Return the feature that a column is, as far as the table tells."""
@@ -128,7 +146,7 @@ class _LabelledTable:
 
     def columns(self) -> list[dict[str, Any]]:
         """Return a feature for every column but the label."""
-        return [self.feature(name) for name in self.frame.columns if name != self.target]
+        return self._gathered([self.feature(name) for name in self.frame.columns if name != self.target])
 
     def features(self, rule: PositiveRule, label: Booleans) -> list[dict[str, Any]]:
         """Return the features that the model takes; without a model, those of all columns.
@@ -160,6 +178,17 @@ class _LabelledTable:
             if feed.start[position] != NO_COLUMN
         ]
         return self._scaled(network, features, label, raw=self.unscaled or not matrix)
+
+    def _gathered(self, features: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the features with one in the place of each block of one-hot columns that stand together, in their order."""
+        found = list(features)
+        for name, block in self.blocks.items():
+            at = [place for place, one in enumerate(found) if one["name"] in block and one.get("categories") in FLAGS]
+            if len(at) == len(block) == at[-1] - at[0] + 1:
+                categories = [found[place]["name"][len(name) + 1 :] for place in at]
+                one: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": categories}
+                found[at[0] : at[-1] + 1] = [one | ({"protected": True} if name in self.protected else {})]
+        return found
 
     def _taken(self, name: str, categories: Sequence[Category] | None) -> dict[str, Any]:
         """Return the feature of a column that a model takes.   categories: those that the model encodes, if it does."""
@@ -209,12 +238,12 @@ class _LabelledTable:
 
         Beside them stands the share of rows whose label is predicted so.   raw: whether numbers are known to come unscaled.
         """
-        features = [{k: v for k, v in feature.items() if k != "scale"} for feature in features]
-        rows = _known(self.frame, features)
+        features = [{k: v for k, v in feature.items() if k != "scale"} for feature in self._gathered(features)]
+        rows = _known(self.named, features)
         if network.outputs > 2 or rows.sum() < ENOUGH or len(set(label[rows])) < 2:
             return features, 0.0
-        tries = [[_with_scale(one, self.frame, scale) for one in features] for scale in (SCALES[:1] if raw else SCALES)]
-        right = [float((_predicted(network, _encoded(self.frame[rows], one)) == label[rows]).mean()) for one in tries]
+        tries = [[_with_scale(one, self.named, scale) for one in features] for scale in (SCALES[:1] if raw else SCALES)]
+        right = [float((_predicted(network, _encoded(self.named[rows], one)) == label[rows]).mean()) for one in tries]
         best = int(np.argmax(right))
         best = best if right[best] > right[0] + max(CLEARLY, 1 / np.sqrt(rows.sum())) else 0
         return tries[best], right[best]
@@ -228,7 +257,7 @@ class _LabelledTable:
         PositiveRule.parse("logit > 0" if network.outputs == 1 else "class = 1").fitting(network)
         if network.outputs > 1 or network.link is not Link.IDENTITY:
             return
-        values = network.forward(_encoded(self.frame[_known(self.frame, features)], features))
+        values = network.forward(_encoded(self.named[_known(self.named, features)], features))
         if len(values) and -1e-6 <= values.min() < values.max() <= 1 + 1e-6:  # sums of float32
             found = f"the model gives values from {values.min():.4g} to {values.max():.4g} on the table, such as probabilities"
             raise DataError(f"{found}: by logit > 0 it favours everybody; say which values are favourable: positive='value > 0.5'")
@@ -236,7 +265,7 @@ class _LabelledTable:
     def propose_merit(self, features: list[dict[str, Any]], label: Booleans) -> None:
         """Call the numbers merit that go with the label (N,) and are not protected."""
         for feature in features:
-            if not feature.get("protected") and _goes_with(self.frame[feature["name"]], label):
+            if not feature.get("protected") and _goes_with(self.named[feature["name"]], label):
                 feature["merit"] = True
 
 
@@ -411,6 +440,26 @@ def spread(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
     return {block[0]: _one_feature(frame, feature, block) for feature, block in blocks.items()}
 
 
+def gathered(frame: pd.DataFrame, features: Sequence[Feature]) -> dict[str, str]:
+    """Return feature -> what to say of it, where a table has one-hot columns of it and none of its words."""
+    blocks = {one.name: [f"{one.name}_{word}" for word in one.categories or ()] for one in features if one.kind == "one-hot"}
+    return {
+        name: f"columns {listed(block)} are taken for the one-hot columns of one feature, {name!r}"
+        for name, block in blocks.items() if name not in frame.columns
+    }
+
+
+def _gathers(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> bool:
+    """Return whether one feature can be made of one-hot columns: each row has one of its words."""
+    return feature not in frame.columns and min(map(len, block)) > len(feature) + 1 and _whole(frame, block)
+
+
+def _words(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> Array:
+    """Return the word (N,) that each row's one-hot columns say."""
+    names = np.array([name[len(feature) + 1 :] for name in block], dtype=object)
+    return np.asarray(names[frame[list(block)].astype(float).to_numpy().argmax(axis=1)])
+
+
 def _whole(frame: pd.DataFrame, block: Sequence[str]) -> bool:
     """Return whether each row has a one in one of the columns."""
     return bool((frame[list(block)].astype(float).sum(axis=1) == 1).all())
@@ -431,7 +480,8 @@ def _one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str
 
 def guesses(network: Model, drafted: dict[str, Any], frame: pd.DataFrame, *, compared: bool) -> list[str]:
     """Return what of a draft for a model was guessed, with what to check.   compared: whether an object decided the rows alike."""
-    found, features = list[str](), drafted["features"]
+    found = list[str]()
+    features = [one for one in drafted["features"] if one["name"] in frame.columns]  # not those that were gathered
     if not _by_name(network, set(map(exported, map(str, frame.columns)))):
         unnamed = "the model takes a matrix without names"
         scaled = [one["name"] for one in features if "scale" in one]
@@ -457,8 +507,8 @@ def columns_of(network: Model, frame: pd.DataFrame, target: str) -> list[str]:
     for feed in network.feeds:
         alike = [name for name in columns if exported(name) == exported(feed.name)]
         if len(alike) > 1 and feed.name not in alike:
-            listed = " and ".join(map(repr, alike))
-            raise DataError(f"columns {listed} have one name in the model, {feed.name!r}; rename one of them, and fit it again")
+            both = " and ".join(map(repr, alike))
+            raise DataError(f"columns {both} have one name in the model, {feed.name!r}; rename one of them, and fit it again")
     known |= {exported(feed.name): feed.name for feed in network.feeds if feed.name in columns}
     return [known.get(exported(feed.name), feed.name) for feed in network.feeds for _ in range(len(feed.start))]
 

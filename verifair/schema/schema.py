@@ -25,7 +25,7 @@ from verifair.schema import rows as schema_rows
 from verifair.schema.agreement import check_decisions
 from verifair.schema.constraint import Constraint
 from verifair.schema.feature import Feature, Scale
-from verifair.schema.infer import DraftWarning, check_asked, column_names, columns_of, guesses, inferred, missing, spread
+from verifair.schema.infer import DraftWarning, check_asked, column_names, columns_of, gathered, guesses, inferred, missing, spread
 from verifair.schema.space import InputSpace
 from verifair.schema.writing import toml
 
@@ -68,7 +68,8 @@ class Schema(Shown, InputSpace):
             if guessed:
                 warnings.warn("; ".join(guessed), DraftWarning, stacklevel=3)
         taken = [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target)
-        for said in (missing(frame, taken), spread(frame, [name for name in taken if name != target])):
+        names = [one.name for one in drafted.features]
+        for said in (missing(frame, taken), gathered(frame, drafted.features), spread(frame, names)):
             if said:
                 warnings.warn("; ".join(said.values()), DraftWarning, stacklevel=3)
         return drafted

@@ -6,7 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import verifair as vf
 from encoders.network import Feed, Network
@@ -400,16 +404,56 @@ def test_values_between_0_and_1_are_no_logits(regressor: Any, found: str) -> Non
     assert verdict.status is vf.Status.VIOLATED
 
 
+@pytest.mark.parametrize("kind", ["matrix", "columns", "trees"])
+@pytest.mark.parametrize("dtype", [int, bool])
+def test_models_of_one_hot_columns_are_asked_about_people_of_one_value(kind: str, dtype: type) -> None:
+    """Whose decision the feature changes is what the model itself says of the table with the other column set."""
+    rng = np.random.default_rng(3)
+    people = pd.DataFrame({"age": rng.integers(18, 80, 300), "sex": rng.choice(["f", "m"], 300), "job": rng.choice([*"abc"], 300)})
+    credit = (people.age / 80 + (people.sex == "m") * 0.4 + rng.normal(0, 0.2, 300) > 0.8).astype(int)
+    table = pd.get_dummies(people, columns=["sex", "job"], dtype=dtype)
+    scaled = ColumnTransformer([("scaled", StandardScaler(), ["age"])], remainder="passthrough")
+    model = {
+        "matrix": LogisticRegression(max_iter=1000), "columns": make_pipeline(scaled, LogisticRegression()),
+        "trees": GradientBoostingClassifier(n_estimators=5, random_state=0),
+    }[kind].fit(table, credit)
+    with pytest.warns(DraftWarning, match="taken for the one-hot columns of one feature, 'sex'"):
+        schema = Schema.infer(table.assign(credit=credit), target="credit", protected=["sex"], model=model)
+    network, exchanged = vf.read(model), table.rename(columns={"sex_f": "sex_m", "sex_m": "sex_f"})[table.columns]
+    raw = schema.raw(table)
+    other = raw.copy()
+    other[:, 1] = 1 - raw[:, 1]
+    settled, described = schema.settled(network)
+    judged = [described.judges(settled).forward(described.encode(rows)) for rows in (raw, other)]
+    decided = [logits[:, 0] > 0 if logits.shape[1] == 1 else logits[:, 1] > logits[:, 0] for logits in judged]
+    assert (decided[0] == model.predict(table)).all()
+    assert (decided[1] == model.predict(exchanged)).all()
+    assert (decided[0] != decided[1]).sum() > 10
+
+
+def test_one_hot_columns_that_stand_apart_in_a_model_are_not_protected() -> None:
+    table = pd.DataFrame({"sex_f": [0, 1, 1, 0], "sex_m": [1, 0, 0, 1], "age": [20, 30, 50, 60], "credit": [0, 1, 1, 0]})
+    kept = ColumnTransformer([("all", "passthrough", ["sex_f", "age", "sex_m"])])
+    model = make_pipeline(kept, LogisticRegression()).fit(table[["sex_f", "age", "sex_m"]], table.credit)
+    with pytest.raises(DataError, match="'sex' cannot be protected: its one-hot columns sex_f, sex_m do not stand together"):
+        Schema.infer(table, target="credit", protected=["sex"], model=model)
+
+
 def test_one_hot_columns_of_one_feature_are_told(recwarn: pytest.WarningsRecorder) -> None:
     """Flipped one by one they made people of both sexes, and of none, without a word."""
     frame = pd.DataFrame({"age": [20, 30, 40], "sex": ["f", "m", "f"], "job": ["a_x", "b", "c"], "credit": [0, 1, 1]})
     table = pd.get_dummies(frame, columns=["sex", "job"])
-    for asked in ("sex_f", "sex"):
-        with pytest.raises(DataError, match=r"columns sex_f, sex_m seem .* or none; .*\"one-hot\", categories = \[\"f\", \"m\"\]"):
-            Schema.infer(table, target="credit", protected=[asked])
-    with pytest.warns(DraftWarning, match="columns job_a_x, job_b, job_c seem to be the one-hot columns of one feature"):
-        Schema.infer(table.astype(int), target="credit", protected=["age"])
-    assert "# columns sex_f, sex_m seem to be" in draft(table, target="credit")
+    with pytest.raises(DataError, match=r"'sex_f': of the one-hot columns sex_f, sex_m a draft makes one feature; name 'sex' as"):
+        Schema.infer(table, target="credit", protected=["sex_f"])
+    with pytest.warns(DraftWarning, match="columns job_a_x, job_b, job_c are taken for the one-hot columns of one feature, 'job'"):
+        schema = Schema.infer(table.astype(int), target="credit", protected=["sex"])
+    assert [(one.name, one.categories) for one in schema.features[1:]] == [("sex", ("f", "m")), ("job", ("a_x", "b", "c"))]
+    assert schema.protected_names == ("sex",)
+    assert schema.raw(table)[:, 1:].tolist() == [[0, 0], [1, 1], [0, 2]]
+    assert "# columns sex_f, sex_m are taken for" in draft(table, target="credit")
+    both = table.assign(sex=["f", "m", "f"])  # the draft has no second name
+    with pytest.raises(DataError, match=r"columns sex_f, sex_m seem .* or none; .*\"one-hot\", categories = \[\"f\", \"m\"\]"):
+        Schema.infer(both, target="credit", protected=["sex_f"])
     with pytest.warns(DraftWarning, match="columns job_b, job_c seem .* several of its values; pass a schema whose const"):
         Schema.infer(pd.get_dummies(frame, columns=["sex", "job"], drop_first=True), target="credit", protected=["job_b"])
     Schema.infer(frame.assign(has_car=[0, 1, 1], has_house=[0, 1, 0]), target="credit")
