@@ -247,16 +247,22 @@ def questions(result: AuditResult) -> dict[str, str]:
 def people(result: AuditResult) -> tuple[Person, ...]:
     """The starkest counterexamples: decisions that change before others, people of the table before possible ones, then by how far.
 
-    Each changes another feature, and is another person, than those before it, while there are such.
+    Each changes another feature, or else is another person, than those before it, while there are such.
     """
     found = [(place, one) for place, section in enumerate(result.sections, start=1) for one in section.witnesses]
     found.sort(key=lambda one: (not one[1].flips, one[1].row is None, -abs(one[1].after - one[1].before)))
-    first: dict[tuple[str, ...], tuple[int, WitnessRow]] = {}
-    for place, witness in found:
-        if witness.row is None or all(witness.row != other.row for _, other in first.values()):
-            first.setdefault(tuple(witness.changes), (place, witness))
-    chosen = [*first.values(), *(one for one in found if all(one[1] is not other for _, other in first.values()))][:PEOPLE]
-    return tuple(Person(witness=one, place=place) for place, one in chosen)
+    chosen = list[Person]()
+    while found and len(chosen) < PEOPLE:
+        told, met = {tuple(one.witness.changes) for one in chosen}, [_who(one.witness) for one in chosen]
+        place, witness = min(found, key=lambda one: (_who(one[1]) in met, tuple(one[1].changes) in told))  # the first of the least
+        chosen.append(Person(witness=witness, place=place))
+        found = [one for one in found if one[1] is not witness]
+    return tuple(chosen)
+
+
+def _who(witness: WitnessRow) -> Any:
+    """Return which person a counterexample is about: a row, or a possible person by what is not exchanged."""
+    return witness.row if witness.row is not None else {k: v for k, v in witness.person.items() if k not in witness.changes}
 
 
 def not_examined(result: AuditResult) -> Iterator[str]:

@@ -27,6 +27,9 @@ from verifair.systems.results.words import firmly, moves, of, units
 from verifair.systems.subject import Subject
 from verifair.systems.work import Work, called, standing
 
+MOST_PAIRS = 10
+"""Pairs of values that are told one by one; of a feature with more, such as an age in years, those by which most are biased."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Proved:
@@ -104,7 +107,8 @@ def _kept(one: Asked, result: PbaResult, work: Work) -> _Proved:
 
 
 def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[Statement]:
-    """For each pair of values and delta; on the first screen the pair that most people are biased by, at the smallest delta.
+    """For each pair of values and delta, up to MOST_PAIRS a delta; on the first screen the pair that most people are biased by, at
+    the smallest delta.
 
     unit: what one unit of delta moves, in words.   rows: which rows of the table were asked about, in words.
     """
@@ -125,12 +129,13 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
     falls = outcome.of == "value" and outcome.operator in ("<", "<=")  # low values are favourable
     up, down = ("lowers", "raises") if falls else ("raises", "lowers")
     smallest = min(one.query.delta)
-    first = counted[counted["delta"] == smallest]
-    top = first.index[(first["raises"] + first["lowers"]).to_numpy().argmax()]
-    exchange = one.exchange
-    for place, line in counted.iterrows():
+    counted["biased"] = counted["raises"] + counted["lowers"]
+    most = counted.sort_values("biased", ascending=False, kind="stable").groupby("delta").head(MOST_PAIRS)
+    top = most.index[most["delta"] == smallest][0]
+    exchange, pairs = one.exchange, int((counted["delta"] == smallest).sum())
+    for place, line in most.sort_index().iterrows():
         low, high = (exchange.format(line[end]) for end in ("low", "high"))
-        biased, people = int(line["raises"] + line["lowers"]), int(line["people"])
+        biased, people = int(line["biased"]), int(line["people"])
         pair, raises, lowers = f"{high} instead of {low}", int(line["raises"]), int(line["lowers"])
         near = f", also for everybody within {units(line['delta'])} of them" if line["delta"] else ""
         if biased:
@@ -152,8 +157,19 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
         brief = f"{exchange.name}: being {pair} {up} {what} for {raises:,} of {people:,} {who}{around}; {down} it for {lowers:,}"
         brief += f", neither for {int(line['neither']):,}" if line["neither"] else ""
         brief += f"; {int(line['unknown']):,} not decided." if line["unknown"] else "."
-        brief += f" Asked of {rows}."
+        brief += f" Asked of {rows}{'' if pairs == 1 else f', and of {pairs:,} pairs of values: by this one most are biased'}."
         yield Statement(text=text, standing=at, tone=tone, headline=place == top, brief=brief if place == top else "")
+    for delta, others in counted.drop(most.index).groupby("delta"):
+        ways = [int((others["raises"] > others["lowers"]).sum()), int((others["raises"] < others["lowers"]).sum())]
+        near = f", also within {units(delta)}" if delta else ""
+        text = (
+            f"{len(others):,} further pairs of values of {exchange.name}, by none of which more people are biased{near}: as far "
+            f"as is proved, the higher value {up} {what} for more people than it {down} it for in {ways[0]:,} of them, and for "
+            f"fewer in {ways[1]:,}."
+        )
+        unknown = bool(others["unknown"].any())
+        at = one.standing if any(ways) else Standing.UNKNOWN if unknown else Standing.REFUTED
+        yield Statement(text=text, standing=at, tone=Tone.WATCH if any(ways) or unknown else Tone.GOOD)
 
 
 def _by_pair(answers: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:

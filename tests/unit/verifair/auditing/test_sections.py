@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,8 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.certify import statements as certify
 from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.scores import RANKS
-from verifair.systems.pba.statements import _by_pair
+from verifair.systems.pba.settings import PbaSettings
+from verifair.systems.pba.statements import MOST_PAIRS, _by_pair, section
 from verifair.systems.results.files import plain
 from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.results.pictures import LARGEST, picture
@@ -58,6 +60,27 @@ def test_who_is_favoured_is_what_the_network_says_of_each_person() -> None:
         assert not line["raises"] or gap > 0
         assert not line["lowers"] or gap < 0
     assert seen > 20
+
+
+def test_of_many_pairs_of_values_those_are_told_by_which_most_are_biased(tmp_path: Path) -> None:
+    """The logit rises with age: everybody who is decided as their label says is biased by each pair of ages."""
+    network = network_of(([[1.0, 1.0]], [-6.5]))
+    schema = schema_of(integer("age", 0, 6, protected=True), integer("debt", 0, 6, unit=1.0), positive="logit > 0", label="good")
+    rows = pd.DataFrame([{"age": age, "debt": debt, "good": int(age + debt > 6)} for age in range(7) for debt in range(7)])
+    work = Work(started=0.0, deadline=1e9, seed=0, folder=tmp_path, shown="r.files", options="--demo x")
+    subject = _subject(schema, network, rows)
+    statements = section(PbaSettings(protected=("age",), delta=(0,), robustness=False), subject, work).statements
+    *told, others = [one for one in statements if "instead of" in one.text or "further" in one.text]
+    raised = {pair: sum(rows.age.isin(pair) & ((6.5 - rows.debt > max(pair)) | (6.5 - rows.debt < min(pair))))
+              for pair in combinations(range(7), 2)}
+    said = [re.search(r"being (\d) instead of (\d) raises .*? for (\d+) of", one.text) for one in told]
+    found = {(int(one[2]), int(one[1])): int(one[3]) for one in said if one is not None}
+    assert len(found) == MOST_PAIRS < len(raised)
+    assert found == {pair: raised[pair] for pair in found}
+    assert sorted(found.values()) == sorted(raised.values())[-MOST_PAIRS:]
+    assert others.text.startswith("11 further pairs of values of age, by none of which more people are biased: ")
+    assert "in 11 of them, and for fewer in 0." in others.text
+    assert sum(one.headline for one in told) == 1
 
 
 def _subject(schema: Schema, network: Network, rows: pd.DataFrame) -> Subject:

@@ -216,3 +216,6 @@ def test_the_starkest_people_are_those_of_the_table_whose_decision_changes() -> 
     ]
     shown = people(replace(whole, sections=(replace(whole.sections[0], witnesses=tuple(found)),)))
     assert [one.witness.row for one in shown] == [7, 9, 8]
+    one = [replace(found[1], before=0.0, after=gap, row=row) for gap, row in ((0.9, 7), (0.8, 7), (0.7, 7), (0.6, 8), (0.5, 9))]
+    shown = people(replace(whole, sections=(replace(whole.sections[0], witnesses=tuple(one)),)))
+    assert [(one.witness.row, one.witness.after) for one in shown] == [(7, 0.9), (8, 0.6), (9, 0.5)]
