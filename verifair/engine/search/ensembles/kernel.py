@@ -192,6 +192,113 @@ def _tried(
 
 
 @compiled
+def _bounded(
+    begin: Any, end: Any, used: Any, top: Any, tree_at: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any,
+    adds: Any, lines: Any, low: Any, high: Any, none: Any, before: Any, before_at: Any, rest: Any, rest_at: Any, value: Any,
+    least: Any, waiting: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any, gap: Any,
+    losses: Any, gain: Any, notes: Any,
+) -> Any:
+    """Prune trees begin ... end - 1 to a box, behind `used` trees that end at node `top`, and bound the row nearest to closing it.
+
+    before: (S,) what all but these trees add to the lines.   rest: (S,) filled with what all but those add of which the box still
+    meets several leaves: these are kept. Returns how many trees there are then, and where they end; the row, its bound by least
+    leaves, the better of that and the evened one, the row as a leaf names it, and whether the box is closed; what evening gains,
+    and the nodes that it took.
+    """
+    for s in range(lines):
+        rest[rest_at + s], value[s] = before[before_at + s], before[before_at + s]
+    first, start = used, top
+    for t in range(begin, end):
+        stop = pruned(tree_at[2 * t], variable, cut, right, variable, cut, right, top, low, high, none, hot, cells, counts, adds,
+                      lines, least, waiting)
+        for s in range(lines):
+            value[s] += least[s]
+        if stop == top + 1:
+            for s in range(lines):
+                rest[rest_at + s] += least[s]
+        else:
+            tree_at[2 * used], tree_at[2 * used + 1] = top, stop
+            used, top = used + 1, stop
+    row, plain, closed = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, gap)
+    found, code, effort = plain, row, 0 * row
+    if not closed and len(losses) > 0 and plain + HOPED * gain > 0:
+        effort = EFFORT * (top - start)
+        closer = constants[row] - charges[row] - losses[row] + evened(
+            first, used, tree_at, variable, cut, right, hot, cells, counts, adds, lines, shares, row * lines, low, high, none,
+            losses[row] / 16, notes)
+        for s in range(lines):
+            closer += shares[row * lines + s] * rest[rest_at + s]
+        gained = max(closer - plain, 0.0)
+        gain = gained if gain == INFINITE else RECENT * gained + (1 - RECENT) * gain
+        if closer > plain:
+            found, code, closed = closer, rows + row, closer > 0
+    return used, top, row, plain, found, code, closed, gain, effort
+
+
+@compiled
+def _score_cuts(
+    begin: Any, end: Any, tree_at: Any, variable: Any, cut: Any, right: Any, least_at: Any, hot: Any, counts: Any, adds: Any,
+    lines: Any, line: Any, low: Any, high: Any, at: Any, start: Any, score: Any, seen: Any, touched: Any, stamp: Any,
+) -> Any:
+    """Add up, for each cell at which the box at `at` can be cut, how much of the line's bound depends on it. Returns how many such
+    cells there are; `touched` says which: a variable's cells begin at `start`, and `seen` holds `stamp` there."""
+    keys = 0
+    for t in range(begin, end):
+        for j in range(tree_at[2 * t + 1] - 1, tree_at[2 * t] - 1, -1):
+            v = variable[j]
+            if v == -1:
+                least_at[j] = adds[cut[j] * lines + line]
+                continue
+            one, two = least_at[j + 1], least_at[right[j]]
+            apart = one - two
+            least_at[j] = one
+            if apart > 0:
+                least_at[j] = two
+            else:
+                apart = -apart
+            c, ordered = cut[j], hot[v] == 0
+            for x in range(c if ordered else low[at + v], c + 1 if ordered else high[at + v]):
+                if ordered or counts[c + x + 1] - counts[c + x] != counts[c + x + 2] - counts[c + x + 1]:
+                    key = start[v] + x
+                    if seen[key] != stamp:
+                        seen[key], score[key], touched[keys] = stamp, 0.0, key
+                        keys += 1
+                    score[key] += apart
+    return keys
+
+
+@compiled
+def _add_leaf(closed: Any, bounds: Any, leaves: Any, box: Any, node: Any, code: Any, surely: Any, bound: Any) -> Any:
+    """Put a closed leaf behind so many others; returns their lists."""
+    closed, bounds = room(closed, 4 * leaves + 4), room(bounds, leaves + 1)
+    closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2], closed[4 * leaves + 3] = box, node, code, surely
+    bounds[leaves] = bound
+    return closed, bounds
+
+
+@compiled
+def _add_open(
+    left: Any, lows: Any, highs: Any, opens: Any, box: Any, node: Any, alike: Any, low: Any, high: Any, at: Any, count: Any
+) -> Any:
+    """Put an open leaf, the box at `at`, behind so many others; returns their lists."""
+    left, lows, highs = room(left, 3 * opens + 3), room(lows, (opens + 1) * count), room(highs, (opens + 1) * count)
+    left[3 * opens], left[3 * opens + 1], left[3 * opens + 2] = box, node, alike
+    for v in range(count):
+        lows[opens * count + v], highs[opens * count + v] = low[at + v], high[at + v]
+    return left, lows, highs
+
+
+@compiled
+def _add_point(points: Any, points_cell: Any, found: Any, box: Any, point: Any, at: Any, count: Any) -> Any:
+    """Put a point of a box behind so many others; returns their lists."""
+    points, points_cell = room(points, found + 1), room(points_cell, (found + 1) * count)
+    points[found] = box
+    for v in range(count):
+        points_cell[found * count + v] = point[at + v]
+    return points, points_cell
+
+
+@compiled
 def explore(
     variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
     rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any,
@@ -215,93 +322,68 @@ def explore(
     points (box) with their cells, how many boxes each took, bounds of the whole boxes, `learnt` and `seed` as left, and the nodes
     looked at.
     """
-    count, trees = len(hot), len(root)
+    count, trees, size = len(hot), len(root), len(variable)
     none = whole(1)[0]      # 0, but no literal: numba compiles what is called with a literal once more
-    most = 0
     start = whole(count + 1)
     for v in range(count):
         start[v + 1] = start[v] + cells[v]
     score, seen, touched = real(start[count]), whole(start[count]), whole(start[count])
-    size = len(variable)
-    a_variable, a_cut, a_right, least_at = whole(2 * size), whole(2 * size), whole(2 * size), real(2 * size)
+    # The trees, and behind them those pruned from them of all boxes that wait: node by node, and where each begins and ends.
+    a_variable, a_cut, a_right, least_at = whole(3 * size), whole(3 * size), whole(3 * size), real(3 * size)
+    tree_at = whole(10 * trees + 2)
+    for j in range(size):
+        a_variable[j], a_cut[j], a_right[j] = variable[j], cut[j], right[j]
+    for t in range(trees):
+        tree_at[2 * t], tree_at[2 * t + 1] = root[t], root[t + 1] if t + 1 < trees else size
     waiting, least, value = whole(2 * size + 2), real(lines), real(lines)
     point, best = whole(count), whole(count)
-    tree_at = whole(8 * trees + 2)      # where pruned trees begin and end, of all boxes that wait
     item, bounds, low, high = whole(8 * 64), real(lines * 64), whole(count * 64), whole(count * 64)
     worst = real(64)
     cuts, splits = whole(4 * 64), 0
-    closed, closed_bound, leaves = whole(4 * 64), real(64), 0
-    left, left_low, left_high, opens = whole(3 * 64), whole(count * 64), whole(count * 64), 0
-    points, points_cell, found_points = whole(64), whole(count * 64), 0
+    closed, closed_bound, leaves = whole(4 * 64), real(64), none
+    left, left_low, left_high, opens = whole(3 * 64), whole(count * 64), whole(count * 64), none
+    points, points_cell, found_points = whole(64), whole(count * 64), none
     looked, whole_bound, done = whole(boxes), real(boxes), whole(owners)
     spent, stamp = 0, 0
     half_low, half_high = whole(count), whole(count)
     side_trees, side_end, side_row = whole(3), whole(3), whole(3)
     side_bound, side_value = real(2 * lines), real(2)
-    evens, gain, widest = len(losses) > 0, INFINITE, none + 1
+    gain, widest = INFINITE, none + 1
     for v in range(count):
-        widest = max(widest, cells[v]) if evens else 1
-    notes = room_to_even(trees if evens else 1, count, widest)
+        widest = max(widest, cells[v]) if len(losses) > 0 else 1
+    notes = grown(room_to_even(trees, count, widest), size, count) if len(losses) > 0 else room_to_even(none + 1, count, widest)
     for k in range(boxes):
         waits, number = 0, 0
         give_up = spent >= budget or done[owner[k]] == 1
         whole_bound[k] = -INFINITE
         if not give_up:
-            top, used = none, none
-            for s in range(lines):
-                bounds[s], side_bound[s] = base[s], base[s]
             for v in range(count):
                 low[v], high[v] = first[k * count + v], last[k * count + v]
-            for t in range(trees):
-                end = pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, low, high, none, hot, cells, counts,
-                              adds, lines, least, waiting)
-                for s in range(lines):
-                    side_bound[s] += least[s]
-                if end == top + 1:
-                    for s in range(lines):
-                        bounds[s] += least[s]
-                else:
-                    tree_at[2 * used], tree_at[2 * used + 1] = top, end
-                    used, top = used + 1, end
-            item[0], item[1], item[2], item[3], item[4] = 0, used, top, used, 0
-            row, found, proved = _best_row(side_bound, lines, rows, shares, constants, charges, sizes, strict, clause, gap)
-            item[5], worst[0], waits = row, found, 1
-            whole_bound[k] = found
+            used, top, row, plain, found, code, proved, gain, effort = _bounded(
+                none, trees, trees, size, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, low, high, none,
+                base, none, bounds, none, value, least, waiting, rows, shares, constants, charges, sizes, strict, clause, gap,
+                losses, gain, notes)
+            item[0], item[1], item[2], item[3], item[4], item[5] = trees, used - trees, top, used, 0, row
+            whole_bound[k], worst[0], waits = plain, found, 1
             looked[k] += 1
-            spent += trees + top
-            code = row
-            if not proved and evens and found + HOPED * gain > 0:
-                spent += EFFORT * top
-                notes = grown(notes, top, count)
-                closer = constants[row] - charges[row] - losses[row] + evened(
-                    none, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, shares, row * lines, low,
-                    high, none, losses[row] / 16, notes)
-                for s in range(lines):
-                    closer += shares[row * lines + s] * bounds[s]
-                gained = max(closer - found, 0.0)
-                gain = gained if gain == INFINITE else RECENT * gained + (1 - RECENT) * gain
-                if closer > found:
-                    found, code, proved = closer, rows + row, closer > 0
+            spent += trees + top - size + effort
             surely = found > enough[row]
             if proved and (surely or wanted[k] == 0 or (wanted[k] == 1 and (extra[k] <= 0 or found <= 0))):
-                closed, closed_bound = room(closed, 4 * leaves + 4), room(closed_bound, leaves + 1)
-                closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2] = k, 0, code
-                closed[4 * leaves + 3], closed_bound[leaves] = 1 if surely else 0, found
+                closed, closed_bound = _add_leaf(closed, closed_bound, leaves, k, none, code, 1 if surely else 0, found)
                 leaves, waits = leaves + 1, 0
             elif proved and wanted[k] == 1:
                 extra[k] -= 1
             elif stop == 1:
                 hints = learnt if learnt < len(known) // count else len(known) // count
-                spent += used * WAY * (hints + TRIES + SWEEPS * VALUES * count)
-                fails, seed = _tried(none, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, bounds,
+                spent += (used - trees) * WAY * (hints + TRIES + SWEEPS * VALUES * count)
+                fails, seed = _tried(trees, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, bounds,
                                      none, low, high, none, rows, shares, constants, charges, sizes, strict, clause, gap, known,
                                      hints, seed, point, best, value)
                 if fails:
-                    points, points_cell = room(points, found_points + 1), room(points_cell, (found_points + 1) * count)
-                    points[found_points] = k
+                    points, points_cell = _add_point(points, points_cell, found_points, k, best, none, count)
                     place = learnt % (len(known) // count)
                     for v in range(count):
-                        points_cell[found_points * count + v], known[place * count + v] = best[v], best[v]
+                        known[place * count + v] = best[v]
                     found_points, learnt = found_points + 1, learnt + 1
                     give_up, done[owner[k]] = True, 1
         while waits > 0 and not give_up:
@@ -313,58 +395,21 @@ def explore(
             begin, some, top, used, node, row = item[at], item[at + 1], item[at + 2], item[at + 3], item[at + 4], item[at + 5]
             box, sums = waits * count, waits * lines
             # The cut: by the line that counts most in the row that is nearest to closing the box.
-            line, share = 0, -1.0
+            line, share = none, -1.0
             for s in range(lines):
                 if abs(shares[row * lines + s]) > share:
                     line, share = s, abs(shares[row * lines + s])
             stamp += 1
-            keys = 0
-            for t in range(begin, begin + some):
-                for j in range(tree_at[2 * t + 1] - 1, tree_at[2 * t] - 1, -1):
-                    v = a_variable[j]
-                    if v == -1:
-                        least_at[j] = adds[a_cut[j] * lines + line]
-                        continue
-                    one, two = least_at[j + 1], least_at[a_right[j]]
-                    apart = one - two
-                    least_at[j] = one
-                    if apart > 0:
-                        least_at[j] = two
-                    else:
-                        apart = -apart
-                    if hot[v] == 0:
-                        key = start[v] + a_cut[j]
-                        if seen[key] != stamp:
-                            seen[key], score[key], touched[keys] = stamp, 0.0, key
-                            keys += 1
-                        score[key] += apart
-                    else:
-                        c = a_cut[j]
-                        for x in range(low[box + v], high[box + v]):
-                            if counts[c + x + 1] - counts[c + x] != counts[c + x + 2] - counts[c + x + 1]:
-                                key = start[v] + x
-                                if seen[key] != stamp:
-                                    seen[key], score[key], touched[keys] = stamp, 0.0, key
-                                    keys += 1
-                                score[key] += apart
+            keys = _score_cuts(begin, begin + some, tree_at, a_variable, a_cut, a_right, least_at, hot, counts, adds, lines, line,
+                               low, high, box, start, score, seen, touched, stamp)
             if keys == 0 and wanted[k] != 2 and (worst[waits] > 0 or (worst[waits] == 0 and strict[row] == 0)):
-                closed, closed_bound = room(closed, 4 * leaves + 4), room(closed_bound, leaves + 1)
-                closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2], closed[4 * leaves + 3] = k, node, row, 0
-                closed_bound[leaves] = worst[waits]
+                closed, closed_bound = _add_leaf(closed, closed_bound, leaves, k, node, row, none, worst[waits])
                 leaves += 1
                 continue
             if keys == 0:       # no tree tells the points of the box apart
-                left = room(left, 3 * opens + 3)
-                left_low, left_high = room(left_low, (opens + 1) * count), room(left_high, (opens + 1) * count)
-                left[3 * opens], left[3 * opens + 1], left[3 * opens + 2] = k, node, 1
-                for v in range(count):
-                    left_low[opens * count + v], left_high[opens * count + v] = low[box + v], high[box + v]
-                opens += 1
-                points, points_cell = room(points, found_points + 1), room(points_cell, (found_points + 1) * count)
-                points[found_points] = k
-                for v in range(count):
-                    points_cell[found_points * count + v] = low[box + v]
-                found_points += 1
+                left, left_low, left_high = _add_open(left, left_low, left_high, opens, k, node, none + 1, low, high, box, count)
+                points, points_cell = _add_point(points, points_cell, found_points, k, low, box, count)
+                opens, found_points = opens + 1, found_points + 1
                 if stop == 1:
                     give_up, done[owner[k]] = True, 1
                 continue
@@ -384,50 +429,25 @@ def explore(
             for u in range(count):
                 half_low[u], half_high[u] = low[box + u], high[box + u]
             side_trees[0], side_end[0] = used, top
+            stop_at, tree_at = top + 2 * (tree_at[2 * (begin + some) - 1] - tree_at[2 * begin]), room(tree_at, 2 * used + 4 * some)
+            a_variable, a_cut, a_right = room(a_variable, stop_at), room(a_cut, stop_at), room(a_right, stop_at)
+            least_at = room(least_at, stop_at)
             for side in range(2):
                 if side == 0:
                     half_high[v] = cell
                 else:
                     half_low[v], half_high[v] = cell + 1, high[box + v]
-                mine = side * lines
-                for s in range(lines):
-                    side_bound[mine + s], value[s] = bounds[sums + s], bounds[sums + s]
-                for t in range(begin, begin + some):
-                    end = top + tree_at[2 * t + 1] - tree_at[2 * t]
-                    a_variable, a_cut, a_right = room(a_variable, end), room(a_cut, end), room(a_right, end)
-                    least_at = room(least_at, end)
-                    tree_at = room(tree_at, 2 * used + 2)
-                    end = pruned(tree_at[2 * t], a_variable, a_cut, a_right, a_variable, a_cut, a_right, top, half_low, half_high,
-                                  none, hot, cells, counts, adds, lines, least, waiting)
-                    for s in range(lines):
-                        value[s] += least[s]
-                    if end == top + 1:
-                        for s in range(lines):
-                            side_bound[mine + s] += least[s]
-                    else:
-                        tree_at[2 * used], tree_at[2 * used + 1] = top, end
-                        used, top = used + 1, end
-                row, found, proved = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, gap)
+                used, top, row, plain, found, code, proved, gain, effort = _bounded(
+                    begin, begin + some, used, top, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, half_low,
+                    half_high, none, bounds, sums, side_bound, side * lines, value, least, waiting, rows, shares, constants,
+                    charges, sizes, strict, clause, gap, losses, gain, notes)
                 looked[k] += 1
-                code, more = row, top - side_end[side]
-                if not proved and evens and found + HOPED * gain > 0:
-                    spent += EFFORT * more
-                    notes = grown(notes, more, count)
-                    closer = constants[row] - charges[row] - losses[row] + evened(
-                        side_trees[side], used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, shares,
-                        row * lines, half_low, half_high, none, losses[row] / 16, notes)
-                    for s in range(lines):
-                        closer += shares[row * lines + s] * side_bound[mine + s]
-                    gained = max(closer - found, 0.0)
-                    gain = gained if gain == INFINITE else RECENT * gained + (1 - RECENT) * gain
-                    if closer > found:
-                        found, code, proved = closer, rows + row, closer > 0
+                spent += effort
                 side_row[side], side_value[side] = row, found
                 surely = found > enough[row]
                 if proved and (surely or wanted[k] == 0 or (wanted[k] == 1 and (extra[k] <= 0 or found <= 0))):
-                    closed, closed_bound = room(closed, 4 * leaves + 4), room(closed_bound, leaves + 1)
-                    closed[4 * leaves], closed[4 * leaves + 1], closed[4 * leaves + 2] = k, 2 * number + 1 + side, code
-                    closed[4 * leaves + 3], closed_bound[leaves] = 1 if surely else 0, found
+                    closed, closed_bound = _add_leaf(
+                        closed, closed_bound, leaves, k, 2 * number + 1 + side, code, 1 if surely else 0, found)
                     leaves += 1
                     side_row[side] = -1
                     used, top = side_trees[side], side_end[side]
@@ -458,18 +478,13 @@ def explore(
                     bounds[waits * lines + s] = side_bound[side * lines + s]
                 waits += 1
             number += 1
-        if give_up:
-            most = waits if looked[k] > 0 else 1
-            for i in range(most):
-                left = room(left, 3 * opens + 3)
-                left_low, left_high = room(left_low, (opens + 1) * count), room(left_high, (opens + 1) * count)
-                left[3 * opens], left[3 * opens + 1], left[3 * opens + 2] = k, (item[8 * i + 4] if looked[k] > 0 else 0), 0
-                for v in range(count):
-                    if looked[k] > 0:
-                        left_low[opens * count + v], left_high[opens * count + v] = low[i * count + v], high[i * count + v]
-                    else:
-                        left_low[opens * count + v], left_high[opens * count + v] = first[k * count + v], last[k * count + v]
-                opens += 1
+        if give_up and looked[k] == 0:
+            left, left_low, left_high = _add_open(left, left_low, left_high, opens, k, none, none, first, last, k * count, count)
+            opens += 1
+        for i in range(waits if give_up else 0):
+            left, left_low, left_high = _add_open(
+                left, left_low, left_high, opens, k, item[8 * i + 4], none, low, high, i * count, count)
+            opens += 1
     return (cuts[: 4 * splits], closed[: 4 * leaves], closed_bound[:leaves], left[: 3 * opens], left_low[: opens * count],
             left_high[: opens * count], points[:found_points], points_cell[: found_points * count], looked, whole_bound,
             learnt, seed, spent)
