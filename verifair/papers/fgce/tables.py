@@ -23,7 +23,7 @@ from solvers.outcome import Budget
 from verifair.papers.fgce.data import PaperData, audits
 from verifair.papers.fgce.printed import TABLE_II, TABLE_VIII, TABLES_III_IX, TABLES_IV_X, TABLES_V_XI
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.measures import cost_table, coverage_table, curves, paper_range, reach
+from verifair.systems.fgce.measures import cost_table, coverage_table, curves, paper_levels, reach
 
 KS = range(1, 11)
 BUDGET = Budget(seconds=60.0)
@@ -55,19 +55,15 @@ def cauc_table(data: PaperData) -> pd.DataFrame:
 
 def coverages(data: PaperData, pair: Pair, name: str, d0: float) -> list[pd.DataFrame]:
     """Coverage of both groups at the costs of kAUC (for which d0 counts) or dAUC."""
-    levels = kauc_costs(data, d0) if name == "kauc" else dauc_costs(data)
+    levels = dauc_costs(data)
+    if name == "kauc":
+        levels = paper_levels(data.space, d0, float(np.diff(levels)[0]))
     return [coverage_table(instance, KS, levels.tolist(), budget=BUDGET) for instance in pair]
-
-
-def kauc_costs(data: PaperData, d0: float) -> Array:
-    """From 70 % of the larger d0, in steps of `dauc_costs`, to the largest cost possible."""
-    low, high = paper_range(data.space, d0)
-    return np.arange(low, high, float(np.diff(dauc_costs(data))[0]))
 
 
 def dauc_costs(data: PaperData) -> Array:
     """Ten levels from 0.1 in steps of a tenth of what is possible, to one digit."""
-    step = round((data.space.largest_cost - 0.1) / 10, 1)
+    step = round((data.space.paper_cost - 0.1) / 10, 1)
     return np.round(0.1 + step * np.arange(10), 1)
 
 

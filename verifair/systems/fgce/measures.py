@@ -69,8 +69,8 @@ def reach(instance: Instance, *, budget: Budget | None = None) -> Reach:
 
 
 def cost_levels(space: FeatureSpace, *, levels: int = 10) -> Array:
-    """Return costs for the curves: from .1 to the paper's largest, in even steps of (largest - .1) / levels (appendix C)."""
-    return 0.1 + np.arange(levels) * (space.largest_cost - 0.1) / levels
+    """Return the paper's costs of dAUC: from .1 in even steps of (its largest - .1) / levels, below that (appendix C)."""
+    return 0.1 + np.arange(levels) * (space.paper_cost - 0.1) / levels
 
 
 def coverage_table(
@@ -185,17 +185,14 @@ def _ends(values: pd.Series, low: float, high: float) -> Array:
     return np.concatenate([[low], inside[(inside > low) & (inside < high)], [high]])
 
 
-def paper_levels(space: FeatureSpace, d0: float) -> Array:
-    """Return the costs of the paper's kAUC: `paper_range` in the steps of `cost_levels`, its ends where it is shorter than a step;
-    d0: the larger one of the groups'."""
-    low, high = paper_range(space, d0)
-    found = np.arange(low, high, float(np.diff(cost_levels(space))[0]))
+def paper_levels(space: FeatureSpace, d0: float, step: float) -> Array:
+    """Return the costs of the paper's kAUC: from 70 % of that of full coverage to what it takes for the largest (appendix C).
+
+    d0: the larger one of the groups'.   step: that of dAUC's costs; the two ends remain where it is longer than they are apart.
+    """
+    low, high = 0.7 * d0, space.paper_cost
+    found = np.arange(low, high, step)
     return np.array([low, high]) if len(found) == 1 else found
-
-
-def paper_range(space: FeatureSpace, d0: float) -> tuple[float, float]:
-    """Return the costs of the paper's kAUC: from 70 % of that of full coverage to what it takes for the largest (appendix C)."""
-    return 0.7 * d0, space.largest_cost
 
 
 def cost_table(
@@ -445,15 +442,15 @@ def _bounded(table: pd.DataFrame, first: str, second: str, low: str, high: str) 
     return pd.concat(parts, ignore_index=True)
 
 
-def levels_of(space: FeatureSpace, instances: Mapping[str, Instance], cost: Cost) -> Array:
+def levels_of(space: FeatureSpace, instances: Mapping[str, Instance], cost: Cost, grid: CostGrid = "ten") -> Array:
     """Return (D,) costs at which coverage is measured, the same for all groups.
 
-    L2: the paper's, from 0.1 to `FeatureSpace.largest_cost`; of several categories distances can be larger.
+    L2: evenly, from 0.1 to `FeatureSpace.largest_cost`; grid "paper": `cost_levels`.
     Paths: evenly, from the cheapest counterfactual of anybody to where 95 % of all pairs are.
     Hops: numbers of moves up to the most, at most ten of them.
     """
     if cost == "l2":
-        return cost_levels(space, levels=LEVELS)
+        return cost_levels(space, levels=LEVELS) if grid == "paper" else np.linspace(0.1, space.largest_cost, LEVELS)
     tables = [block.cost for instance in instances.values() for block in instance.blocks]
     values = np.concatenate([table[np.isfinite(table)] for table in tables])
     if cost == "hops":
@@ -503,7 +500,8 @@ class _Questions:
         """Return the costs of the paper's kAUC; none before d0 of every group is known."""
         known = [one.d0 for one in self.by_group("reach").values() if one is not None]
         assert self.space is not None
-        return paper_levels(self.space, max(known)) if len(known) == len(self.instances) else np.empty(0)
+        step = float(self.levels[1] - self.levels[0])
+        return paper_levels(self.space, max(known), step) if len(known) == len(self.instances) else np.empty(0)
 
     def cost_ks(self) -> list[int]:
         """Return the numbers of counterfactuals of the cost curves."""

@@ -110,7 +110,7 @@ def _of_network(
 
 def _measured(fitted: GroupCounterfactuals, grid: CostGrid, work: Work, tell: Tell) -> Burden:
     instances = {name: group.instance for name, group in fitted.groups_.items()}
-    levels = levels_of(fitted.space_, instances, fitted.cost)
+    levels = levels_of(fitted.space_, instances, fitted.cost, grid)
     return burden(
         instances, levels, exact=fitted.method != "greedy", seconds=max(work.left, 1.0), grid=grid, space=fitted.space_,
         jobs=work.jobs, progress=lambda done, total: tell("measures", done, total),

@@ -53,6 +53,11 @@ class FeatureSpace:
 
     @property
     def largest_cost(self) -> float:
+        """The largest distance between two rows: each feature that varies counts 1, one-hot blocks 2, under a root."""
+        return float(np.sqrt(len(self._scaled[0]) + 2 * len(self._one_hot[0])))
+
+    @property
+    def paper_cost(self) -> float:
         """Square root of the number of features: the paper's upper end of costs (a one-hot block counts once)."""
         return float(np.sqrt(len(self.changes)))
 

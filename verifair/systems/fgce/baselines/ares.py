@@ -160,7 +160,7 @@ class _Ground:
                 rows = _substituted(items, factuals[i], before[k], after[k])
                 good = accepted(space, positive, rows)
                 cost[own[k[good]], i[good]] = distance(space.points(factuals[i[good]]), space.points(rows[good]))
-        worth = np.where(np.isfinite(cost), 1 - np.minimum(cost / (2 * space.largest_cost), 0.5), 0.0).astype(np.float32)
+        worth = np.where(np.isfinite(cost), 1 - cost / (2 * space.largest_cost), 0.0).astype(np.float32)
         names_q, names_c = (_names(items, sets) for sets in (groups, [before for before, _ in changes]))
         return cls(
             meets_q=meets(held, groups).T, meets_c=meets_c, cost=cost, fits=(names_c @ names_q.T) == 0, worth=worth, wrong=wrong

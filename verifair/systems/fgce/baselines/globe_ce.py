@@ -29,7 +29,7 @@ SHOWN = 200
 class Sampling:
     """samples: directions drawn.   features: the most that one changes.   translations: how many are kept at most.
 
-    scales: points of the grid of scales, up to the largest cost (`Space.largest_cost`); a direction has L2 length 1.
+    scales: points of the grid of scales, up to the largest cost (`FeatureSpace.largest_cost`); a direction has L2 length 1.
     """
 
     samples: int = 400

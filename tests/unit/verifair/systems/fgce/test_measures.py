@@ -37,7 +37,6 @@ from verifair.systems.fgce.measures import (
     interval,
     levels_of,
     paper_levels,
-    paper_range,
     reach,
     share_interval,
 )
@@ -379,7 +378,7 @@ def test_the_papers_kauc_has_a_grid_of_its_own(instances: dict[str, Instance]) -
     space = FeatureSpace.of(schema_of(integer("a", 0, 9), integer("b", 0, 9), integer("c", 0, 9)))
     plain, found = burden(instances, LEVELS, seconds=60), burden(instances, LEVELS, seconds=60, grid="paper", space=space)
     d0 = max(one.d0 for one in found.reach.values() if one is not None)
-    assert found.kauc_levels == paper_levels(space, d0).tolist()
+    assert found.kauc_levels == paper_levels(space, d0, 0.25).tolist()
     assert found.kauc_levels[0] == 0.7 * d0
     assert found.dauc.equals(plain.dauc)
     for name, instance in instances.items():
@@ -390,13 +389,11 @@ def test_the_papers_kauc_has_a_grid_of_its_own(instances: dict[str, Instance]) -
 def test_the_papers_grid_has_two_ends_at_least() -> None:
     """A single cost makes no curve along d: the whole run ended there."""
     space = FeatureSpace.of(schema_of(integer("a", 0, 9)))      # costs up to 1, in steps of .09
-    assert len(paper_levels(space, 1.0)) > 2
-    assert paper_levels(space, 0.95 / 0.7).tolist() == pytest.approx([0.95, 1.0])
+    assert len(paper_levels(space, 1.0, 0.09)) > 2
+    assert paper_levels(space, 0.95 / 0.7, 0.09).tolist() == pytest.approx([0.95, 1.0])
 
 
-def test_the_papers_range_begins_at_a_share_of_full_coverage() -> None:
-    space = FeatureSpace.of(schema_of(integer("a", 0, 9), integer("b", 0, 9)))
-    assert paper_range(space, 1.0) == (0.7, np.sqrt(2))
+def test_an_area_is_over_a_range() -> None:
     with pytest.raises(QueryError, match="expected a range"):
         exact_area(pd.DataFrame({"d": [1.0], "coverage": [1.0]}), 1.0, 1.0)
 
@@ -457,9 +454,21 @@ def test_levels_follow_the_cost() -> None:
     lengths = levels_of(fitted.space_, instances, "l2")
     assert lengths[0] == 0.1
     assert len(lengths) == 10
-    assert lengths[-1] < fitted.space_.largest_cost
+    assert lengths[-1] == fitted.space_.largest_cost
     paths = levels_of(fitted.space_, instances, "path")
     assert (np.diff(paths) > 0).all()
+
+
+def test_costs_of_the_own_grids_end_at_the_largest_distance() -> None:
+    """One that takes a change of two categories of three is covered at no cost below, which the paper's grid says."""
+    space = FeatureSpace.of(schema_of(one_hot("b", "x", "y", "z"), categorical("c", "u", "v", "w"), integer("d", 2, 2)))
+    ends = space.points(np.array([[0.0, 0.0, 2.0], [2.0, 2.0, 2.0]]))
+    assert space.largest_cost == np.linalg.norm(ends[0] - ends[1]) == 2.0
+    alone = {"all": instance(np.array([[space.largest_cost]]))}
+    for grid, share in (("ten", 1.0), ("all", 1.0), ("paper", 0.0)):
+        found = burden(alone, levels_of(space, alone, "l2", grid), grid=grid, space=space)
+        assert found.coverage["coverage"].max() == share
+        assert set(found.kauc["largest"]) == {share}
 
 
 def fit(**options: object) -> GroupCounterfactuals:
