@@ -37,15 +37,15 @@ class Stream:
 
     @classmethod
     def of(cls, rows: str | Path | pd.DataFrame) -> Stream:
-        """Return the rows of a file (raises DataError when it is read, as `read_table` does), or those of a table in memory: what
-        its index calls them is a number or a text."""
+        """Return the rows of a file (raises DataError when it is read, as `read_table` does), or those of a table in memory;
+        each is called by a number or a text, what its index has besides as text."""
         if isinstance(rows, pd.DataFrame):
-            frame = rows if rows.index.dtype.kind in "iuf" else rows.set_axis(_names(rows.index))
+            frame = _called(rows)
             return cls(chunks=lambda: _parts(frame), whole=lambda: frame)
         if not isinstance(rows, str | Path):
             raise DataError(f"rows: found {type(rows).__name__}; expected a DataFrame, or the path of a table's file")
         file = TableFile(path=Path(rows))
-        return cls(chunks=file.chunks, whole=file.whole)
+        return cls(chunks=lambda: map(_called, file.chunks()), whole=lambda: _called(file.whole()))
 
     @classmethod
     def held(cls, frame: pd.DataFrame) -> Stream:
@@ -218,9 +218,13 @@ class _Stored:
         return pd.Categorical.from_codes(codes, pd.Index(known, dtype=self.dtype), validate=False)
 
 
-def _names(index: pd.Index) -> pd.Index:
-    """Return what is no number or text, such as dates and the rows of several levels, as text."""
-    return pd.Index([name if isinstance(name, (str, int, float)) else str(name) for name in index], dtype=object)
+def _called(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the same rows; what calls them and is no number or text, such as dates, several levels and nothing, is a text."""
+    index = frame.index
+    if index.dtype.kind in "iuf" and not index.hasnans:
+        return frame
+    names = [name if isinstance(name, (str, int, float)) and name == name else str(name) for name in index]
+    return frame.set_axis(pd.Index(names, dtype=object))
 
 
 def _parts(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:

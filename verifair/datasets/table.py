@@ -106,10 +106,11 @@ class TableFile:
         with self._parquet_file() as file:
             from pyarrow import Table
 
+            called = _pandas(file.read(columns=[])).index  # where that is a range: a chunk has its own, from 0
             for batch in file.iter_batches(batch_size=CHUNK):
                 frame = self._framed(Table.from_batches([batch]))
                 if isinstance(frame.index, pd.RangeIndex):
-                    frame.index = pd.RangeIndex(start, start + len(frame))
+                    frame.index = called[start : start + len(frame)]
                 start += len(frame)
                 yield frame
 
@@ -127,10 +128,7 @@ class TableFile:
 
     def _framed(self, part: Any) -> pd.DataFrame:
         part.validate(full=True)  # texts that are none are found when they are looked at, and not before
-        try:
-            frame = part.to_pandas()
-        except TypeError as error:
-            raise ValueError(f"what it notes of types for pandas: {error}") from error
+        frame = _pandas(part)
         _need(self.path, self.columns, [str(name) for name in frame.columns])
         return frame if self.columns is None else frame[list(self.columns)]
 
@@ -179,6 +177,13 @@ class TableFile:
                         found.setdefault(str(name), set()).add(kind)
         mixed = {name: kinds for name, kinds in found.items() if len(kinds) > 1}
         return {name: "float64" if kinds == {"int64", "float64"} else str for name, kinds in mixed.items()}
+
+
+def _pandas(part: Any) -> pd.DataFrame:
+    try:
+        return part.to_pandas()
+    except TypeError as error:
+        raise ValueError(f"what it notes of types for pandas: {error}") from error
 
 
 def _first_lines(path: Path, count: int) -> list[str]:

@@ -88,6 +88,25 @@ def test_parts_of_a_stream_are_those_of_the_table(path: Path, rows: int, monkeyp
     assert Stream.of(path).where(lambda frame: np.zeros(len(frame), dtype=bool)).count == 0
 
 
+@pytest.mark.parametrize(("index", "called"), [
+    (pd.RangeIndex(100, 109), list(range(100, 109))),           # of frame[100:109]
+    (pd.RangeIndex(9, 0, -1), list(range(9, 0, -1))),
+    (pd.date_range("2026-01-01", periods=9), [f"2026-01-0{n} 00:00:00" for n in range(1, 10)]),
+    (pd.MultiIndex.from_product([["a", "b", "c"], [0, 1, 2]]), [f"('{a}', {n})" for a in "abc" for n in range(3)]),
+    (pd.Index([*range(8), np.nan]), [*range(8), "nan"]),
+])
+def test_rows_of_a_file_are_called_as_those_in_memory(
+    index: pd.Index, called: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pd.DataFrame({"a": range(9)}, index=index)
+    path = tmp_path / "t.parquet"
+    frame.to_parquet(path)
+    monkeypatch.setattr(table, "CHUNK", 4)
+    for stream in (Stream.of(path), Stream.of(frame)):
+        chunked = [label for chunk in stream.chunks() for label in chunk.index]
+        assert chunked == stream.whole().index.tolist() == called
+
+
 @pytest.mark.parametrize("content", [
     "", "a,b\n", "\n\n", "a;b\n1;2\n", "a,a\n1,2\n", "a,b\n1,2\n1,2,3\n",
     pytest.param("a,b\n" + "1,2\n" * 9 + "1,2,3\n", marks=pytest.mark.xfail(
