@@ -154,6 +154,14 @@ def test_rows_do_not_depend_on_their_neighbours(threads: int) -> None:
     np.testing.assert_allclose(many, np.tile(alone, (60, 1)), rtol=1e-9, atol=1e-12)
 
 
+def test_threads_change_no_digit() -> None:
+    """Sums over other numbers of rows round in another way."""
+    network, margin, x, b = case((6, 16, 9, 2), 5)
+    x, b = (np.tile(one, (10, 1)) + np.arange(10 * len(one))[:, None] / 997 for one in (x, b))
+    found = [integrated_gradients(network, margin, x, b, threads=threads).tobytes() for threads in (1, 2, 5)]
+    assert found[0] == found[1] == found[2]
+
+
 def test_edges() -> None:
     network, margin, x, b = case((4, 6, 2), 2)
     assert not integrated_gradients(network, margin, b, b).any()  # a path of no length

@@ -73,7 +73,7 @@ def attributed(
     for number in np.flatnonzero(np.bincount(cell)):
         label, group = divmod(int(number), len(people.names))
         of_cell = explain(label, group)
-        parts = list(_parts(np.flatnonzero(cell == number), model, settings, threads))
+        parts = list(_parts(np.flatnonzero(cell == number), model, settings))
         left = {int(pairs[0]) for pairs in parts if not has(pairs)}
         some = ((_inputs(reference, people, who[pairs], row[pairs]).x,) for pairs in parts if pairs[0] in left)
         given = starmap(of_cell, some) if attribution else in_order(Shared(value=of_cell), some, 1)  # what is passed stays here
@@ -111,12 +111,12 @@ def _inputs(reference: Reference, people: People, who: Integers, row: Integers) 
     return ExplainedPairs(x=x, own=own, other=len(persons) + other)
 
 
-def _parts(pairs: Integers, model: Model, settings: CecSettings, threads: int) -> Iterator[Integers]:
+def _parts(pairs: Integers, model: Model, settings: CecSettings) -> Iterator[Integers]:
     """Some pairs at a time, of large networks few; all at once where most of the work is about the background."""
     step = max(len(pairs), 1)
     if isinstance(model, Network):
         paths = WORK // (points_of(model, None if settings.steps == "exact" else settings.steps) * model.work)
-        step = min(max(paths // 2, 1) * threads, AT_ONCE)
+        step = min(max(paths, 1), AT_ONCE)
     return (pairs[start : start + step] for start in range(0, len(pairs), step))
 
 
