@@ -685,7 +685,7 @@ def test_check_tells_what_is_no_certificate(
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {tmp_path / name}: ")
     assert message in err
-    assert "expected" in err or "pba --certificate" in err
+    assert "expected" in err or "pba --out" in err
     assert err.count("\n") == 1
     assert not [word for word in INTERNALS if word in err]
 

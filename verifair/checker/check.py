@@ -110,6 +110,6 @@ def _named(path: Path, head: bytes, name: str) -> Kind:
     if name or len(head) < HEAD:
         found = f"names {name!r} as its format" if name else "names no format"
         *others, last = (kind(one).format for one in KINDS if one != STORE)
-        ours = f"{', '.join(others)} or {last}, as pba, certify, kmax and cec write"
+        ours = f"{', '.join(others)} or {last}, as pba, certify, kmax, fgce, cec and cst write, an audit beside its page"
         raise CertificateError(f"{path}: is JSON that {found}; expected {ours}: name another file")
     return kind(PLAIN)  # somebody sorted the keys of a large one

@@ -225,7 +225,7 @@ class PartitionStore:
         tables = self._tables()
         if tables >= PBA:
             raise CertificateError(
-                f"{self.path}: is the store of a pba run, which holds verdicts; check the proofs that pba --certificate writes"
+                f"{self.path}: is the store of a pba run, which holds verdicts; check the certificates that pba --out writes"
             )
         if not {"about", "chunks"} <= tables:
             holds = f"with the tables {', '.join(sorted(tables)[:5])}" if tables else "without tables"
