@@ -9,6 +9,8 @@ import pandas as pd
 from pydantic import ConfigDict, Field, computed_field
 
 from verifair.checker.certificates.certificate import Certificate
+from verifair.checker.certificates.tree import Tree
+from verifair.checker.words import float32_words
 from verifair.engine.verdict import Reason, Status
 from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.measures import Burden
@@ -264,7 +266,7 @@ class FgceResult(Result):
         return GroupTrust(proved=by_trust["proved"] + self.robust_lines(), claimed=by_trust["claimed"], measured=measured)
 
     def robust_lines(self) -> list[str]:
-        """Return what is proved robust, one line a delta."""
+        """Return what is proved robust, one line a delta, and how much of it of float32 too."""
         good, out = self.fitted.schema.outcomes[1], []
         for delta, part in [] if self.robust is None else self.robust.groupby("delta"):
             count = part["status"].value_counts()
@@ -276,7 +278,8 @@ class FgceResult(Result):
                 + (f", {refuted} refuted by an exact row" if refuted else "")
                 + (f", {unknown} unknown" if unknown else "")
             )
-        return out
+        trees = [one for one in self.certificate.proofs if isinstance(one.evidence, Tree)] if self.certificate is not None else []
+        return out + ([float32_words(sum(one.float32 for one in trees), len(trees)) + "."] if trees else [])
 
 
 ANSWERS = {"fgce": FgceResult}

@@ -226,7 +226,7 @@ def _decided(row: Array, delta: float, answers: Mapping[int, GoalAnswer], good: 
         if answer.witness is not None:
             yield Proof(statement=statement, evidence=Counterexample(x=tuple(answer.witness.tolist())))
         elif answer.status is Status.PROVED:
-            yield Proof(statement=statement, evidence=answer.evidence, margin=answer.margin)
+            yield Proof(statement=statement, evidence=answer.evidence, float32=answer.float32, margin=answer.margin)
         else:
             yield statement
 

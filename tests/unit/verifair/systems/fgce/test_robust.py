@@ -105,6 +105,16 @@ def test_more_classes_are_all_to_be_beaten(tmp_path: Path) -> None:
     assert check(found.certificate, network=network, schema=schema).accepted
 
 
+def test_proofs_beyond_the_rounding_of_float32_say_so(tmp_path: Path) -> None:
+    """a + b - 16 + 2^-20 is more than 1 at (8, 9), and 2^-20 at (8, 8), of which rounding may leave nothing."""
+    network = written(tmp_path / "n.onnx", [affine([[1, 1]], [2.0**-20 - 16])])
+    raw = np.array([[8.0, 9.0], [8.0, 8.0]])
+    found = certify_robust(network, two_numbers(), raw, delta=[0])
+    assert found.certificate is not None
+    assert [proof.float32 for proof in found.certificate.proofs] == [True, False]
+    assert check(found.certificate, network=network, schema=two_numbers()).accepted
+
+
 # German
 
 def numbers_near(schema: Schema, row: Array, delta: int) -> Array:
