@@ -2,19 +2,22 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import predictions, runtime_logits
 from tests.command_line import answered, flat, is_drawn, verifair
-from verifair import datasets
-from verifair.systems.fgce import measures
+from verifair import datasets, figures
+from verifair.systems.fgce import measures, plots
 from verifair.systems.fgce.space import FeatureSpace, Moves
 from verifair.systems.groups import SMALL
 
@@ -30,6 +33,25 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], 
     done = answered(*DEMO, "--k", 6, "--measures", "--timeout", 60, *files)
     assert is_drawn(folder / "p.png")
     return done.stdout, json.loads((folder / "a.json").read_text()), out
+
+
+def test_no_picture_cuts_the_names_of_groups_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three protected features, 48 letters each."""
+    cut = []
+
+    @contextmanager
+    def measured(path: Path, *size: Any, **more: Any) -> Iterator[Any]:
+        with figures.figure(path, *size, **more) as drawn:
+            yield drawn
+        FigureCanvasAgg(drawn).draw()
+        width = drawn.bbox.width
+        boxes = [(text.get_text(), text.get_window_extent()) for text in drawn.findobj(Text) if text.get_visible()]
+        cut.extend(word for word, box in boxes if re.search(r"[a-z]{3}", word) and (box.x0 < -1 or box.x1 > width + 1))
+
+    monkeypatch.setattr(plots, "figure", measured)
+    groups = ("--protected", "age", "--protected", "foreign-worker", "--empty", "skip")
+    answered(*DEMO, *groups, "--k", 20, "--measures", "--timeout", 30, "--out", tmp_path, "--plot", tmp_path / "p.png")
+    assert not cut
 
 
 def test_the_documented_example_proves_its_optimum() -> None:

@@ -29,7 +29,9 @@ LINES = 6
 BARS = 15
 """Subgroups or features in one panel."""
 WIDE = 3
-"""Groups in one line of a legend above."""
+"""Groups in one line of a legend above, at most."""
+LETTERS = 112
+"""Of type, from one side of the overview to the other."""
 OFTEN = 0.5
 """Features are shown that change in more than this share of at least one group (figure 7)."""
 
@@ -107,7 +109,7 @@ def _draw_changes(axis: Any, shares: pd.DataFrame) -> None:
     axis.invert_yaxis()
     axis.set_xlim(0, 108)
     axis.set_xlabel("those whose assigned example differs in it, % of the covered")
-    axis.set_title("How people differ from the example assigned to them (ACF)")
+    axis.set_title("How people differ from the example assigned to them (ACF)", wrap=True)
     axis.grid(axis="x", alpha=0.3)
     axis.set_axisbelow(True)
 
@@ -170,7 +172,8 @@ def plot(result: FgceResult, path: Path) -> None:
             axes[2].grid(alpha=0.3)
         handles, labels = axes[0].get_legend_handles_labels()
         if len(labels) > 1:
-            drawn.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), WIDE))
+            columns = max(LETTERS // (max(map(len, labels)) + 7), 1)  # 7: as wide as a handle and the space between columns
+            drawn.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), WIDE, columns))
 
 
 def _draw_costs(axis: Any, found: Sequence[GroupSummary], cost: Cost) -> None:
@@ -183,11 +186,11 @@ def _draw_costs(axis: Any, found: Sequence[GroupSummary], cost: Cost) -> None:
         axis.plot([one.cost], [n], marker="|", ms=18, mew=2, color=_color(n))
         for value, place, how in ((one.cost, (6, 0), {"va": "center"}), (one.mean.mean, (0, 6), {"ha": "center"})):
             axis.annotate(f"{value:.3g}", (value, n), xytext=place, textcoords="offset points", fontsize=9, **how)
-    axis.set_yticks(range(len(found)), [one.name for one in found])
+    axis.set_yticks(range(len(found)), ["\n".join(textwrap.wrap(one.name, LETTERS // 4)) for one in found])
     axis.set_ylim(len(found) - 0.4, -0.6)
     axis.set_xlim(0, 1.1 * max((one.cost for one in found if one.mean is not None), default=1.0))
     axis.set_xlabel(f"cost ({UNITS[cost]})")
-    axis.set_title("Cost to the example assigned: mean with 95 % interval (dot), and the largest (bar)")
+    axis.set_title("Cost to the example assigned: mean with 95 % interval (dot), and the largest (bar)", wrap=True)
     axis.grid(axis="x", alpha=0.3)
 
 
@@ -251,6 +254,6 @@ def _panels(path: Path, names: Sequence[str]) -> Iterator[list[tuple[str, Any]]]
         for axis in axes[len(names) :]:
             axis.set_visible(False)
         for axis, name in zip(axes, names, strict=False):
-            axis.set_title(name)
+            axis.set_title(name, wrap=True)
         yield list(zip(names, axes, strict=False))
         _legend(axes[0].figure, axes)
