@@ -300,6 +300,7 @@ def test_counterfactual_decisions_are_certified_and_checked(tmp_path: Path) -> N
     assert ("Proved: the counterfactual is decided" in case.read_text()) == (status in ("flips", "stays"))
     checked = answered("check", proof, "--demo", "german")
     assert "ACCEPTED" in checked.stdout
+    assert re.search(r"[1-9]\d* of \d+ proofs hold for float32 too", flat(checked.stdout))
     assert f"{counts['flips']} of {counts['flips'] + counts['stays']} rows would be decided otherwise" in flat(checked.stdout)
 
 

@@ -348,7 +348,7 @@ def _certificate(people: NetworkRows, search: _Search, origin: str, low: Array, 
                 goal="counterfactual", row=row[0], also=row[1], categories=chosen, classes=(other, 1 - other),
                 cell=() if whole else part.cell, lower=tuple(part.lower.tolist()), upper=tuple(part.upper.tolist()),
             )
-            proofs.append(Proof(statement=statement, evidence=answer.evidence, margin=answer.margin))
+            proofs.append(Proof(statement=statement, evidence=answer.evidence, float32=answer.float32, margin=answer.margin))
     if not proofs:
         return None
     count = Counter(found.values())
