@@ -3,7 +3,7 @@
 k(x) counts the buckets that the probabilities of (x, z_1) ... (x, z_K) fall into. Probabilities are never computed: a logit lies in
 bucket i exactly between logit(i / B) and logit((i + 1) / B).
 
-Everything here is float32: measured on the public Adult networks it is 1.2 (16-8) to 1.8 (100-100) times as fast as float64.
+Networks' logits are float32 here: measured on the public Adult networks it is 1.2 (16-8) to 1.8 (100-100) times as fast as float64.
 A logit within about 1e-5 of a bucket's edge can fall on the wrong side, so counts of this module guide a search and are
 never reported; `verifair.systems.hyfair.search.clusters.recount` counts exactly.
 """
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.evaluate import at_once
-from encoders.network import Array, Booleans, Floats, Integers
+from encoders.network import Array, Booleans, Integers
 from solvers import clock
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import box_of
@@ -157,8 +157,8 @@ class Space:
         counted = None if self.query.schema.domain.forbidden is None else self.possible(x)
         return occupied(self.logits(x), counted, self.query.buckets)
 
-    def logits(self, x: Array) -> Floats:
-        """Log-odds of the positive class (N, K) of every row with every combination, in float32.
+    def logits(self, x: Array) -> npt.NDArray[np.floating]:
+        """Log-odds of the positive class (N, K) of every row with every combination, as `logits_of` says.
 
         Raises OutOfTime where the deadline comes before the last rows.
         """
@@ -167,7 +167,7 @@ class Space:
         if self.deadline == np.inf:
             return self._logits(encoded)
         step = max(2 * at_once(self.query.network, len(x) * len(self.combinations)) // len(self.combinations), 1)
-        found = list[Floats]()
+        found = list[npt.NDArray[np.floating]]()
         for start in range(0, max(len(x), 1), step):
             if clock.now() > self.deadline:
                 raise OutOfTime(f"the time was up after {start:,} of {len(x):,} rows around a cluster")

@@ -452,6 +452,18 @@ def test_trees_are_searched_by_their_probabilities(votes: bool, tmp_path: Path) 
         assert found.runtime_k == found.k == len(np.unique(np.ceil(np.clip(shown, 1e-9, 1) * 7))) == count
 
 
+def test_shares_of_several_classes_beside_an_edge_are_counted_as_exactly(tmp_path: Path) -> None:
+    """Leaves of 3/4 of eight trees, some of them the next float32 number: shares are 7e-9 beside the edge."""
+    leaf = np.array([3 / 32, 1 / 32, 0.0])
+    moved = (leaf + sign * 2.0**-27 * np.array([1, -1, 0]) for sign in (1, -1))
+    asked = [(column, "BRANCH_LEQ", 0.5, leaf.tolist(), other.tolist()) for column, other in zip((0, 2), moved, strict=True)]
+    path = save(tmp_path / "m.onnx", [*asked, *[leaf.tolist()] * 6], 8, classes=3)
+    query = KDiscrimination(network=path, schema=schema("class = 0"), protected=["a", "z"], buckets=20)
+    space = Space.of(query)
+    for row in space.random(np.random.default_rng(0), 20):
+        assert space.count(row[None])[0] == clusters.recount(space, row).k
+
+
 def test_shares_of_votes_are_counted_exactly_at_every_edge() -> None:
     for buckets in (2, 7, 20):
         for i in range(buckets + 1):
