@@ -137,7 +137,7 @@ class PositiveRule:
             raise SchemaError(f'positive = "{self}": the model {model.whole.doubt}')
         return model.whole
 
-    def read(self, model: Model) -> Decision | None:
+    def read(self, model: Model) -> Threshold | None:
         """Return what makes the decision of the model's only output; None where its logits are that. Raises SchemaError."""
         whole = self.fitting(model)
         if self.of == "class" or self.plain:

@@ -57,7 +57,8 @@ class Effect(Shape):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EffectData:
-    """What an effect is measured on.   data: (N, V) raw rows to measure accuracy on, and to search among.   labels: (N,).
+    """What an effect is measured on.   data: (N, V) raw rows to measure accuracy on, and to search among where some are answered in
+    the question's box (random rows of the box otherwise).   labels: (N,).
 
     clusters: (C, V) raw points that were explained.   iterations: of the search.   budget: its seconds, and the seed.
     """
@@ -74,9 +75,9 @@ def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], on:
     data, seed = on.data, on.budget.seed
     network = query.network
     accuracy, abstained = score(network, query.schema, rules, data, on.labels) if data is not None else (None, None)
-    found = search_clusters(
-        outside(query, rules), data=data, seconds=on.budget.seconds, iterations=on.iterations, seed=seed, enough=10**9
-    )
+    asked = outside(query, rules)
+    among = data if data is not None and Space.of(asked).legal(data).any() else None
+    found = search_clusters(asked, data=among, seconds=on.budget.seconds, iterations=on.iterations, seed=seed, enough=10**9)
     s = found.statistics
     if s.stopped == "interrupted":
         raise KeyboardInterrupt  # the search gives back what it met; a line of the table it is not
@@ -111,5 +112,7 @@ def score(
     answered = ~refused(rules, raw)
     if labels is None:
         return None, float((~answered).mean())
-    right = decisions(network.whole, schema.encode(raw[answered])) == labels[answered] if answered.any() else np.array([np.nan])
-    return float(np.mean(right)), float((~answered).mean())
+    if not answered.any():
+        return float("nan"), 1.0
+    right = decisions(schema.reads(network), schema.encode(raw[answered])) == labels[answered]
+    return float(right.mean()), float((~answered).mean())

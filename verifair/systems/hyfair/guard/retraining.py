@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import scipy.special
 
+from encoders.decision import Threshold
 from encoders.network import Array, Integers, Network, layered
 from verifair.checker.report import Progress
 from verifair.datasets import Dataset
@@ -93,10 +94,16 @@ def _order(k: Integers, rng: np.random.Generator) -> Integers:
 
 def majority(space: Space, raw: Array) -> Integers:
     """(N,) the class that most possible variants of each x get."""
-    logits, possible = space.logits(raw).astype(np.float64), space.possible(raw)
-    positive = ((logits > 0) & possible).sum(axis=1) - possible.sum(axis=1) / 2
-    mean = np.where(possible, scipy.special.expit(logits), 0.0).sum(axis=1) / np.maximum(possible.sum(axis=1), 1)
+    margins, possible, decision = space.logits(raw).astype(np.float64), space.possible(raw), _threshold(space)
+    margins = margins if decision is None else decision.of(margins)
+    positive = ((margins > 0) & possible).sum(axis=1) - possible.sum(axis=1) / 2
+    mean = np.where(possible, scipy.special.expit(margins), 0.0).sum(axis=1) / np.maximum(possible.sum(axis=1), 1)
     return np.asarray(np.where(positive == 0, mean > 0.5, positive > 0), dtype=np.int64)
+
+
+def _threshold(space: Space) -> Threshold | None:
+    """Return the threshold that `positive` compares the logit with; None where decision 1 is a logit above 0, or the larger one."""
+    return space.query.schema.outcome.read(space.query.network)
 
 
 def weights_of(network: Network) -> Weights:
@@ -107,6 +114,12 @@ def weights_of(network: Network) -> Weights:
         if layer.slope.any():
             raise TrainingError(f"layer {number} is not a plain ReLU layer; only plain ReLU networks are retrained")
     return tuple((layer.weight.astype(np.float32), layer.bias.astype(np.float32)) for layer in network.layers)
+
+
+def _moved(weights: Weights, sign: float, shift: float) -> Weights:
+    """Return the weights of sign * f + shift for those of f."""
+    *hidden, (weight, bias) = weights
+    return (*hidden, (np.float32(sign) * weight, (sign * bias + shift).astype(np.float32)))
 
 
 def retrain(
@@ -133,10 +146,13 @@ def retrain(
     rows, labels = schema.raw(dataset.train), schema.labels(dataset.train)
     added = instances(space, rows, labels, clusters, seed=seed)
     x = schema.encode(np.concatenate([rows, added.raw])).astype(np.float32)
-    trained, _ = fine_tune(weights, x, np.concatenate([labels, added.labels]), descent, progress)
+    decision = _threshold(space)
+    sign, at = (1.0, 0.0) if decision is None else (-1.0 if decision.below else 1.0, decision.at)
+    compared = _moved(weights, sign, -sign * at)  # above 0 where decision 1 is made, which is what labels are about
+    trained, _ = fine_tune(compared, x, np.concatenate([labels, added.labels]), descent, progress)
     metadata = {
         "method": "retrained on discriminatory instances", "retrained_from": space.query.network.source_sha256,
         "people": str(added.people), "seed": str(seed),
     }  # fmt: skip
-    save_onnx(out, trained, metadata)
+    save_onnx(out, _moved(trained, sign, at), metadata)
     return added

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
                 "is a tree ensemble, and --retrain trains networks on by gradients, which trees do not have; drop --retrain, or "
                 "refit the estimator that it was exported from and guard the new file",
             )
-        retraining.weights_of(layered(subject.network, "guard --retrain"))
+        retraining.weights_of(layered(subject.network.whole, "guard --retrain"))
     given = rules_file.NOTHING if settings.rules is None else rules_file.load(settings.rules, schema)
     rows, labels, dataset = _measured(dataset, settings.outside)
     query = _query(given, schema, subject.network, settings)
@@ -75,13 +76,13 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
         with keeping("nothing was written"):
             before, tightened = _tighten(query, dataset, settings.target, kept, work)
         kept = tightened.rules
-    written = _write(subject, out, kept, rows, work.seed)
+    written = _write(subject, out, kept, None if dataset is None else schema.raw(dataset.frame), work.seed)
     if tightened is not None:
         _save_rules(tightened, query, out.with_suffix(".rules.json"))
         work.save_certificate(tightened.certificate)
-    asked, added = [("original", query)], None
+    asked, added, stands = [("original", query)], None, f"{out} and {written} are written"
     if settings.retrain is not None and dataset is not None:
-        with work.bar("epochs") as progress:
+        with _after(stands), work.bar("epochs") as progress:
             added = retraining.retrain(
                 Space.of(query), dataset, given.clusters, settings.retrain, epochs=settings.epochs,
                 learning_rate=settings.learning_rate, seed=work.seed, progress=progress,
@@ -89,7 +90,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
         asked.append(("retrained", with_network(query, read_onnx(settings.retrain))))
     limits = Budget(seconds=max(work.left, 0.1) / (2 * len(asked)), nodes=None, seed=work.seed)
     on = EffectData(data=rows, labels=labels, clusters=given.clusters, iterations=settings.iterations, budget=limits)
-    with keeping(f"{out} and {written} are written; what they change was not measured"):
+    with keeping(f"{stands}; what they change was not measured"), _after(stands):
         effects = _effects(asked, kept, on, work)
     return GuardResult(
         guarded=str(out), schema_file=str(written), rules=[rule.words(schema) for rule in kept],
@@ -102,6 +103,15 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
         effects=effects, seconds=work.seconds, seed=work.seed, query=query, given=given, tightened=tightened, raw=rows,
         earlier=len(earlier(schema)), model=subject.model, certificate=work.certificate,
     )
+
+
+@contextmanager
+def _after(stands: str) -> Iterator[None]:
+    """Let an error say what stands already."""
+    try:
+        yield
+    except (DataError, QueryError) as error:
+        raise type(error)(f"{error}; {stands}") from error
 
 
 def _effects(asked: Sequence[tuple[str, KDiscrimination]], kept: Sequence[Rule], on: EffectData, work: Work) -> list[Effect]:
@@ -145,7 +155,10 @@ def _measured(dataset: Dataset | None, outside: str) -> tuple[Array | None, Inte
 
 
 def _write(subject: Subject, out: Path, kept: Sequence[Rule], rows: Array | None, seed: int) -> Path:
-    """Write the guarded network and its schema, after a check that wrapper and raw boxes agree; return the schema's path."""
+    """Write the guarded network and its schema, after a check that wrapper and raw boxes agree; return the schema's path.
+
+    rows: of the whole table, not of the part that is held out: rules may refuse all of that and few of the others.
+    """
     path, schema = subject.model, subject.schema
     if out.resolve() == path.resolve():
         raise DataError(f"{out}: is the network itself; give the guarded one another name")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from encoders.network import Layer, Link, Network
@@ -15,6 +16,7 @@ from verifair.checker.check import check
 from verifair.datasets import Dataset
 from verifair.engine.queries import KDiscrimination
 from verifair.errors import DataError, QueryError, TrainingError
+from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.lime import comparison, surrogates
 from verifair.systems.hyfair.explain.refusals import snapped
 from verifair.systems.hyfair.explain.rounds import explain_rounds, outside
@@ -147,6 +149,49 @@ def test_effects_leave_refused_rows_out(dataset: Dataset, query: KDiscrimination
     assert before.local_success > after.local_success
     assert 2 <= after.max_k <= 4
     assert before.rows == after.rows
+
+
+def thresholded(positive: str) -> Schema:
+    age, group = integer("age", 0, 9, scale="minmax"), categorical("group", "u", "v", protected=True)
+    return schema_of(age, group, positive=positive, label="y", positive_label="yes")
+
+
+def older(schema: Schema, sign: int = 1) -> Dataset:
+    """A table in which the old, or the young, are called favourable."""
+    lines = [(age, group, "yes" if sign * (age - 4.5) > 0 else "no") for age in range(10) for group in "uv"]
+    return Dataset(name="older", frame=pd.DataFrame(lines * 10, columns=["age", "group", "y"]), schema=schema)
+
+
+@pytest.mark.parametrize("positive", ["logit > 0", "logit > 2", "logit >= 2", "logit < 2", "logit <= 2"])
+def test_accuracy_is_of_the_decision_that_the_schema_names(positive: str) -> None:
+    schema, table = thresholded(positive), older(thresholded(positive), -1 if "<" in positive else 1)
+    sloping = linear_network(10.0, 0.0, bias=-5.0 if positive == "logit > 0" else -3.0)  # beyond 2 from 5 years on
+    accuracy, _ = score(sloping, schema, (), schema.raw(table.frame), schema.labels(table.frame))
+    assert accuracy == 1
+
+
+@pytest.mark.parametrize("positive", ["logit > 3", "logit >= 3", "logit < 3", "logit <= 3"])
+def test_retraining_learns_the_decision_that_the_schema_names(positive: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    schema, table = thresholded(positive), older(thresholded(positive))
+    query = KDiscrimination(network=linear_network(1.0, 5.0, bias=0.5), schema=schema, protected=["group"])
+    space = Space.of(query)
+    raw = schema.raw(table.frame)
+    retrain(space, table, raw[:0], tmp_path / "r.onnx", epochs=200, learning_rate=0.1)
+    reached = schema.outcome.reached(read_onnx(tmp_path / "r.onnx").forward(schema.encode(raw))[:, 0])
+    assert (reached == (table.frame["y"] == "yes")).mean() > 0.9
+    votes = query.network.forward(schema.encode(np.concatenate([space.rows(x) for x in raw]))).reshape(len(raw), 2)
+    share = schema.outcome.reached(votes).mean(axis=1)
+    assert ((majority(space, raw) == schema.good) == (share > 0.5))[share != 0.5].all()
+
+
+def test_effects_are_searched_in_the_box_where_no_row_of_the_table_is_answered_there() -> None:
+    schema = thresholded("logit > 0")
+    query = KDiscrimination(network=linear_network(1.0, 1.0), schema=schema, protected=["group"], box={"age": (0, 3)})
+    rules = (Rule(lower=np.array([2.0, -np.inf]), upper=np.array([3.0, np.inf])),)
+    for rows in ([[9.0, 0.0]], [[2.0, 0.0]]):
+        on = EffectData(data=np.array(rows), labels=None, clusters=None, iterations=5, budget=Budget(seconds=30))
+        assert effect("rules", query, rules, on).max_k == 2
 
 
 def test_rounds_leave_the_refused_region(query: KDiscrimination) -> None:
