@@ -306,6 +306,8 @@ def tighten(
     """
     if not 0 < target < 1:
         raise QueryError(f"target = {target:g}: expected a gap between two probabilities, a number above 0 and below 1")
+    if not query.probable:  # rules about two decisions: a target is a gap of probabilities all the same
+        query = replace(query, network=query.network.whole, buckets=20)
     asked = outside(query, rules)
     before = largest(asked, BEFORE * seconds, seed)
     if before.reason is Reason.INTERRUPTED:

@@ -266,6 +266,20 @@ def test_what_is_answered_is_proved_to_have_no_gap_above_the_target(gap_query: K
     assert not check(forged, network=gap_query.network, schema=tampered).accepted, "one rule less leaves a box without a proof"
 
 
+def test_a_target_is_a_gap_of_probabilities_also_where_rules_are_about_two_decisions(
+    gap_query: KDiscrimination, rows: np.ndarray
+) -> None:
+    decisions = KDiscrimination(
+        network=gap_query.network.whole, schema=gap_query.schema.changed(positive="logit >= 3"), protected=["sex"], buckets=2
+    )
+    before, found = tighten(decisions, rows, 0.3, seconds=30)
+    points = lattice(gap_query.schema.domain.lower, gap_query.schema.domain.upper)
+    gap, answered = severity_of(Space.of(gap_query), "gap")(points), ~refused(found.rules, points)
+    assert before.lower <= gap.max() + 1e-6 <= before.upper + 2e-6
+    assert gap[answered].max() <= 0.3 + 1e-6
+    assert check(found.certificate, network=gap_query.network, schema=outside(decisions, found.rules).schema).accepted
+
+
 def test_smaller_targets_refuse_more_and_are_proved_as_well(gap_query: KDiscrimination) -> None:
     everybody = lattice(gap_query.schema.domain.lower, gap_query.schema.domain.upper)
     work, shares = Tightening(question=gap_query, given=(), rows=everybody, seed=0), []
