@@ -129,6 +129,11 @@ def percent(share: float | None) -> str:
     return ">99.9%" if 0.9995 <= share < 1 else f"{100 * share:.1f}%"
 
 
+def two_digits(share: float) -> str:
+    """With two digits however small it is, and never 100 % of what is not."""
+    return f"{100 * share:.2g} %" if share < 0.995 else "100 %" if share == 1 else ">99 %"
+
+
 def rounded(value: float, *, up: bool, digits: int = 5) -> str:
     """With `digits` decimals: a bound from above is not shown smaller, one from below not larger, than the float64 as it is written
     (0.1, which is a little more than 1/10, is 0.1)."""

@@ -92,7 +92,8 @@ def _round(
     if centre is None and settings.measure == "gap":
         centre = climb(space, rows, budget.seed)
     elif centre is None:
-        met = search_clusters(query, data=rows, seconds=budget.seconds, iterations=settings.iterations, seed=budget.seed)
+        near = among(query, rows)
+        met = search_clusters(query, data=near, seconds=budget.seconds, iterations=settings.iterations, seed=budget.seed)
         if met.statistics.stopped == INTERRUPTED:
             raise KeyboardInterrupt
         centre = met.cluster.x
@@ -102,6 +103,12 @@ def _round(
 def outside(query: KDiscrimination, rules: Sequence[Rule]) -> KDiscrimination:
     """The same question about the people that the rules do not refuse."""
     return replace(query, schema=guarded_schema(query.schema, snapped(rules, query.schema))) if rules else query
+
+
+def among(query: KDiscrimination, rows: Array | None) -> Array | None:
+    """Return rows (N, V) of a table to search among; None, for random rows of the box, where none of them lies in the box or rules
+    refuse them all."""
+    return rows if rows is not None and Space.of(query).legal(rows).any() else None
 
 
 def with_network(query: KDiscrimination, network: Model) -> KDiscrimination:

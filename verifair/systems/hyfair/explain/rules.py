@@ -133,8 +133,8 @@ class Explained:
 class Explanation:
     """The rules found around one cluster.
 
-    centre: (V,) the cluster's raw point.   severity: its own.   labelled: the local samples.   tree, columns: the decision tree
-    and the variables that it saw.   purity: the share of high samples from which on its leaves were high.
+    centre: (V,) the cluster's raw point, a legal row.   severity: its own.   labelled: the local samples.   tree, columns: the
+    decision tree and the variables that it saw.   purity: the share of high samples from which on its leaves were high.
     rules: those kept, by falling difference.   dropped: those that negation did not confirm.
     late: how many others there was no time for.
     """
@@ -191,7 +191,7 @@ def explain(
             raise
     judged.sort(key=lambda one: -one.evidence.difference)
     return Explanation(
-        centre=near.centre,
+        centre=space.shown(near.centre[None, :])[0],
         severity=own,
         labelled=labelled,
         tree=tree,

@@ -13,7 +13,7 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain import rules_file
 from verifair.systems.hyfair.explain.result import ExplainResult, LimeLine
 from verifair.systems.hyfair.explain.rules import PURITY, Explained
-from verifair.systems.results.words import box_options
+from verifair.systems.results.words import box_options, two_digits
 
 SHOWN = 10
 """Rules on the screen; the file has all."""
@@ -51,7 +51,7 @@ def _print(result: ExplainResult, console: Console, shown: int) -> None:
             f"{one.labelled.threshold:.4g}); {len(one.rules)} rules kept, {len(one.dropped)} not confirmed by negation"
         )
         if settings.purity is None and one.purity < PURITY:
-            console.print(f"  no leaf of the tree is {_percent(PURITY)} high; the purest, {_percent(one.purity)}, was taken")
+            console.print(f"  no leaf of the tree is {two_digits(PURITY)} high; the purest, {two_digits(one.purity)}, was taken")
         words = ", ".join(f"{f.name} {schema.format(f.name, x)}" for f, x in zip(schema.features, one.centre, strict=True))
         console.print(f"  {words}", soft_wrap=True)
     rules = result.best
@@ -75,17 +75,13 @@ def print_rules(schema: Schema, rules: Sequence[Explained], measure: str, consol
     for number, one in enumerate(rules, start=1):
         e = one.evidence
         covered = {"samples": e.samples, "domain": e.domain} | ({} if e.rows is None else {"rows of data": e.rows})
-        shares = ", ".join(f"{_percent(share)} of the {name}" for name, share in covered.items())
+        shares = ", ".join(f"{two_digits(share)} of the {name}" for name, share in covered.items())
         console.print(f"{number}. {one.rule.words(schema)}", soft_wrap=True)
         console.print(
             f"   mean {measure} {e.inside:.3g}, one condition negated {e.negated:.3g} (difference {e.difference:.3g}), elsewhere "
             f"{e.outside:.3g}; covers {shares}",
             soft_wrap=True,
         )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
 
 
 def comparison_table(lines: Sequence[LimeLine]) -> Grid:

@@ -15,7 +15,7 @@ from solvers.outcome import Budget
 from verifair.engine.queries import KDiscrimination
 from verifair.engine.questions import decisions
 from verifair.schema.schema import Schema
-from verifair.systems.hyfair.explain.rounds import outside
+from verifair.systems.hyfair.explain.rounds import among, outside
 from verifair.systems.hyfair.explain.rules import Rule, refused
 from verifair.systems.hyfair.explain.samples import Neighbourhood
 from verifair.systems.hyfair.search.annealing import search_clusters
@@ -76,8 +76,9 @@ def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], on:
     network = query.network
     accuracy, abstained = score(network, query.schema, rules, data, on.labels) if data is not None else (None, None)
     asked = outside(query, rules)
-    among = data if data is not None and Space.of(asked).legal(data).any() else None
-    found = search_clusters(asked, data=among, seconds=on.budget.seconds, iterations=on.iterations, seed=seed, enough=10**9)
+    found = search_clusters(
+        asked, data=among(asked, data), seconds=on.budget.seconds, iterations=on.iterations, seed=seed, enough=10**9
+    )
     s = found.statistics
     if s.stopped == "interrupted":
         raise KeyboardInterrupt  # the search gives back what it met; a line of the table it is not

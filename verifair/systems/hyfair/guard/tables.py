@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 
 from verifair.systems.hyfair.guard.effects import Effect
 from verifair.systems.hyfair.guard.result import GuardResult
-from verifair.systems.results.words import box_options, cell, percent
+from verifair.systems.results.words import box_options, cell, percent, two_digits
 
 SHOWN = 10
 """Rules of --target on the screen; the file has all."""
@@ -42,14 +42,14 @@ def _show_tightened(result: GuardResult, console: Console) -> None:
     if tightened is None or certified is None:
         return
     for number, rule in enumerate(tightened.rules[:SHOWN], start=1):
-        share = "" if rows is None else f" ({100 * float(rule.contain(rows).mean()):.2g} % of the rows)"
+        share = "" if rows is None else f" ({two_digits(float(rule.contain(rows).mean()))} of the rows)"
         console.print(f"{number}. {rule.words(result.query.schema)}{share}", soft_wrap=True)
     if len(tightened.rules) > SHOWN:
         console.print(f"... and {len(tightened.rules) - SHOWN} more in {Path(result.guarded).with_suffix('.rules.json')}")
     before, upper = certified.before, "none is certified" if certified.before.upper is None else f"{certified.before.upper:.4f}"
     console.print(
         f"The certified gap falls to {tightened.target:g}; without rules a gap of {before.lower:.4f} was met, and the bound was "
-        f"{upper}. Proved and answered: {100 * tightened.domain:.2g} % of the domain."
+        f"{upper}. Proved and answered: {two_digits(tightened.domain)} of the domain."
     )
     query, k = result.query, tightened.most_buckets(result.query.buckets)
     if query.probable and query.schema.outcome.of != "value" and k < len(query.combinations()):

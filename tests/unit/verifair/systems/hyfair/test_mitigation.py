@@ -205,6 +205,19 @@ def test_rounds_leave_the_refused_region(query: KDiscrimination) -> None:
     assert [rule.lower.tolist() for rule in again.rules] == [rule.lower.tolist() for rule in found.rules]
 
 
+def test_rounds_go_on_where_rules_refuse_the_whole_table() -> None:
+    """Most buckets are for the oldest, of whom the table is; group 0 is not for all others."""
+    schema = schema_of(integer("age", 0, 9), integer("hours", 0, 9), integer("group", 0, 2, protected=True), constraints=[
+        {"never": {"age": {"high": 7}, "group": 0}},
+    ])
+    query = KDiscrimination(network=linear_network(2.0, 0.0, 4.0, bias=-20.0), schema=schema, protected=["group"])
+    table = np.array([[9.0, 1, 1]])
+    found = explain_rounds(query, ExplainSettings(rounds=2, samples=1000, delta=0.0), rows=table)
+    assert refused([one.rule for one in found.found[0].rules], table).all()
+    assert len(found.found) == 2, found.stopped
+    assert schema.inside(np.array([one.centre for one in found.found])).all()
+
+
 def test_surrogates_name_the_features_that_matter() -> None:
     """A logit that hangs on two of five features (and on the protected one): a linear model sees just these."""
     schema = schema_of(*(real(f"x{i}", -1.0, 1.0) for i in range(5)), categorical("sex", "f", "m"))

@@ -21,7 +21,7 @@ from verifair.systems.hyfair.certify.plots import partition_plot
 from verifair.systems.hyfair.certify.result import Block, PartitionSummary
 from verifair.systems.hyfair.certify.share import OUTCOMES, partition_summary
 from verifair.systems.hyfair.certify.tables import people_table, shares_table
-from verifair.systems.results.words import percent
+from verifair.systems.results.words import percent, two_digits
 
 NETWORK = network_of(([[1.0, 0.0, 0.0]], None))
 REASONS = tuple(Reason)
@@ -183,6 +183,11 @@ def test_memory_does_not_grow_with_the_parts(tmp_path: Path) -> None:
 def test_percentages_never_round_to_all_or_nothing() -> None:
     shown = [percent(share) for share in (0, 1e-9, 0.25, 0.9994, 1 - 1e-9, 1)]
     assert shown == ["0.0%", "<0.1%", "25.0%", "99.9%", ">99.9%", "100.0%"]
+
+
+def test_two_digits_never_show_all_of_what_is_not() -> None:
+    shown = [two_digits(share) for share in (1.0, 0.9999, 0.996, 0.9949, 0.5, 3e-9)]
+    assert shown == ["100 %", ">99 %", ">99 %", "99 %", "50 %", "3e-07 %"]
 
 
 def test_features_are_ranked_by_how_much_the_refuted_share_varies() -> None:
