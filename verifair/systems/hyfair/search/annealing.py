@@ -219,7 +219,7 @@ class _Walk:
             if cluster.k > known:
                 self.best, known = cluster, cluster.k
                 self.trace.append(self._now(cluster.k))
-                self.peers, self.at_best = {row.tobytes(): row.copy()}, set()
+                self.peers, self.at_best = {row.tobytes(): row.copy()}, {row.tobytes()}
         self._note(x[k >= known])
         return k
 

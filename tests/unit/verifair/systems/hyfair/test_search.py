@@ -181,6 +181,14 @@ def test_statistics_are_those_of_the_rows_generated() -> None:
     assert s.restarts > 0, "a small space is soon searched through"
 
 
+def test_the_best_row_is_counted_where_float32_counts_fewer_of_its_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = Space.count
+    monkeypatch.setattr(Space, "count", lambda self, x: np.maximum(inner(self, x) - 1, 1))
+    found = search_clusters(question(2), iterations=20, schedule=FEW)
+    assert found.k > 1
+    assert found.statistics.at_best == 1 == len(found.peers)
+
+
 # What cannot be
 
 
