@@ -154,11 +154,11 @@ def test_proofs_of_a_target_besides_rules_are_about_the_schema_that_is_written(f
 def test_a_written_rule_needs_only_its_conditions(folder: Path) -> None:
     (folder / "hand.json").write_text(json.dumps({"rules": [{"when": {"duration": {"high": 60}}}]}))
     done = answered(
-        "guard", "german.onnx", "--schema", "german.toml", "--rules", "hand.json", "--out", "hand.onnx", "--iterations", 10,
+        "guard", "german.onnx", "--schema", "german.toml", "--rules", "hand.json", "--out", "by hand.onnx", "--iterations", 10,
         cwd=folder,
     )
-    assert "verifair certify german.onnx --schema hand.toml" in done.stdout
-    schema = Schema.load(folder / "hand.toml")
+    assert "verifair certify german.onnx --schema 'by hand.toml' --protected" in done.stdout
+    schema = Schema.load(folder / "by hand.toml")
     raw = np.tile(schema.domain.lower, (2, 1))
     raw[:, schema.index("duration")] = (60, 61)
     assert schema.inside(raw).tolist() == [False, True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 from rich.console import Console
@@ -26,7 +27,7 @@ def show(result: ExplainResult, console: Console) -> None:
         about = "These rules were found within the box; a guardrail made of them refuses people outside of it as well:"
         console.print(f"{about} {box_options(result.box)}", soft_wrap=True)
     if result.file is not None and result.rules:
-        guard = f"verifair guard {result.options.removeprefix('--model ')} --rules {result.file} --out guarded.onnx"
+        guard = f"verifair guard {result.options.removeprefix('--model ')} --rules {quote(str(result.file))} --out guarded.onnx"
         console.print(f"wrote {result.file}; next: {guard}", soft_wrap=True)
 
 

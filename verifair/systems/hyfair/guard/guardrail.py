@@ -79,7 +79,7 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
 
     It refuses these rules and the `earlier` ones of a schema that is guarded already.
     model: the ONNX file, or a model that was read from one. Raises ModelError for a model that cannot be wrapped: an opset below
-    OLDEST_OPSET, inputs that are not floats alone, an output called `abstain`, or a network without a file.
+    OLDEST_OPSET, inputs that are not floats alone, names of the guardrail's own such as `abstain`, or a network without a file.
     """
     if isinstance(model, Model):
         if model.source is None:
@@ -89,14 +89,18 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
         stored = onnx_file.load(model)
     model = stored.path
     graph = stored.model.graph
+    if ABSTAIN in {output.name for output in graph.output}:
+        raise ModelError(model, f"has an output {ABSTAIN!r} already: it is guarded; put all rules into one guardrail of the model")
+    tensors = [*(one.name for one in (*graph.input, *graph.initializer)), *(one for node in graph.node for one in node.output)]
+    for taken in tensors:
+        if taken == ABSTAIN or taken.startswith(PREFIX):
+            raise ModelError(model, f"calls a tensor {taken!r}, as a guardrail calls its own; export it with another name")
     name, width, kind = _input(model, stored.model)
     if all(node.domain not in ("", "ai.onnx") for node in graph.node):  # trees alone: any version will do
         stored.model.opset_import.append(helper.make_opsetid("", NEW_OPSET))
     if onnx_file.opset(stored.model) < OLDEST_OPSET:
         found = onnx_file.opset(stored.model)
         raise ModelError(model, f"opset {found}; a guardrail needs {OLDEST_OPSET} or later: export it again")
-    if ABSTAIN in {output.name for output in graph.output}:
-        raise ModelError(model, f"has an output {ABSTAIN!r} already: it is guarded; put all rules into one guardrail of the model")
     if width != schema.domain.columns:
         raise ModelError(model, f"takes {width} columns, the schema describes {schema.domain.columns}")
     rules = [*earlier(schema), *rules]
@@ -155,11 +159,11 @@ def _add_abstain(graph: onnx.GraphProto, name: str, width: int, dtype: npt.DType
     graph.initializer.extend(numpy_helper.from_array(np.asarray(value), PREFIX + key) for key, value in constants.items())
 
     def node(op: str, inputs: str, output: str, attributes: dict[str, Any] | None = None) -> None:
-        operands = [one if one == name else PREFIX + one for one in inputs.split("|")]
+        operands = [PREFIX + one if one else name for one in inputs.split("|")]
         result = output if output == ABSTAIN else PREFIX + output
         graph.node.append(helper.make_node(op, operands, [result], name=PREFIX + "node/" + output, **(attributes or {})))
 
-    node("Reshape", f"{name}|wide", "rows")
+    node("Reshape", "|wide", "rows")
     node("Gather", "rows|pick", "picked", {"axis": 1})
     node("Reshape", "picked|apart", "points")  # (N, 1, C) against (1, F, C)
     node("Less", "points|lower", "below")

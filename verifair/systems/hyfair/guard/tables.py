@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -31,8 +32,8 @@ def show(result: GuardResult, console: Console) -> None:
         )
     also = f", and {result.earlier} of an earlier guardrail that the schema was made for" if result.earlier else ""
     console.print(f"wrote {result.guarded} ({len(result.rules)} rules{also}) and {result.schema_file}", soft_wrap=True)
-    about = " ".join([*(f"--protected {name}" for name in query.protected), box_options(query.box)]).rstrip()
-    command = f"verifair certify {result.model} --schema {result.schema_file} {about} --differ any"
+    about = " ".join([*(f"--protected {quote(name)}" for name in query.protected), box_options(query.box)]).rstrip()
+    command = f"verifair certify {quote(str(result.model))} --schema {quote(result.schema_file)} {about} --differ any"
     command += "" if query.network.whole.outputs > 2 and not query.network.programs else " --maximise"
     console.print(f"To prove what is left: {command}", soft_wrap=True)
 

@@ -157,6 +157,28 @@ def test_refused_rows_get_no_answer_and_others_keep_theirs(schema: Schema, rules
     assert (after["label"] == before["label"]).all()
 
 
+@pytest.mark.parametrize("name", ["points", "lower", "half"])
+def test_an_input_may_be_called_like_a_part_of_the_guardrail(
+    schema: Schema, rules: tuple[Rule, ...], name: str, tmp_path: Path
+) -> None:
+    stored = onnx.load(model(tmp_path / "m.onnx", schema.domain.columns))
+    stored.graph.input[0].name = stored.graph.node[0].input[0] = name
+    onnx.save(stored, tmp_path / "m.onnx")
+    onnx.save(guard(tmp_path / "m.onnx", rules, schema), tmp_path / "g.onnx")
+    session, raw = onnxruntime.InferenceSession((tmp_path / "g.onnx").read_bytes()), random_rows(schema, 200)
+    (no,) = session.run(["abstain"], {name: schema.encode(raw).astype(np.float32)})
+    assert (no == refused(rules, raw)).all()
+
+
+@pytest.mark.parametrize("name", ["abstain", "guard/rows"])
+def test_names_of_the_guardrail_s_own_are_refused(schema: Schema, rules: tuple[Rule, ...], name: str, tmp_path: Path) -> None:
+    stored = onnx.load(model(tmp_path / "m.onnx", schema.domain.columns))
+    stored.graph.node[0].output[0] = stored.graph.node[1].input[0] = name
+    onnx.save(stored, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match=f"calls a tensor '{name}'"):
+        guard(tmp_path / "m.onnx", rules, schema)
+
+
 @pytest.mark.parametrize("opset", [9, 11, 13, 18, 21])
 def test_every_opset_from_nine_on(schema: Schema, rules: tuple[Rule, ...], opset: int, tmp_path: Path) -> None:
     source = model(tmp_path / "m.onnx", schema.domain.columns, opset=opset)
