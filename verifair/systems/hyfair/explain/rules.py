@@ -169,7 +169,8 @@ def explain(
     near = Neighbourhood.of(space, centre, rows)
     raw = near.draw(settings.samples, rng)
     labelled = label(raw, np.asarray(severity(raw), dtype=np.float64), settings.quantile)
-    columns = tuple(int(v) for v in space.free)
+    # A guardrail refuses nobody by a feature that the schema calls protected, though other ones are asked about.
+    columns = tuple(int(v) for v in space.free if not space.query.schema.features[v].protected)
     if not columns:
         raise QueryError("every feature is protected or has a single value: there is nothing that a rule could be about")
     tree = DecisionTreeClassifier(max_depth=settings.depth, min_samples_leaf=settings.leaf, random_state=seed)

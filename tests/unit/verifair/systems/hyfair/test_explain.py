@@ -66,6 +66,14 @@ def test_a_planted_condition_is_recovered(space: Space, found: Explanation) -> N
     assert "age between 31 and 45" in words
 
 
+def test_rules_name_no_feature_that_the_schema_calls_protected(space: Space) -> None:
+    """Such a rule was found where other features were asked about, and `guard` refuses it."""
+    asked = Space.of(KDiscrimination(network=space.query.network, schema=SCHEMA, protected=["sex"]))
+    found = explain(asked, CENTRE, lambda raw: planted(raw) * (raw[:, 4] > 1), ExplainSettings(delta=0.0), seed=1)
+    assert found.rules
+    assert all(set(one.rule.conditions) <= {0, 1, 2} for one in (*found.rules, *found.dropped))
+
+
 def test_coverage_is_that_of_the_domain_the_samples_and_the_rows(space: Space) -> None:
     rows = space.random(np.random.default_rng(9), 500)
     found = explain(space, CENTRE, planted, ExplainSettings(delta=0.5), rows=rows, seed=1)
