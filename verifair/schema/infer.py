@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,7 @@ def inferred(
     with which categories, and that numbers come unscaled; ranges come from the table. Of a model that takes a matrix it knows the
     width alone: numbers are drafted raw, by minmax or standardised, whichever predicts the table's labels best; unscaled: raw.
     """
-    blocks = one_hot_columns(frame.drop(columns=target, errors="ignore"))
+    blocks = one_hot_columns(frame, _taken_by(network, frame, target), protected)
     words = {feature: _words(frame, feature, block) for feature, block in blocks.items() if _gathers(frame, feature, block)}
     for name in protected:
         for feature, block in blocks.items():
@@ -95,9 +95,10 @@ def inferred(
                 raise DataError(f"{name!r} cannot be protected by a drafted schema: {_one_feature(frame, feature, block)}")
     for name in (target, *protected):
         if name not in frame.columns and name not in words:
-            raise DataError(f"the table has no column {name!r}; {nearest(name, frame.columns)}")
+            raise DataError(f"the table has no column {name!r}; {nearest(name, [*words, *frame.columns])}")
     table = _LabelledTable(
-        frame=frame, target=target, protected=protected, network=network, unscaled=unscaled, named=frame.assign(**words),
+        frame=frame, target=target, protected=protected, network=network, unscaled=unscaled,
+        named=pd.concat([frame, pd.DataFrame(words, index=frame.index)], axis=1),
         blocks={feature: blocks[feature] for feature in words},
     )
     values = sorted({text(v) for v in frame[target].dropna()})
@@ -183,7 +184,8 @@ class _LabelledTable:
         """Return the features with one in the place of each block of one-hot columns that stand together, in their order."""
         found = list(features)
         for name, block in self.blocks.items():
-            at = [place for place, one in enumerate(found) if one["name"] in block and one.get("categories") in FLAGS]
+            flags = [one["kind"] != "one-hot" and one.get("categories", FLAGS[0]) in FLAGS for one in found]
+            at = [place for place, one in enumerate(found) if one["name"] in block and flags[place]]
             if len(at) == len(block) == at[-1] - at[0] + 1:
                 categories = [found[place]["name"][len(name) + 1 :] for place in at]
                 one: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": categories}
@@ -408,35 +410,64 @@ def missing(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
     return {name: f"column {name!r} has no value in {n:,} of {len(frame):,} rows; {remedy}" for name, n in count.items() if n}
 
 
-def one_hot_columns(frame: pd.DataFrame) -> dict[str, list[str]]:
-    """Return name -> columns name_category of each feature that pandas.get_dummies seems to have spread over the table: neighbours,
-    of 0 and 1 (or truth values), no row with two ones; with drop_first some rows have none."""
-    names = [str(name) for name in frame.columns]
-    flags = [_flag(frame.iloc[:, k]) if "_" in name else None for k, name in enumerate(names)]
-    found, start = dict[str, list[str]](), 0
+def one_hot_columns(frame: pd.DataFrame, columns: Sequence[str], asked: Collection[str] = ()) -> dict[str, list[str]]:
+    """Return name -> columns name_category of each feature that pandas.get_dummies seems to have spread over columns: of 0 and 1
+    (or truth values), with one 1 in each row; or neighbours, no row with two ones: with drop_first some rows have none.
+
+    asked: names that are meant: job_a_x and job_a_y may be of job or of job_a. Of others the longest is taken.
+    """
+    flags = {name: flag for name in columns if "_" in name and (flag := _flag(frame[name])) is not None}
+    heads = {head: k for k, head in enumerate(dict.fromkeys(name.partition("_")[0] for name in flags))}
+    names, found, start = sorted(flags, key=lambda name: heads[name.partition("_")[0]]), dict[str, list[str]](), 0
     while start < len(names):
-        end = start + 1
-        for place in (found.start() for found in re.finditer("_", names[start])):
-            stop, ones = start, np.zeros(len(frame), dtype=np.int64)
-            while stop < len(names) and names[stop].startswith(names[start][: place + 1]) and (flag := flags[stop]) is not None:
-                stop, ones = stop + 1, ones + flag
-            if place and stop > start + 1 and ones.max(initial=0) == 1:
-                found[names[start][:place]], end = names[start:stop], stop
-                break
-        start = end
+        block = _block_of(names[start:], flags, columns)
+        if block:
+            begins = [begin for begin in _begins(block[0]) if all(name.startswith(begin) for name in block)]
+            own = [begin for begin in begins if sum(name.startswith(begin) for name in frame.columns) == len(block)]
+            found.setdefault(next((begin[:-1] for begin in own if begin[:-1] in asked), begins[-1][:-1]), block)
+        start += max(1, len(block))
     return found
 
 
+def _block_of(names: Sequence[str], flags: Mapping[str, Booleans], columns: Sequence[str]) -> list[str]:
+    """Return the one-hot columns of the feature that the first name seems to be of, none where it is a flag: of two features with
+    one beginning, such as home_own, home_rent, home_city_x, as many as have one 1 in each row."""
+    for begin in _begins(names[0]):
+        apart = next((size for size, name in enumerate(names) if not name.startswith(begin)), len(names))
+        block = list(names[:apart])
+        ones, whole = np.zeros(len(flags[names[0]]), dtype=np.int64), 0
+        for size, name in enumerate(block, start=1):
+            ones += flags[name]
+            whole = size if (ones == 1).all() else whole
+            if ones.max(initial=0) > 1:
+                break
+        if whole > 1:
+            return block[:whole]
+        neighbours = columns.index(block[-1]) - columns.index(block[0]) == len(block) - 1
+        if ones.max(initial=0) == 1 and neighbours and sum(flags[name].any() for name in block) > 1:
+            return block
+    return []
+
+
+def _begins(column: str) -> list[str]:
+    """Return what the name of a one-hot column may begin with, its feature's name and "_", the shortest first."""
+    return [column[: found.end()] for found in re.finditer("(?<=[^_])_", column)]
+
+
 def _flag(column: pd.Series) -> Booleans | None:
-    """Return where a column of 0 and 1, or truth values, is 1 (N,); None for any other."""
-    if holds_truths(column) or (holds_numbers(column) and set(column.dropna().unique()) == {0, 1}):
-        return np.asarray(column.eq(1).to_numpy(dtype=bool, na_value=False))
-    return None
+    """Return where a column of 0 and 1, or truth values, is 1 (N,); None for any other. A category that no row has is 0."""
+    flag = holds_truths(column) or (holds_numbers(column) and set(column.dropna().unique()) in ({0, 1}, {0}))
+    return _set(column) if flag else None
+
+
+def _set(column: pd.Series) -> Booleans:
+    """Return where a column is 1 (N,)."""
+    return np.asarray(column.eq(1).to_numpy(dtype=bool, na_value=False))
 
 
 def spread(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
     """Return column -> what to say of the one-hot columns that it begins, where a model takes them."""
-    blocks = one_hot_columns(frame[[name for name in frame.columns if name in columns]])
+    blocks = one_hot_columns(frame, [name for name in frame.columns if name in columns])
     return {block[0]: _one_feature(frame, feature, block) for feature, block in blocks.items()}
 
 
@@ -457,12 +488,12 @@ def _gathers(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> bool:
 def _words(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> Array:
     """Return the word (N,) that each row's one-hot columns say."""
     names = np.array([name[len(feature) + 1 :] for name in block], dtype=object)
-    return np.asarray(names[frame[list(block)].astype(float).to_numpy().argmax(axis=1)])
+    return np.asarray(names[np.argmax([_set(frame[name]) for name in block], axis=0)])
 
 
 def _whole(frame: pd.DataFrame, block: Sequence[str]) -> bool:
     """Return whether each row has a one in one of the columns."""
-    return bool((frame[list(block)].astype(float).sum(axis=1) == 1).all())
+    return bool((np.sum([_set(frame[name]) for name in block], axis=0) == 1).all())
 
 
 def _one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str:
@@ -511,6 +542,15 @@ def columns_of(network: Model, frame: pd.DataFrame, target: str) -> list[str]:
             raise DataError(f"columns {both} have one name in the model, {feed.name!r}; rename one of them, and fit it again")
     known |= {exported(feed.name): feed.name for feed in network.feeds if feed.name in columns}
     return [known.get(exported(feed.name), feed.name) for feed in network.feeds for _ in range(len(feed.start))]
+
+
+def _taken_by(network: Model | None, frame: pd.DataFrame, target: str) -> list[str]:
+    """Return the table's columns, without the label, that a model reads as far as it knows their names."""
+    others = [str(name) for name in frame.columns if name != target]
+    if network is None or not _by_name(network, set(map(exported, others))):
+        return others
+    read = [start != NO_COLUMN for feed in network.feeds for start in feed.start]
+    return [name for name, kept in zip(columns_of(network, frame, target), read, strict=True) if kept and name in others]
 
 
 def _by_name(network: Model, known: Container[str]) -> bool:

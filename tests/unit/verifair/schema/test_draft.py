@@ -10,7 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import verifair as vf
 from encoders.network import Feed, Network
@@ -437,6 +437,77 @@ def test_one_hot_columns_that_stand_apart_in_a_model_are_not_protected() -> None
     model = make_pipeline(kept, LogisticRegression()).fit(table[["sex_f", "age", "sex_m"]], table.credit)
     with pytest.raises(DataError, match="'sex' cannot be protected: its one-hot columns sex_f, sex_m do not stand together"):
         Schema.infer(table, target="credit", protected=["sex"], model=model)
+
+
+@pytest.mark.parametrize(("people", "asked", "found"), [
+    ({"marital_status": "xyz"}, "marital_status", {"marital_status": [*"xyz"]}),
+    ({"marital_status": "xyz"}, "marital", {"marital": ["status_x", "status_y", "status_z"]}),
+    ({"home": "or", "home_city": "xyz"}, "home", {"home": [*"or"], "home_city": [*"xyz"]}),
+    ({"home_city": "xy", "home": "or"}, "home", {"home_city": [*"xy"], "home": [*"or"]}),
+    ({"self": "en"}, "self", {"self": [*"en"]}),
+])
+def test_one_hot_columns_are_of_the_feature_with_that_name(people: dict[str, str], asked: str, found: dict[str, list[str]]) -> None:
+    """Where a name has "_" the shortest beginning was taken: of home_city for home, whose people the answers then were about."""
+    rng = np.random.default_rng(0)
+    table = pd.get_dummies(pd.DataFrame({name: rng.choice([*words], 60) for name, words in people.items()}), dtype=int)
+    with pytest.warns(DraftWarning, match="are taken for"):
+        schema = Schema.infer(table.assign(credit=rng.integers(0, 2, 60)), target="credit", protected=[asked])
+    assert {one.name: [*(one.categories or ())] for one in schema.features} == found
+    assert schema.protected_names == (asked,)
+    said = [[f"{one.name}_{one.word(code)}" for one, code in zip(schema.features, row, strict=True)] for row in schema.raw(table)]
+    assert said == [[name for name in table.columns if row[name]] for _, row in table.iterrows()]
+
+
+def test_one_hot_columns_of_a_shorter_name_are_not_taken_for_those_of_another_feature() -> None:
+    table = pd.DataFrame({"home_city_x": [0, 1, 0, 1], "home_city_y": [1, 0, 1, 0], "home_rent": [0, 0, 1, 1]})
+    with pytest.raises(DataError, match="the table has no column 'home'; did you mean 'home_rent'"):
+        Schema.infer(table.assign(credit=[0, 1, 1, 0]), target="credit", protected=["home"])
+
+
+def test_a_category_that_no_row_has_is_one_of_the_feature() -> None:
+    table = pd.DataFrame({"job_a": [0, 1, 0], "job_b": [0, 0, 0], "job_c": [1, 0, 1], "credit": [0, 1, 1]})
+    with pytest.warns(DraftWarning, match="job_a, job_b, job_c are taken for"):
+        schema = Schema.infer(table, target="credit", protected=["job"])
+    assert schema["job"].categories == ("a", "b", "c")
+
+
+def test_cells_without_a_value_are_told_of_one_hot_columns_of_any_type() -> None:
+    cells = np.array([True, pd.NA, False, True], dtype=object)
+    table = pd.DataFrame({"sex_f": cells, "sex_m": [False, True, True, False], "credit": [0, 1, 1, 0]})
+    with pytest.warns(DraftWarning) as warned:
+        Schema.infer(table, target="credit", protected=["sex"])
+    assert any("column 'sex_f' has no value in 1 of 4 rows" in str(one.message) for one in warned)
+
+
+def test_a_model_that_takes_one_of_two_one_hot_columns_is_asked_about_that_one() -> None:
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame({"age": rng.integers(18, 80, 80), "sex": rng.choice(["f", "m"], 80)})
+    table = pd.get_dummies(people, dtype=int).assign(credit=((people.age > 50) & (people.sex == "m")).astype(int))
+    model = LogisticRegression().fit(table[["age", "sex_m"]], table.credit)
+    schema = Schema.infer(table, target="credit", protected=["sex_m"], model=model)
+    assert [one.name for one in schema.features] == ["age", "sex_m"]
+
+
+def test_one_hot_columns_that_a_model_encodes_once_more_are_none_of_one_feature() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.get_dummies(pd.DataFrame({"age": rng.integers(18, 80, 80), "sex": rng.choice(["f", "m"], 80)}), dtype=int)
+    twice = ColumnTransformer([("words", OneHotEncoder(), ["sex_f", "sex_m"])], remainder="passthrough")
+    model = make_pipeline(twice, LogisticRegression(max_iter=1000)).fit(table, table.age > 50)
+    with pytest.warns(DraftWarning, match="columns sex_f, sex_m seem to be"):
+        schema = Schema.infer(table.assign(credit=table.age > 50), target="credit", protected=["age"], model=model)
+    assert [one.name for one in schema.features if one.kind == "one-hot"] == ["sex_f", "sex_m"]
+
+
+@pytest.mark.parametrize("asked", ["sex", "sex_f"])
+def test_one_hot_columns_that_stand_apart_in_a_table_are_not_protected(asked: str) -> None:
+    """One of them changed alone, without a word."""
+    table = pd.DataFrame({"sex_f": [0, 1, 1, 0], "age": [20, 30, 50, 60], "sex_m": [1, 0, 0, 1], "credit": [0, 1, 1, 0]})
+    with pytest.raises(DataError, match=r"do not stand together|name 'sex' as protected"):
+        Schema.infer(table, target="credit", protected=[asked])
+    order = table[["age", "sex_f", "sex_m"]]
+    with pytest.warns(DraftWarning, match="are taken for"):
+        schema = Schema.infer(table, target="credit", protected=["sex"], model=LogisticRegression().fit(order, table.credit))
+    assert [one.name for one in schema.features] == ["age", "sex"]
 
 
 def test_one_hot_columns_of_one_feature_are_told(recwarn: pytest.WarningsRecorder) -> None:
