@@ -33,6 +33,10 @@ class CertificateError(VerifairError):
     """A certificate or witness file that cannot be read."""
 
 
+class NoProofs(CertificateError):
+    """A file that a run keeps beside its proofs, and which holds none."""
+
+
 class TrainingError(VerifairError):
     """Training settings that cannot be used, or a training that failed."""
 

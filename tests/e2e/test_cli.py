@@ -119,6 +119,26 @@ def test_check_accepts_what_was_proved_and_rejects_what_was_touched(german: Path
     assert "1 file: 1 ACCEPTED" in answered("check", tmp_path, *where).stdout
 
 
+def test_check_of_a_folder_tells_each_file_on_its_own_lines(german: Path, audit: Path, tmp_path: Path) -> None:
+    """The store of verdicts that pba keeps beside its proofs holds none; named itself it is refused."""
+    where = ("--model", german / "german.onnx", "--schema", german / "german.toml")
+    (tmp_path / "a\nREJECTED.json.gz").write_bytes((audit / "certificate.json.gz").read_bytes())
+    store = tmp_path / "verdicts.sqlite"
+    store.write_bytes((audit / "verdicts.sqlite").read_bytes())
+    lines = answered("check", tmp_path, *where).stdout.splitlines()
+    assert lines[-1] == "2 files: 1 ACCEPTED, 1 WITHOUT PROOFS"
+    assert not any(line.startswith("REJECTED") for line in lines)
+    assert verifair("check", tmp_path, store, *where).returncode == 1
+    (tmp_path / "gone.json").symlink_to("nowhere.json")
+    (tmp_path / "unreadable.json").symlink_to("/proc/self/mem")
+    every = verifair("check", tmp_path, *where)
+    assert (every.returncode, every.stderr) == (1, "")
+    assert every.stdout.splitlines()[-1] == "4 files: 1 ACCEPTED, 2 NOT READ, 1 WITHOUT PROOFS"
+    for name in ("a\nREJECTED.json.gz", "gone.json", "unreadable.json"):
+        (tmp_path / name).unlink()
+    assert verifair("check", tmp_path, *where).returncode == 1  # nothing is accepted
+
+
 def test_resume_asks_nothing_twice(german: Path, tmp_path: Path) -> None:
     command = (
         "pba", german / "german.onnx", "--schema", german / "german.toml", "--data", german / "german.csv",

@@ -32,7 +32,7 @@ from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers
 from verifair.checker.certificates.envelope import of_another_version
 from verifair.checker.certificates.extent import Extent
-from verifair.errors import CertificateError, DataError
+from verifair.errors import CertificateError, DataError, NoProofs
 
 FORMAT = "verifair-partition/4"
 FAMILY = FORMAT.rpartition("/")[0]
@@ -224,9 +224,8 @@ class PartitionStore:
         """Return what a file says that it is about. Raises CertificateError for what is no store."""
         tables = self._tables()
         if tables >= PBA:
-            raise CertificateError(
-                f"{self.path}: is the store of a pba run, which holds verdicts; check the certificates that pba --out writes"
-            )
+            holds = "is the store of a pba run, which holds verdicts; check the certificates that pba --out writes"
+            raise NoProofs(f"{self.path}: {holds}")
         if not {"about", "chunks"} <= tables:
             holds = f"with the tables {', '.join(sorted(tables)[:5])}" if tables else "without tables"
             raise CertificateError(f"{self.path}: is an SQLite file {holds}; expected {WRITTEN}: name another file")

@@ -16,7 +16,7 @@ from verifair.checker.certificates.extent import Extent
 from verifair.checker.report import CheckReport, Spread
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
-from verifair.errors import CertificateError, VerifairError
+from verifair.errors import CertificateError, NoProofs, VerifairError
 from verifair.interrupts import keeping
 from verifair.notebook.progress import progress_bar
 from verifair.screen import Screen, visible
@@ -88,10 +88,10 @@ class CheckFilesAnswer(Answer):
     files: dict[str, CheckedFile]
     """What became of each file that could be read."""
     unread: dict[str, str]
-    """Why each of the others could not be."""
+    """Why each of the others could not be, but for stores of verdicts in a folder: they hold no proofs."""
 
 
-ANSWER = CheckAnswer | CheckFilesAnswer
+ANSWER = Annotated[CheckAnswer | CheckFilesAnswer, Field(description="`verifair check`: whether files of proofs are accepted.")]
 """What --json holds."""
 
 
@@ -120,7 +120,8 @@ def run(system: System, given: dict[str, Any]) -> None:
 
     with _spread(files) as spread:
         one = len(paths) == 1 and not settings.certificates[0].is_dir()
-        answer = CheckAnswer.model_validate(again(paths[0], "nothing is accepted")) if one else _each(paths, again, screen)
+        named = settings.certificates
+        answer = CheckAnswer.model_validate(again(paths[0], "nothing is accepted")) if one else _each(paths, named, again, screen)
     save_answer(files.json_file, answer)
     if not answer.accepted:
         raise typer.Exit(1)
@@ -130,33 +131,42 @@ def _files(path: Path) -> list[Path]:
     """Return the files that a path stands for. CertificateError for a folder without files of proofs."""
     if not path.is_dir():
         return [path]
-    found = sorted(one for one in path.iterdir() if one.name.endswith((".json", ".json.gz", ".sqlite")) and one.is_file())
+    ours = [one for one in path.iterdir() if one.name.endswith((".json", ".json.gz", ".sqlite"))]
+    found = sorted(one for one in ours if one.is_file() or (one.is_symlink() and not one.exists()))  # a link to nothing is told
     if not found:
         ends = "expected files that end in .json, .json.gz or .sqlite"
         raise CertificateError(f"{path}: is a folder without files of proofs; {ends}: name another folder, or a file")
     return found
 
 
-def _each(paths: Sequence[Path], again: Callable[[Path, str], CheckReport], screen: Screen) -> CheckFilesAnswer:
-    """Prove the files again, one after the other; what is wrong with one keeps no other from being checked."""
+def _each(
+    paths: Sequence[Path], named: Sequence[Path], again: Callable[[Path, str], CheckReport], screen: Screen
+) -> CheckFilesAnswer:
+    """Prove the files again, one after the other; what is wrong with one keeps no other from being checked.
+
+    named: those that were not found in a folder: each has to hold proofs.
+    """
     from verifair.checker.words import counted
 
     reports: dict[str, CheckReport] = {}
     unread: dict[str, str] = {}
     verdicts = Counter[str]()
     for done, path in enumerate(paths):
-        screen.print(str(path), style="bold", soft_wrap=True)
+        screen.print(visible(str(path)), style="bold", soft_wrap=True)
         try:
             report = reports[str(path)] = again(path, f"{done:,} of {len(paths):,} files were checked")
             verdicts[report.verdict] += 1
-        except VerifairError as error:
-            unread[str(path)] = str(error)
-            verdicts["NOT READ"] += 1
-            screen.print(f"NOT READ: {error}", soft_wrap=True)
+        except (VerifairError, OSError) as error:
+            said = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            beside = isinstance(error, NoProofs) and path not in named
+            unread |= {} if beside else {str(path): said}
+            verdict = "WITHOUT PROOFS" if beside else "NOT READ"
+            verdicts[verdict] += 1
+            screen.print(visible(f"{verdict}: {said}"), soft_wrap=True)
         screen.print()
-    said = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
-    screen.print(f"{counted(len(paths), 'file', 'files')}: {said}")
-    accepted = not unread and all(report.accepted for report in reports.values())
+    each = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
+    screen.print(f"{counted(len(paths), 'file', 'files')}: {each}")
+    accepted = bool(reports) and not unread and all(report.accepted for report in reports.values())
     return CheckFilesAnswer.model_validate({"accepted": accepted, "files": reports, "unread": unread})
 
 
