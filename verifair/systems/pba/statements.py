@@ -121,18 +121,18 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
         what = "the lead of their class over each that is not favourable" if len(favoured) > 1 else what
     if outcome.of == "value":
         what = "the value"
-    counted = _by_pair(one.verdicts.answers(**only), outcome)
-    if not len(counted):
+    pairwise = _by_pair(one.verdicts.answers(**only), outcome)
+    if not len(pairwise):
         return
     who = f"people whose label is {subject.favourable} and who are decided so" if many else "people decided as their label says"
     who += ", also with the sensitive value exchanged"
     falls = outcome.of == "value" and outcome.operator in ("<", "<=")  # low values are favourable
     up, down = ("lowers", "raises") if falls else ("raises", "lowers")
     smallest = min(one.query.delta)
-    counted["biased"] = counted["raises"] + counted["lowers"]
-    most = counted.sort_values("biased", ascending=False, kind="stable").groupby("delta").head(MOST_PAIRS)
+    pairwise["biased"] = pairwise["raises"] + pairwise["lowers"]
+    most = pairwise.sort_values("biased", ascending=False, kind="stable").groupby("delta").head(MOST_PAIRS)
     top = most.index[most["delta"] == smallest][0]
-    exchange, pairs = one.exchange, int((counted["delta"] == smallest).sum())
+    exchange, pairs = one.exchange, int((pairwise["delta"] == smallest).sum())
     for place, line in most.sort_index().iterrows():
         low, high = (exchange.format(line[end]) for end in ("low", "high"))
         biased, people = int(line["biased"]), int(line["people"])
@@ -157,19 +157,24 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
         brief = f"{exchange.name}: being {pair} {up} {what} for {raises:,} of {people:,} {who}{around}; {down} it for {lowers:,}"
         brief += f", neither for {int(line['neither']):,}" if line["neither"] else ""
         brief += f"; {int(line['unknown']):,} not decided." if line["unknown"] else "."
-        brief += f" Asked of {rows}{'' if pairs == 1 else f', and of {pairs:,} pairs of values: by this one most are biased'}."
+        by = "by this one most are biased" if biased else "by none of them anybody is proved to be biased"
+        brief += f" Asked of {rows}{'' if pairs == 1 else f', and of {pairs:,} pairs of values: {by}'}."
         yield Statement(text=text, standing=at, tone=tone, headline=place == top, brief=brief if place == top else "")
-    for delta, others in counted.drop(most.index).groupby("delta"):
-        ways = [int((others["raises"] > others["lowers"]).sum()), int((others["raises"] < others["lowers"]).sum())]
+    words = len(exchange.names) > 1 or exchange.schema[exchange.names[0]].categories is not None
+    later = "value that the schema names later" if words else "higher value"
+    for delta, rest in pairwise.drop(most.index).groupby("delta"):
+        ways = [int((rest["raises"] > rest["lowers"]).sum()), int((rest["raises"] < rest["lowers"]).sum())]
+        alike = int((rest["biased"] > 0).sum()) - sum(ways)
         near = f", also within {units(delta)}" if delta else ""
         text = (
-            f"{len(others):,} further pairs of values of {exchange.name}, by none of which more people are biased{near}: as far "
-            f"as is proved, the higher value {up} {what} for more people than it {down} it for in {ways[0]:,} of them, and for "
-            f"fewer in {ways[1]:,}."
+            f"{counted(len(rest), 'further pair', 'further pairs')} of values of {exchange.name}, by none of which more people are "
+            f"biased{near}: as far as is proved, the {later} {up} {what} "
+            f"for more people than it {down} it for in {ways[0]:,} of them, and for fewer in {ways[1]:,}"
+            f"{f'; in {alike:,} for as many' if alike else ''}."
         )
-        unknown = bool(others["unknown"].any())
-        at = one.standing if any(ways) else Standing.UNKNOWN if unknown else Standing.REFUTED
-        yield Statement(text=text, standing=at, tone=Tone.WATCH if any(ways) or unknown else Tone.GOOD)
+        biased, unknown = bool(rest["biased"].any()), bool(rest["unknown"].any())
+        at = one.standing if biased else Standing.UNKNOWN if unknown else Standing.REFUTED
+        yield Statement(text=text, standing=at, tone=Tone.WATCH if biased or unknown else Tone.GOOD)
 
 
 def _by_pair(answers: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:

@@ -4,6 +4,7 @@ import json
 import re
 from itertools import combinations
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -20,15 +21,16 @@ from verifair.checker.report import CheckReport, Progress
 from verifair.datasets.stream import Stream
 from verifair.engine.queries import IndividualFairness, PersistentBias
 from verifair.engine.questions import margin
+from verifair.engine.store import PROVED, REFUTED, Verdicts
 from verifair.engine.verdict import Witness
 from verifair.figures import figure
 from verifair.interrupts import OutOfTime
-from verifair.schema.schema import Schema
+from verifair.schema.schema import Feature, Schema
 from verifair.systems.hyfair.certify import statements as certify
 from verifair.systems.pba.rows import verify_rows
 from verifair.systems.pba.scores import RANKS
 from verifair.systems.pba.settings import PbaSettings
-from verifair.systems.pba.statements import MOST_PAIRS, _by_pair, section
+from verifair.systems.pba.statements import MOST_PAIRS, _biased, _by_pair, _Proved, section
 from verifair.systems.results.files import plain
 from verifair.systems.results.findings import DataTable, Evidence, Picture, Section, Standing, Statement, Tone, WitnessRow
 from verifair.systems.results.pictures import LARGEST, picture
@@ -81,6 +83,28 @@ def test_of_many_pairs_of_values_those_are_told_by_which_most_are_biased(tmp_pat
     assert others.text.startswith("11 further pairs of values of age, by none of which more people are biased: ")
     assert "in 11 of them, and for fewer in 0." in others.text
     assert sum(one.headline for one in told) == 1
+
+
+def test_of_the_pairs_that_are_counted_those_that_favour_both_ways_are_biased_too() -> None:
+    """Of each pair one person of two gains and the other one loses: a sentence of good tone said that nobody did."""
+    network = network_of(([[1.0] * 7], [0.0]))
+    race = Feature(name="race", kind="one-hot", categories=tuple("abcdef"), protected=True)
+    schema = schema_of(race, integer("debt", 0, 6, unit=1.0), positive="logit > 0", label="good")
+    query = PersistentBias(network=network, schema=schema, sensitive="race", delta=[0])
+    for goal, said in ((PROVED, "in 0 of them, and for fewer in 0; in 5 for as many."), (REFUTED, "and for fewer in 0.")):
+        found = pd.DataFrame([
+            {"delta": 0, "group": one, "to": other, "label": 1, "observed": goal, "flipped": REFUTED, "robust": None, "people": 1}
+            for pair in combinations(range(6), 2) for one, other in (pair, pair[::-1])
+        ])
+        verdicts = Mock(spec=Verdicts, **{"answers.return_value": found})
+        people = _subject(schema, network, pd.DataFrame({"race": [], "debt": [], "good": []}))
+        *told, rest = _biased(people, _Proved(query=query, verdicts=verdicts, evidence=()), "", "all rows")
+        assert len(told) == MOST_PAIRS
+        assert rest.text.endswith(said)
+        assert rest.text.startswith("5 further pairs of values of race, ")
+        assert "the value that the schema names later raises" in rest.text
+        assert rest.tone is (Tone.WATCH if goal == PROVED else Tone.GOOD)
+        assert ("by this one most are biased" in told[0].brief) == (goal == PROVED)
 
 
 def _subject(schema: Schema, network: Network, rows: pd.DataFrame) -> Subject:
