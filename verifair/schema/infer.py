@@ -481,8 +481,14 @@ def gathered(frame: pd.DataFrame, features: Sequence[Feature]) -> dict[str, str]
 
 
 def _gathers(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> bool:
-    """Return whether one feature can be made of one-hot columns: each row has one of its words."""
-    return feature not in frame.columns and min(map(len, block)) > len(feature) + 1 and _whole(frame, block)
+    """Return whether one feature can be made of one-hot columns: each row has one of its words, as schemas have words."""
+    named = feature not in frame.columns and min(map(len, block)) > len(feature) + 1 and _plain(feature, block)
+    return named and _whole(frame, block)
+
+
+def _plain(feature: str, block: Sequence[str]) -> bool:
+    """Return whether the words of one-hot columns have no blanks around them: a schema finds no column "sex_ Male"."""
+    return all(name[len(feature) + 1 :] == text(name[len(feature) + 1 :]) for name in block)
 
 
 def _words(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> Array:
@@ -500,12 +506,14 @@ def _one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str
     """Return what one-hot columns are, and the schema to pass in their place, as TOML has names."""
     first, more, whole = list(block[:3]), ", ..." * (len(block) > 3), _whole(frame, block)
     categories = ", ".join(written(name[len(feature) + 1 :]) for name in first) + more
-    remedy = f'a schema with name = {written(feature)}, kind = "one-hot", categories = [{categories}] in their place'
+    remedy = f'pass a schema with name = {written(feature)}, kind = "one-hot", categories = [{categories}] in their place'
     if not whole:
-        remedy = "a schema whose constraints forbid two of them together (never = ...)"
+        remedy = "pass a schema whose constraints forbid two of them together (never = ...)"
+    elif not _plain(feature, block):
+        remedy = "take the blanks off the words, and fit the model on a table in which they are off: it is then made one feature"
     return (
         f"columns {', '.join(first)}{more} seem to be the one-hot columns of one feature; each a feature of its own, they "
-        f"change one by one, so that people have several of its values{' or none' * whole}; pass {remedy}"
+        f"change one by one, so that people have several of its values{' or none' * whole}; {remedy}"
     )
 
 

@@ -498,6 +498,17 @@ def test_one_hot_columns_that_a_model_encodes_once_more_are_none_of_one_feature(
     assert [one.name for one in schema.features if one.kind == "one-hot"] == ["sex_f", "sex_m"]
 
 
+def test_one_hot_columns_of_words_with_blanks_are_flags() -> None:
+    """As in Adult's own files, ", Male": the table has no column "sex_Male", and what it drafted could not be read from it."""
+    table = pd.DataFrame({"sex_ f": [0, 1, 1, 0], "sex_ m": [1, 0, 0, 1], "age": [20, 30, 50, 60], "credit": [0, 1, 1, 0]})
+    with pytest.warns(DraftWarning, match="columns sex_ f, sex_ m seem to be .* or none; take the blanks off the words"):
+        schema = Schema.infer(table, target="credit", protected=["age"])
+    assert schema.raw(table)[:, :2].tolist() == [[0, 1], [1, 0], [1, 0], [0, 1]]
+    for asked in ("sex", "sex_ m"):
+        with pytest.raises(DataError, match=r"cannot be protected by a drafted schema: .* take the blanks off"):
+            Schema.infer(table, target="credit", protected=[asked])
+
+
 @pytest.mark.parametrize("asked", ["sex", "sex_f"])
 def test_one_hot_columns_that_stand_apart_in_a_table_are_not_protected(asked: str) -> None:
     """One of them changed alone, without a word."""
