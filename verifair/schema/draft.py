@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from verifair.schema.infer import DraftWarning, gathered, missing, spread
+from verifair.schema.infer import DraftWarning, missing
+from verifair.schema.one_hot import gathered, spread
 from verifair.schema.schema import Feature, Scale, Schema
 
 DRAFTED = "# Drafted from the data."

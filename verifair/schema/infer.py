@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,10 @@ from verifair.models.columns import holds_numbers, holds_truths
 from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
 from verifair.schema.network import TRUTHS, check_threshold, classes_called, other_class, upwards
+from verifair.schema.one_hot import is_one_feature, is_whole, one_feature, one_hot_columns, words_of
 from verifair.schema.outcome import PositiveRule
 from verifair.schema.rows import label_values, no_feature
 from verifair.schema.spelling import listed, nearest
-from verifair.schema.writing import written
 
 MANY = 50
 """A text column with more distinct values than this is an identifier or free text, not a category."""
@@ -85,14 +85,14 @@ def inferred(
     width alone: numbers are drafted raw, by minmax or standardised, whichever predicts the table's labels best; unscaled: raw.
     """
     blocks = one_hot_columns(frame, _taken_by(network, frame, target), protected)
-    words = {feature: _words(frame, feature, block) for feature, block in blocks.items() if _gathers(frame, feature, block)}
+    words = {feature: words_of(frame, feature, block) for feature, block in blocks.items() if is_one_feature(frame, feature, block)}
     for name in protected:
         for feature, block in blocks.items():
             if name in block and feature in words:
                 made = f"of the one-hot columns {listed(block)} a draft makes one feature"
                 raise DataError(f"{name!r}: {made}; name {feature!r} as protected")
-            if (name == feature not in (*frame.columns, *words)) or (name in block and _whole(frame, block)):
-                raise DataError(f"{name!r} cannot be protected by a drafted schema: {_one_feature(frame, feature, block)}")
+            if (name == feature not in (*frame.columns, *words)) or (name in block and is_whole(frame, block)):
+                raise DataError(f"{name!r} cannot be protected by a drafted schema: {one_feature(frame, feature, block)}")
     for name in (target, *protected):
         if name not in frame.columns and name not in words:
             raise DataError(f"the table has no column {name!r}; {nearest(name, [*words, *frame.columns])}")
@@ -408,113 +408,6 @@ def missing(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
     count = {name: int(frame[name].isna().sum()) for name in map(str, frame.columns) if name in columns}
     remedy = "such rows are refused: fill in the values, or drop the rows"
     return {name: f"column {name!r} has no value in {n:,} of {len(frame):,} rows; {remedy}" for name, n in count.items() if n}
-
-
-def one_hot_columns(frame: pd.DataFrame, columns: Sequence[str], asked: Collection[str] = ()) -> dict[str, list[str]]:
-    """Return name -> columns name_category of each feature that pandas.get_dummies seems to have spread over columns: of 0 and 1
-    (or truth values), with one 1 in each row; or neighbours, no row with two ones: with drop_first some rows have none.
-
-    asked: names that are meant: job_a_x and job_a_y may be of job or of job_a. Of others the longest is taken.
-    """
-    flags = {name: flag for name in columns if "_" in name and (flag := _flag(frame[name])) is not None}
-    heads = {head: k for k, head in enumerate(dict.fromkeys(name.partition("_")[0] for name in flags))}
-    names, found, start = sorted(flags, key=lambda name: heads[name.partition("_")[0]]), dict[str, list[str]](), 0
-    while start < len(names):
-        block = _block_of(names[start:], flags, columns)
-        if block:
-            begins = [begin for begin in _begins(block[0]) if all(name.startswith(begin) for name in block)]
-            own = [begin for begin in begins if sum(name.startswith(begin) for name in frame.columns) == len(block)]
-            found.setdefault(next((begin[:-1] for begin in own if begin[:-1] in asked), begins[-1][:-1]), block)
-        start += max(1, len(block))
-    return found
-
-
-def _block_of(names: Sequence[str], flags: Mapping[str, Booleans], columns: Sequence[str]) -> list[str]:
-    """Return the one-hot columns of the feature that the first name seems to be of, none where it is a flag: of two features with
-    one beginning, such as home_own, home_rent, home_city_x, as many as have one 1 in each row."""
-    for begin in _begins(names[0]):
-        apart = next((size for size, name in enumerate(names) if not name.startswith(begin)), len(names))
-        block = list(names[:apart])
-        ones, whole = np.zeros(len(flags[names[0]]), dtype=np.int64), 0
-        for size, name in enumerate(block, start=1):
-            ones += flags[name]
-            whole = size if (ones == 1).all() else whole
-            if ones.max(initial=0) > 1:
-                break
-        if whole > 1:
-            return block[:whole]
-        neighbours = columns.index(block[-1]) - columns.index(block[0]) == len(block) - 1
-        if ones.max(initial=0) == 1 and neighbours and sum(flags[name].any() for name in block) > 1:
-            return block
-    return []
-
-
-def _begins(column: str) -> list[str]:
-    """Return what the name of a one-hot column may begin with, its feature's name and "_", the shortest first."""
-    return [column[: found.end()] for found in re.finditer("(?<=[^_])_", column)]
-
-
-def _flag(column: pd.Series) -> Booleans | None:
-    """Return where a column of 0 and 1, or truth values, is 1 (N,); None for any other. A category that no row has is 0."""
-    flag = holds_truths(column) or (holds_numbers(column) and set(column.dropna().unique()) in ({0, 1}, {0}))
-    return _set(column) if flag else None
-
-
-def _set(column: pd.Series) -> Booleans:
-    """Return where a column is 1 (N,)."""
-    return np.asarray(column.eq(1).to_numpy(dtype=bool, na_value=False))
-
-
-def spread(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
-    """Return column -> what to say of the one-hot columns that it begins, where a model takes them."""
-    blocks = one_hot_columns(frame, [name for name in frame.columns if name in columns])
-    return {block[0]: _one_feature(frame, feature, block) for feature, block in blocks.items()}
-
-
-def gathered(frame: pd.DataFrame, features: Sequence[Feature]) -> dict[str, str]:
-    """Return feature -> what to say of it, where a table has one-hot columns of it and none of its words."""
-    blocks = {one.name: [f"{one.name}_{word}" for word in one.categories or ()] for one in features if one.kind == "one-hot"}
-    return {
-        name: f"columns {listed(block)} are taken for the one-hot columns of one feature, {name!r}"
-        for name, block in blocks.items() if name not in frame.columns
-    }
-
-
-def _gathers(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> bool:
-    """Return whether one feature can be made of one-hot columns: each row has one of its words, as schemas have words."""
-    named = feature not in frame.columns and min(map(len, block)) > len(feature) + 1 and _plain(feature, block)
-    return named and _whole(frame, block)
-
-
-def _plain(feature: str, block: Sequence[str]) -> bool:
-    """Return whether the words of one-hot columns have no blanks around them: a schema finds no column "sex_ Male"."""
-    return all(name[len(feature) + 1 :] == text(name[len(feature) + 1 :]) for name in block)
-
-
-def _words(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> Array:
-    """Return the word (N,) that each row's one-hot columns say."""
-    names = np.array([name[len(feature) + 1 :] for name in block], dtype=object)
-    return np.asarray(names[np.argmax([_set(frame[name]) for name in block], axis=0)])
-
-
-def _whole(frame: pd.DataFrame, block: Sequence[str]) -> bool:
-    """Return whether each row has a one in one of the columns."""
-    return bool((np.sum([_set(frame[name]) for name in block], axis=0) == 1).all())
-
-
-def _one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str:
-    """Return what one-hot columns are, and the schema to pass in their place, as TOML has names."""
-    first, more, whole = list(block[:3]), ", ..." * (len(block) > 3), _whole(frame, block)
-    categories = ", ".join(written(name[len(feature) + 1 :]) for name in first) + more
-    remedy = f'pass a schema with name = {written(feature)}, kind = "one-hot", categories = [{categories}] in their place'
-    if not whole:
-        remedy = "pass a schema whose constraints forbid two of them together (never = ...)"
-    elif not _plain(feature, block):
-        remedy = "take the blanks off the words, and fit the model on a table in which they are off: it is then made one feature"
-    return (
-        f"columns {', '.join(first)}{more} seem to be the one-hot columns of one feature; each a feature of its own, they "
-        f"change one by one, so that people have several of its values{' or none' * whole}; {remedy}"
-    )
 
 
 def guesses(network: Model, drafted: dict[str, Any], frame: pd.DataFrame, *, compared: bool) -> list[str]:

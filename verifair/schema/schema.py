@@ -25,7 +25,8 @@ from verifair.schema import rows as schema_rows
 from verifair.schema.agreement import check_decisions
 from verifair.schema.constraint import Constraint
 from verifair.schema.feature import Feature, Scale
-from verifair.schema.infer import DraftWarning, check_asked, column_names, columns_of, gathered, guesses, inferred, missing, spread
+from verifair.schema.infer import DraftWarning, check_asked, column_names, columns_of, guesses, inferred, missing
+from verifair.schema.one_hot import gathered, spread
 from verifair.schema.space import InputSpace
 from verifair.schema.writing import toml
 
