@@ -28,12 +28,11 @@ from verifair.errors import DataError, QueryError
 from verifair.models.columns import holds_numbers
 from verifair.schema.feature import text
 from verifair.systems.arguments import check_no_hidden_numbers
+from verifair.systems.cst.causal.design import LARGEST
 from verifair.systems.cst.settings import Distance
 from verifair.systems.groups import blocks
 
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
-LARGEST = 1e150
-"""Of numbers that are squared."""
 MOST_WORDS = 1 << 14
 """Of one attribute."""
 

@@ -13,7 +13,7 @@ from sklearn.linear_model import PoissonRegressor
 from encoders.network import Array
 from verifair.errors import DataError
 from verifair.systems.cst.causal.coefficients import Coefficients
-from verifair.systems.cst.causal.design import Design
+from verifair.systems.cst.causal.design import LARGEST, Design
 from verifair.systems.groups import blocks
 
 SAME = 1e-10
@@ -37,20 +37,24 @@ def scaled(design: Design, parents: pd.DataFrame, node: str) -> tuple[Callable[[
     """Columns of the design (N, P) with mean 0 and length 1, in blocks of rows that can be asked for again; their means (P,) and
     lengths (P,).
 
-    Raises DataError for a constant column: no data can tell what it does.
+    Raises DataError for a constant column: no data can tell what it does; and for one whose squares are none in floats.
     """
 
     def matrices() -> Iterator[Array]:
         return (design.matrix(parents.iloc[part]) for part in blocks(len(parents)))
 
-    rows = len(parents)
+    rows, size = len(parents), np.zeros(len(design.terms))
+    for x in matrices():
+        size = np.maximum(size, np.abs(x).max(axis=0, initial=0.0))
+    _check_squares(size, size, design.terms, node)
     first = sum(x.sum(axis=0) for x in matrices()) / rows
     left = sum((x - first).sum(axis=0) for x in matrices()) / rows  # by rounding: matters for a mean of 1e9 beside a spread of 1e-6
-    power, size = np.zeros(len(first)), np.zeros(len(first))
+    power, spread = np.zeros(len(first)), np.zeros(len(first))
     for x in matrices():
         z = x - first - left
         power += np.einsum("ij,ij->j", z, z)
-        size = np.maximum(size, np.abs(x).max(axis=0, initial=0.0))
+        spread = np.maximum(spread, np.abs(z).max(axis=0, initial=0.0))
+    _check_squares(size, np.where(spread > np.finfo(float).eps * size, spread, 0.0), design.terms, node)
     length = np.sqrt(power)
     flat = np.flatnonzero(length <= np.finfo(float).eps * size)
     if len(flat):
@@ -59,6 +63,22 @@ def scaled(design: Design, parents: pd.DataFrame, node: str) -> tuple[Callable[[
             "drop it from the parents, use rows of all groups, or give its coefficient"
         )
     return (lambda: ((x - first - left) / length for x in matrices())), first + left, length
+
+
+def _extent(y: Array) -> tuple[Array, Array]:
+    """Return the size and the spread (1,) of a column (N,)."""
+    low, high = float(y.min()), float(y.max())  # of Python, whose differences may be infinite without a warning
+    return np.array([max(-low, high)]), np.array([high - low])
+
+
+def _check_squares(size: Array, spread: Array, names: tuple[str, ...], node: str) -> None:
+    """Raises DataError for columns (P,) whose squares are none in floats.   size, spread: of their numbers and differences."""
+    bad = np.flatnonzero((size > LARGEST) | ((spread > 0) & (spread < 1 / LARGEST)))
+    if len(bad):
+        raise DataError(
+            f"node {node!r}: column {names[bad[0]]!r} has numbers up to {size[bad[0]]:g}; their squares, or those of their "
+            "differences, are none in floats: use another unit"
+        )
 
 
 def least_squares(design: Design, parents: pd.DataFrame, y: Array, node: str) -> LeastSquares:
@@ -74,6 +94,7 @@ def least_squares(design: Design, parents: pd.DataFrame, y: Array, node: str) ->
             f"node {node!r}: {rows} rows are too few to fit {columns + 1} coefficients and their errors; {columns + 2} are the "
             "least: add rows, drop parents, or give the coefficients"
         )
+    _check_squares(*_extent(y), (node,), node)
     z, mean, length = scaled(design, parents, node)
     centre = y.mean()
     r = np.empty((0, columns + 1))
@@ -83,8 +104,7 @@ def least_squares(design: Design, parents: pd.DataFrame, y: Array, node: str) ->
     slope = solve_triangular(r[:columns, :columns], r[:columns, columns])
     inverse = solve_triangular(r[:columns, :columns], np.eye(columns)) / length[:, None]
     degrees = rows - columns - 1
-    with np.errstate(over="ignore"):  # infinite, and refused as such
-        variance = float(r[columns, columns] ** 2) / degrees
+    variance = float(r[columns, columns] ** 2) / degrees
     weights = slope / length
     estimates = np.concatenate(([centre - mean @ weights], weights))
     return LeastSquares(
@@ -131,6 +151,7 @@ def poisson(design: Design, parents: pd.DataFrame, y: Array, node: str) -> Coeff
             f"node {node!r}: {rows} rows are too few to fit {len(names) + 1} coefficients and their errors; add rows, drop "
             "parents, or give the coefficients"
         )
+    _check_squares(*_extent(y), (node,), node)
     parts, mean, length = scaled(design, parents, node)
     z = np.concatenate(list(parts()))
     check_rank(np.asarray(np.linalg.qr(z, mode="r")), names, node)

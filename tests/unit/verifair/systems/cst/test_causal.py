@@ -103,6 +103,17 @@ def test_a_column_that_hardly_varies_around_a_huge_mean() -> None:
     assert fitted.coefficients.estimates[1] == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1.7e308])
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_numbers_without_squares_cannot_be_fitted(column: str, size: float) -> None:
+    """Parents were called constant, or combinations of nothing; coefficients of children had errors of 0."""
+    frame = people(50)
+    frame[column] *= size / frame[column].abs().max()
+    model = CausalModel(nodes=(Node(name="a"), Node(name="x"), Node(name="y", parents=("x", "a"))))
+    with pytest.raises(DataError, match=f"column '{column}' has numbers up to .*: use another unit"):
+        model.fit(frame)
+
+
 def test_blocks_of_rows_change_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = people(101).assign(w=lambda table: np.where(table["z"] > table["a"], "p", "q"), n=lambda table: 1 + table["x"] ** 2)
     model = CausalModel(nodes=(
