@@ -26,6 +26,9 @@ from verifair.checker.certificates.tree import Tree
 from verifair.engine.verdict import Reason, Status
 from verifair.errors import Disagreement
 
+HUGE = float(np.finfo(np.float32).max)
+"""What stands for an infinite logit of the runtime: it has the sign, and is 0 times a weight of 0."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GoalAnswer:
@@ -100,9 +103,10 @@ def runtime_agrees(problem: TwinProblem, question: Integers, goal: Integers, raw
     if isinstance(network.decision, Favoured) and len(network.decision.groups) > 1:
         first, second = (decisions(runtime_logits(network.whole, copy)) for copy in copies)
         return np.asarray(first != second, dtype=np.int8)
-    margins = np.stack([runtime_logits(network, copy) @ problem.margin for copy in copies], axis=1)
-    unmet = seems_unmet(problem, margins, np.zeros(len(raw)))
-    return unmet[np.arange(len(raw)), goal].astype(np.int8)
+    logits = [np.clip(runtime_logits(network, copy).astype(np.float64), -HUGE, HUGE) for copy in copies]
+    margins = np.stack([logit @ problem.margin for logit in logits], axis=1)
+    unmet = seems_unmet(problem, margins, np.zeros(len(raw)))[np.arange(len(raw)), goal]
+    return np.asarray(unmet & ~np.isnan(margins).any(axis=1), dtype=np.int8)
 
 
 def disagree(problem: TwinProblem, question: int, row: Array, answers: Mapping[str, object]) -> Disagreement:

@@ -314,3 +314,17 @@ def test_a_proof_names_its_epsilon_with_all_digits() -> None:
 def test_one_protected_name_alone_is_no_list() -> None:
     with pytest.raises(QueryError, match=r"protected = 'sex': expected a list of names, \['sex'\]"):
         vf.IndividualFairness(network=made(0, 1), schema=schema_of(*FEATURES), protected="sex")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_logit_beyond_float32_is_infinite_for_the_runtime() -> None:
+    """f(p = 1) is 6.8e38, above all float32 numbers. Exactly f(p = 0) = (1 + .55 u) - (1 + .45 u) - .5 u < 0; in float32, where
+    numbers above 1 are u apart, it is 1 + u - 1 - .5 u > 0: the runtime decides both alike."""
+    tiny = 2.0**-23
+    first = np.array([[0.0, 3.4e34], [0.55 * tiny, 0.0], [0.45 * tiny, 0.0]])
+    layers = [(first, np.array([0.0, 1.0, 1.0])), (np.array([[2.0, 1.0, -1.0]]), np.array([-0.5 * tiny]))]
+    network = vf.read(onnx_model([(w.astype(np.float32), b.astype(np.float32)) for w, b in layers], {}))
+    described = schema_of(integer("one", 0, 1), integer("p", 0, 1, scale={"offset": 0.0, "scale": 1e-4}))
+    found = vf.verify(vf.IndividualFairness(network=network, schema=described, protected=["p"], box={"one": 1}))
+    assert found.witness is not None
+    assert found.witness.float32_agrees is False
