@@ -138,8 +138,11 @@ class Stream:
         """Return the rows that have a value in each of these columns, called as they were. Raises DataError where there is none."""
         found = self.where(lambda chunk: chunk[columns].notna().all(axis=1).to_numpy())
         if not found.count:
+            some = {name for chunk in self.chunks() for name in columns if chunk[name].notna().any()}
+            _check_not_empty([name for name in columns if name not in some])
             names = ", ".join(columns)
-            raise DataError(f"no row has a value in each of the columns {names}; fill them in (--missing most-frequent)")
+            remedy = "fill them in (--missing most-frequent does, but for labels and protected features)"
+            raise DataError(f"no row has a value in each of the columns {names}; {remedy}")
         return found
 
     def filled(self, columns: Sequence[str]) -> Stream:
@@ -150,9 +153,7 @@ class Stream:
             for name, found in values.items():
                 place, distinct = pd.factorize(chunk[name])     # in the order of the rows, of categories, too; without missing ones
                 found.update(dict(zip(distinct.tolist(), np.bincount(place[place >= 0], minlength=len(distinct)), strict=True)))
-        empty = [name for name, found in values.items() if not found]
-        if empty:
-            raise DataError(f"column {empty[0]!r} has no value at all, so none is the most frequent one; fill it in")
+        _check_not_empty([name for name, found in values.items() if not found])
         fill = {name: counted.most_common(1)[0][0] for name, counted in values.items()}
         return Stream(chunks=lambda: (chunk.fillna(fill) for chunk in self.chunks()), whole=lambda: self.whole().fillna(fill))
 
@@ -216,6 +217,13 @@ class _Stored:
         starts = range(0, max(len(values), 1), table.CHUNK)  # one part at least, also of no rows
         codes = stacked(place[values[start : start + table.CHUNK]] for start in starts)
         return pd.Categorical.from_codes(codes, pd.Index(known, dtype=self.dtype), validate=False)
+
+
+def _check_not_empty(empty: Sequence[str]) -> None:
+    """Raise DataError for columns that have no value, which neither way of treating missing values helps."""
+    if empty:
+        columns = f"column{'s' if len(empty) > 1 else ''} {', '.join(map(repr, empty))}"
+        raise DataError(f"{columns} {'have' if len(empty) > 1 else 'has'} no value at all; fill in the table, or pass another one")
 
 
 def _called(frame: pd.DataFrame) -> pd.DataFrame:

@@ -165,10 +165,11 @@ def test_rows_with_missing_values_are_left_out_or_filled_in(monkeypatch: pytest.
     assert rows.settled("drop", ["age", "fit"], facts=["sex"])[0].count == 2
     assert (some.frame["age"].tolist(), some.frame["sex"].tolist()) == ([30, 30, 40], ["f", "m", "m"])
     assert words == " (1 row with missing values left out) (2 missing values in 1 row filled in)"
-    with pytest.raises(DataError, match="no row has a value in each of the columns age, note"):
-        rows.complete(["age", "note"])
-    with pytest.raises(DataError, match="column 'note' has no value at all"):
-        rows.filled(["age", "note"])
+    with pytest.raises(DataError, match="no row has a value in each of the columns age, sex; fill them in"):
+        Stream.of(HOLES.iloc[1:3]).complete(["age", "sex"])
+    for treated in (rows.complete, rows.filled):
+        with pytest.raises(DataError, match="column 'note' has no value at all; fill in the table"):
+            treated(["age", "note"])
 
 
 def test_of_equally_frequent_values_the_first_is_filled_in_whatever_the_order_of_categories() -> None:
