@@ -21,6 +21,9 @@ from verifair.schema.spelling import closest, listed
 LEAVE_OUT = '--outside drop; in an audit file under [data]: outside = "drop"'
 """How whoever reads a table is told to leave rows out."""
 
+UNSAID = frozenset(("?", "nan", "null", "n/a", "#n/a", "<na>", "nat"))
+"""Words that stand for a missing label beside two others; none and NA may well be names."""
+
 
 @contextmanager
 def blamed(frame: pd.DataFrame) -> Iterator[None]:
@@ -48,7 +51,7 @@ def labels(
     among `classes`, or else its own 0, 1, ...
 
     names: what the label is called in the whole table (`label_names`), where the frame is a chunk of it. It decides how the label
-    is read.
+    is read.   Raises DataError for labels that are none of these, or seem to be missing.
     """
     column = _column(frame, label, "label")
     place, own = _factor(column, f"label {label!r}")
@@ -74,6 +77,12 @@ def labels(
         raise DataError(
             f"label {label!r}: no row holds positive_label = {positive!r}; found {listed(sorted(known))}; correct the schema's "
             "positive_label"
+        )
+    unsaid = [name for name in known if name.casefold() in UNSAID]
+    if unsaid and len(known) - len(unsaid) > 1:
+        raise DataError(
+            f"label {label!r}: some rows hold {unsaid[0]!r}, which seems to stand for no value, and would count as not "
+            f"{positive!r}; leave these cells empty and the rows out (--missing drop), or give the label another name"
         )
     return np.asarray(np.array([name == positive for name in own], dtype=np.int64)[place])
 

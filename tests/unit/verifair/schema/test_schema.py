@@ -476,6 +476,12 @@ def test_labels(loan: Schema, rows: pd.DataFrame) -> None:
     ]:
         with pytest.raises(DataError, match=message):
             loan.labels(rows.assign(paid=values))
+    three = pd.concat([rows, rows.iloc[:1]], ignore_index=True)
+    for missing in ("?", "NaN", "null"):
+        assert loan.labels(rows.assign(paid=["yes", missing])).tolist() == [1, 0]  # may be the other one's name
+        with pytest.raises(DataError, match=r"some rows hold '.*', which seems to stand for no value, .* not 'yes'"):
+            loan.labels(three.assign(paid=["yes", "no", missing]))
+    assert loan.labels(three.assign(paid=["yes", "no", "None"])).tolist() == [1, 0, 0]
     for values in (["yes", "no"], [0.5, 1], [-1, 1]):
         with pytest.raises(DataError, match=r"label 'paid' holds .*, not class numbers 0, 1, \.\.\.; name the positive value"):
             classes.labels(rows.assign(paid=values))
