@@ -113,13 +113,17 @@ def _build(content: Mapping[str, Any], name: str, folder: Path, root: Path, sha2
     lines = [f"{one}: unknown key or section; {nearest(one, (*own, *titles))}" for one in content if one not in (*own, *titles)]
     found: dict[str, Any] = {}
     for title, kind in SECTIONS.items():
-        if title in content:
+        demo = getattr(found.get("model"), "demo", None)
+        if title == "schema" and title in content and demo is not None:  # whatever it holds
+            lines.append(f"[schema]: [model] demo = {demo!r} brings its own schema; drop the section, or name a model's file")
+        elif title in content:
             found[title] = _read(kind.read, content[title], f"[{title}]", lines)
     head = _read(Head.read, {key: content[key] for key in own if key in content}, "", lines)
     if "model" not in content:
         lines.append('[model]: is missing; name the network with file = "...", or a shipped one with demo = "german"')
     analyses = _analyses(content.get("analyses"), lines)
-    lines += [] if lines else _misfits(found)
+    if not lines and found["model"].demo is None and "schema" not in found:
+        lines.append('[schema]: is missing; describe what the network takes in a schema, and name it with file = "..."')
     if lines:
         raise SchemaError("\n".join(lines))
     model: ModelSection = found["model"]
@@ -128,16 +132,6 @@ def _build(content: Mapping[str, Any], name: str, folder: Path, root: Path, sha2
         name=name, folder=folder, root=root, head=head, model=model, schema=found.get("schema"), data=data,
         sensitive=found.get("sensitive"), gate=found.get("gate"), analyses=analyses, sha256=sha256,
     )  # fmt: skip
-
-
-def _misfits(found: Mapping[str, Any]) -> list[str]:
-    """What does not fit together of sections that are right by themselves."""
-    demo = found["model"].demo
-    if demo is not None and "schema" in found:
-        return [f"[schema]: [model] demo = {demo!r} brings its own schema; drop the section, or name a model's file"]
-    if demo is None and "schema" not in found:
-        return ['[schema]: is missing; describe what the network takes in a schema, and name it with file = "..."']
-    return []
 
 
 def _analyses(content: Any, lines: list[str]) -> dict[str, Analysis]:

@@ -59,6 +59,16 @@ def test_the_starting_file_is_a_right_one() -> None:
     assert list(file.analyses) == ["pba", "certify", "kmax", "fgce", "cec"]
 
 
+def test_a_schema_beside_a_shipped_model_is_dropped_whatever_it_holds(tmp_path: Path) -> None:
+    """A missing file was asked for, only to be told to drop the section."""
+    text = '[model]\ndemo = "adult"\n[schema]\ndemo = "adult"\n[analyses.pba]\n'
+    with pytest.raises(SchemaError) as error:
+        loads(text, name="audit.toml", folder=tmp_path)
+    assert str(error.value) == (
+        "audit.toml: [schema]: [model] demo = 'adult' brings its own schema; drop the section, or name a model's file"
+    )
+
+
 @pytest.mark.parametrize(("was", "becomes", "parts"), [
     ('title = "T"', "titel = 'T'", ["titel: unknown key or section", "did you mean 'title'?"]),
     ("seed = 3", "seed = -1", ["seed = -1, expected a whole number of at least 0 and below 4294967296, such as 0"]),
