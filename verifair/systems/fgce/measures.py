@@ -286,9 +286,11 @@ def change_size(space: FeatureSpace, raw: Array, factuals: Integers, assigned: I
 
 
 def interval(values: Array, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
-    """Return the percentile bootstrap of a mean over factuals (F,): costs, areas under own curves."""
+    """Return the percentile bootstrap of a mean over factuals (F,): costs, areas under own curves. It has no ends of one."""
     mean = float(values.mean())
-    if len(values) < 2 or np.ptp(values) == 0:
+    if len(values) < 2:
+        return Interval(mean=mean, low=np.nan, high=np.nan)
+    if np.ptp(values) == 0:
         return Interval(mean=mean, low=mean, high=mean)
     found = bootstrap((values,), np.mean, confidence_level=level, n_resamples=resamples, method="percentile", rng=seed, batch=256)
     low, high = found.confidence_interval

@@ -433,4 +433,6 @@ def _share(interval: Interval) -> str:
 def _range(interval: Interval | None) -> str:
     if interval is None:
         return "-"
+    if np.isnan(interval.low):
+        return f"{_number(interval.mean)} (one person)"
     return f"{_number(interval.mean)} ({_number(interval.low)} .. {_number(interval.high)})"

@@ -135,11 +135,11 @@ class Result(SystemAnswer):
 
 
 class Interval(Shape):
-    """A mean over people with its 95 % interval."""
+    """A mean over people with its 95 % interval, whose ends are null where too few people tell how far it may be off."""
 
     mean: float
-    low: float
-    high: float
+    low: Measured
+    high: Measured
 
 
 class MeasuredTrust(Shape):

@@ -259,10 +259,12 @@ def test_bootstrap_intervals_cover_as_often_as_they_say() -> None:
     assert 0.8 <= np.mean(hits) <= 0.97
 
 
-@pytest.mark.parametrize("values", [[0.7], [2.0, 2.0, 2.0]])
-def test_an_interval_of_one_value_is_that_value(values: list[float]) -> None:
-    found = interval(np.array(values))
-    assert found.low == found.mean == found.high == values[0]
+def test_an_interval_of_one_value_is_that_value_and_of_one_person_has_no_ends() -> None:
+    found = interval(np.full(3, 2.0))
+    assert found.low == found.mean == found.high == 2.0
+    alone = interval(np.array([0.7]))
+    assert alone.mean == 0.7
+    assert np.isnan([alone.low, alone.high]).all()
 
 
 # The measures of all groups in a given time, how groups are compared by them, and what becomes of them when time is short.
