@@ -99,7 +99,7 @@ def label_values(frame: pd.DataFrame, label: str) -> Array:
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise DataError(
-            f"label {label!r}: row {column.index[bad[0]]} holds {text(column.iloc[bad[0]])!r}, expected a number, which the "
+            f"label {label!r}: row {column.index[bad[0]]} holds {_cell(column.iloc[bad[0]])}, expected a number, which the "
             "threshold compares; correct the data, or name the favourable label with positive_label = ..."
         )
     return numbers
@@ -148,10 +148,8 @@ def _indices(column: pd.Series, feature: Feature) -> Array:
         return (numbers - first) / step  # codes that no category has are outside the domain: `inside` tells them
     row = int(np.argmax(unknown[place]))
     found = names[place[row]]
-    raise DataError(
-        f"feature {feature.name!r}: row {column.index[row]} holds {found!r}, {feature.unknown(found)}; correct the data, or add "
-        "the category to the schema"
-    )
+    what = f"feature {feature.name!r}: row {column.index[row]} holds {_cell(column.iloc[row])}"
+    raise DataError(f"{what}, {feature.unknown(found)}; correct the data, or add the category to the schema")
 
 
 def numeric(cells: pd.Series) -> Array:
@@ -173,6 +171,11 @@ def _number(cell: object) -> float:
         return np.nan
 
 
+def _cell(cell: object) -> str:
+    """Return a cell as a message has it: a text with the blanks around it, which may be what is wrong."""
+    return repr(cell if isinstance(cell, str) else text(cell))
+
+
 def no_feature(column: pd.Series) -> str | None:
     """Return what a column holds where no feature kind takes it: dates, periods, durations or complex numbers."""
     if isinstance(column.dtype, pd.PeriodDtype):  # which pandas takes for whole numbers
@@ -188,7 +191,7 @@ def _numbers(column: pd.Series, feature: Feature) -> Array:
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise DataError(
-            f"{what}: row {column.index[bad[0]]} holds {text(column.iloc[bad[0]])!r}, expected a finite number; correct the data, "
+            f"{what}: row {column.index[bad[0]]} holds {_cell(column.iloc[bad[0]])}, expected a finite number; correct the data, "
             "or declare the feature categorical"
         )
     if feature.kind != "real":
