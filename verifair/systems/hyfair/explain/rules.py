@@ -59,7 +59,8 @@ class Rule:
         for v in self.conditions:
             low, high = max(self.lower[v], space.lower[v]), min(self.upper[v], space.upper[v])
             whole = float(space.query.schema.domain.integer[v])
-            share *= max(high - low + whole, 0.0) / (space.upper[v] - space.lower[v] + whole)
+            width = space.upper[v] - space.lower[v] + whole
+            share *= max(high - low + whole, 0.0) / width if width else float(low <= high)
         return float(share)
 
 
@@ -245,8 +246,10 @@ def judge(
     Samples inside are local ones given that the rule holds; their negations have one condition's feature drawn evenly from where
     that condition is false.
     """
-    local = near.draw(CHECKS, rng)
-    inside = _legal(near, into(rule, near, local, rng))
+    try:  # moved into the rule before constraints tell who is legal: features are independent until then
+        inside = near.draw(CHECKS, rng, lambda raw: into(rule, near, raw, rng))
+    except QueryError:
+        inside = np.empty((0, len(near.centre)))
     value = np.asarray(severity(inside), dtype=np.float64) if len(inside) else np.array([np.nan])
     falls, negated = [], []
     for v in rule.conditions:
@@ -276,7 +279,7 @@ def _legal(near: Neighbourhood, raw: Array) -> Array:
 def into(rule: Rule, near: Neighbourhood, raw: Array, rng: np.random.Generator) -> Array:
     """Local samples with every feature that a condition is false of drawn again as a neighbour's, until it fits.
 
-    Features are drawn independently, so these are local samples given that the rule holds. What TRIES draws do not bring in is
+    Where features were drawn independently, these are local samples given that the rule holds. What TRIES draws do not bring in is
     drawn evenly from where the condition is true.
     """
     out = raw.copy()

@@ -75,11 +75,15 @@ class Neighbourhood:
         """(V,) which variables take whole values only."""
         return self.space.query.schema.domain.integer
 
-    def draw(self, count: int, rng: np.random.Generator) -> Array:
-        """(count, V) legal raw points. Raises QueryError where next to nothing around the centre is legal."""
+    def draw(self, count: int, rng: np.random.Generator, moved: Callable[[Array], Array] | None = None) -> Array:
+        """(count, V) legal raw points. Raises QueryError where next to nothing around the centre is legal.
+
+        moved: what is made of all points drawn, (N, V) -> (N, V), before the legal ones are taken.
+        """
         parts, found = [], 0
         for _ in range(ATTEMPTS):
             raw = self._draw(count, rng)
+            raw = raw if moved is None else moved(raw)
             raw = raw[self.space.legal(raw)]
             parts.append(raw)
             found += len(raw)

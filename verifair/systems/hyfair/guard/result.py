@@ -26,7 +26,7 @@ class CertifiedGap(Shape):
     boxes: Count
     """That were proved; the rest is refused."""
     domain: Share
-    """Of the domain that these boxes cover."""
+    """Of the domain that these boxes cover; rules that were given, and rounding to float32, may refuse a part of them."""
     open: Count
     """Rows of the table in boxes that were refused because they were not decided in time."""
 

@@ -20,8 +20,8 @@ from verifair.schema.schema import Schema
 from verifair.systems.hyfair.explain.lime import comparison, surrogates
 from verifair.systems.hyfair.explain.refusals import snapped
 from verifair.systems.hyfair.explain.rounds import explain_rounds, outside
-from verifair.systems.hyfair.explain.rules import Rule, refused
-from verifair.systems.hyfair.explain.samples import severity_of
+from verifair.systems.hyfair.explain.rules import Rule, judge, refused
+from verifair.systems.hyfair.explain.samples import Labelled, Neighbourhood, severity_of
 from verifair.systems.hyfair.explain.settings import ExplainSettings
 from verifair.systems.hyfair.guard.effects import EffectData, effect, score
 from verifair.systems.hyfair.guard.retraining import instances, majority, retrain, weights_of
@@ -279,6 +279,13 @@ def test_what_is_answered_is_proved_to_have_no_gap_above_the_target(gap_query: K
     assert not check(forged, network=gap_query.network, schema=tampered).accepted, "one rule less leaves a box without a proof"
 
 
+def test_a_rule_about_a_fixed_real_feature_covers_all_of_it_or_nothing() -> None:
+    schema = schema_of(real("pay", 2.0, 2.0, scale="none"), categorical("sex", "f", "m", protected=True))
+    space = Space.of(KDiscrimination(network=linear_network(1.0, 1.0), schema=schema, protected=["sex"]))
+    shares = [Rule(lower=np.array([low, -np.inf]), upper=np.full(2, np.inf)).share(space) for low in (1.0, 2.0, 3.0)]
+    assert shares == [1.0, 1.0, 0.0]
+
+
 def test_a_target_is_a_gap_of_probabilities_also_where_rules_are_about_two_decisions(
     gap_query: KDiscrimination, rows: np.ndarray
 ) -> None:
@@ -331,3 +338,20 @@ def test_a_target_that_is_no_gap_is_refused(gap_query: KDiscrimination, rows: np
     for target in (0.0, 1.0, -0.1):
         with pytest.raises(QueryError, match="target"):
             tighten(gap_query, rows, target)
+
+
+def test_samples_inside_a_rule_are_local_ones_given_rule_and_constraints() -> None:
+    """u = b is never with w = c: samples moved from there to w = d all had u = a. At w = d the chance of u = b is 1/4."""
+    schema = schema_of(
+        categorical("u", "a", "b"), categorical("w", "c", "d"), categorical("sex", "f", "m", protected=True),
+        constraints=[{"never": {"u": ["b"], "w": ["c"]}}],
+    )
+    space = Space.of(KDiscrimination(network=linear_network(2.0, 0.0, 1.0), schema=schema, protected=["sex"]))
+    near, rng = Neighbourhood.of(space, np.array([0.0, 1.0, 0.0])), np.random.default_rng(0)
+    rule = Rule(lower=np.array([-np.inf, 1.0, -np.inf]), upper=np.full(3, np.inf))
+    local = near.draw(1000, rng)
+    share = np.mean([
+        judge(rule, near, Labelled(raw=local, severity=local[:, 0], threshold=1.0), lambda raw: raw[:, 0], None, rng).inside
+        for _ in range(20)
+    ])
+    assert share == pytest.approx(0.25, abs=0.015)  # 20,000 samples: five standard errors; it was 0.2
