@@ -14,6 +14,9 @@ from verifair.schema.feature import Feature, text
 from verifair.schema.spelling import listed
 from verifair.schema.writing import written
 
+SEPARATORS = "_=.:|/-"
+"""What may stand between a feature's name and a category's. A schema reads columns with "_" alone."""
+
 
 def one_hot_columns(frame: pd.DataFrame, columns: Sequence[str], asked: Collection[str] = ()) -> dict[str, list[str]]:
     """Return name -> columns name_category of each feature that pandas.get_dummies seems to have spread over columns: of 0 and 1
@@ -21,13 +24,14 @@ def one_hot_columns(frame: pd.DataFrame, columns: Sequence[str], asked: Collecti
 
     asked: names that are meant: job_a_x and job_a_y may be of job or of job_a. Of others the longest is taken.
     """
-    flags = {name: flag for name in columns if "_" in name and (flag := _flag(frame[name])) is not None}
-    heads = {head: k for k, head in enumerate(dict.fromkeys(name.partition("_")[0] for name in flags))}
-    names, found, start = sorted(flags, key=lambda name: heads[name.partition("_")[0]]), dict[str, list[str]](), 0
+    flags = {name: flag for name in columns if _begins(name) and (flag := _flag(frame[name])) is not None}
+    heads = {head: k for k, head in enumerate(dict.fromkeys(_begins(name)[0] for name in flags))}
+    names, found, start = sorted(flags, key=lambda name: heads[_begins(name)[0]]), dict[str, list[str]](), 0
     while start < len(names):
         block = _block_of(names[start:], flags, columns)
         if block:
-            begins = [begin for begin in _begins(block[0]) if all(name.startswith(begin) for name in block)]
+            shared = [begin for begin in _begins(block[0]) if all(name.startswith(begin) for name in block)]
+            begins = [begin for begin in shared if begin.endswith("_")] or shared
             own = [begin for begin in begins if sum(name.startswith(begin) for name in frame.columns) == len(block)]
             found.setdefault(next((begin[:-1] for begin in own if begin[:-1] in asked), begins[-1][:-1]), block)
         start += max(1, len(block))
@@ -55,8 +59,8 @@ def _block_of(names: Sequence[str], flags: Mapping[str, Booleans], columns: Sequ
 
 
 def _begins(column: str) -> list[str]:
-    """Return what the name of a one-hot column may begin with, its feature's name and "_", the shortest first."""
-    return [column[: found.end()] for found in re.finditer("(?<=[^_])_", column)]
+    """Return what the name of a one-hot column may begin with, its feature's name and a separator, the shortest first."""
+    return [column[: found.end()] for found in re.finditer(f"(?<=[^{SEPARATORS}])[{SEPARATORS}]", column)]
 
 
 def _flag(column: pd.Series) -> Booleans | None:
@@ -92,8 +96,8 @@ def is_one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> b
 
 
 def _plain(feature: str, block: Sequence[str]) -> bool:
-    """Return whether the words of one-hot columns have no blanks around them: a schema finds no column "sex_ Male"."""
-    return all(name[len(feature) + 1 :] == text(name[len(feature) + 1 :]) for name in block)
+    """Return whether a schema finds one-hot columns by their words: none such as "sex_ Male" or "sex=Male"."""
+    return all(name == f"{feature}_{text(name[len(feature) + 1 :])}" for name in block)
 
 
 def words_of(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> Array:
@@ -115,7 +119,7 @@ def one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str:
     if not whole:
         remedy = "pass a schema whose constraints forbid two of them together (never = ...)"
     elif not _plain(feature, block):
-        remedy = "take the blanks off the words, and fit the model on a table in which they are off: it is then made one feature"
+        remedy = f"fit the model on a table that calls them {feature}_CATEGORY, without blanks: they are then made one feature"
     return (
         f"columns {', '.join(first)}{more} seem to be the one-hot columns of one feature; each a feature of its own, they "
         f"change one by one, so that people have several of its values{' or none' * whole}; {remedy}"

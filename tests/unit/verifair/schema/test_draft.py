@@ -498,14 +498,34 @@ def test_one_hot_columns_that_a_model_encodes_once_more_are_none_of_one_feature(
     assert [one.name for one in schema.features if one.kind == "one-hot"] == ["sex_f", "sex_m"]
 
 
+@pytest.mark.parametrize("sep", ["=", ".", ": ", "-"])
+def test_one_hot_columns_by_another_separator_are_told_and_not_protected_alone(sep: str) -> None:
+    """Each changed alone, without a word, which made people of both sexes."""
+    people = pd.DataFrame({"sex": [*"fmmf"], "age": [20, 30, 50, 60]})
+    table = pd.get_dummies(people, columns=["sex"], prefix_sep=sep).assign(credit=[0, 1, 1, 0])
+    for asked in ("sex", f"sex{sep}m"):
+        with pytest.raises(DataError, match=r"cannot be protected .* fit the model on a table that calls them sex_CATEGORY"):
+            Schema.infer(table, target="credit", protected=[asked])
+    with pytest.warns(DraftWarning, match="seem to be the one-hot columns of one feature"):
+        Schema.infer(table, target="credit", protected=["age"])
+
+
+def test_categories_may_hold_what_separates() -> None:
+    people = pd.DataFrame({"work-class": ["self-emp", "self-inc", "self-emp"], "age": [20, 30, 50], "credit": [0, 1, 1]})
+    table = pd.get_dummies(people, columns=["work-class"])
+    with pytest.warns(DraftWarning, match="are taken for the one-hot columns of one feature, 'work-class'"):
+        schema = Schema.infer(table, target="credit", protected=["work-class"])
+    assert schema.features[-1].categories == ("self-emp", "self-inc")
+
+
 def test_one_hot_columns_of_words_with_blanks_are_flags() -> None:
     """As in Adult's own files, ", Male": the table has no column "sex_Male", and what it drafted could not be read from it."""
     table = pd.DataFrame({"sex_ f": [0, 1, 1, 0], "sex_ m": [1, 0, 0, 1], "age": [20, 30, 50, 60], "credit": [0, 1, 1, 0]})
-    with pytest.warns(DraftWarning, match="columns sex_ f, sex_ m seem to be .* or none; take the blanks off the words"):
+    with pytest.warns(DraftWarning, match="columns sex_ f, sex_ m seem to be .* or none; fit the model on a table that calls"):
         schema = Schema.infer(table, target="credit", protected=["age"])
     assert schema.raw(table)[:, :2].tolist() == [[0, 1], [1, 0], [1, 0], [0, 1]]
     for asked in ("sex", "sex_ m"):
-        with pytest.raises(DataError, match=r"cannot be protected by a drafted schema: .* take the blanks off"):
+        with pytest.raises(DataError, match=r"cannot be protected by a drafted schema: .* without blanks"):
             Schema.infer(table, target="credit", protected=[asked])
 
 
