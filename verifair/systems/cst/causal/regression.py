@@ -43,11 +43,12 @@ def scaled(design: Design, parents: pd.DataFrame, node: str) -> tuple[Callable[[
     def matrices() -> Iterator[Array]:
         return (design.matrix(parents.iloc[part]) for part in blocks(len(parents)))
 
-    rows, size = len(parents), np.zeros(len(design.terms))
-    for x in matrices():
-        size = np.maximum(size, np.abs(x).max(axis=0, initial=0.0))
+    rows, size, total = len(parents), np.zeros(len(design.terms)), np.zeros(len(design.terms))
+    with np.errstate(over="ignore", invalid="ignore"):  # such sums are of numbers that are refused
+        for x in matrices():
+            size, total = np.maximum(size, np.abs(x).max(axis=0, initial=0.0)), total + x.sum(axis=0)
     _check_squares(size, size, design.terms, node)
-    first = sum(x.sum(axis=0) for x in matrices()) / rows
+    first = total / rows
     left = sum((x - first).sum(axis=0) for x in matrices()) / rows  # by rounding: matters for a mean of 1e9 beside a spread of 1e-6
     power, spread = np.zeros(len(first)), np.zeros(len(first))
     for x in matrices():
