@@ -38,9 +38,9 @@ from verifair.checker.report import Progress
 from verifair.engine.verdict import Finding
 from verifair.errors import DataError, QueryError
 from verifair.systems.arguments import booleans, check_number
-from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.groups import check_k, check_sizes, groups_under, in_words, least_group, left_out
-from verifair.systems.cst.neighbours import NeighbourPool, control, nearest, negatives
+from verifair.systems.cst.neighbours.counts import NeighbourPool, control, nearest, negatives
+from verifair.systems.cst.neighbours.distance import Metric
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Small, Ties
 from verifair.systems.groups import blocks
 from verifair.systems.proportions import critical, newcombe_lower_of_few

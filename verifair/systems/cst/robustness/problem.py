@@ -11,8 +11,8 @@ import pandas as pd
 
 from encoders.network import Array, Booleans, Integers
 from verifair.systems.cst.deciders import Decider, NetworkDecider, counterfactually, decided
-from verifair.systems.cst.distance import Metric
-from verifair.systems.cst.neighbours import negatives
+from verifair.systems.cst.neighbours.counts import negatives
+from verifair.systems.cst.neighbours.distance import Metric
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.testing import Claims, Method, Situations, Terms, claims_of
 

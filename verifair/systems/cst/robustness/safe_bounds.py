@@ -23,7 +23,7 @@ import numpy as np
 from encoders.network import Array, Booleans, Integers
 from verifair.checker.report import Progress
 from verifair.systems.cst.deciders import LinearRule, counterfactually, decided
-from verifair.systems.cst.neighbours import NeighbourPool
+from verifair.systems.cst.neighbours.counts import NeighbourPool
 from verifair.systems.cst.robustness.cells import halved
 from verifair.systems.cst.robustness.effects import PAD, Effects
 from verifair.systems.cst.robustness.exact_flips import accepts, scores

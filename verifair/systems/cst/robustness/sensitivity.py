@@ -29,9 +29,9 @@ from verifair.checker.report import Progress
 from verifair.engine.verdict import Finding
 from verifair.errors import QueryError
 from verifair.systems.cst.deciders import LinearRule, counterfactually, may_read
-from verifair.systems.cst.distance import Metric
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import in_words
+from verifair.systems.cst.neighbours.distance import Metric
 from verifair.systems.cst.robustness.effects import Effects, Errors
 from verifair.systems.cst.robustness.exact_flips import smallest_flips
 from verifair.systems.cst.robustness.flip_search import Flips, directions, search

@@ -1,4 +1,4 @@
-"""The nearest rows of a group: both searches against brute force, with ties, duplicates and the complainant itself."""
+"""The nearest rows of a group: the search against brute force, with ties, duplicates and the complainant itself."""
 
 import heapq
 import math
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.cst_in_loops import authors_counts, people_tested, wald
 from verifair.errors import DataError, QueryError
-from verifair.systems.cst import neighbours
-from verifair.systems.cst.distance import DISTANCES, Metric
-from verifair.systems.cst.neighbours import NeighbourPool, Ties, nearest, negatives
+from verifair.systems.cst.neighbours import search
+from verifair.systems.cst.neighbours.counts import NeighbourPool, Ties, nearest, negatives
+from verifair.systems.cst.neighbours.distance import DISTANCES, Metric
 from verifair.systems.cst.testing import Situations, Terms, situation_test
 
 
@@ -68,10 +68,10 @@ def brute(distance: np.ndarray, rows: np.ndarray, negative: np.ndarray, k: int, 
 @given(
     seed=st.integers(0, 10_000), rows=st.integers(12, 90), words=st.integers(0, 3), levels=st.sampled_from([2, 3, 9]),
     whole=st.booleans(), name=st.sampled_from(DISTANCES), ties=st.sampled_from(["share", "first", "last"]),
-    many=st.sampled_from([0, 16]), at_once=st.sampled_from([5, 1000]),
+    cells=st.sampled_from([1, 1000]), at_once=st.sampled_from([5, 1000]),
 )
 def test_negatives_are_those_of_brute_force(
-    seed: int, rows: int, words: int, levels: int, whole: bool, name: str, ties: str, many: int, at_once: int
+    seed: int, rows: int, words: int, levels: int, whole: bool, name: str, ties: str, cells: int, at_once: int
 ) -> None:
     frame = table(seed, rows, words, levels, whole)
     rng = np.random.default_rng(seed)
@@ -83,8 +83,9 @@ def test_negatives_are_those_of_brute_force(
     x = metric.embed(frame)
     at = metric.coordinates(x)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(neighbours, "MANY", many)  # 0: the scan wherever there are words
-        patch.setattr(neighbours, "ROWS", at_once)
+        patch.setattr(search, "CELLS", cells)
+        patch.setattr(search, "ROWS", at_once)
+        patch.setattr(search, "TREES", at_once)
         pool = NeighbourPool.of(members, x, negative, metric)
         k = (1, 3, len(members) - 1)
         alone = negatives(pool, x[members], k, own=members, ties=ties, threads=1)  # type: ignore[arg-type]

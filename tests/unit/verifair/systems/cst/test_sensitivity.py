@@ -20,7 +20,7 @@ from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.causal.nodes import Node
 from verifair.systems.cst.deciders import Decider, EstimatorDecider, LinearRule, NetworkDecider, Recorded
 from verifair.systems.cst.estimator import SituationTesting
-from verifair.systems.cst.neighbours import NeighbourPool, negatives
+from verifair.systems.cst.neighbours.counts import NeighbourPool, negatives
 from verifair.systems.cst.result import RobustClaims
 from verifair.systems.cst.robustness.effects import Effects
 from verifair.systems.cst.robustness.exact_flips import polynomials, smallest_flips

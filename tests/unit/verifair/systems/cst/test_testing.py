@@ -13,7 +13,7 @@ from scipy.stats import binom, binomtest, false_discovery_control
 from encoders.network import Array
 from verifair.errors import DataError, QueryError
 from verifair.systems.cst import testing
-from verifair.systems.cst.distance import Metric
+from verifair.systems.cst.neighbours.distance import Metric
 from verifair.systems.cst.testing import Situations, Terms, lower_end, p_value, situation_test
 from verifair.systems.proportions import critical, newcombe, newcombe_lower_of_few, wilson
 

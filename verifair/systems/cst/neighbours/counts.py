@@ -8,10 +8,6 @@ last    the later rows of the table win
 heap    the later rows win among distances that are the same *float* (`Metric.literal`), and a control group is the k + 1 nearest
         rows less the complainant, if that is among them: as in the authors' code, whose heap holds (-distance, row)
 
-A k-d tree finds them where there are few coordinates, a pruned scan where categories make many: an attribute of 40 categories is 40
-coordinates of an embedding, in which a k-d tree prunes nothing. The scan counts unequal categories first, once for all points that
-have the same ones, and measures numbers only at points that may be among the nearest.
-
 But for heap, distances within rounding (`Pool.rounding`) of each other are ties.
 Sound? Complete? exact for the distance, up to that rounding.
 """
@@ -24,16 +20,15 @@ from functools import cached_property, partial
 from typing import Any, get_args
 
 import numpy as np
-import numpy.typing as npt
-from scipy.spatial import cKDTree
 
 from encoders.network import Array, Booleans, Integers
-from verifair.aside import Aside, stacked
+from verifair.aside import stacked
 from verifair.engine.parallel import Shared, in_order
 from verifair.errors import QueryError
-from verifair.systems.cst.distance import Metric
+from verifair.systems.cst.neighbours.distance import Metric
+from verifair.systems.cst.neighbours.search import Search
 from verifair.systems.cst.settings import Ties
-from verifair.systems.groups import ROWS, blocks, identities
+from verifair.systems.groups import blocks, identities
 from verifair.systems.stores import UNKEPT, Arrays, Parts
 
 TIES: tuple[Ties, ...] = get_args(Ties)
@@ -41,12 +36,8 @@ CENTERS = 4096
 """Between two signs of progress."""
 CELLS = 200_000
 """Distances held at once: few, so that what is counted from them stays in the cache."""
-MANY = 16
-"""Coordinates beyond which trees are slower than scans."""
-PIECE = 64
+PIECE = 256
 """Centers of one task."""
-Search = Callable[[Array, int], tuple[Array, Integers]]
-"""(centers (B, E), width) -> distances and points, (B, width) each, the nearest first."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,8 +82,8 @@ class NeighbourPool:
         return *scale, self.rows, self.start, self.points, self.negative, *literal
 
     @cached_property
-    def search(self) -> Shared[Search]:
-        return Shared(value=search_of(self.points, self.metric))
+    def search(self) -> Shared[Callable[[Array, int], tuple[Array, Integers]]]:
+        return Shared(value=Search.of(self.points, self.metric))
 
     def nearest(self, centers: Array, width: int, threads: int) -> tuple[Array, Integers]:
         """Search by threads of this process, or a cluster's workers."""
@@ -101,7 +92,7 @@ class NeighbourPool:
         return np.concatenate(distance), np.concatenate(point)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the search, which is built again where it is needed: a k-d tree's closure cannot be sent to another process."""
+        """All but the search, which holds the points once more and is built again where it is needed."""
         return {name: value for name, value in self.__dict__.items() if name != "search"}
 
     @cached_property
@@ -215,21 +206,23 @@ def _counted(
     found, inside = np.empty((len(k), len(centers))), np.zeros((len(k), len(centers)), dtype=bool)
     mine = None if own is None else pool.own(own)
 
-    def searched(some: slice) -> Arrays:
-        left, width = np.arange(some.start, some.stop), pool.width(max(k) + 1)
+    order = np.lexsort(centers.T)  # by categories: centers of one kind share what is computed for it
+
+    def searched(some: Integers) -> Arrays:
+        left, width = some, pool.width(max(k) + 1)
         while len(left):
             left = left[_step(pool, centers, left, sizes, mine, ties, width, threads, literal, found, inside)]
             width = min(len(pool.points), 2 * width)
         return found[:, some], inside[:, some]
 
     more = [one for one in (own, literal) if one is not None]
-    asked = parts.question("neighbours", sizes.tolist(), ties, *pool.determines, centers, *more)
+    asked = parts.question("neighbours in order", sizes.tolist(), ties, *pool.determines, centers, *more)
     for begin in range(0, len(centers), CENTERS):
-        some = slice(begin, min(begin + CENTERS, len(centers)))
+        some = order[begin : begin + CENTERS]
         like = found[:, some], inside[:, some]
         found[:, some], inside[:, some] = parts.part(asked, f"{begin}", like, partial(searched, some))
         if progress is not None:
-            progress(some.stop)
+            progress(begin + len(some))
     return found, inside
 
 
@@ -239,7 +232,7 @@ def _step(
 ) -> Booleans:
     """Fill `found` for these centers from their `width` nearest points; tells for which (B,) ties may go on beyond them."""
     mine = None if own is None else own.take(which)
-    alike = centers[which] if mine is None else np.column_stack([centers[which], mine.point, mine.negative])
+    alike = centers[which, ::-1] if mine is None else np.column_stack([centers[which, ::-1], mine.point, mine.negative])
     _, one, at = np.unique(alike, axis=0, return_index=True, return_inverse=True)
     short = np.zeros(len(one), dtype=bool)
     size = max(1, CELLS // max(width, len(k)))
@@ -386,76 +379,3 @@ def nearest(
         return rows[rows != own], distance[rows != own], np.ones(int((rows != own).sum()))
     inside, tied = int(edge.inside[0, 0]), int(edge.tied[0, 0])
     return rows, distance, np.concatenate([np.ones(inside), np.full(tied, (k - inside) / tied)])
-
-
-def search_of(points: Array, metric: Metric) -> Search:
-    """A search among points (m, E) of the metric's embedding."""
-    return _scan(points, metric) if metric.words and metric.dimensions > MANY else _tree(points, metric)
-
-
-def _tree(points: Array, metric: Metric) -> Search:
-    tree = cKDTree(metric.coordinates(points))
-
-    def search(centers: Array, width: int) -> tuple[Array, Integers]:
-        distance, point = tree.query(metric.coordinates(centers), k=np.arange(1, width + 1), p=metric.p)
-        return distance, point
-
-    return search
-
-
-def _scan(points: Array, metric: Metric) -> Search:
-    width = len(metric.numbers)
-    kind = identities(points, range(width, points.shape[1]))
-    _, first, count = np.unique(kind, return_index=True, return_counts=True)
-    kinds, order, ends = np.ascontiguousarray(metric.parts(points[first])[1].T), np.argsort(kind, kind="stable"), np.cumsum(count)
-    numbers = Aside.of(width, len(points)).values
-    for j in range(width):
-        numbers[j] = points[order, j]  # points of equal categories side by side
-    pieces = -(-count // ROWS)  # of more points than are measured at once: they are as if of several kinds
-    begin = np.concatenate([np.arange(start, end, ROWS) for start, end in zip(ends - count, ends, strict=True)])
-    kinds, count = np.repeat(kinds, pieces, axis=1), np.diff(begin, append=len(points))
-    parts = [slice(start, start + size) for start, size in zip(begin.tolist(), count.tolist(), strict=True)]
-
-    def piece(some: Integers, unequal: Integers, center: Array) -> tuple[Array, Integers]:
-        mine = [parts[one] for one in some.tolist()]
-        power = _power(np.concatenate([numbers[:, part] for part in mine], axis=1), center, metric.p)
-        power += np.repeat(metric.unequal * unequal[some], count[some])
-        return power, np.concatenate([order[part] for part in mine])
-
-    def measured(which: Booleans, unequal: Integers, center: Array) -> tuple[Array, Integers]:
-        some = np.flatnonzero(which)
-        ends = np.cumsum(count[some])
-        if ends[-1] <= ROWS:
-            return piece(some, unequal, center)
-        few = np.split(some, np.flatnonzero(np.diff(ends // ROWS)) + 1)  # two threads would copy all points three times
-        power, point = zip(*(piece(one, unequal, center) for one in few), strict=True)
-        return np.concatenate(power), np.concatenate(point)
-
-    def nearest(center: Array, code: npt.NDArray[np.int16], width: int) -> tuple[Array, Integers]:
-        unequal = (kinds != code[:, None]).sum(axis=0)
-        held = np.cumsum(np.bincount(unequal, weights=count))  # points of so many unequal categories, or fewer
-        enough = np.searchsorted(held, width)
-        power, which = measured(unequal <= enough, unequal, center)
-        radius = np.partition(power, width - 1)[width - 1]
-        more = (unequal > enough) & (metric.unequal * unequal <= radius)
-        if more.any():
-            others = measured(more, unequal, center)
-            power, which = np.concatenate([power, others[0]]), np.concatenate([which, others[1]])
-        chosen = np.argpartition(power, width - 1)[:width]
-        chosen = chosen[np.argsort(power[chosen], kind="stable")]
-        return power[chosen], which[chosen]
-
-    def search(centers: Array, width: int) -> tuple[Array, Integers]:
-        around, code = metric.parts(centers)
-        power, point = np.empty((len(centers), width)), np.empty((len(centers), width), dtype=np.int64)
-        for b in range(len(centers)):
-            power[b], point[b] = nearest(around[b], code[b], width)
-        return power if metric.p == 1 else np.sqrt(power), point
-
-    return search
-
-
-def _power(numbers: Array, center: Array, p: int) -> Array:
-    """(w,) the p-th power of the distances of points (m, w) from a center (m,)."""
-    gap = np.abs(numbers - center[:, None])
-    return np.asarray(gap.sum(axis=0) if p == 1 else np.square(gap).sum(axis=0))

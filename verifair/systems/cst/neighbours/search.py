@@ -1,0 +1,133 @@
+"""The nearest points of an embedding around many centers: exact for the distance, up to rounding.
+
+Points of the same categories are of one kind. Around a center whose own kind holds enough points, a k-d tree of their numbers finds
+the nearest of these; points of other kinds are measured where their unequal categories alone leave them as near. Around centers of
+rare kinds, points are measured one by one, those with the fewest unequal categories first.
+
+An attribute of 40 categories is 40 coordinates of an embedding, in which one k-d tree of all points would prune nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+
+from encoders.network import Array, Booleans, Integers
+from verifair.aside import Aside
+from verifair.systems.cst.neighbours.distance import Metric
+from verifair.systems.groups import ROWS, identities
+
+CELLS = 1 << 17
+"""Distances measured at once."""
+TREES = 64
+"""Kept: centers of one kind come one after another."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Search:
+    """m points by their K kinds.
+
+    codes: (c, K) their categories.   start: (K + 1,) where each kind's points begin in `order`.   order: (m,) the points, those of
+    one kind side by side.   numbers: (m, w) of the points in this order; a column of 0 where there are none.
+    trees: of kinds that were asked for.
+    """
+
+    metric: Metric
+    codes: npt.NDArray[np.int16]
+    start: Integers
+    order: Integers
+    numbers: Array
+    trees: dict[int, cKDTree] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, points: Array, metric: Metric) -> Search:
+        """points: (m, E) of the metric's embedding, all different."""
+        kind = identities(points, range(len(metric.numbers), points.shape[1]))
+        _, first, count = np.unique(kind, return_index=True, return_counts=True)
+        order, numbers = np.argsort(kind, kind="stable"), Aside.of(len(points), max(len(metric.numbers), 1)).values
+        numbers[:, 0] = 0.0
+        for j in range(len(metric.numbers)):
+            numbers[:, j] = points[order, j]
+        codes = np.ascontiguousarray(metric.parts(points[first])[1].T)
+        return cls(metric=metric, codes=codes, start=np.concatenate([[0], np.cumsum(count)]), order=order, numbers=numbers)
+
+    def __call__(self, centers: Array, width: int) -> tuple[Array, Integers]:
+        """Return distances and points (B, width), the nearest first, around centers (B, E); fastest in the order of categories."""
+        numbers, codes = self.metric.parts(centers)
+        if not numbers.shape[1]:
+            numbers = np.zeros((len(centers), 1))
+        power, point = np.empty((len(centers), width)), np.empty((len(centers), width), dtype=np.int64)
+        ends = [*(np.flatnonzero((codes[1:] != codes[:-1]).any(axis=1)) + 1).tolist(), len(centers)]
+        begin = 0
+        for end in ends:
+            unequal = (self.codes != codes[begin, :, None]).sum(axis=0)
+            power[begin:end], point[begin:end] = self._around(numbers[begin:end], unequal, width)
+            begin = end
+        return power if self.metric.p == 1 else np.sqrt(power), point
+
+    def _around(self, centers: Array, unequal: Integers, width: int) -> tuple[Array, Integers]:
+        """p-th powers of distances and points (B, width), the nearest first, around centers (B, w) of one kind.
+
+        unequal: (K,) how many categories of each kind differ from theirs.
+        """
+        held = np.cumsum(np.bincount(unequal, weights=np.diff(self.start)))  # points of so many unequal categories, or fewer
+        enough = np.searchsorted(held, width)
+        if enough == 0:
+            tree, start = self._tree(int(np.argmin(unequal)))
+            power, place = tree.query(centers, k=np.arange(1, width + 1), p=self.metric.p)
+            power, point = power if self.metric.p == 1 else np.square(power), self.order[start + place]
+        else:
+            power, point = self._measured(centers, unequal <= enough, unequal, width)
+        further = self.metric.unequal * unequal
+        further[unequal <= enough] = np.inf
+        some = np.flatnonzero(power[:, -1] >= further.min(initial=np.inf))
+        if len(some):
+            more, others = self._measured(centers[some], further <= power[some, -1].max(), unequal, width)
+            power[some], point[some] = _best(np.hstack([power[some], more]), np.hstack([point[some], others]), width)
+        return power, point
+
+    def _tree(self, kind: int) -> tuple[cKDTree, int]:
+        """The tree of one kind's points, and where these begin in the order."""
+        start, end = self.start[kind : kind + 2].tolist()
+        tree = self.trees.get(kind)
+        if tree is None:
+            tree = cKDTree(self.numbers[start:end])
+            if len(self.trees) >= TREES:
+                self.trees.clear()
+            self.trees[kind] = tree
+        return tree, start
+
+    def _measured(self, centers: Array, which: Booleans, unequal: Integers, width: int) -> tuple[Array, Integers]:
+        """p-th powers of distances and points, (B, width) or of all, the nearest first, among points of some kinds (K,)."""
+        power, point = np.empty((len(centers), 0)), np.empty((len(centers), 0), dtype=np.int64)
+        for place, base in self._pieces(np.flatnonzero(which), unequal):
+            numbers, size = self.numbers[place], max(1, CELLS // len(place))
+            best = []
+            for b in range(0, len(centers), size):
+                apart = cdist(centers[b : b + size], numbers, "cityblock" if self.metric.p == 1 else "sqeuclidean") + base
+                points = np.broadcast_to(self.order[place], apart.shape)
+                best.append(_best(np.hstack([power[b : b + size], apart]), np.hstack([point[b : b + size], points]), width))
+            power, point = (np.concatenate(one) for one in zip(*best, strict=True))
+        return power, point
+
+    def _pieces(self, kinds: Integers, unequal: Integers) -> Iterator[tuple[Integers, Array]]:
+        """Yield places in the order (q,) of these kinds' points, some ROWS at once, and (q,) what their categories add."""
+        count = np.diff(self.start)[kinds]
+        for some in np.split(np.arange(len(kinds)), np.flatnonzero(np.diff(np.cumsum(count) // ROWS)) + 1):
+            ends = np.cumsum(count[some])
+            begin = np.repeat(self.start[kinds[some]] - ends + count[some], count[some])
+            yield begin + np.arange(ends[-1]), np.repeat(self.metric.unequal * unequal[kinds[some]], count[some])
+
+
+def _best(power: Array, point: Integers, width: int) -> tuple[Array, Integers]:
+    """Return the least powers (B, width) of (B, q), in order, or all of fewer, and their points."""
+    if power.shape[1] > width:
+        few = np.argpartition(power, width - 1, axis=1)[:, :width]
+        power, point = np.take_along_axis(power, few, axis=1), np.take_along_axis(point, few, axis=1)
+    order = np.argsort(power, axis=1, kind="stable")
+    return np.take_along_axis(power, order, axis=1), np.take_along_axis(point, order, axis=1)
