@@ -42,7 +42,7 @@ from verifair.systems.cst.groups import check_k, check_sizes, groups_under, in_w
 from verifair.systems.cst.neighbours.counts import NeighbourPool, control, nearest, negatives
 from verifair.systems.cst.neighbours.distance import Metric
 from verifair.systems.cst.settings import DEFAULTS, Correction, Direction, Distance, Interval, Small, Ties
-from verifair.systems.groups import blocks
+from verifair.systems.groups import blocks, identities
 from verifair.systems.proportions import critical, newcombe_lower_of_few
 from verifair.systems.stores import UNKEPT, Parts
 
@@ -70,14 +70,17 @@ def lower_end(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: A
 def p_value(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Array | float, tau: float, sides: int) -> Array:
     """The smallest 1 - level at which the interval lies above tau (1 where none does): so both always say the same.
 
-    The interval's lower end falls with z, so that its crossing of tau is bisected.
+    The interval's lower end falls with z, so that its crossing of tau is bisected, once for all people with equal shares.
     """
+    asked = np.column_stack(np.broadcast_arrays(p_c, n_c, p_t, n_t))
+    place = identities(asked)
+    p_c, n_c, p_t, n_t = asked[np.unique(place, return_index=True)[1]].T
     low, high = np.zeros_like(p_c), np.full_like(p_c, Z_MOST)
     for _ in range(STEPS):
         z = (low + high) / 2
         above = lower_end(kind, p_c, n_c, p_t, n_t, z) > tau
         low, high = np.where(above, z, low), np.where(above, high, z)
-    return np.where(p_c - p_t > tau, np.minimum(sides * norm.sf(low), 1.0), 1.0)
+    return np.asarray(np.where(p_c - p_t > tau, np.minimum(sides * norm.sf(low), 1.0), 1.0)[place])
 
 
 @dataclass(frozen=True, kw_only=True)
