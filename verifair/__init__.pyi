@@ -34,7 +34,7 @@ from verifair.engine.verdict import Witness as Witness
 from verifair.models.compare import ImportDifference as ImportDifference
 from verifair.models.read import read as read
 from verifair.notebook.progress import progress_bar as progress_bar
-from verifair.schema.infer import DraftWarning as DraftWarning
+from verifair.schema.drafts.infer import DraftWarning as DraftWarning
 from verifair.schema.schema import Feature as Feature
 from verifair.schema.schema import Schema as Schema
 from verifair.systems.cec.certified import certify_consistency as certify_consistency

@@ -33,7 +33,7 @@ from verifair.models.read import read
 from verifair.notebook.shown import Pictured
 from verifair.schema.agreement import check_decisions
 from verifair.schema.draft import noted
-from verifair.schema.infer import check_asked, column_names
+from verifair.schema.drafts.infer import check_asked, column_names
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_table
 from verifair.systems.results.files import save_text

@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from verifair.schema.infer import DraftWarning, missing
-from verifair.schema.one_hot import gathered, spread
+from verifair.schema.drafts.column import missing
+from verifair.schema.drafts.infer import DraftWarning
+from verifair.schema.drafts.one_hot import gathered, spread
 from verifair.schema.schema import Feature, Scale, Schema
 
 DRAFTED = "# Drafted from the data."

@@ -24,9 +24,11 @@ from verifair.schema import network as schema_network
 from verifair.schema import rows as schema_rows
 from verifair.schema.agreement import check_decisions
 from verifair.schema.constraint import Constraint
+from verifair.schema.drafts.column import missing
+from verifair.schema.drafts.infer import DraftWarning, check_asked, column_names, guesses, inferred
+from verifair.schema.drafts.one_hot import gathered, spread
+from verifair.schema.drafts.table import columns_of
 from verifair.schema.feature import Feature, Scale
-from verifair.schema.infer import DraftWarning, check_asked, column_names, columns_of, guesses, inferred, missing
-from verifair.schema.one_hot import gathered, spread
 from verifair.schema.space import InputSpace
 from verifair.schema.writing import toml
 

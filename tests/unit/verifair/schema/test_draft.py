@@ -19,7 +19,7 @@ from verifair import datasets
 from verifair.checker.certificates.envelope import semantics
 from verifair.errors import DataError, SchemaError, VerifairError
 from verifair.schema.draft import draft
-from verifair.schema.infer import DraftWarning
+from verifair.schema.drafts.infer import DraftWarning
 from verifair.schema.schema import Schema
 
 

@@ -1,0 +1,91 @@
+"""What one column of a table can be as a feature: its kind, range, unit and categories."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from verifair.errors import DataError
+from verifair.models.columns import holds_numbers, holds_truths
+from verifair.schema.feature import text
+from verifair.schema.network import TRUTHS
+from verifair.schema.rows import no_feature
+
+MANY = 50
+"""A text column with more distinct values than this is an identifier or free text, not a category."""
+FLAGS = ([0, 1], list(TRUTHS.values()))
+"""Categories whose code is the number that a model takes."""
+MOSTLY = 0.5
+"""A column of texts with a larger share of numbers than this is one of numbers with wrong cells."""
+
+
+def feature_of(name: str, column: pd.Series, protected: bool) -> dict[str, Any]:
+    """Return the feature that a column is, as far as the table tells. Raises DataError for columns that no feature kind fits."""
+    values = column.dropna()
+    if not len(values):
+        raise DataError(f"column {name!r} is empty; drop it from the table")
+    if (found := no_feature(values)) is not None:
+        raise DataError(f"column {name!r} holds {found}, which no feature kind takes; turn it into a number, or drop it")
+    described = _number(name, values, protected) if holds_numbers(values) else _category(name, values)
+    return {"name": name} | described | ({"protected": True} if protected else {})
+
+
+def _number(name: str, values: pd.Series, protected: bool) -> dict[str, Any]:
+    if not np.isfinite(values.to_numpy(dtype=float)).all():
+        raise DataError(f"column {name!r} holds an infinite value, expected finite numbers; correct the data")
+    if set(values) == {0, 1}:  # a flag: as a number, PBA would move it by a unit
+        return {"kind": "categorical", "categories": [0, 1]}
+    low, high = float(values.min()), float(values.max())
+    whole = bool((values == values.round()).all())
+    found: dict[str, Any] = {"kind": "integer" if whole else "real", "range": [low, high]}
+    if low == high or (protected and whole and values.nunique() <= 10):
+        return found
+    return found | {"scale": "minmax", "unit": _unit(high - low, whole)}
+
+
+def _category(name: str, values: pd.Series) -> dict[str, Any]:
+    categories = FLAGS[1] if holds_truths(values) else sorted({text(v) for v in values})
+    if len(categories) > MANY:
+        remedy = texts_among_numbers(values) or "drop it, or group its values"
+        raise DataError(
+            f"column {name!r} holds {len(categories)} distinct texts (for example {categories[0]!r}), too many for a category; "
+            + remedy
+        )
+    return of_words(categories)
+
+
+def of_words(categories: Sequence[Any]) -> dict[str, Any]:
+    """Return the kind of a feature that has these categories."""
+    return {"kind": "categorical" if len(categories) <= 2 else "one-hot", "categories": categories}
+
+
+def _unit(width: float, whole: bool) -> float:
+    """Return a round 1-2-5 number near half a percent of the range; at least 1 for whole numbers."""
+    power = 10.0 ** math.floor(math.log10(width / 200))
+    unit = min((m * power for m in (1, 2, 5, 10)), key=lambda u: abs(math.log(u * 200 / width)))
+    return max(1.0, round(unit)) if whole else unit
+
+
+def texts_among_numbers(column: pd.Series) -> str:
+    """Return which cell is the first that is no number, where most cells are numbers, and the remedy; "" where that is not so."""
+    values = column.dropna().map(text)
+    numbers = np.isfinite(pd.to_numeric(values, errors="coerce").astype(float))
+    if holds_truths(column) or numbers.all() or numbers.mean() <= MOSTLY:
+        return ""
+    first = values[~numbers]
+    return (
+        f"row {first.index[0]} holds {first.iloc[0]!r}, and {numbers.sum():,} of {len(values):,} rows hold numbers; correct the "
+        f"{'cell' if len(first) == 1 else f'{len(first):,} cells without a number'}, or leave "
+        f"{'it' if len(first) == 1 else 'them'} empty"
+    )
+
+
+def missing(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
+    """Return column -> what to say of it, where it lacks values: schemas describe rows that have them all."""
+    count = {name: int(frame[name].isna().sum()) for name in map(str, frame.columns) if name in columns}
+    remedy = "such rows are refused: fill in the values, or drop the rows"
+    return {name: f"column {name!r} has no value in {n:,} of {len(frame):,} rows; {remedy}" for name, n in count.items() if n}

@@ -1,0 +1,268 @@
+"""A table with its label beside the model that it is for: which columns the model takes, in which order, and on what scale."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from encoders.decision import decided
+from encoders.network import NO_COLUMN, Array, Booleans, Category, Link, Model
+from verifair.errors import DataError
+from verifair.models.columns import holds_numbers, holds_truths
+from verifair.models.objects import exported
+from verifair.schema.drafts.column import FLAGS, feature_of, of_words, texts_among_numbers
+from verifair.schema.feature import Feature, text
+from verifair.schema.network import TRUTHS
+from verifair.schema.outcome import PositiveRule
+
+CLEARLY = 0.02
+"""So much more of the rows has to be predicted right."""
+SCALES = ("raw", "minmax", "standard")
+"""How the numbers of a matrix may have been scaled."""
+RARE = 0.01
+"""A word of no more rows than this share may be a slip."""
+TRAINED_ON = "give the table that it was trained on"
+ENOUGH = 30
+"""Rows from which on a label says anything about scales and merit."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LabelledTable:
+    """A table with its label and its protected columns, and the model that it is for.   unscaled: its numbers are the model's.
+
+    blocks: feature -> the one-hot columns that it is spread over.   named: the table, with a column of words for each of these.
+    """
+
+    frame: pd.DataFrame
+    target: str
+    protected: Sequence[str]
+    network: Model | None
+    unscaled: bool
+    blocks: Mapping[str, Sequence[str]]
+    named: pd.DataFrame
+
+    def feature(self, name: str) -> dict[str, Any]:
+        """Return the feature that a column is, as far as the table tells."""
+        return feature_of(name, self.frame[name], name in self.protected)
+
+    def columns(self) -> list[dict[str, Any]]:
+        """Return a feature for every column but the label."""
+        return self._gathered([self.feature(name) for name in self.frame.columns if name != self.target])
+
+    def features(self, rule: PositiveRule, label: Booleans) -> list[dict[str, Any]]:
+        """Return the features that the model takes; without a model, those of all columns.
+
+        rule: what the model favours.   label: (N,) whose true class is favourable.
+        """
+        if self.network is None:
+            return self.columns()
+        decision = rule.judged(self.network, odds=False)
+        judged = self.network if decision is None else decided(self.network, decision)
+        return self.fitted(judged, label if rule.good else ~label)[0]
+
+    def fitted(self, network: Model, label: Booleans) -> tuple[list[dict[str, Any]], float]:
+        """Return a feature for each column that a model takes, and the share of rows whose label it predicts (0: not known).
+
+        label: (N,) whose true class is the model's second one.
+        """
+        frame = self.frame
+        columns = columns_of(network, frame, self.target)
+        inputs = [(feed, position) for feed in network.feeds for position in range(len(feed.start))]
+        matrix = not by_name(network, set(map(exported, columns))) and not any(feed.categories for feed in network.feeds)
+        if len(inputs) != len(columns):
+            if matrix and (found := _blocks_of([self.feature(name) for name in columns], network.inputs)):
+                return self._scaled(network, found, label, raw=self.unscaled)
+            what = f"the model takes {len(inputs)} columns, the table has {len(columns)} beside the label"
+            raise DataError(f"{what}; {self._culprit(network.inputs, columns) if matrix else TRAINED_ON}")
+        features = [
+            self._taken(name, feed.categories.get(position)) for name, (feed, position) in zip(columns, inputs, strict=True)
+            if feed.start[position] != NO_COLUMN
+        ]
+        return self._scaled(network, features, label, raw=self.unscaled or not matrix)
+
+    def _gathered(self, features: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the features with one in the place of each block of one-hot columns that stand together, in their order."""
+        found = list(features)
+        for name, block in self.blocks.items():
+            flags = [one["kind"] != "one-hot" and one.get("categories", FLAGS[0]) in FLAGS for one in found]
+            at = [place for place, one in enumerate(found) if one["name"] in block and flags[place]]
+            if len(at) == len(block) == at[-1] - at[0] + 1:
+                categories = [found[place]["name"][len(name) + 1 :] for place in at]
+                one: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": categories}
+                found[at[0] : at[-1] + 1] = [one | ({"protected": True} if name in self.protected else {})]
+        return found
+
+    def _taken(self, name: str, categories: Sequence[Category] | None) -> dict[str, Any]:
+        """Return the feature of a column that a model takes.   categories: those that the model encodes, if it does."""
+        if name not in self.frame.columns:
+            hint = f"known are {', '.join(map(str, self.frame.columns))}"
+            if re.fullmatch(r"x\d+", name):
+                hint = "the model was fitted without names of columns: fit it on a table whose column names are text"
+            raise DataError(f"the table has no column {name!r}, which the model takes; {hint}")
+        column = self.frame[name]
+        if categories is not None:
+            known = list(categories)
+            if set(known) <= {0, 1} and holds_truths(column):
+                known = [TRUTHS[text(code)] for code in known]
+            feature: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": known}
+            return feature | ({"protected": True} if name in self.protected else {})
+        feature = {k: v for k, v in self.feature(name).items() if k != "scale"}
+        if isinstance(column.dtype, pd.CategoricalDtype):   # whose codes XGBoost and LightGBM take
+            return feature | {"kind": "categorical", "categories": list(map(text, column.dtype.categories))}
+        if feature["kind"] == "one-hot" or (feature["kind"] == "categorical" and feature["categories"] not in FLAGS):
+            remedy = texts_among_numbers(column) or TRAINED_ON
+            raise DataError(f"column {name!r} holds text, but the model takes a number there; {remedy}")
+        return feature
+
+    def _culprit(self, inputs: int, columns: Sequence[str]) -> str:
+        """Return which cells keep the columns from making so many inputs: texts among numbers, or a rare word without which they
+        would."""
+        found = [(name, said) for name in columns if (said := texts_among_numbers(self.frame[name]))]
+        if found:
+            return "; ".join(f"column {name!r} is read as text, its values as categories: {said}" for name, said in found)
+        features, rare = [self.feature(name) for name in columns], list[tuple[int, str, str]]()
+        for place, name in enumerate(columns):
+            fewer = of_words(features[place].get("categories", ())[1:])
+            if fewer["categories"] and _blocks_of([*features[:place], features[place] | fewer, *features[place + 1:]], inputs):
+                word, count = Counter(self.frame[name].dropna().map(text)).most_common()[-1]
+                rare.append((count, name, word))
+        count, name, word = min(rare, default=(0, "", ""))
+        if not 0 < count <= max(1, RARE * len(self.frame)):
+            return TRAINED_ON
+        first = self.frame.index[self.frame[name].map(text) == word][0]
+        rows = f"in row {first} alone" if count == 1 else f"in {count:,} rows, first row {first}"
+        return f"they would fit without {word!r}, which column {name!r} holds {rows}: correct it where it is wrong, or {TRAINED_ON}"
+
+    def _scaled(
+        self, network: Model, features: list[dict[str, Any]], label: Booleans, *, raw: bool
+    ) -> tuple[list[dict[str, Any]], float]:
+        """Return the features with numbers by minmax or standardised where that predicts the labels clearly better than raw.
+
+        Beside them stands the share of rows whose label is predicted so.   raw: whether numbers are known to come unscaled.
+        """
+        features = [{k: v for k, v in feature.items() if k != "scale"} for feature in self._gathered(features)]
+        rows = _known(self.named, features)
+        if network.outputs > 2 or rows.sum() < ENOUGH or len(set(label[rows])) < 2:
+            return features, 0.0
+        tries = [[_with_scale(one, self.named, scale) for one in features] for scale in (SCALES[:1] if raw else SCALES)]
+        right = [float((_predicted(network, _encoded(self.named[rows], one)) == label[rows]).mean()) for one in tries]
+        best = int(np.argmax(right))
+        best = best if right[best] > right[0] + max(CLEARLY, 1 / np.sqrt(rows.sum())) else 0
+        return tries[best], right[best]
+
+    def check_logits(self, features: list[dict[str, Any]]) -> None:
+        """Raise SchemaError for a model that gives no logits, it seems, and DataError where its only number lies between 0 and 1 in
+        every row: as a logit it would favour everybody."""
+        network = self.network
+        if network is None:
+            return
+        PositiveRule.parse("logit > 0" if network.outputs == 1 else "class = 1").fitting(network)
+        if network.outputs > 1 or network.link is not Link.IDENTITY:
+            return
+        values = network.forward(_encoded(self.named[_known(self.named, features)], features))
+        if len(values) and -1e-6 <= values.min() < values.max() <= 1 + 1e-6:  # sums of float32
+            found = f"the model gives values from {values.min():.4g} to {values.max():.4g} on the table, such as probabilities"
+            raise DataError(f"{found}: by logit > 0 it favours everybody; say which values are favourable: positive='value > 0.5'")
+
+    def propose_merit(self, features: list[dict[str, Any]], label: Booleans) -> None:
+        """Call the numbers merit that go with the label (N,) and are not protected."""
+        for feature in features:
+            if not feature.get("protected") and _goes_with(self.named[feature["name"]], label):
+                feature["merit"] = True
+
+
+def _blocks_of(features: list[dict[str, Any]], inputs: int) -> list[dict[str, Any]]:
+    """Return the features with their words as the one-hot blocks that make so many inputs; none where these do not."""
+    for blocks in (("one-hot",), ("one-hot", "categorical")):
+        wide = [len(f["categories"]) if f["kind"] in blocks and f["categories"] != [0, 1] else 1 for f in features]
+        if sum(wide) == inputs:
+            return [f | {"kind": "one-hot"} if width > 1 else f for f, width in zip(features, wide, strict=True)]
+    return []
+
+
+def columns_of(network: Model, frame: pd.DataFrame, target: str) -> list[str]:
+    """Return the table's columns that a model takes, in its order. Models with a single matrix take them as they stand."""
+    columns = [str(name) for name in frame.columns if name != target]
+    known = {exported(name): name for name in columns}
+    if not by_name(network, known):
+        return columns
+    for feed in network.feeds:
+        alike = [name for name in columns if exported(name) == exported(feed.name)]
+        if len(alike) > 1 and feed.name not in alike:
+            both = " and ".join(map(repr, alike))
+            raise DataError(f"columns {both} have one name in the model, {feed.name!r}; rename one of them, and fit it again")
+    known |= {exported(feed.name): feed.name for feed in network.feeds if feed.name in columns}
+    return [known.get(exported(feed.name), feed.name) for feed in network.feeds for _ in range(len(feed.start))]
+
+
+def taken_by(network: Model | None, frame: pd.DataFrame, target: str) -> list[str]:
+    """Return the table's columns, without the label, that a model reads as far as it knows their names."""
+    others = [str(name) for name in frame.columns if name != target]
+    if network is None or not by_name(network, set(map(exported, others))):
+        return others
+    read = [start != NO_COLUMN for feed in network.feeds for start in feed.start]
+    return [name for name, kept in zip(columns_of(network, frame, target), read, strict=True) if kept and name in others]
+
+
+def by_name(network: Model, known: Container[str]) -> bool:
+    """Return whether a model takes columns one by one; of a single one that is so where it is called like a column of the table."""
+    feeds = network.feeds
+    return len(feeds) > 1 or (len(feeds) == 1 and feeds[0].shape == (1,) and exported(feeds[0].name) in known)
+
+
+def _goes_with(column: pd.Series, label: Booleans) -> bool:
+    """Return whether a column of numbers is correlated with the label, by more than chance at about 5 %."""
+    if not holds_numbers(column):
+        return False
+    numbers = column.to_numpy(dtype=float, na_value=np.nan)
+    known = np.isfinite(numbers)
+    if known.sum() < ENOUGH or len(set(numbers[known])) <= 2 or len(set(label[known])) < 2:
+        return False
+    numbers = numbers[known] / np.abs(numbers[known]).max()     # squares of huge ones overflow
+    return bool(abs(np.corrcoef(numbers, label[known])[0, 1]) > 2 / np.sqrt(known.sum()))
+
+
+def _known(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Booleans:
+    """Which rows have a value of every feature that the draft knows."""
+    known = np.ones(len(frame), dtype=bool)
+    for one in features:
+        column = frame[one["name"]]
+        known &= column.notna().to_numpy()
+        if "categories" in one:
+            known &= column.map(text).isin(set(map(text, one["categories"]))).to_numpy()
+    return known
+
+
+def _with_scale(feature: dict[str, Any], frame: pd.DataFrame, scale: str) -> dict[str, Any]:
+    low, high = feature.get("range", (0.0, 0.0))
+    if low == high or scale == "raw":
+        return feature
+    column = frame[feature["name"]].to_numpy(dtype=float, na_value=np.nan)
+    spread = {"offset": float(np.nanmean(column)), "scale": float(np.nanstd(column))}
+    return feature | {"scale": "minmax" if scale == "minmax" else spread}
+
+
+def _encoded(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Array:
+    """Inputs (N, n) of a table's rows as drafted features have them."""
+    columns = []
+    for feature in features:
+        column = frame[feature["name"]]
+        if "range" in feature:
+            offset, scale = Feature.model_validate(feature).affine
+            columns.append((column.to_numpy(dtype=float) - offset) / scale)
+            continue
+        code = column.map(text).map({name: k for k, name in enumerate(map(text, feature["categories"]))}).to_numpy(dtype=float)
+        columns += [code] if feature["kind"] == "categorical" else list(np.eye(len(feature["categories"]))[code.astype(int)].T)
+    return np.column_stack(columns).astype(np.float32).astype(float)
+
+
+def _predicted(network: Model, x: Array) -> Booleans:
+    """Whether float64 logits say the positive class: enough for a draft."""
+    logits = network.forward(x)
+    return np.asarray(logits[:, 0] > 0 if logits.shape[1] == 1 else logits[:, 1] > logits[:, 0])
