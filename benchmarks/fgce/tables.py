@@ -19,7 +19,7 @@ from benchmarks.shared import data_folder, show
 from encoders.network import Array
 from verifair.papers.fgce.data import LOADERS, audits, load
 from verifair.papers.fgce.tables import BUDGET, areas, cauc_table, coverages
-from verifair.systems.fgce.measures import reach
+from verifair.systems.fgce.measures.curves import reach
 
 DIGIT = 0.01
 

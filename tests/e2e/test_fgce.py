@@ -17,7 +17,8 @@ from encoders.onnx.reader import read_onnx
 from encoders.onnx.runtime import predictions, runtime_logits
 from tests.command_line import answered, flat, is_drawn, verifair
 from verifair import datasets, figures
-from verifair.systems.fgce import measures, plots
+from verifair.systems.fgce import plots
+from verifair.systems.fgce.measures import burden
 from verifair.systems.fgce.space import FeatureSpace, Moves
 from verifair.systems.groups import SMALL
 
@@ -263,7 +264,7 @@ def test_a_group_without_anybody_is_refused_or_left_out(tmp_path: Path) -> None:
 
 
 def test_interrupted_measures_keep_what_is_done(tmp_path: Path, ctrl_c: Callable[..., None]) -> None:
-    ctrl_c(measures, "coverage_table", 9)  # two groups, so at the fifth cost
+    ctrl_c(burden, "coverage_table", 9)  # two groups, so at the fifth cost
     command = [*DEMO, "--k", 4, "--measures", "--timeout", 3600, "--json", tmp_path / "a.json", "--out", tmp_path / "out"]
     done = verifair(*command)
     assert done.returncode == 130, done.stderr

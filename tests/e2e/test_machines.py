@@ -24,7 +24,7 @@ from verifair.engine.gap import inputs
 from verifair.engine.gap.maximise import MaximumGap, maximise
 from verifair.engine.queries import KDiscrimination, ProbabilityGap
 from verifair.systems.fgce.instance import CostBlock, Instance
-from verifair.systems.fgce.measures import Burden, burden
+from verifair.systems.fgce.measures.burden import Burden, burden
 
 
 class Elsewhere:

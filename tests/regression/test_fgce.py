@@ -36,7 +36,8 @@ from verifair.systems.fgce.findings import _of_largest, summaries
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph, nearest_moves
 from verifair.systems.fgce.graph.reachability import GraphStatistics
 from verifair.systems.fgce.instance import CostBlock, Instance
-from verifair.systems.fgce.measures import Burden, burden, coverage_table, curves, levels_of, reach
+from verifair.systems.fgce.measures.burden import Burden, burden, levels_of
+from verifair.systems.fgce.measures.curves import coverage_table, curves, reach
 from verifair.systems.fgce.space import Coordinates, Moves
 from verifair.systems.groups import SMALL
 

@@ -20,7 +20,7 @@ from verifair.systems.fgce.graph.density import edge_weights
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.measures import assignment, change_frequency
+from verifair.systems.fgce.measures.changes import assignment, change_frequency
 from verifair.systems.fgce.optimum.center import centers, fewest
 from verifair.systems.fgce.optimum.cover import largest_coverage
 

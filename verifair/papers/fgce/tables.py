@@ -23,7 +23,7 @@ from solvers.outcome import Budget
 from verifair.papers.fgce.data import PaperData, audits
 from verifair.papers.fgce.printed import TABLE_II, TABLE_VIII, TABLES_III_IX, TABLES_IV_X, TABLES_V_XI
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.measures import cost_table, coverage_table, curves, paper_levels, reach
+from verifair.systems.fgce.measures.curves import cost_table, coverage_table, curves, paper_levels, reach
 
 KS = range(1, 11)
 BUDGET = Budget(seconds=60.0)

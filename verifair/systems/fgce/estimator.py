@@ -28,7 +28,7 @@ from verifair.systems.fgce.graph.density import edge_weights
 from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance
-from verifair.systems.fgce.measures import assignment, binned, change_frequency, change_size
+from verifair.systems.fgce.measures.changes import assignment, binned, change_frequency, change_size
 from verifair.systems.fgce.optimum.center import Centers, Unfinished, by_components, by_solver, centers
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
 from verifair.systems.fgce.optimum.proof import certificate

@@ -9,15 +9,16 @@ import numpy as np
 import pandas as pd
 from scipy.stats import bootstrap
 
-from encoders.network import Array, Integers
+from encoders.network import Array, Booleans, Integers
 from solvers.outcome import Limit
 from verifair.checker.certificates.centers import NEAR
 from verifair.systems.fgce.estimator import Group, GroupCounterfactuals
 from verifair.systems.fgce.graph.reachability import Reachability
-from verifair.systems.fgce.measures import Burden, change_frequency, interval, share_interval
+from verifair.systems.fgce.measures.burden import Burden
+from verifair.systems.fgce.measures.changes import change_frequency
 from verifair.systems.fgce.optimum.center import Centers
 from verifair.systems.fgce.result import Advice, Certainty, GroupComparison, GroupSummary, Subgroup
-from verifair.systems.proportions import critical, level_of_pairs, newcombe
+from verifair.systems.proportions import critical, level_of_pairs, newcombe, wilson_of
 from verifair.systems.results.result import Interval
 from verifair.systems.results.words import percent, rounded
 
@@ -264,3 +265,22 @@ def _of_shares(measure: str, counts: Mapping[str, tuple[int, int]]) -> GroupComp
 
 def _with_interval(line: GroupComparison, low: Any, high: Any) -> GroupComparison:
     return line.model_copy(update={"chance": Interval(mean=line.apart, low=float(low), high=float(high))})
+
+
+def interval(values: Array, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
+    """Return the percentile bootstrap of a mean over factuals (F,): costs, areas under own curves. It has no ends of one."""
+    mean = float(values.mean())
+    if len(values) < 2:
+        return Interval(mean=mean, low=np.nan, high=np.nan)
+    if np.ptp(values) == 0:
+        return Interval(mean=mean, low=mean, high=mean)
+    found = bootstrap((values,), np.mean, confidence_level=level, n_resamples=resamples, method="percentile", rng=seed, batch=256)
+    low, high = found.confidence_interval
+    return Interval(mean=mean, low=float(low), high=float(high))
+
+
+def share_interval(true: Booleans) -> Interval:
+    """Return Wilson's 95 % interval of the share of people (F,) of whom something is true."""
+    share = float(true.mean())
+    low, high = wilson_of(share, len(true))
+    return Interval(mean=share, low=low, high=high)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from verifair.figures import COLORS, figure
-from verifair.systems.fgce.measures import Burden
+from verifair.systems.fgce.measures.burden import Burden
 from verifair.systems.fgce.result import FgceResult, GroupSummary
 from verifair.systems.fgce.settings import Cost
 from verifair.systems.fgce.tables import words

@@ -13,7 +13,7 @@ from verifair.checker.certificates.tree import Tree
 from verifair.checker.words import float32_words
 from verifair.engine.verdict import Reason, Status
 from verifair.systems.fgce.estimator import GroupCounterfactuals
-from verifair.systems.fgce.measures import Burden
+from verifair.systems.fgce.measures.burden import Burden
 from verifair.systems.fgce.settings import FgceSettings
 from verifair.systems.groups import SMALL, Rows
 from verifair.systems.results.result import Count, Interval, Measured, Result, Row, RowName, RowsOf, Shape, Share, Trust

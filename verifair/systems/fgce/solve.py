@@ -12,7 +12,7 @@ from verifair.errors import QueryError
 from verifair.interrupts import Interrupted, OutOfTime
 from verifair.systems.fgce.estimator import GroupCounterfactuals
 from verifair.systems.fgce.findings import comparisons, explanations, summaries
-from verifair.systems.fgce.measures import Burden, burden, levels_of
+from verifair.systems.fgce.measures.burden import Burden, burden, levels_of
 from verifair.systems.fgce.result import FgceQuery, FgceResult
 from verifair.systems.fgce.robust import CertifiedRobustness, askable
 from verifair.systems.fgce.settings import CostGrid, FgceSettings

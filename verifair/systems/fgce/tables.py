@@ -17,7 +17,8 @@ from verifair.engine.verdict import Status
 from verifair.schema.schema import Schema
 from verifair.systems.fgce.decider import beside
 from verifair.systems.fgce.findings import INTERVALS
-from verifair.systems.fgce.measures import Burden, Reach
+from verifair.systems.fgce.measures.burden import Burden
+from verifair.systems.fgce.measures.curves import Reach
 from verifair.systems.fgce.result import Advice, FeasibleShare, FgceResult, GroupComparison, GroupSummary, Subgroup
 from verifair.systems.fgce.settings import Cost
 from verifair.systems.groups import SMALL

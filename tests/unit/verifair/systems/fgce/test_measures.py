@@ -15,18 +15,24 @@ from tests.soundness.systems.random_groups import most_covered
 from verifair import datasets
 from verifair.engine.parallel import Helpers
 from verifair.errors import QueryError
-from verifair.systems.fgce import measures as module
 from verifair.systems.fgce import result
 from verifair.systems.fgce.estimator import GroupCounterfactuals
-from verifair.systems.fgce.findings import LEAST, WITHOUT, _of_means, _of_shares, comparisons, explanations, summaries
+from verifair.systems.fgce.findings import (
+    LEAST,
+    WITHOUT,
+    _of_means,
+    _of_shares,
+    comparisons,
+    explanations,
+    interval,
+    share_interval,
+    summaries,
+)
 from verifair.systems.fgce.instance import CostBlock, Instance
-from verifair.systems.fgce.measures import (
-    Burden,
-    assignment,
-    binned,
-    burden,
-    change_frequency,
-    change_size,
+from verifair.systems.fgce.measures import burden as module
+from verifair.systems.fgce.measures.burden import Burden, burden, levels_of
+from verifair.systems.fgce.measures.changes import assignment, binned, change_frequency, change_size
+from verifair.systems.fgce.measures.curves import (
     cost_curves,
     cost_levels,
     cost_table,
@@ -34,11 +40,8 @@ from verifair.systems.fgce.measures import (
     coverage_table,
     curves,
     exact_area,
-    interval,
-    levels_of,
     paper_levels,
     reach,
-    share_interval,
 )
 from verifair.systems.fgce.space import FeatureSpace
 from verifair.systems.fgce.tables import comparison_grid

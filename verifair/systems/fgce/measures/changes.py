@@ -1,0 +1,65 @@
+"""Who is served by which counterfactual, and which attributes have to change for it, how often (ACF) and by how much.
+
+Reference: FGCE, section IV and appendix B.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from encoders.network import Array, Integers
+from verifair.checker.certificates.centers import up_to
+from verifair.systems.fgce.instance import Instance
+from verifair.systems.fgce.optimum.cover import within
+from verifair.systems.fgce.space import FeatureSpace
+
+MANY, BINS = 100, 6
+"""Different values of a number above which attribute changes see bins of it, and how many bins, as in the authors' code."""
+
+
+def assignment(instance: Instance, chosen: Integers, cost: float = np.inf) -> tuple[Integers, Array]:
+    """Return (F,) the cheapest chosen node for each factual, -1 where none is at most `cost` away, and what it costs (F,)."""
+    if not len(chosen):
+        return np.full(instance.size, -1), np.full(instance.size, np.inf)
+    paid = instance.to(chosen)
+    nearest, least = chosen[paid.argmin(axis=1)], paid.min(axis=1)
+    served = within(least, up_to(cost))
+    return np.where(served, nearest, -1), np.where(served, least, np.inf)
+
+
+def binned(space: FeatureSpace, raw: Array) -> Array:
+    """Return raw rows (N, V) with continuous features, numbers of more than MANY different values, as numbers of bins.
+
+    Bins are of equal width over the rows: two amounts of one bin are alike to ACF, as in the paper's preprocessing (appendix B,
+    whose rule makes BINS of so many values); as they are, an amount changes for nearly everybody.
+    """
+    out = raw.copy()
+    for v, feature in enumerate(space.schema.features):
+        different = np.unique(raw[:, v])
+        if feature.categories is not None or len(different) <= MANY:
+            continue
+        edges = np.linspace(different[0], different[-1], BINS + 1)[1:-1]
+        out[:, v] = np.searchsorted(edges, raw[:, v], side="right")
+    return out
+
+
+def change_frequency(space: FeatureSpace, rows: Array, factuals: Integers, assigned: Integers) -> pd.Series:
+    """Return ACF: the share of factuals whose counterfactual differs from them in each feature of rows (N, V), raw or `binned`."""
+    served = assigned >= 0
+    changed = space.changed(rows[factuals[served]], rows[assigned[served]])
+    names = [feature.name for feature in space.schema.features]
+    return pd.Series(changed.mean(axis=0) if served.any() else np.full(len(names), np.nan), index=names)
+
+
+def change_size(space: FeatureSpace, raw: Array, factuals: Integers, assigned: Integers) -> pd.Series:
+    """Return by how much each number changes, in its own unit: the mean over the factuals for whom it changes at all.
+
+    NaN for categories, and where it changes for nobody.
+    """
+    served = assigned >= 0
+    moved = np.abs(raw[assigned[served]] - raw[factuals[served]])
+    count = (moved > 0).sum(axis=0)
+    mean = np.divide(moved.sum(axis=0), count, out=np.full(raw.shape[1], np.nan), where=count > 0)
+    numbers = [feature.categories is None for feature in space.schema.features]
+    return pd.Series(np.where(numbers, mean, np.nan), index=[feature.name for feature in space.schema.features])
