@@ -45,7 +45,7 @@ def _logit(p: arb) -> arb:
     return (p / (1 - p)).log()
 
 
-def _down(number: arb) -> float:
+def down(number: arb) -> float:
     """The largest float64 surely below, or very nearly so."""
     value = float(number.lower())
     while not ball(value) <= number:
@@ -63,7 +63,7 @@ def _lines(epsilon: float, count: int) -> tuple[tuple[float, float], ...]:
         for s in (1 - epsilon) * (1 - np.cos(np.pi * np.arange(1, count + 1) / (count + 1))) / 2:
             m = float(s * (1 - s) / ((s + epsilon) * (1 - s - epsilon)))
             m = 1.0 if abs(m - 1) < 1e-9 else m
-            out.append((m, _down(_conjugate(gap, m))))
+            out.append((m, down(_conjugate(gap, m))))
     return tuple(out)
 
 
@@ -93,7 +93,7 @@ def gap_rows(epsilon: float, *, rise: bool, count: int = LINES) -> tuple[Array, 
     """
     require_gap(epsilon)
     with precision(PRECISION):
-        low, high = _down(_logit(ball(epsilon))), _down(-_logit(1 - ball(epsilon)))
+        low, high = down(_logit(ball(epsilon))), down(-_logit(1 - ball(epsilon)))
     rows = [(-1.0, 0.0, low), (0.0, 1.0, high), *((-1.0, m, c) for m, c in _lines(epsilon, count))]
     table = np.array(rows)
     return (table[:, 1::-1] if rise else table[:, :2]).copy(), table[:, 2].copy()
@@ -123,13 +123,6 @@ def exceeds(a: Fraction, b: Fraction, epsilon: Fraction | float) -> bool:
                 return False
         bits *= 2
     raise OverflowError(f"sigma({float(a)}) - sigma({float(b)}) cannot be separated from {float(epsilon)}")
-
-
-def gap_bounds(a: Fraction, b: Fraction) -> tuple[float, float]:
-    """Float64 numbers just below and just above sigma(a) - sigma(b)."""
-    with precision(PRECISION):
-        gap = sigmoid(ball(a)) - sigmoid(ball(b))
-        return _down(gap), -_down(-gap)
 
 
 def bucket(a: Fraction, buckets: int) -> int:
@@ -180,4 +173,4 @@ def line_of(epsilon: float, m: float) -> float:
     if not 1 / STEEPEST <= m <= STEEPEST:
         raise ValueError(f"m = {m}: expected a slope between {1 / STEEPEST:g} and {STEEPEST:g}")
     with precision(PRECISION):
-        return _down(_conjugate(ball(epsilon), m))
+        return down(_conjugate(ball(epsilon), m))

@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import ceil
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from encoders.network import Array, Link, Model
 
@@ -23,11 +23,6 @@ def logistic(model: Model) -> bool:
 def probabilities(model: Model, margins: Array) -> Array:
     """Return the probabilities of the positive class for margins of any shape, in float64."""
     return np.asarray(expit(margins) if logistic(model) else np.clip(np.asarray(margins) + 0.5, 0.0, 1.0))
-
-
-def log_odds(model: Model, margins: Array) -> Array:
-    """Return the logits of these probabilities: the margins themselves where they are logistic."""
-    return np.asarray(margins) if logistic(model) else np.asarray(logit(probabilities(model, margins)))
 
 
 def share_bucket(a: Fraction, buckets: int) -> int:

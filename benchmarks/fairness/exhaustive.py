@@ -41,6 +41,7 @@ from verifair.engine.questions import Pairs, box_of, goals_of, twin_problem
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify
 from verifair.errors import Disagreement
+from verifair.systems.hyfair.certify.share import located
 
 EPSILON = 0.05
 FLOAT64 = 1e-9
@@ -142,7 +143,7 @@ def _partitioned(subject: ListedNetwork, query: IndividualFairness, flipping: Ar
     if not report.accepted:
         raise Disagreement(f"{subject.name}: partition rejected: {report.rejections[0]}")
     expected = np.zeros(partition.count, dtype=bool)
-    expected[partition.locate(flipping)] = True
+    expected[located(partition, flipping)] = True
     if partition.count != listed or not np.array_equal(status == VIOLATED, expected):
         raise Disagreement(
             f"{subject.name}: {partition.count} parts (listed {listed}), {(status == VIOLATED).sum()} refuted, where "

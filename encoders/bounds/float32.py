@@ -30,6 +30,7 @@ from encoders.bounds.smooth.curves import activated_interval
 from encoders.exact.affine import FLUSHED
 from encoders.network import Array, Model, Network, layered
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.float32 import float32_errors
 
 UNIT = 2.0**-24
 OUTWARD = 1 + 2.0**-30
@@ -137,5 +138,5 @@ def float32_error(model: Model, margin: Array) -> Float32Error | SumError | None
 def margin_error(model: TreeEnsemble, margin: Array) -> float:
     """Return how far margin . logits, rounded once more where it is of two logits, may lie from its exact value."""
     weight = np.abs(margin)
-    rounded = 2 * UNIT * float(weight @ (model.largest + model.float32_error())) if np.count_nonzero(weight) > 1 else 0.0
-    return (float(weight @ model.float32_error()) + rounded) * OUTWARD
+    rounded = 2 * UNIT * float(weight @ (model.largest + float32_errors(model))) if np.count_nonzero(weight) > 1 else 0.0
+    return (float(weight @ float32_errors(model)) + rounded) * OUTWARD

@@ -21,6 +21,7 @@ from encoders.onnx.operators.trees import StoredTrees
 from encoders.onnx.runtime import decisions, open_session
 from encoders.onnx.tensor import NeuronSource, Tensor
 from encoders.trees.ensemble import TIE, TreeEnsemble
+from encoders.trees.float32 import float32_errors
 
 LARGEST_WHOLE = 2**24
 PASSES = 6
@@ -264,7 +265,7 @@ def check_trees(
     here = model.forward(rows.astype(np.float64))
     (there,) = open_session(stored.path, logits.model, [logits.logits], model.feeds).run(rows, [logits.logits])
     size = model.largest
-    known = model.float32_error()
+    known = float32_errors(model)
     allowed = np.where(np.isfinite(known), known, (len(model.root) + 8) * 2.0**-23 * size)
     if here.shape != there.shape:
         raise ModelError(stored.path, f"the import gives {here.shape[1]} scores, onnxruntime {there.shape[1]}; please report it")
@@ -289,7 +290,7 @@ def _check_label(stored: StoredModel, logits: LogitsModel, model: TreeEnsemble, 
     expected = np.array(labels, dtype=np.float64)[decisions(scores)]
     ordered = np.sort(scores, axis=1)
     distance = np.abs(scores[:, 0]) if scores.shape[1] == 1 else ordered[:, -1] - ordered[:, -2]
-    unsure = distance <= 2 * model.float32_error().max()        # two runs may add in two orders
+    unsure = distance <= 2 * float32_errors(model).max()        # two runs may add in two orders
     differs = np.flatnonzero((found[:, 0] != expected) & ~unsure)
     if len(differs):
         raise ModelError(stored.path, f"its label at x = {rows[differs[0]].tolist()[:1000]} is {found[differs[0], 0]:g}, and its "

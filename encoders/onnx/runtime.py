@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,17 +75,20 @@ def _padded(rows: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
     return rows[np.minimum(np.arange(count), len(rows) - 1)]
 
 
-def open_session(path: Path, model: onnx.ModelProto, outputs: Sequence[str], feeds: Sequence[Feed] = ()) -> Session:
+def open_session(
+    path: Path, model: onnx.ModelProto, outputs: Sequence[str], feeds: Sequence[Feed] = (), columns: int | None = None
+) -> Session:
     """A session for an in-memory model that gives the named tensors. Raises ModelError where onnxruntime refuses it.
 
-    feeds: how network columns become its inputs; without them, its inputs' numbers are the columns.
+    feeds: how network columns become its inputs; without them, its inputs' numbers are the columns.   columns: how many there are,
+    where the feeds do not take all.
     """
     stored, batch = graph_inputs(path, model)
     names = [feed.name for feed in stored]
     computed = [output for output in dict.fromkeys(outputs) if output not in names]
     feeds = tuple(feeds) or tuple(stored)
     return Session(path=path, session=_session(path, model, computed) if computed else None, feeds=feeds,
-                   columns=sum(feed.columns for feed in feeds), batch=batch)
+                   columns=sum(feed.columns for feed in feeds) if columns is None else columns, batch=batch)
 
 
 def _session(path: Path, model: onnx.ModelProto, outputs: Sequence[str]) -> Any:
@@ -152,7 +156,8 @@ def predictions(network: Model, x: npt.NDArray[Any]) -> Integers:
     return decisions(runtime_logits(network, x))
 
 
-_open: dict[tuple[str, str, str | None], Runtime] = {}
+Key = tuple[str, str, str | None, tuple[bytes, ...]]
+_open: dict[Key, Runtime] = {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -186,12 +191,12 @@ class Replay:
             )
 
 
-def _key(network: Model) -> tuple[str, str, str | None]:
-    return (str(network.source), network.source_sha256, network.output)
+def _key(network: Model) -> Key:
+    return str(network.source), network.source_sha256, network.output, tuple(feed.start.tobytes() for feed in network.feeds)
 
 
 def _runtime(network: Model) -> Runtime:
-    """The session of a network: opened once a process for each (file, content, output), and when a file changes."""
+    """The session of a network: opened once a process for each (file, content, output, columns), and when a file changes."""
     known = _open.get(_key(network))
     if known is None or known.stamps != tuple(_stamp(file) for file, _, _ in known.stamps):
         _open[_key(network)] = known = _opened(network, stored_model(network))
@@ -200,10 +205,11 @@ def _runtime(network: Model) -> Runtime:
 
 def _opened(network: Model, stored: StoredModel) -> Runtime:
     logits = logits_model(stored, network.output)
-    return Runtime(session=open_session(stored.path, logits.model, [logits.logits], network.feeds),
-                   logits=logits.logits,
-                   shown_session=open_session(stored.path, stored.model, [logits.shown], network.feeds), shown=logits.shown,
-                   stamps=tuple(_stamp(file) for file in stored.files))
+    opened = partial(open_session, stored.path, feeds=network.feeds, columns=network.inputs)
+    return Runtime(
+        session=opened(logits.model, [logits.logits]), logits=logits.logits, shown_session=opened(stored.model, [logits.shown]),
+        shown=logits.shown, stamps=tuple(_stamp(file) for file in stored.files),
+    )
 
 
 def _stamp(file: Path) -> tuple[Path, int, int]:

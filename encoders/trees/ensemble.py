@@ -164,14 +164,3 @@ class TreeEnsemble(Model):
             groups.append(inner)
             reached = np.unique(np.concatenate([self.left[inner], self.right[inner]]))
         return groups[::-1]
-
-    def float32_error(self) -> Array:
-        """(m,) how far any float32 evaluation of a logit may lie from its exact value, whatever the order of the sum, for all rows.
-
-        gamma_n times the sum of |values|, gamma_n = n u / (1 - n u), u = 2^-24 (Higham 2002, section 4.2); 2^-120 a term for what
-        underflows. inf where nothing is known.
-        """
-        if self.terms is None or self.terms * UNIT >= 0.5:
-            return np.full(self.outputs, np.inf)
-        n = self.terms
-        return np.asarray((n * UNIT / (1 - n * UNIT) * self.largest + n * 2.0**-120) * (1 + 2.0**-30))

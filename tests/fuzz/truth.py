@@ -23,6 +23,7 @@ from tests.fuzz import world
 from tests.soundness.random_fairness import Case, sigma
 from verifair.checker.partition import PROVED, VIOLATED, Partition, PartitionStore
 from verifair.systems.cec.explanations import cec_score, explanations
+from verifair.systems.hyfair.certify.share import located
 
 SCHEMA = world.SCHEMA
 NAMES = [feature.name for feature in SCHEMA.features]
@@ -299,7 +300,7 @@ def partition(path: Path) -> str | None:
     cut = Partition.of(SCHEMA.domain, *every.box, size=int(about["size"]), whole=[NAMES.index(name) for name in about["protected"]])
     first, second = every.pairs
     one = np.where(every.first_copy, first, second)
-    bad = set(cut.locate(every.rows[one[wrong(every)]]).tolist())
+    bad = set(located(cut, every.rows[one[wrong(every)]]).tolist())
     said = {kind: {part for part, found in status.items() if found == kind} for kind in (PROVED, VIOLATED)}
     if said[PROVED] & bad:
         return f"part {min(said[PROVED] & bad)} is not proved"

@@ -20,6 +20,7 @@ from verifair.engine.partition import certify_partition
 from verifair.engine.queries import IndividualFairness
 from verifair.engine.verdict import Status
 from verifair.engine.verify import verify
+from verifair.systems.hyfair.certify.share import located
 
 DATA = os.environ.get("VERIFAIR_DATA")
 pytestmark = pytest.mark.skipif(not DATA, reason="VERIFAIR_DATA is not set")
@@ -117,7 +118,7 @@ def test_random_rows_never_contradict(tmp_path: Path, net: str, box: dict[str, i
     anywhere = np.floor(partition.lower + rng.random((50_000, lower.shape[1])) * (partition.upper - partition.lower + 1))
     met = anywhere[flips(one, query, anywhere)]
     assert len(met)
-    assert (status[partition.locate(met)] == VIOLATED).all()
+    assert (status[located(partition, met)] == VIOLATED).all()
 
 
 @pytest.mark.parametrize("net", ["compas-1", "compas-3"])
@@ -132,7 +133,7 @@ def test_compas_is_as_enumerated(tmp_path: Path, net: str, protected: str) -> No
     assert exactly(replace(query, epsilon=0.05, signs="deployed"), points).sum() == listed["points_gap_over_0_05"]
     partition = partition_of(query, main_size(one))
     expected = np.zeros(partition.count, dtype=bool)
-    expected[partition.locate(points[flipping])] = True
+    expected[located(partition, points[flipping])] = True
     assert np.array_equal(decided(tmp_path, one, query, main_size(one)) == VIOLATED, expected)
     names = [feature.name for feature in one.schema.features]
     some = [*np.flatnonzero(flipping)[:5], *np.flatnonzero(~flipping)[:5]]

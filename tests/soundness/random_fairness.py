@@ -26,6 +26,7 @@ from tests.soundness.random_twins import STYLES, nasty_network
 from verifair.checker.partition import Partition
 from verifair.engine.questions import box_of
 from verifair.errors import QueryError, SchemaError
+from verifair.systems.hyfair.certify.share import located
 
 STYLES_HERE = (*STYLES, "blind", "giant", "dust", "saturated")
 """blind: protected columns carry no weight.   giant, dust: weights about 1e30 and 1e-30.   saturated: logits of +-1000."""
@@ -267,7 +268,7 @@ class Case:
         """(parts,) whether a part holds the first copy of a pair that the query forbids, in either order."""
         first, second = self.pairs
         bad = {(i, k) for i, k, is_bad in zip(first.tolist(), second.tolist(), self.wrong(), strict=True) if is_bad}
-        part = partition.locate(self.rows)
+        part = located(partition, self.rows)
         out = np.zeros(partition.count, dtype=bool)
         for i, k, earlier in zip(first.tolist(), second.tolist(), self.first_copy, strict=True):
             out[part[i]] |= earlier and ((i, k) in bad or (k, i) in bad)

@@ -20,7 +20,6 @@ import verifair as vf
 from encoders.bounds.twin import Twin
 from encoders.domain import Forbidden
 from encoders.network import Layer, Link, Network
-from encoders.probability import gap_bounds
 from encoders.problem import TwinProblem
 from tests.brute_force import exact_forward
 from tests.builders import categorical, claim_of, integer, one_hot, real, schema_of, tree_flaw
@@ -31,6 +30,7 @@ from verifair.engine.gap import inputs
 from verifair.engine.gap.bounds import GapBounds
 from verifair.engine.gap.inputs import InputSearch
 from verifair.engine.gap.lines import STEEPEST, conjugate, gap_below, gap_of, weights_of
+from verifair.engine.gap.maximise import gap_bounds
 from verifair.engine.gap.neurons import PhaseSearch
 from verifair.engine.questions import no_gap
 from verifair.engine.search.attack import Climb, Objective

@@ -89,15 +89,6 @@ class Partition:
                 upper[:, v] = np.minimum(lower[:, v] + self.width[v] - 1, self.upper[v])
         return lower, upper
 
-    def locate(self, raw: Array) -> Integers:
-        """Return (N,) number of the part that holds each raw row (N, V), -1 for rows outside the box."""
-        part = np.zeros(len(raw), dtype=np.int64)
-        for v, count in enumerate(self.blocks):
-            digit = np.floor((raw[:, v] - self.lower[v]) / self.width[v]).astype(np.int64) if self.width[v] else 0
-            part = part * count + digit
-        inside = ((raw >= self.lower) & (raw <= self.upper)).all(axis=1)
-        return np.where(inside, part, -1)
-
     def volume(self, part: Integers) -> Array:
         """Return (B,) share of the box that each part holds: of its lattice points, and of the length of real features."""
         lower, upper = self.boxes(part)
@@ -322,12 +313,6 @@ class PartitionStore:
         """Return how many parts of each chunk are said to be certified for float32, by the chunk's first part."""
         with readable(self.path):
             return {int(first): int(count) for first, count in self.connection.execute("SELECT first, float32 FROM chunks")}
-
-    def effort(self) -> tuple[int, float]:
-        """Boxes bounded and seconds of work of all chunks together."""
-        with readable(self.path):
-            nodes, seconds = self.connection.execute("SELECT SUM(nodes), SUM(seconds) FROM chunks").fetchone()
-            return int(nodes or 0), float(seconds or 0.0)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all chunks in order, one in memory at a time. Raises CertificateError for one that cannot be read."""

@@ -73,6 +73,7 @@ class Feature(schema_file.SchemaPart):
     range: raw units, for numbers.   categories: names in code order, for categorical and one-hot features.
     codes: what the network takes for each category of a categorical feature, if not 0, 1, 2, ...: increasing, evenly spaced.
     change: which way a counterfactual may move it; unless said, a protected feature is fixed and any other free.
+    dropped: the category that the model has no column for: with it, all columns of its one-hot block are 0.
     ordered: the order of the categories means something.   moves: category -> the categories it may become; others are free.
     unit: one perturbation unit of PBA, in raw units.   column: the data column, if it is not called like the feature.
     """
@@ -88,6 +89,7 @@ class Feature(schema_file.SchemaPart):
     ] = "none"
     categories: Annotated[tuple[str, ...], BeforeValidator(_texts)] | None = None
     codes: tuple[int, ...] | None = None
+    dropped: Annotated[str | None, BeforeValidator(lambda value: None if value is None else text(value))] = None
     unit: Positive | None = None
     unit_name: str | None = None
     change: Change | None = None
@@ -103,8 +105,8 @@ class Feature(schema_file.SchemaPart):
     def _problem_of_number(self) -> str | None:
         if self.categories is not None or self.codes is not None:
             return f"categories and codes belong to categorical and one-hot features, not to a {self.kind} one; drop them"
-        if self.ordered or self.moves is not None:
-            return f"ordered and moves belong to categorical and one-hot features, not to a {self.kind} one; drop them"
+        if self.ordered or self.moves is not None or self.dropped is not None:
+            return f"ordered, moves and dropped belong to features with categories, not to a {self.kind} one; drop them"
         if self.range is None:
             return f"a {self.kind} feature needs range = [low, high] in raw units"
         low, high = self.range
@@ -134,6 +136,9 @@ class Feature(schema_file.SchemaPart):
                 return f"moves name {', '.join(unknown)}, not one of its categories {', '.join(self.categories)}; correct the name"
         if self.range is not None or self.scale != "none" or self.unit is not None:
             return f"range, scale and unit belong to numbers, not to a {self.kind} feature; drop them"
+        if self.dropped is not None and (self.kind != "one-hot" or self.dropped not in self.categories or len(self.categories) < 2):
+            found = f"dropped = {schema_file.shown(self.dropped)} of a {self.kind} feature with {listed(self.categories)}"
+            return f"{found}: expected one of two or more categories of a one-hot feature, each other of which has a column"
         if self.codes is None:
             return None
         if self.kind == "one-hot":
@@ -170,11 +175,6 @@ class Feature(schema_file.SchemaPart):
         if self.scale == "minmax" and self.range is not None:
             return self.range[0], self.range[1] - self.range[0]
         return 0.0, 1.0
-
-    @property
-    def actionability(self) -> Change:
-        """Which way a counterfactual may move it."""
-        return self.change or ("fixed" if self.protected else "free")
 
     def word(self, value: float) -> str | int | float:
         """Return a legal raw value in the schema's words: a category name, an int, or a float."""

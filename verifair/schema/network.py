@@ -11,6 +11,7 @@ from verifair.errors import SchemaError
 from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
 from verifair.schema.outcome import PositiveRule
+from verifair.schema.rows import block_of
 
 WHOLE_IN_FLOAT32 = 2**24
 """Up to here every whole number of either sign is a float32."""
@@ -23,12 +24,17 @@ def check(
 ) -> None:
     """Raise SchemaError unless the features' columns and the outcome fit the network."""
     problems = _of_table(features, domain, network.feeds)
-    if domain.columns != network.inputs:
-        blocks = ", ".join(f"{f.name} {len(f.categories)}" for f in features if f.kind == "one-hot" and f.categories)
+    takes = domain.columns - sum(one.dropped is not None for one in features)
+    own = sum(feed.columns for feed in network.feeds) if network.feeds and takes < domain.columns else network.inputs
+    if network.inputs != domain.columns or (network.feeds and own != takes):
+        width = {f.name: len(block) for f in features if (block := block_of(f))}
+        blocks = ", ".join(f"{name} {count}" for name, count in width.items())
+        short = own < takes <= own + sum(f.name in width and f.dropped is None for f in features)
         raise SchemaError(
-            f"the schema describes {domain.columns} input columns ({len(features)} features"
+            f"the schema describes {takes} input columns ({len(features)} features"
             + (f"; one-hot blocks: {blocks}" if blocks else "")
-            + f"), but the network takes {network.inputs}{_columns(network.feeds)}; describe every column, in the network's order"
+            + f"), but the network takes {own}{_columns(network.feeds)}; describe every column, in the network's order"
+            + ', and write dropped = "CATEGORY" of a one-hot feature without a column for its first category' * short
             + "".join(f"\n{problem}" for problem in problems)
         )
     if problems:

@@ -35,11 +35,16 @@ def blamed(frame: pd.DataFrame) -> Iterator[None]:
         raise (DataError(f"{source}: {error}") if source else error) from None
 
 
+def block_of(feature: Feature) -> dict[str, str]:
+    """Return column name_category of a table -> category of a one-hot feature; a dropped one has no column."""
+    words = [word for word in feature.categories or () if word != feature.dropped] if feature.kind == "one-hot" else []
+    return {f"{feature.source}_{word}": word for word in words}
+
+
 def raw_column(frame: pd.DataFrame, feature: Feature) -> Array:
     """Return raw values (N,) of a feature: from its column, or for a one-hot feature from its block of columns name_category."""
-    block = [f"{feature.source}_{category}" for category in feature.categories or ()]
-    if feature.source not in frame.columns and feature.kind == "one-hot" and any(name in frame.columns for name in block):
-        return _from_block(frame, feature, block)
+    if feature.source not in frame.columns and any(name in frame.columns for name in block_of(feature)):
+        return _from_block(frame, feature)
     column = _column(frame, feature.source, f"feature {feature.name!r}")
     return _indices(column, feature) if feature.categories is not None else _numbers(column, feature)
 
@@ -203,25 +208,31 @@ def _numbers(column: pd.Series, feature: Feature) -> Array:
     return numbers
 
 
-def _from_block(frame: pd.DataFrame, feature: Feature, block: list[str]) -> Array:
+def _from_block(frame: pd.DataFrame, feature: Feature) -> Array:
     """Category indices (N,) of a feature that the table holds as one-hot columns."""
-    what = f"feature {feature.name!r}"
+    what, words, dropped = f"feature {feature.name!r}", block_of(feature), feature.dropped
+    block = list(words)
     absent = [name for name in block if name not in frame.columns]
     if absent:
         raise DataError(
-            f"{what}: the table has some of its one-hot columns but not {listed(absent)}; add these (a block with a dropped "
-            f"category cannot be read), or give one column {feature.source!r} of names"
+            f"{what}: the table has some of its one-hot columns but not {listed(absent)}; add these (for a category without a "
+            f"column, write dropped = ... in the schema), or give one column {feature.source!r} of names"
         )
     values = np.column_stack([numeric(_column(frame, n, what)) for n in block])
-    bad = np.flatnonzero((values.sum(axis=1) != 1) | ~np.isin(values, (0, 1)).all(axis=1))
+    ones = values.sum(axis=1)
+    bad = np.flatnonzero(((ones != 1) if dropped is None else (ones > 1)) | ~np.isin(values, (0, 1)).all(axis=1))
     if len(bad):
         row = bad[0]
-        ones = [name for name, value in zip(block, values[row], strict=True) if value != 0]
+        set_ = [name for name, value in zip(block, values[row], strict=True) if value != 0]
+        expected = "exactly one 1 and zeros elsewhere" if dropped is None else f"one 1 at most, and zeros alone for {dropped!r}"
         raise DataError(
-            f"{what}: row {frame.index[row]} has {len(ones)} of its one-hot columns set ({', '.join(ones) or 'none'}), expected "
-            "exactly one 1 and zeros elsewhere; correct the data"
+            f"{what}: row {frame.index[row]} has {len(set_)} of its one-hot columns set ({', '.join(set_) or 'none'}), expected "
+            f"{expected}; correct the data"
         )
-    return np.asarray(values.argmax(axis=1), dtype=np.float64)
+    categories = feature.categories or ()
+    place = np.array([categories.index(word) for word in words.values()], dtype=np.float64)
+    found = place[values.argmax(axis=1)]
+    return found if dropped is None else np.where(ones == 0, float(categories.index(dropped)), found)
 
 
 def broken(constraints: Sequence[Constraint], features: Sequence[Feature], raw: Array) -> dict[str, Booleans]:

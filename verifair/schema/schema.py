@@ -148,7 +148,7 @@ class Schema(Shown, InputSpace):
 
     def _read_from(self, features: Sequence[Feature]) -> list[str]:
         """Return the columns of these features and of the label."""
-        blocks = [f"{one.source}_{word}" for one in features if one.kind == "one-hot" for word in one.categories or ()]
+        blocks = [name for one in features for name in schema_rows.block_of(one)]
         return [*(one.source for one in features), *blocks, *([] if self.label is None else [self.label])]
 
     def forbidding(self, boxes: Sequence[Mapping[str, Any]], name: str) -> Schema:
@@ -194,7 +194,7 @@ class Schema(Shown, InputSpace):
         Every question, system and estimator begins here. Raises SchemaError unless the schema's columns and outcome fit the model.
         """
         described = self.named(model)
-        described.check_network(model.whole)
+        described.check_network(described.spread(model))
         return described.reads(model), described
 
     # Tables

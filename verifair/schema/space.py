@@ -114,12 +114,22 @@ class InputSpace(schema_file.SchemaPart):
             return self
         return self.changed(classes=model.classes)
 
+    def spread(self, model: Model) -> Model:
+        """Return the model as it was read, over all of the schema's columns: those of dropped categories it does not read."""
+        starts, columns = zip(self.features, self.domain.start.tolist(), strict=True), self.domain.columns
+        gone = [start + one.categories.index(one.dropped) for one, start in starts if one.dropped is not None and one.categories]
+        if not gone or model.whole.inputs != columns - len(gone):
+            return model.whole
+        from encoders.columns import with_columns
+
+        return with_columns(model.whole, np.setdiff1d(np.arange(columns), gone), columns)
+
     def reads(self, model: Model) -> Model:
         """Return the model with its only output compared with the threshold of `positive`; several classes stay as they are.
 
         Raises SchemaError where `positive` does not fit the model.
         """
-        decision, whole = self.outcome.read(model), model.whole
+        decision, whole = self.outcome.read(model), self.spread(model)
         return whole if decision is None else decided(whole, decision)
 
     def judges(self, model: Model, *, odds: bool = False) -> Model:
@@ -128,14 +138,14 @@ class InputSpace(schema_file.SchemaPart):
         odds: the margin is the log-odds of that decision, whose probability is asked about; decisions of several classes, and with
         thresholds, are then those of `judges` without odds. Raises SchemaError, and ModelError as `encoders.decision.decided` does.
         """
-        decision, whole = self.outcome.judged(model, odds=odds), model.whole
+        decision, whole = self.outcome.judged(model, odds=odds), self.spread(model)
         return whole if decision is None else decided(whole, decision)
 
     def compares(self, model: Model) -> Model:
         """Return the model with a margin for each class but the first, above 0 where that class or a higher one is decided: two
         people are decided otherwise where one of these flips. Of two classes, as `judges`."""
         decision = self.outcome.compared(model)
-        return self.judges(model) if decision is None else decided(model.whole, decision)
+        return self.judges(model) if decision is None else decided(self.spread(model), decision)
 
     def changed(self, **fields: Any) -> Self:
         """Return the schema with other values of some fields. Raises SchemaError."""

@@ -26,6 +26,7 @@ from encoders.onnx.runtime import runtime_logits
 from encoders.probability import exceeds
 from encoders.problem import TwinBatch, TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.float32 import float32_errors
 from tests.builders import categorical, integer, one_hot, real, schema_of
 from tests.soundness.trees.test_trees import GRID, REAL
 from tests.tree_models import Node, random_tree, save
@@ -98,7 +99,7 @@ def confidence(model: Model, of: vf.Schema, every: np.ndarray, margin: np.ndarra
 def compared(model: TreeEnsemble, x: np.ndarray) -> None:
     """onnxruntime's float32 logits lie within the bound of any order of summation."""
     shown, exactly = runtime_logits(model, x.astype(np.float32)).astype(float), model.forward(x)
-    assert (np.abs(shown - exactly) <= model.float32_error() + 2.0**-40 * (1 + np.abs(exactly))).all()
+    assert (np.abs(shown - exactly) <= float32_errors(model) + 2.0**-40 * (1 + np.abs(exactly))).all()
 
 
 def case(seed: int, folder: Path, forged: dict[tuple[object, ...], Certificate]) -> tuple[str, str]:

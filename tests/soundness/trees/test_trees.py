@@ -16,7 +16,7 @@ from encoders.errors import ModelError
 from encoders.exact.dyadic import exact
 from encoders.network import Model
 from encoders.onnx.reader import read_model
-from encoders.probability import exceeds, gap_bounds
+from encoders.probability import exceeds
 from encoders.problem import TwinBatch, TwinProblem
 from encoders.programs.trees import TreeProgram
 from encoders.trees.twin import TreeTwin
@@ -31,7 +31,7 @@ from verifair.checker.certificates.tree import Tree
 from verifair.checker.partition import PartitionStore
 from verifair.engine.cascade import solve
 from verifair.engine.gap import trees as gap_of_trees
-from verifair.engine.gap.maximise import maximise
+from verifair.engine.gap.maximise import gap_bounds, maximise
 from verifair.engine.questions import FLIPPED, NO_FALL, OBSERVED, decisions, questions_of, twin_problem
 from verifair.engine.search.branch_and_bound import decide
 from verifair.engine.search.open_goals import PROVED, VIOLATED

@@ -9,8 +9,9 @@ from flint import arb, ctx, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoders.probability import SMALLEST, bucket, exceeds, gap_bounds, gap_rows, line_of
+from encoders.probability import SMALLEST, bucket, exceeds, gap_rows, line_of
 from encoders.programs.rows import line_at
+from verifair.engine.gap.maximise import gap_bounds
 
 EPSILONS = (SMALLEST, 1e-6, 0.001, 0.05, 0.3, 0.5, 0.9, 0.999, 1 - SMALLEST)
 DIGITS = 120

@@ -11,10 +11,11 @@ import numpy as np
 from scipy.special import expit
 
 from encoders.evaluate import pair
+from encoders.exact.balls import ball, precision, sigmoid
 from encoders.exact.dyadic import exact
 from encoders.network import Array
 from encoders.onnx.runtime import runtime_logits
-from encoders.probability import gap_bounds
+from encoders.probability import PRECISION, down
 from encoders.problem import TwinBatch, TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
@@ -200,3 +201,10 @@ def _replayed(query: ProbabilityGap, problem: TwinProblem, x: Array, x_prime: Ar
     g, g_prime = (float((runtime_logits(query.network, one.astype(np.float32)) @ problem.margin)[0]) for one in (x, x_prime))
     shown = g - g_prime if query.scale == "logit" else float(expit(g) - expit(g_prime))
     return bool(abs(shown - gap) <= 1e-4 * max(1.0, abs(gap)))
+
+
+def gap_bounds(a: Fraction, b: Fraction) -> tuple[float, float]:
+    """Float64 numbers just below and just above sigma(a) - sigma(b)."""
+    with precision(PRECISION):
+        gap = sigmoid(ball(a)) - sigmoid(ball(b))
+        return down(gap), -down(-gap)

@@ -66,12 +66,13 @@ def inferred(
     width alone: numbers are drafted raw, by minmax or standardised, whichever predicts the table's labels best; unscaled: raw.
     """
     blocks = one_hot_columns(frame, taken_by(network, frame, target), protected)
-    words = {feature: words_of(frame, feature, block) for feature, block in blocks.items() if is_one_feature(frame, feature, block)}
+    made = [feature for feature, block in blocks.items() if is_one_feature(frame, feature, block, protected)]
+    words = {feature: words_of(frame, feature, blocks[feature]) for feature in made}
     for name in protected:
         for feature, block in blocks.items():
             if name in block and feature in words:
-                made = f"of the one-hot columns {listed(block)} a draft makes one feature"
-                raise DataError(f"{name!r}: {made}; name {feature!r} as protected")
+                of = f"of the one-hot columns {listed(block)} a draft makes one feature"
+                raise DataError(f"{name!r}: {of}; name {feature!r} as protected")
             if (name == feature not in (*frame.columns, *words)) or (name in block and is_whole(frame, block)):
                 raise DataError(f"{name!r} cannot be protected by a drafted schema: {one_feature(frame, feature, block)}")
     for name in (target, *protected):

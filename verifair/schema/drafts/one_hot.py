@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pandas as pd
 from encoders.network import Array, Booleans
 from verifair.models.columns import holds_numbers, holds_truths
 from verifair.schema.feature import Feature, text
+from verifair.schema.rows import block_of
 from verifair.schema.spelling import listed
 from verifair.schema.writing import written
 
@@ -82,17 +84,23 @@ def spread(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
 
 def gathered(frame: pd.DataFrame, features: Sequence[Feature]) -> dict[str, str]:
     """Return feature -> what to say of it, where a table has one-hot columns of it and none of its words."""
-    blocks = {one.name: [f"{one.name}_{word}" for word in one.categories or ()] for one in features if one.kind == "one-hot"}
-    return {
-        name: f"columns {listed(block)} are taken for the one-hot columns of one feature, {name!r}"
-        for name, block in blocks.items() if name not in frame.columns
-    }
+    said = {}
+    for one in features:
+        block = list(block_of(one))
+        if block and one.name not in frame.columns:
+            named = f"; rows with none of them are called {one.dropped!r}: give that category its name in the schema"
+            of = f"columns {listed(block)} are taken for the one-hot columns of one feature, {one.name!r}"
+            said[one.name] = of + (named if one.dropped is not None else "")
+    return said
 
 
-def is_one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> bool:
-    """Return whether one feature can be made of one-hot columns: each row has one of its words, as schemas have words."""
+def is_one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str], asked: Collection[str] = ()) -> bool:
+    """Return whether one feature can be made of one-hot columns: each row has one of its words, as schemas have words.
+
+    asked: features of which rows may have no column (drop_first). Of others, two flags may go together although no row has both.
+    """
     named = feature not in frame.columns and min(map(len, block)) > len(feature) + 1 and _plain(feature, block)
-    return named and is_whole(frame, block)
+    return named and (feature in asked or is_whole(frame, block))
 
 
 def _plain(feature: str, block: Sequence[str]) -> bool:
@@ -100,10 +108,25 @@ def _plain(feature: str, block: Sequence[str]) -> bool:
     return all(name == f"{feature}_{text(name[len(feature) + 1 :])}" for name in block)
 
 
+def categories_of(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return the categories that one-hot columns make, and the one among them that has no column, where some rows have none."""
+    words = [name[len(feature) + 1 :] for name in block]
+    dropped = None if is_whole(frame, block) else next(word for word in _names_of_dropped() if word not in words)
+    return ([] if dropped is None else [dropped]) + words, dropped
+
+
+def _names_of_dropped() -> Iterator[str]:
+    yield "unnamed"
+    yield from (f"unnamed {number}" for number in count(2))
+
+
 def words_of(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> Array:
     """Return the word (N,) that each row's one-hot columns say."""
-    names = np.array([name[len(feature) + 1 :] for name in block], dtype=object)
-    return np.asarray(names[np.argmax([_set(frame[name]) for name in block], axis=0)])
+    categories, dropped = categories_of(frame, feature, block)
+    flags = [_set(frame[name]) for name in block]
+    if dropped is not None:
+        flags.insert(0, ~np.any(flags, axis=0))
+    return np.asarray(np.array(categories, dtype=object)[np.argmax(flags, axis=0)])
 
 
 def is_whole(frame: pd.DataFrame, block: Sequence[str]) -> bool:
@@ -114,11 +137,11 @@ def is_whole(frame: pd.DataFrame, block: Sequence[str]) -> bool:
 def one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str:
     """Return what one-hot columns are, and the schema to pass in their place, as TOML has names."""
     first, more, whole = list(block[:3]), ", ..." * (len(block) > 3), is_whole(frame, block)
-    categories = ", ".join(written(name[len(feature) + 1 :]) for name in first) + more
-    remedy = f'pass a schema with name = {written(feature)}, kind = "one-hot", categories = [{categories}] in their place'
-    if not whole:
-        remedy = "pass a schema whose constraints forbid two of them together (never = ...)"
-    elif not _plain(feature, block):
+    known, dropped = categories_of(frame, feature, block)
+    categories = ", ".join(map(written, known[: 3 + (not whole)])) + more
+    written_so = f'name = {written(feature)}, kind = "one-hot", categories = [{categories}]'
+    remedy = f"pass a schema with {written_so}{'' if whole else f', dropped = {written(dropped)}'} in their place"
+    if not _plain(feature, block):
         remedy = f"fit the model on a table that calls them {feature}_CATEGORY, without blanks: they are then made one feature"
     return (
         f"columns {', '.join(first)}{more} seem to be the one-hot columns of one feature; each a feature of its own, they "

@@ -17,6 +17,7 @@ from verifair.errors import DataError
 from verifair.models.columns import holds_numbers, holds_truths
 from verifair.models.objects import exported
 from verifair.schema.drafts.column import FLAGS, feature_of, of_words, texts_among_numbers
+from verifair.schema.drafts.one_hot import categories_of
 from verifair.schema.feature import Feature, text
 from verifair.schema.network import TRUTHS
 from verifair.schema.outcome import PositiveRule
@@ -93,8 +94,9 @@ class LabelledTable:
             flags = [one["kind"] != "one-hot" and one.get("categories", FLAGS[0]) in FLAGS for one in found]
             at = [place for place, one in enumerate(found) if one["name"] in block and flags[place]]
             if len(at) == len(block) == at[-1] - at[0] + 1:
-                categories = [found[place]["name"][len(name) + 1 :] for place in at]
+                categories, dropped = categories_of(self.frame, name, [found[place]["name"] for place in at])
                 one: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": categories}
+                one |= {} if dropped is None else {"dropped": dropped}
                 found[at[0] : at[-1] + 1] = [one | ({"protected": True} if name in self.protected else {})]
         return found
 
@@ -258,7 +260,10 @@ def _encoded(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Array:
             columns.append((column.to_numpy(dtype=float) - offset) / scale)
             continue
         code = column.map(text).map({name: k for k, name in enumerate(map(text, feature["categories"]))}).to_numpy(dtype=float)
-        columns += [code] if feature["kind"] == "categorical" else list(np.eye(len(feature["categories"]))[code.astype(int)].T)
+        if feature["kind"] == "categorical":
+            columns.append(code)
+        else:
+            columns += [code == k for k, word in enumerate(feature["categories"]) if word != feature.get("dropped")]
     return np.column_stack(columns).astype(np.float32).astype(float)
 
 

@@ -43,7 +43,8 @@ class FeatureSpace:
         for v, change in given.items():
             if change not in CHANGES:
                 raise SchemaError(f"feature {schema.features[v].name!r}: change = {change!r}; use one of {', '.join(CHANGES)}")
-        changes_ = tuple(given.get(v, feature.actionability) for v, feature in enumerate(schema.features))
+        own = [feature.change or ("fixed" if feature.protected else "free") for feature in schema.features]
+        changes_ = tuple(given.get(v, change) for v, change in enumerate(own))
         return cls(schema=schema, changes=changes_, custom=custom)
 
     @cached_property

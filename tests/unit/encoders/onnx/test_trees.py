@@ -19,6 +19,7 @@ from encoders.onnx.reader import read_model, read_onnx
 from encoders.onnx.runtime import decisions, runtime_logits
 from encoders.onnx.shown import apply_link
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.float32 import float32_errors
 from tests.tree_models import MODES, random_tree, save, value_of
 from verifair.schema.outcome import COMPARISONS, PositiveRule
 
@@ -49,7 +50,7 @@ def test_scores_are_those_of_the_definition_and_of_the_runtime(seed: int, tmp_pa
     expected = [[sum(Fraction(value_of(t, row)[k]) for t in trees) + Fraction(base[k]) for k in range(scores)] for row in x]
     assert (model.forward(exact(x.astype(np.float64))).to_fractions() == np.array(expected, dtype=object)).all()
     assert (model.forward(np.array([[Fraction(float(v)) for v in row] for row in x], dtype=object)) == np.array(expected)).all()
-    found, error = runtime_logits(model, x), model.float32_error()
+    found, error = runtime_logits(model, x), float32_errors(model)
     assert (np.abs(found - np.array(expected, dtype=float)) <= error).all()
     assert (np.abs(np.array(expected, dtype=float)) <= model.largest).all()
 

@@ -556,7 +556,7 @@ def test_one_hot_columns_of_one_feature_are_told(recwarn: pytest.WarningsRecorde
     both = table.assign(sex=["f", "m", "f"])  # the draft has no second name
     with pytest.raises(DataError, match=r"columns sex_f, sex_m seem .* or none; .*\"one-hot\", categories = \[\"f\", \"m\"\]"):
         Schema.infer(both, target="credit", protected=["sex_f"])
-    with pytest.warns(DraftWarning, match="columns job_b, job_c seem .* several of its values; pass a schema whose const"):
+    with pytest.warns(DraftWarning, match="columns job_b, job_c seem .* several of its values; pass a schema with name"):
         Schema.infer(pd.get_dummies(frame, columns=["sex", "job"], drop_first=True), target="credit", protected=["job_b"])
     Schema.infer(frame.assign(has_car=[0, 1, 1], has_house=[0, 1, 0]), target="credit")
     assert not recwarn.list

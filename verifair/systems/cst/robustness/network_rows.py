@@ -19,6 +19,7 @@ from verifair.checker.kinds.counterfactuals import Enclosure, reach
 from verifair.engine.questions import decisions
 from verifair.errors import QueryError
 from verifair.schema.feature import text
+from verifair.schema.rows import block_of
 from verifair.schema.schema import Schema
 from verifair.systems.cst.causal.design import is_number
 from verifair.systems.cst.causal.model import CausalModel
@@ -276,8 +277,7 @@ def _check_read_once(schema: Schema, frame: pd.DataFrame, changed: Sequence[str]
                 f"column {name!r}: do may change it, and the features {', '.join(readers)} are both read from it; a certificate's "
                 "equations are about one feature each: take a network that reads the column once"
             )
-        blocks = [one for one in schema.features if one.kind == "one-hot" and one.source not in frame.columns]
-        block = [one.name for one in blocks if name in [f"{one.source}_{word}" for word in one.categories or ()]]
+        block = [one.name for one in schema.features if one.source not in frame.columns and name in block_of(one)]
         if block:
             raise QueryError(
                 f"column {name!r}: do may change it, and it is one of a block that the one-hot feature {block[0]!r} is read from; "

@@ -32,6 +32,16 @@ NOT_REACHED = 3
 EXAMPLES = 3
 
 
+def located(partition: Partition, raw: Array) -> Integers:
+    """Return (N,) number of the part that holds each raw row (N, V), -1 for rows outside the box."""
+    part = np.zeros(len(raw), dtype=np.int64)
+    for v, count in enumerate(partition.blocks):
+        wide = partition.width[v]
+        part = part * count + (np.floor((raw[:, v] - partition.lower[v]) / wide).astype(np.int64) if wide else 0)
+    inside = ((raw >= partition.lower) & (raw <= partition.upper)).all(axis=1)
+    return np.where(inside, part, -1)
+
+
 def partition_summary(
     path: str | Path,
     *,
@@ -68,8 +78,8 @@ def partition_summary(
         volume[NOT_REACHED] = 1 - volume.sum()
         # Rid of rounding.
         volume = np.where(counts == 0, 0.0, np.where(counts == partition.count, 1.0, np.clip(volume, 0, 1)))
-        nodes, seconds = store.effort()
         with readable(store.path):
+            nodes, seconds = store.connection.execute("SELECT SUM(nodes), SUM(seconds) FROM chunks").fetchone()
             return PartitionSummary(
                 about=store.about,
                 parts=PartCounts(**dict(zip(OUTCOMES, counts.tolist(), strict=True))),
@@ -78,8 +88,8 @@ def partition_summary(
                 reasons={REASONS[k]: int(n) for k, n in enumerate(opened.reasons) if n},
                 float32=Float32Counts(**dict(zip(("agrees", "disagrees", "not_replayed"), opened.float32.tolist(), strict=True))),
                 certified_for_float32=sum(store.certified().values()),
-                nodes=nodes,
-                work_seconds=seconds,
+                nodes=int(nodes or 0),
+                work_seconds=float(seconds or 0.0),
                 blocks=tuple(_block(query, partition, v, found) for v, found in blocks.items()),
                 examples=tuple(WitnessShape.model_validate(opened.witness(one)) for one in opened.starkest),
             )
@@ -114,7 +124,7 @@ class _Placed:
     def of(cls, query: IndividualFairness, partition: Partition, rows: Array | None) -> _Placed:
         if rows is None:
             return cls(part=np.empty(0, dtype=np.int64), outcome=np.empty(0, dtype=np.int64), given=False)
-        part = np.sort(np.where(query.schema.inside(rows), partition.locate(rows), -1))
+        part = np.sort(np.where(query.schema.inside(rows), located(partition, rows), -1))
         return cls(part=part, outcome=np.full(len(part), NOT_REACHED), given=True)
 
     def settle(self, first: int, status: Integers) -> None:

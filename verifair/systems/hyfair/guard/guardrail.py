@@ -101,6 +101,12 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
     if onnx_file.opset(stored.model) < OLDEST_OPSET:
         found = onnx_file.opset(stored.model)
         raise ModelError(model, f"opset {found}; a guardrail needs {OLDEST_OPSET} or later: export it again")
+    short = next((one for one in schema.features if one.dropped is not None), None)
+    if short is not None:
+        raise ModelError(
+            model, f"has no column for {short.name} = {short.dropped}, and a guardrail's rules are about columns; fit it on a "
+            "table with a column for each category"
+        )
     if width != schema.domain.columns:
         raise ModelError(model, f"takes {width} columns, the schema describes {schema.domain.columns}")
     rules = [*earlier(schema), *rules]

@@ -19,9 +19,10 @@ from encoders.exact.dyadic import exact
 from encoders.network import Array, Integers, Layer, affine
 from encoders.onnx.runtime import runtime_logits
 from encoders.probability import bucket
-from encoders.shares import log_odds, logistic, share_bucket
+from encoders.shares import logistic, share_bucket
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Finding
+from verifair.systems.hyfair.search.logits import log_odds
 from verifair.systems.hyfair.search.space import Space, edges
 from verifair.systems.results.result import Count, Measured, Seconds, Shape, Share
 

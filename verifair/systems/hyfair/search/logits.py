@@ -12,9 +12,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import logit
 
 from encoders.network import Array, Floats, Integers, Model, Network
-from encoders.shares import log_odds
+from encoders.shares import logistic, probabilities
 from verifair.engine.questions import margin
 
 CELLS = 1 << 17
@@ -115,3 +116,8 @@ def _activated(a: Floats, layer: _Layer) -> Floats:
     if not layer.slope.any():
         return np.maximum(a, 0, out=a)
     return np.asarray(np.where(a > 0, a, layer.slope * a))
+
+
+def log_odds(model: Model, margins: Array) -> Array:
+    """Return the logits of these probabilities: the margins themselves where they are logistic."""
+    return np.asarray(margins) if logistic(model) else np.asarray(logit(probabilities(model, margins)))

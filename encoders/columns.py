@@ -1,0 +1,26 @@
+"""Columns that a model does not have: a one-hot block whose first category was dropped, as dummy variables of a regression are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from encoders.network import NO_COLUMN, Integers, Model, Network
+from encoders.trees.ensemble import TreeEnsemble
+
+
+def with_columns(model: Model, place: Integers, columns: int) -> Model:
+    """Return the same model, as it was read, over more columns: its own n stand at `place` (n,), and it reads no other.
+
+    The stored model is fed its own columns alone.
+    """
+    feeds = tuple(replace(feed, start=np.where(feed.start == NO_COLUMN, NO_COLUMN, place[feed.start])) for feed in model.feeds)
+    if isinstance(model, TreeEnsemble):
+        return replace(model, column=np.where(model.column < 0, model.column, place[model.column]), columns=columns, feeds=feeds)
+    assert isinstance(model, Network), type(model)
+    pick = np.eye(columns)[place]  # of 0 and 1, so that products are exact
+    (first, *others), records = model.layers, model.rounding
+    if records is not None and records[0].size is not None:
+        records = (replace(records[0], size=records[0].size @ pick), *records[1:])
+    return replace(model, layers=(replace(first, weight=first.weight @ pick), *others), rounding=records, feeds=feeds)

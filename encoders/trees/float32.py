@@ -1,0 +1,18 @@
+"""How far a float32 runtime's logits of a tree ensemble may lie from the exact ones: only their sums are rounded."""
+
+import numpy as np
+
+from encoders.network import Array
+from encoders.trees.ensemble import UNIT, TreeEnsemble
+
+
+def float32_errors(model: TreeEnsemble) -> Array:
+    """Return (m,) how far any float32 evaluation of a logit may lie from its exact value, in any order of the sum, for all rows.
+
+    gamma_n times the sum of |values|, gamma_n = n u / (1 - n u), u = 2^-24 (Higham 2002, section 4.2); 2^-120 a term for what
+    underflows. inf where nothing is known.
+    """
+    n = model.terms
+    if n is None or n * UNIT >= 0.5:
+        return np.full(model.outputs, np.inf)
+    return np.asarray((n * UNIT / (1 - n * UNIT) * model.largest + n * 2.0**-120) * (1 + 2.0**-30))
