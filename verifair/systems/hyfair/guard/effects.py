@@ -58,9 +58,12 @@ class Effect(Shape):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EffectData:
     """What an effect is measured on.   data: (N, V) raw rows to measure accuracy on, and to search among where some are answered in
-    the question's box (random rows of the box otherwise).   labels: (N,).
+    the question's box.   labels: (N,).
 
-    clusters: (C, V) raw points that were explained.   iterations: of the search.   budget: its seconds, and the seed.
+    table: (M, V) raw rows that are searched among where those of `data` are all refused; None, or where these are refused as well:
+    random rows of the box, which are hard to draw where rules leave few.   clusters: (C, V) raw points that were explained.
+
+    iterations: of the search.   budget: its seconds, and the seed.
     """
 
     data: Array | None
@@ -68,6 +71,7 @@ class EffectData:
     clusters: Array | None
     iterations: int
     budget: Budget
+    table: Array | None = None
 
 
 def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], on: EffectData) -> Effect:
@@ -76,14 +80,16 @@ def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], on:
     network = query.network
     accuracy, abstained = score(network, query.schema, rules, data, on.labels) if data is not None else (None, None)
     asked = outside(query, rules)
+    near = among(asked, data)
     found = search_clusters(
-        asked, data=among(asked, data), seconds=on.budget.seconds, iterations=on.iterations, seed=seed, enough=10**9
+        asked, data=among(asked, on.table) if near is None else near, seconds=on.budget.seconds, iterations=on.iterations,
+        seed=seed, enough=10**9,
     )
     s = found.statistics
     if s.stopped == "interrupted":
         raise KeyboardInterrupt  # the search gives back what it met; a line of the table it is not
-    near = on.clusters is not None and len(on.clusters)
-    local_k, local_success = _local(query, rules, on.clusters, data, seed) if near else (None, None)
+    explained = on.clusters is not None and len(on.clusters)
+    local_k, local_success = _local(query, rules, on.clusters, data, seed) if explained else (None, None)
     return Effect(
         intervention=intervention, accuracy=_number(accuracy), abstained=abstained, rows=s.rows, max_k=found.k,
         mean_k=_number(s.mean_k), instances=s.instances, success_rate=_number(s.success_rate), at_best=s.at_best,

@@ -76,7 +76,8 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
         with keeping("nothing was written"):
             before, tightened = _tighten(query, dataset, settings.target, kept, work)
         kept = tightened.rules
-    written = _write(subject, out, kept, None if dataset is None else schema.raw(dataset.frame), work.seed)
+    table = None if dataset is None else schema.raw(dataset.frame)
+    written = _write(subject, out, kept, table, work.seed)
     if tightened is not None:
         _save_rules(tightened, query, out.with_suffix(".rules.json"))
         work.save_certificate(tightened.certificate)
@@ -89,7 +90,9 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
             )
         asked.append(("retrained", with_network(query, read_onnx(settings.retrain))))
     limits = Budget(seconds=max(work.left, 0.1) / (2 * len(asked)), nodes=None, seed=work.seed)
-    on = EffectData(data=rows, labels=labels, clusters=given.clusters, iterations=settings.iterations, budget=limits)
+    on = EffectData(
+        data=rows, labels=labels, clusters=given.clusters, iterations=settings.iterations, budget=limits, table=table,
+    )
     with keeping(f"{stands}; what they change was not measured"), _after(stands):
         effects = _effects(asked, kept, on, work)
     return GuardResult(

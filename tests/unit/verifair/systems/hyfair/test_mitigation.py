@@ -194,6 +194,19 @@ def test_effects_are_searched_in_the_box_where_no_row_of_the_table_is_answered_t
         assert effect("rules", query, rules, on).max_k == 2
 
 
+def test_effects_are_searched_in_the_whole_table_where_rules_leave_few_rows_and_none_that_is_held_out() -> None:
+    """Rules leave one box of 10^-6 of all: hardly a random row lies there, and one row of the table does."""
+    schema = schema_of(*(integer(name, 0, 999) for name in ("a", "b")), categorical("group", "u", "v", protected=True))
+    query = KDiscrimination(network=linear_network(0.0, 0.0, 1.0), schema=schema, protected=["group"])
+    least = np.full(3, -np.inf)
+    rules = [Rule(lower=least, upper=np.array([998.0, np.inf, np.inf])), Rule(lower=least, upper=np.array([np.inf, 998.0, np.inf]))]
+    on = EffectData(data=np.array([[5.0, 999.0, 0.0]]), labels=None, clusters=None, iterations=5, budget=Budget(seconds=30))
+    with pytest.raises(QueryError, match="nearly every row"):
+        effect("rules", query, rules, on)
+    found = effect("rules", query, rules, replace(on, table=np.array([[5.0, 999.0, 0.0], [999.0, 999.0, 1.0]])))
+    assert (found.max_k, found.abstained) == (2, 1.0)
+
+
 def test_rounds_leave_the_refused_region(query: KDiscrimination) -> None:
     found = explain_rounds(query, ExplainSettings(rounds=3, samples=1500, iterations=30, measure="gap"))
     assert len(found.found) > 1
