@@ -48,7 +48,7 @@ def _of_number(name: str, values: Array, cuts: Sequence[float] | None, numeric: 
     if not numeric:
         raise QueryError(f"--split {name}: {name!r} holds words, and only numbers can be cut; drop --split")
     if cuts is not None:
-        ends = [f"{cut:g}" for cut in cuts]
+        ends = [short if float(short := f"{cut:g}") == cut else text(float(cut)) for cut in cuts]  # two cuts have two names
         middle = [f"above {low} to {high}" for low, high in pairwise(ends)]
         names = np.array([f"at most {ends[0]}", *middle, f"above {ends[-1]}"], dtype=object)
         return pd.Series(names[np.searchsorted(cuts, values, side="left")], index=index)
