@@ -16,6 +16,7 @@ from verifair.checker.report import Progress
 from verifair.datasets.stream import Stream
 from verifair.models.columns import holds_numbers
 from verifair.schema.feature import text
+from verifair.systems.cst.deciders import reads
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import in_words
 from verifair.systems.cst.testing import Method, Situations
@@ -160,6 +161,8 @@ class Intervention(Shape):
     """(C rows) complainants as they would be."""
     attributes: tuple[str, ...] = Field(exclude=True)
     """What makes people similar."""
+    movable: frozenset[str] = Field(exclude=True)
+    """Columns that counterfactuals may differ in: nodes, and what the decider reads. Others hold whatever they like."""
     negative: Booleans = Field(exclude=True)
     """(N,) rows decided negatively."""
     chance: pd.DataFrame | None = Field(default=None, exclude=True)
@@ -179,7 +182,8 @@ class Intervention(Shape):
             do={name: text(value) for name, value in found.do.items()}, finding=found.kind, method=found.method,
             complainants=len(found.complainants), left_out=found.details["left out"],
             methods=[method for method in ORDER if method in found.methods], k=list(found.k), found=found, frame=model.frame_,
-            tilde=tilde, attributes=model.attributes_, negative=np.asarray(~model.decisions_),
+            tilde=tilde, attributes=model.attributes_,
+            movable=frozenset((*model.causal_model_.order, *reads(model.decider))), negative=np.asarray(~model.decisions_),
         )
 
     @property
@@ -333,8 +337,8 @@ class Intervention(Shape):
     def moved(self) -> list[str]:
         """Columns that differ in the counterfactual for anybody, `do`'s own left out."""
         return [
-            str(name) for name in self.frame.columns
-            if name not in self.found.do and differing(self.before(name), self.tilde[name]).any()
+            name for name in self.frame.columns
+            if name in self.movable and name not in self.found.do and differing(self.before(name), self.tilde[name]).any()
         ]
 
     @cached_property

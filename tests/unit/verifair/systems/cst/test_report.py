@@ -121,6 +121,14 @@ def test_what_is_missing_before_and_after_has_not_moved(dtype: str) -> None:
     assert differing(before, pd.Series([None, 1, 3, 4], dtype=dtype)).tolist() == [False, False, True, True]
 
 
+def test_columns_that_nobody_reads_hold_whatever_they_like() -> None:
+    """Lists, as a Parquet file has them: of two the comparison is no single truth value."""
+    frame = people().assign(visits=[np.arange(2)] * N)
+    model = SituationTesting(MODEL, RULE, do={"sex": "m"}, k=(5,)).fit(frame)
+    one = Intervention.of(model, {"sex": "m"})
+    assert one.moved == one.changes["attribute"].tolist() == ["income"]
+
+
 def test_several_attributes_are_counted_per_person(run: tuple[SituationTesting, list[Intervention]]) -> None:
     sex, race, joint = run[1]
     table = several(run[1])
