@@ -62,8 +62,10 @@ class Case:
 
     @property
     def file(self) -> str:
-        """Name of its files, without suffix."""
-        return file_name(text(self.row))
+        """Name of its files, without suffix; where those of another row might be called so, with the position in the table."""
+        called, named = text(self.row), file_name(text(self.row))
+        alone = named == called and (self.tested.frame.index == self.row).sum() == 1
+        return named if alone else f"{named}-at-{self.place}"
 
     @property
     def group(self) -> str:
@@ -167,16 +169,22 @@ class Case:
 
 
 def place_of(frame: pd.DataFrame, do: Mapping[str, Any], complainants: Integers, name: str) -> int:
-    """Position in the table of a complainant by what the table calls the row. Raises QueryError for no row, or no complainant."""
+    """Position in the table of a complainant by what the table calls the row.
+
+    Raises QueryError for no row, no complainant, and where several are called so.
+    """
     called = frame.index.map(text)
     found = np.flatnonzero(called == name.strip())
     if not len(found):
         raise QueryError(f"--case {name}: the table has no such row; its rows are {called[0]} .. {called[-1]}")
-    place = int(found[0])
-    if place not in complainants:
-        own = ", ".join(f"{one} = {text(frame[one].iloc[place])}" for one in do)
+    own = np.intersect1d(found, complainants)
+    if len(own) > 1:
+        raise QueryError(f"--case {name}: the table calls {len(own)} complainants so; give each row a name of its own")
+    place = int(own[0] if len(own) else found[0])
+    if not len(own):
+        has = ", ".join(f"{one} = {text(frame[one].iloc[place])}" for one in do)
         some = ", ".join(called[complainants[:3]])
-        raise QueryError(f"--case {name}: is no complainant under do({in_words(do)}), for it has {own}; rows that are: {some}, ...")
+        raise QueryError(f"--case {name}: is no complainant under do({in_words(do)}), for it has {has}; rows that are: {some}, ...")
     return place
 
 

@@ -229,6 +229,22 @@ def test_rows_are_found_by_what_the_table_calls_them(run: tuple[SituationTesting
         place_of(frame, found.do, found.complainants, "17")
 
 
+def test_each_case_has_files_of_its_own() -> None:
+    """Of rows that are called alike, as in two tables one below the other, or alike but for signs that files' names leave out."""
+    for names in ([n % (N // 2) for n in range(N)], [f"7{'/ '[n % 2]}{n // 2}" for n in range(N)]):
+        frame = people().set_axis(names)
+        model = SituationTesting(MODEL, RULE, do={"sex": "m"}, k=(5,)).fit(frame)
+        one = Intervention.of(model, {"sex": "m"})
+        files = {Case.of(one, model.causal_model_, int(place), seed=0).file for place in one.found.complainants}
+        assert len(files) == len(one.found.complainants)
+        twice = [name for name in names if (one.rows == name).sum() > 1]
+        if twice:
+            with pytest.raises(QueryError, match=f"--case {twice[0]}: the table calls 2 complainants so; give each row"):
+                place_of(frame, {"sex": "m"}, one.found.complainants, str(twice[0]))
+            alone = next(place for place in one.found.complainants if (one.rows == names[place]).sum() == 1)
+            assert place_of(frame, {"sex": "m"}, one.found.complainants, str(names[alone])) == alone
+
+
 def test_counterfactuals_stand_beside_the_facts(run: tuple[SituationTesting, list[Intervention]]) -> None:
     one = run[1][0]
     table = one.counterfactuals
