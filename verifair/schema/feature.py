@@ -117,11 +117,11 @@ class Feature(schema_file.SchemaPart):
             return f'scale = "minmax" divides by zero on {written}; use scale = "none"'
         if self.kind == "integer" and not (low.is_integer() and high.is_integer()):
             return f"{written} of an integer feature must have whole ends"
-        if self.kind == "integer" and max(-low, high) > EXACT:
+        if self.kind == "integer" and (max(-low, high) > EXACT or high - low >= EXACT):  # how many there are is exact, too
             return f"{written} is too wide: whole numbers are exact up to 2**53 only; count in a larger unit"
         offset, scale = self.affine
-        if not max(abs(low - offset), abs(high - offset)) / scale <= LARGEST:
-            return f"{written} leaves the range of float32 after scaling; count in a larger unit, or use another scale"
+        if high - low == np.inf or not max(abs(low - offset), abs(high - offset)) / scale <= LARGEST:
+            return f"{written} leaves the range of float32 after scaling, or float64's; count in a larger unit or use another scale"
         return None
 
     def _problem_of_category(self) -> str | None:

@@ -42,7 +42,7 @@ def _number(name: str, values: pd.Series, protected: bool) -> dict[str, Any]:
     low, high = float(values.min()), float(values.max())
     whole = bool((values == values.round()).all())
     found: dict[str, Any] = {"kind": "integer" if whole else "real", "range": [low, high]}
-    if low == high or (protected and whole and values.nunique() <= 10):
+    if low == high or high - low == math.inf or (protected and whole and values.nunique() <= 10):
         return found
     return found | {"scale": "minmax", "unit": _unit(high - low, whole)}
 

@@ -74,6 +74,12 @@ def test_tables_that_no_schema_fits(columns: dict[str, object], target: str, mes
         Schema.infer(frame, target=target)
 
 
+def test_numbers_further_apart_than_any_number_are_told() -> None:
+    frame = pd.DataFrame({"x": [-1.5e308, 1.5e308, 0.5], "y": ["a", "b", "a"]})
+    with pytest.raises(SchemaError, match=r"feature 'x': range = .*count in a larger unit"):
+        Schema.infer(frame, target="y")
+
+
 def test_positive_must_occur() -> None:
     frame = pd.DataFrame({"x": [1, 2], "y": ["a", "b"]})
     assert Schema.infer(frame, target="y", positive="a").positive_label == "a"
