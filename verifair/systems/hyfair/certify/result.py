@@ -294,6 +294,7 @@ class PartitionSummary(Pictured, Shape):
     work_seconds: Seconds
     """Of all processes and all runs together."""
     blocks: tuple[Block, ...] = Field(repr=False)
+    """Of each feature that is cut into at most 65,536."""
     examples: tuple[WitnessShape, ...] = Field(repr=False)
 
     @computed_field  # type: ignore[prop-decorator]

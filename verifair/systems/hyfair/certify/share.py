@@ -30,6 +30,8 @@ OUTCOMES = ("unknown", "proved", "violated", "not_reached")
 """By their number in a store; what no chunk holds yet is not reached."""
 NOT_REACHED = 3
 EXAMPLES = 3
+LISTED = 1 << 16
+"""Blocks of a feature: of one with more, such as an income in cents, they are not counted one by one."""
 
 
 def located(partition: Partition, raw: Array) -> Integers:
@@ -62,7 +64,8 @@ def partition_summary(
         partition = _partition_of(store, query, box)
         placed = _Placed.of(query, partition, rows)
         counts, volume = np.zeros(4, dtype=np.int64), np.zeros(4)
-        blocks = {v: np.zeros((partition.blocks[v], NOT_REACHED), np.int64) for v in np.flatnonzero(partition.blocks > 1).tolist()}
+        cut = np.flatnonzero((partition.blocks > 1) & (partition.blocks <= LISTED)).tolist()
+        blocks = {v: np.zeros((partition.blocks[v], NOT_REACHED), np.int64) for v in cut}
         opened = _Opened(query=query, pairs=Pairs.of(query, *box))
         for first, status in _statuses(store, partition.count):
             part = np.arange(first, first + len(status))

@@ -148,10 +148,16 @@ def label(raw: Array, severity: Array, quantile: float = 0.95) -> Labelled:
     """The samples with the top share of the severity are high (HyFair: quantile 0.95, so the top 5 %).
 
     Severities are often whole numbers, and ties would make everybody high where the quantile is the least value met: the
-    threshold is then the next larger one. Raises QueryError when all samples have the same severity.
+    threshold is then the next larger one. Raises QueryError when all samples have the same severity, or one is no number.
     """
     if not 0 < quantile < 1:
         raise QueryError(f"quantile = {quantile}, expected a share between 0 and 1, such as 0.95 for the top 5 %")
+    beyond = int((~np.isfinite(severity)).sum())
+    if beyond:
+        raise QueryError(
+            f"around the cluster {beyond} of {len(raw)} samples have logits beyond float32, so that their severity is no number; "
+            "narrow the schema's ranges, or scale the model's inputs"
+        )
     least, most = float(severity.min()), float(severity.max())
     if least == most:
         raise QueryError(

@@ -108,6 +108,8 @@ def test_only_the_top_share_is_high_whatever_the_ties() -> None:
     assert few.threshold == 4
     assert few.high.sum() == 3, "the quantile 1 is everybody's severity, so it cannot mark the high ones"
     assert label(raw, np.arange(100.0)).high.sum() == 5
+    with pytest.raises(QueryError, match="1 of 100 samples have logits beyond float32"):
+        label(raw, np.r_[np.nan, np.ones(99)])
     with pytest.raises(QueryError, match="same severity"):
         label(raw, np.ones(100))
     with pytest.raises(QueryError, match="quantile"):

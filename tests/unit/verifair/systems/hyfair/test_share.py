@@ -82,6 +82,15 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
             [store.add(chunk(first, [PROVED])) for first in range(400)]
 
 
+def test_blocks_beyond_number_are_not_counted_one_by_one(tmp_path: Path) -> None:
+    schema = schema_of(categorical("sex", "f", "m", protected=True), integer("cents", 1, 2**53), integer("hours", 1, 4))
+    query = query_of(schema)
+    store = store_of(tmp_path / "s.sqlite", query, 2, [chunk(0, [PROVED])])
+    found = partition_summary(store, query=query)
+    assert [one.feature for one in found.blocks] == ["hours"]
+    assert (found.parts.proved, sum(dict(found.parts).values())) == (1, 2 * 2**52)
+
+
 def test_shares_of_an_unfinished_run(tmp_path: Path) -> None:
     query, store = mixed(tmp_path)
     rows = np.array([[0, 0, 1], [1, 3, 4], [0, 5, 1], [0, 9, 2], [1, 10, 1], [0, 2, 9], [0, 2.5, 1]])
