@@ -381,10 +381,12 @@ def situation_test(
     for g, own_pool in enumerate(pools):
         mine = np.flatnonzero(group[complainants] == g)
         rows = complainants[mine]
-        found_control[:, mine], found_sizes[:, mine] = control(
+        of_group = control(
             own_pool, centers[mine], sizes, rows, ties=ties, threads=threads, literal=None if own is None else own[mine],
             progress=tell, parts=parts,
         )
+        for row, (counts, many) in enumerate(zip(*of_group, strict=True)):
+            found_control[row, mine], found_sizes[row, mine] = counts, many
         done += len(mine)
     standard = negatives(pool, centers, sizes, ties=ties, threads=threads, literal=own, progress=tell, parts=parts)
     done += len(complainants)

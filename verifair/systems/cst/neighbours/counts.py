@@ -183,7 +183,7 @@ def control(
 
 
 def _sizes(k: Sequence[int], centers: int) -> Integers:
-    return np.repeat(np.asarray(k, dtype=np.int64)[:, None], centers, axis=1)
+    return np.broadcast_to(np.asarray(k, dtype=np.int64)[:, None], (len(k), centers))
 
 
 def _counted(
@@ -209,20 +209,26 @@ def _counted(
     order = np.lexsort(centers.T)  # by categories: centers of one kind share what is computed for it
 
     def searched(some: Integers) -> Arrays:
-        left, width = some, pool.width(max(k) + 1)
+        there, of = centers[some], None if mine is None else mine.take(some)
+        float_ = None if literal is None else literal[some]
+        counts, within = np.empty((len(some), len(k))), np.zeros((len(some), len(k)), dtype=bool)
+        left, width = np.arange(len(some)), pool.width(max(k) + 1)
         while len(left):
-            left = left[_step(pool, centers, left, sizes, mine, ties, width, threads, literal, found, inside)]
+            left = left[_step(pool, there, left, sizes, of, ties, width, threads, float_, counts, within)]
             width = min(len(pool.points), 2 * width)
-        return found[:, some], inside[:, some]
+        return counts.T, within.T
 
     more = [one for one in (own, literal) if one is not None]
     asked = parts.question("neighbours in order", sizes.tolist(), ties, *pool.determines, centers, *more)
     for begin in range(0, len(centers), CENTERS):
         some = order[begin : begin + CENTERS]
-        like = found[:, some], inside[:, some]
-        found[:, some], inside[:, some] = parts.part(asked, f"{begin}", like, partial(searched, some))
+        at = slice(begin, begin + len(some))
+        like = found[:, at], inside[:, at]
+        found[:, at], inside[:, at] = parts.part(asked, f"{begin}", like, partial(searched, some))
         if progress is not None:
-            progress(begin + len(some))
+            progress(at.stop)
+    for one in (*found, *inside):
+        one[order] = one.copy()
     return found, inside
 
 
@@ -230,7 +236,7 @@ def _step(
     pool: NeighbourPool, centers: Array, which: Integers, k: Integers, own: Own | None, ties: Ties, width: int, threads: int,
     literal: Array | None, found: Array, inside: Booleans,
 ) -> Booleans:
-    """Fill `found` for these centers from their `width` nearest points; tells for which (B,) ties may go on beyond them."""
+    """Fill found, inside (C, K) for these centers from their `width` nearest points; tells for which (B,) ties may go on beyond."""
     mine = None if own is None else own.take(which)
     alike = centers[which, ::-1] if mine is None else np.column_stack([centers[which, ::-1], mine.point, mine.negative])
     _, one, at = np.unique(alike, axis=0, return_index=True, return_inverse=True)
@@ -244,18 +250,18 @@ def _step(
         short[begin : begin + size] = edge.short
         members = np.flatnonzero((at >= begin) & (at < begin + size))
         place, part = at[members] - begin, which[members]
-        found[:, part] = _shared(k, edge).T[:, place]
+        found[part] = _shared(k, edge)[place]
         if ties == "share":
             continue
         if mine is not None and ties == "heap":
             first = np.where(point == mine.point[some, None], np.arange(width), width).min(axis=1)
-            inside[:, part] = (first[:, None] < edge.high).T[:, place]
+            inside[part] = (first[:, None] < edge.high)[place]
         for b in np.flatnonzero((edge.inside + edge.tied > k).any(axis=1) & ~edge.short).tolist():
             there = np.flatnonzero(place == b)
             center = None if literal is None else literal[part[there[0]]]
             order, _ = _ranked(pool, near, edge, b, ties, most=int(k[-1]) + 1, center=center)
             of = None if mine is None else mine.take(members[there])
-            found[:, part[there]], inside[:, part[there]] = _by_row(pool, order, k, of, left_out=ties != "heap")
+            found[part[there]], inside[part[there]] = _by_row(pool, order, k, of, left_out=ties != "heap")
     return short[at]
 
 
@@ -339,17 +345,17 @@ def _ranked(
 def _by_row(
     pool: NeighbourPool, order: Integers, k: Integers, own: Own | None, *, left_out: bool
 ) -> tuple[Array, Booleans]:
-    """(K, B) negative decisions of the first k rows in order, around B complainants at one place, and who of them is among these.
+    """(B, K) negative decisions of the first k rows in order, around B complainants at one place, and who of them is among these.
 
     left_out: complainants are not counted themselves, and the next row is in their place.
     """
     bad = np.concatenate([[0], np.cumsum(pool.negative[order])])
     if own is None:
-        return bad[k, None], np.zeros((len(k), 1), dtype=bool)
+        return bad[None, k], np.zeros((1, len(k)), dtype=bool)
     where = np.full(len(pool), len(order))
     where[order] = np.arange(len(order))
-    inside = where[own.at] < k[:, None]
-    return (bad[k[:, None] + inside] - (inside & own.negative) if left_out else bad[k, None]), inside
+    inside = where[own.at, None] < k
+    return (bad[k + inside] - (inside & own.negative[:, None]) if left_out else bad[None, k]), inside
 
 
 def nearest(
