@@ -28,8 +28,8 @@ from collections.abc import Sequence
 import numpy as np
 from joblib import Parallel, delayed
 
-from encoders.curves.floats import decay, shaped
-from encoders.curves.layer import SmoothLayer, parts
+from encoders.curves.floats import decay
+from encoders.curves.layer import Curve, SmoothLayer, parts
 from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Integers, Layer, Network, activate, affine
 
@@ -199,11 +199,11 @@ def _calm(layers: Sequence[Layer], start: Array, direction: Array, row: Integers
         if k:
             calm &= ~((least <= 0) & (bend < 1)).any(axis=1)
         if isinstance(layer, SmoothLayer):
-            calm &= ((moves <= CALM) | (least > FLAT) | ~layer.smooth).all(axis=1)
+            calm &= ((moves <= CALM) | (least > FLAT) | ~layer.smooth | layer.squared).all(axis=1)
             steepest = np.where(layer.smooth, _made_of_tanh(layer, least)[1], steepest)
         for curve, at in groups:
-            steepest[:, at] = MOST_STEEP
-            for joint in curve.shape.joints if k and curve.shape.kink else ():
+            steepest[:, at] = 2 * (np.abs(value) + moves)[:, at] if curve is Curve.SQUARE else MOST_STEEP
+            for joint in curve.joints if k and curve.joints and curve.shape.kink else ():
                 calm &= ~(np.abs(value[:, at] - joint) <= moves[:, at]).any(axis=1)
         if above is not layers[-1]:
             value = affine(activate(value, layer), above)
@@ -216,9 +216,9 @@ def _kinks(layer: Layer, start: Array, direction: Array) -> tuple[Integers, Arra
     bend, groups = (layer.bend, layer.groups()) if isinstance(layer, SmoothLayer) else (layer.slope, [])
     at = [(k, 0.0) for k in range(len(bend))]
     for curve, mine in groups:
-        at += [(k, joint) for joint in curve.shape.joints if joint for k in mine.tolist()]
+        at += [(k, joint) for joint in curve.joints if joint for k in mine.tolist()]
     neuron, joint = np.array([k for k, _ in at], dtype=np.int64), np.array([joint for _, joint in at])
-    kinked = (bend < 1)[neuron] | np.isin(neuron, [k for curve, mine in groups if curve.shape.joints for k in mine.tolist()])
+    kinked = (bend < 1)[neuron] | np.isin(neuron, [k for curve, mine in groups if curve.joints for k in mine.tolist()])
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         alpha = (joint - start[:, neuron]) / direction[:, neuron]
     row, column = np.nonzero((alpha > 0) & (alpha < 1) & (kinked | (np.abs(direction[:, neuron]) > STEEP)))
@@ -255,7 +255,7 @@ def _curved(layer: SmoothLayer, a: Array) -> tuple[Array, Array]:
     if (made := layer.smooth & ~layer.shaped).any():
         value, slope = (np.where(made, one, other) for one, other in zip(_made_of_tanh(layer, a), (value, slope), strict=True))
     for curve, at in layer.groups():
-        value[:, at], slope[:, at] = shaped(a[:, at], curve.shape)
+        value[:, at], slope[:, at] = curve.at(a[:, at])
     return value, slope
 
 

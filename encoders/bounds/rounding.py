@@ -24,7 +24,8 @@ takes the place of Q_k there.
 
 Above a layer of tanh or sigmoid (`curves`) |y| <= 1, lines have slopes at most 1 as well, and intercepts at most 1 more than a
 bound: F + 1 takes the place of F, and backward substitution is charged by 2 Q + 4 instead of Q. Above other curves (`shapes`) |y|
-is at most 2 |a| + 1, a slope at most 2, an intercept at most 4 |a| + 1: 2 F + 2 and 6 Q + 12.
+is at most 2 |a| + 1, a slope at most 2, an intercept at most 4 |a| + 1: 2 F + 2 and 6 Q + 12. Above squares (`squares`) |y| <= a^2,
+a slope is at most 2 Q and an intercept at most 2 Q^2, Q <= F: 4 F^2 and 16 Q^2.
 
 Overflow gives inf or NaN, which no comparison lets pass as a proof; `TINY` is added to every Q and taken off every final bound,
 which covers underflow.
@@ -59,7 +60,7 @@ def form_magnitudes(layers: tuple[Layer, ...], first: Array) -> list[Array]:
     size = first
     for below, layer in pairwise(layers[:-1]):
         if isinstance(below, SmoothLayer):
-            size = np.where(below.shaped, 2.0, 1.0) * (size + 1)
+            size = np.where(below.squared, 4 * size * size, np.where(below.shaped, 2.0, 1.0) * (size + 1))
         size = magnitude(layer.weight, layer.bias, 8 * size)
         out.append(size)
     return out
@@ -67,4 +68,6 @@ def form_magnitudes(layers: tuple[Layer, ...], first: Array) -> list[Array]:
 
 def charge(layer: Layer, size: Array) -> Array:
     """What backward substitution through a layer of sizes Q (B, n) is charged by."""
-    return np.where(layer.shaped, 3.0, 1.0) * (2 * size + 4) if isinstance(layer, SmoothLayer) else size
+    if not isinstance(layer, SmoothLayer):
+        return size
+    return np.where(layer.squared, 16 * size * size + TINY, np.where(layer.shaped, 3.0, 1.0) * (2 * size + 4))

@@ -63,6 +63,7 @@ class Twin:
     lone: bool = False
 
     @classmethod
+    @np.errstate(all="ignore")  # overflow proves nothing
     def of(cls, problem: TwinProblem) -> Twin:
         network, batch, domain = layered(problem.network, "what asked for it"), problem.batch, problem.domain
         low, high = domain.box(batch.lower, batch.upper)
@@ -96,11 +97,13 @@ class Twin:
             if k > 1 and not after:
                 # |y| <= |a| <= Q for both copies: cruder, but the last layer needs no better
                 size = 2 * sizes[-1]
+                if isinstance(below, SmoothLayer):  # |y| <= Q^2
+                    size = np.where(below.squared, size * size, size)
             else:
                 ends = [activated_interval(below, *copy) for copy in copies]
                 size = np.maximum(*map(np.abs, ends[0])) + np.maximum(*map(np.abs, ends[1]))
             if isinstance(below, SmoothLayer):  # of a curve, 1 each more: its enclosures are off by absolute errors
-                size = np.where(below.shaped, 2 * size + 2, np.where(below.smooth, 2.0, size))
+                size = np.where(below.shaped & ~below.squared, 2 * size + 2, np.where(below.smooth & ~below.shaped, 2.0, size))
             sizes.append(magnitude(layer.weight, layer.bias, size))
             error.append(factor(layer.weight.shape[1]) * sizes[-1])
             if after > 1:
@@ -146,7 +149,11 @@ class Twin:
 
     def with_room(self) -> Twin:
         """Return the twin whose intervals are so wide that whoever computes them in another order finds narrower ones."""
-        return replace(self, error=tuple(2 * self.rate * size + LEAST for size in self.magnitude))
+        sizes = list(self.magnitude)
+        for k, layer in enumerate(self.hidden):
+            if isinstance(layer, SmoothLayer):  # what squares are charged is no size of their pre-activations
+                sizes[k] = np.where(layer.squared, self.error[k] / factor(layer.weight.shape[1]), sizes[k])
+        return replace(self, error=tuple(2 * self.rate * size + LEAST for size in sizes))
 
     @cached_property
     def alone(self) -> Twin:

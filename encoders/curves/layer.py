@@ -1,7 +1,8 @@
 """Layers of smooth neurons: tanh and sigmoid, and the curves of `encoders.curves.shapes`.
 
 sigma(a) = 1/2 + tanh(a / 2) / 2, so with T = tanh a neuron is  y = c + p T(q a), where (q, p, c) is (1/2, 1/2, 1/2) for a sigmoid
-and (1, 1, 0) for a tanh; halving is exact. The other curves are used as they are.
+and (1, 1, 0) for a tanh; halving is exact. The other curves are used as they are. One of them is the square, of which products
+are made:  x y = ((x + y)^2 - (x - y)^2) / 4.  It is no `CurveShape`: nothing about it needs a table, or a proof.
 """
 
 from __future__ import annotations
@@ -36,17 +37,34 @@ class Curve(IntEnum):
     GELU_TANH = 8
     MISH = 9
     HARDSWISH = 10
+    SQUARE = 11
 
     @property
     def shape(self) -> CurveShape:
-        """Of those that are neither bent nor made of tanh; nobody else needs to load them."""
+        """Of those that are neither bent, nor made of tanh, nor squares; nobody else needs to load them."""
         from encoders.curves.shapes import SHAPES
 
         return SHAPES[self.name.lower()]
 
     @property
     def shown(self) -> str:
-        return self.shape.shown if self > Curve.TANH else ("piecewise linear", "sigmoid", "tanh")[self]
+        if Curve.TANH < self != Curve.SQUARE:
+            return self.shape.shown
+        return {Curve.BENT: "piecewise linear", Curve.SIGMOID: "sigmoid", Curve.TANH: "tanh"}.get(self, "square")
+
+    @property
+    def joints(self) -> tuple[float, ...]:
+        """Where formulas of one that is neither bent nor made of tanh are joined."""
+        return () if self == Curve.SQUARE else self.shape.joints
+
+    def at(self, t: Array) -> tuple[Array, Array]:
+        """The curve and its slope at t in float64, of one that is neither bent nor made of tanh."""
+        from encoders.curves.floats import shaped
+
+        if self != Curve.SQUARE:
+            return shaped(t, self.shape)
+        with np.errstate(over="ignore"):
+            return t * t, 2 * t
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, init=False)
@@ -89,8 +107,13 @@ class SmoothLayer(Layer):
 
     @property
     def shaped(self) -> Booleans:
-        """(m,) which neurons are neither bent nor made of tanh: |y| <= 2 |a| + 1, and slopes may be -1/2 to 1.76."""
+        """(m,) which neurons are neither bent nor made of tanh. But for squares |y| <= 2 |a| + 1, and slopes are -1/2 to 1.76."""
         return np.asarray(self.curve > Curve.TANH)
+
+    @property
+    def squared(self) -> Booleans:
+        """(m,) which neurons are squares."""
+        return np.asarray(self.curve == Curve.SQUARE)
 
     def groups(self) -> list[tuple[Curve, Integers]]:
         """The `shaped` neurons by their curves: kind and positions."""
@@ -109,12 +132,12 @@ class SmoothLayer(Layer):
 
 def value(a: Array, kind: Kinds) -> Array:
     """The curves at a (..., m) by neuron kinds (m,), in float64; numbers of BENT neurons are meaningless."""
-    from encoders.curves.floats import shaped, tanh  # who checks computes none in float64
+    from encoders.curves.floats import tanh  # who checks computes none in float64
 
     q, p, c = parts(kind)
     out = c + p * tanh(q * a) if (kind <= Curve.TANH).any() else np.empty_like(a)
     for one in np.unique(kind[kind > Curve.TANH]):
-        out[..., kind == one] = shaped(a[..., kind == one], Curve(one).shape)[0]
+        out[..., kind == one] = Curve(one).at(a[..., kind == one])[0]
     return np.asarray(out)
 
 

@@ -108,5 +108,7 @@ def _curved(a: arb, slope: float, kind: int) -> arb:
             return a.tanh()
         case Curve.BENT:
             return a if slope == 1 else a.max(slope * a)
+        case Curve.SQUARE:
+            return a * a
         case _:
             return Curve(kind).shape.value(a)

@@ -20,7 +20,7 @@ from encoders.onnx.operators import SUPPORTED
 from encoders.onnx.operators.pipelines import KEEP_RAW, TAKE_WHOLE
 from encoders.onnx.operators.shapes import BATCH
 from encoders.onnx.patterns import MADE, with_curves
-from encoders.onnx.tensor import Constant, ModelInputs, NeuronSource, OnnxNode, Tensor, graph_inputs
+from encoders.onnx.tensor import Constant, ModelInputs, NeuronSource, OnnxNode, Tensor, finite, graph_inputs
 
 MOVES = {"Abs", "Cast", "Concat", "Constant", "ConstantOfShape", "Dropout", "Equal", "Expand", "Flatten", "Gather",
          "Identity", "Max", "Min", "Mod", "Pad", "Range", "Reshape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose",
@@ -87,6 +87,9 @@ def _apply(reading: Reading, proto: onnx.NodeProto) -> None:
     if op == "Shape" and proto.input[0] in reading.tensors:
         _measure(reading, proto)
         return
+    if op == "ConstantOfShape" and proto.input[0] in reading.sized:
+        _fill(reading, proto)
+        return
     if all(i == "" or i in reading.constants for i in proto.input):
         _fold(reading, proto)
         return
@@ -137,6 +140,17 @@ def _measure(reading: Reading, proto: onnx.NodeProto) -> None:
     reading.constants[proto.output[0]] = np.array(shape[start:end], dtype=np.int64)
     if BATCH in shape[start:end]:
         reading.sized.add(proto.output[0])
+
+
+def _fill(reading: Reading, proto: onnx.NodeProto) -> None:
+    """The same number in every row, as many of them as the batch has: a tensor that depends on nothing."""
+    batch, *shape = reading.constants[proto.input[0]].tolist()
+    value = next((numpy_helper.to_array(a.t) for a in proto.attribute if a.name == "value"), np.zeros(1, dtype=np.float32))
+    if batch != BATCH or BATCH in shape or not all(0 < d <= MOST for d in shape) or math.prod(shape) > MOST:
+        raise ModelError(reading.path, f"makes numbers of shape {[batch, *shape]}, which does not keep axis 0 as the batch",
+                         node=node_name(proto), op=proto.op_type)
+    number = finite(reading.path, proto.output[0], value).item()
+    reading.tensors[proto.output[0]] = Tensor(shape=tuple(shape), terms={}, const=exact(np.full(math.prod(shape), number)))
 
 
 def _fold(reading: Reading, proto: onnx.NodeProto) -> None:
@@ -281,7 +295,7 @@ _WHY = {
     "LSTM": _RECURRENT, "GRU": _RECURRENT, "RNN": _RECURRENT, "Loop": _RECURRENT, "Scan": _RECURRENT,
     "If": "branches of a graph are not followed; export the model for inference, without control flow",
     "Attention": _ATTENTION, "MultiHeadAttention": _ATTENTION, "Einsum": _ATTENTION, "Erf": _CURVED, "Softsign": _CURVED,
-    "Exp": _CURVED, "Log": _CURVED, "Sqrt": _CURVED, "Pow": _CURVED, "Reciprocal": _CURVED, "Sin": _CURVED, "Cos": _CURVED,
+    "Exp": _CURVED, "Log": _CURVED, "Sqrt": _CURVED, "Reciprocal": _CURVED, "Sin": _CURVED, "Cos": _CURVED,
     "ThresholdedRelu": _JUMPS, "Binarizer": _JUMPS, "Floor": _JUMPS, "Ceil": _JUMPS, "Round": _JUMPS, "Sign": _JUMPS,
     "ArgMax": _JUMPS, "ArgMin": _JUMPS, "TopK": _JUMPS, "Greater": _JUMPS, "Less": _JUMPS, "Where": _JUMPS, "Equal": _JUMPS,
     "Softmax": "it is supported only at the end, as the model's probabilities; attention and voting classifiers have it in the "

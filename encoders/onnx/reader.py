@@ -141,7 +141,10 @@ def check_layers(path: Path, logits: LogitsModel, neurons: Neurons, chain: Seque
             curved = 0.0 if source.curve == Curve.BENT else CURVE
             if source.before is None or source.after is None:
                 values[:, all_of_it], slack[:, all_of_it] = top[:, at], allowed[:, at]
-                if curved:  # slopes are at most 2
+                if source.curve == Curve.SQUARE:
+                    slack[:, all_of_it] *= 2 * np.abs(here[:, at]) + allowed[:, at]
+                    slack[:, all_of_it] += 2 * _UNIT * top[:, at] + _TINY
+                elif curved:  # slopes are at most 2
                     slack[:, all_of_it] += allowed[:, at] + curved + STEPS * _UNIT * np.abs(top[:, at])
                 continue
             entering, leaving = found[source.before], found[source.after]

@@ -107,7 +107,8 @@ BITS = 700
 MIXES = {"sigmoid": (Curve.SIGMOID,), "tanh": (Curve.TANH,), "mixed": (Curve.SIGMOID, Curve.TANH, Curve.BENT)}
 MIXES |= {
     "convex": (Curve.SOFTPLUS, Curve.ELU), "jumps": (Curve.SELU, Curve.HARDSWISH, Curve.BENT),
-    "falls": (Curve.SILU, Curve.GELU, Curve.GELU_TANH, Curve.MISH), "every": tuple(Curve),
+    "falls": (Curve.SILU, Curve.GELU, Curve.GELU_TANH, Curve.MISH), "squares": (Curve.SQUARE, Curve.SQUARE, Curve.BENT),
+    "every": tuple(Curve),
 }
 
 
@@ -169,6 +170,8 @@ def shaped(kind: Curve, a: arb) -> arb:
             return a - a * (a / arb(2).sqrt()).erfc() / 2 if a > 0 else a * (-a / arb(2).sqrt()).erfc() / 2
         case Curve.GELU_TANH:
             return a * (1 + ((2 / arb.pi()).sqrt() * (a + arb("0.044715") * a**3)).tanh()) / 2
+        case Curve.SQUARE:
+            return abs(a) ** 2
         case Curve.MISH:
             return a * shaped(Curve.SOFTPLUS, a).tanh()
         case _:

@@ -102,7 +102,9 @@ def _evaluation_error(network: Model, x: Array) -> Array:
         size = size @ np.abs(layer.weight).T + np.abs(layer.bias)
         lost += factor(layer.weight.shape[1])
         if isinstance(layer, SmoothLayer):  # |y| <= 1, or 2 |a| + 1; a curve is off by ERROR (|a| + 1), which lost size pays for
-            size, lost = np.where(layer.shaped, 2.0, 1.0) * (size + 1), lost + 2 * ERROR
+            squared = layer.squared  # twice what a is off by, relatively, and a little
+            size = np.where(squared, size * size, np.where(layer.shaped, 2.0, 1.0) * (size + 1))
+            lost = (2.01 if squared.any() else 1.0) * lost + 2 * ERROR
     return np.asarray(lost * size.max(axis=1) + TINY)
 
 

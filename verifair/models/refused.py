@@ -17,7 +17,7 @@ _MISSING = "fills in values from other columns; fit it on rows that have all the
 WHY = {
     **dict.fromkeys(("KNeighborsClassifier", "KNeighborsRegressor", "RadiusNeighborsClassifier", "RadiusNeighborsRegressor", "SVC",
                      "SVR", "NuSVC", "NuSVR", "GaussianProcessClassifier", "GaussianProcessRegressor"), _DISTANCES),
-    **dict.fromkeys(("GaussianNB", "QuadraticDiscriminantAnalysis", "PolynomialFeatures"), _PRODUCTS),
+    **dict.fromkeys(("GaussianNB", "QuadraticDiscriminantAnalysis"), _PRODUCTS),
     **dict.fromkeys(("PowerTransformer", "QuantileTransformer", "SplineTransformer", "FunctionTransformer"), _BENT),
     **dict.fromkeys(("PoissonRegressor", "GammaRegressor", "TweedieRegressor"), _LOG_LINK),
     **dict.fromkeys(("OneVsRestClassifier", "OneVsOneClassifier", "OutputCodeClassifier"), _EACH),

@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 
 from encoders.bounds.relu import TIE, LayerBounds, Lines, activation, hinge, relu_difference_lines, relu_lines
-from encoders.bounds.smooth import shapes
+from encoders.bounds.smooth import shapes, squares
 from encoders.bounds.smooth.tanh import TINY, slope_bounds, tanh_bounds
 from encoders.curves.floats import ERROR, FAR, UNIT, tanh
 from encoders.curves.layer import Curve, SmoothLayer, parts
@@ -74,14 +74,14 @@ def copy_lines(layer: SmoothLayer, lower: Array, upper: Array) -> Lines:
 def difference_lines(layer: SmoothLayer, below: LayerBounds) -> Lines:
     """Lines in Delta = a - a' around y - y'."""
     index, q, p, _ = smooth(layer)
-    lowest, highest = np.minimum(below.lower, below.lower_prime), np.maximum(below.upper, below.upper_prime)
     out = relu_difference_lines(below).leaky(layer.bend)
     if len(index):
+        lowest, highest = np.minimum(below.lower, below.lower_prime), np.maximum(below.upper, below.upper_prime)
         around = slope_bounds(q * lowest[..., index], q * highest[..., index])
         curves = _around(*around, p * q, below.delta_lower[..., index], below.delta_upper[..., index])
         out = _merged(index, out, curves)
     for kind, index in layer.groups():
-        around = shapes.slopes(kind, lowest[..., index], highest[..., index])
+        around = shapes.apart(kind, below.columns(index))
         out = _merged(index, out, _around(*around, 1.0, below.delta_lower[..., index], below.delta_upper[..., index]))
     return out
 
@@ -174,7 +174,7 @@ class PairLines:
     size: Array
     steepest: Array
     own: tuple[tuple[Lines, Array], ...]
-    others: list[tuple[Integers, shapes.ShapePairs]]
+    others: list[tuple[Integers, shapes.ShapePairs | squares.SquarePairs]]
 
     @classmethod
     def of(cls, layer: SmoothLayer, shift: Array, bounds: LayerBounds) -> PairLines:
@@ -190,7 +190,7 @@ class PairLines:
             # the hundredth pays for sigma and the ends of t - sigma being rounded
             steepest=1.01 * slope_bounds(np.minimum(low, low_prime), np.maximum(high, high_prime))[1],
             own=((_lines(low, high), np.zeros_like(sigma)), (_lines(low_prime, high_prime), sigma)),
-            others=[(at, shapes.ShapePairs.of(kind, bounds.columns(at), shift[..., at])) for kind, at in layer.groups()],
+            others=[(at, shapes.pairs(kind, bounds.columns(at), shift[..., at])) for kind, at in layer.groups()],
         )
 
     def under(self, p: Array, p_prime: Array, at: Any) -> tuple[Array, Array, Array]:

@@ -37,8 +37,8 @@ from typing import Any
 import numpy as np
 
 from encoders.bounds.relu import TIE, LayerBounds, Lines
+from encoders.bounds.smooth import squares
 from encoders.bounds.smooth.tanh import TINY
-from encoders.curves import floats
 from encoders.curves.floats import ERROR, UNIT
 from encoders.curves.layer import Curve
 from encoders.network import Array, Booleans
@@ -53,7 +53,7 @@ LEFT, CORE, RIGHT = 0, 1, 2
 
 def shaped(t: Array, kind: Curve) -> tuple[Array, Array]:
     """T and T'."""
-    return floats.shaped(t, kind.shape)
+    return kind.at(t)
 
 
 def _at(kind: Curve, *points: Array) -> list[tuple[Array, Array]]:
@@ -64,6 +64,8 @@ def _at(kind: Curve, *points: Array) -> list[tuple[Array, Array]]:
 
 def values(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
     """The ends of T on [low, high]: T falls up to its lowest point and rises from there on."""
+    if kind is Curve.SQUARE:
+        return squares.values(low, high)
     (at_low, _), (at_high, _) = _at(kind, low, high)
     lowest = (low <= kind.shape.lowest) & (kind.shape.lowest <= high)
     least = np.where(lowest, kind.shape.least, np.minimum(at_low, at_high))
@@ -83,11 +85,17 @@ def slopes(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
     return least - ERROR, most + ERROR
 
 
+def apart(kind: Curve, bounds: LayerBounds) -> tuple[Array, Array]:
+    """(below, above) all (T(t) - T(t')) / (t - t'): by the mean value theorem, of squares the sums t + t'."""
+    if kind is Curve.SQUARE:
+        return squares.sums(bounds)
+    return slopes(kind, np.minimum(bounds.lower, bounds.lower_prime), np.maximum(bounds.upper, bounds.upper_prime))
+
+
 def difference(kind: Curve, bounds: LayerBounds) -> tuple[Array, Array]:
-    """The interval of T(t) - T(t'): from the ends of both, and from the mean value theorem."""
+    """The interval of T(t) - T(t'): from the ends of both, and from `apart`."""
     first, second = values(kind, bounds.lower, bounds.upper), values(kind, bounds.lower_prime, bounds.upper_prime)
-    around = slopes(kind, np.minimum(bounds.lower, bounds.lower_prime), np.maximum(bounds.upper, bounds.upper_prime))
-    products = [slope * delta for slope in around for delta in (bounds.delta_lower, bounds.delta_upper)]
+    products = [slope * delta for slope in apart(kind, bounds) for delta in (bounds.delta_lower, bounds.delta_upper)]
     low = np.maximum(np.minimum.reduce(products), first[0] - second[1])
     high = np.minimum(np.maximum.reduce(products), first[1] - second[0])
     same = (bounds.delta_lower == 0) & (bounds.delta_upper == 0)  # only ever exactly so when nothing reaches the neuron
@@ -97,6 +105,8 @@ def difference(kind: Curve, bounds: LayerBounds) -> tuple[Array, Array]:
 
 def lines(kind: Curve, low: Array, high: Array) -> Lines:
     """Lines around T on [low, high]."""
+    if kind is Curve.SQUARE:
+        return squares.lines(low, high)
     up_slope, up_constant = _above(kind, low, high)
     low_slope, low_constant = _below(kind, low, high)
     return Lines(low_slope=low_slope, low_constant=low_constant, up_slope=up_slope, up_constant=up_constant)
@@ -251,6 +261,11 @@ class ShapePairs:
         better = apart * middle + away > slope * middle + constant + TIE * limit
         slope, constant = np.where(better, apart, slope), np.where(better, away, constant)
         return slope, constant, np.maximum(found[CELLS // 2] - (slope * middle + constant), 0.0)
+
+
+def pairs(kind: Curve, bounds: LayerBounds, shift: Array) -> ShapePairs | squares.SquarePairs:
+    """Lines under  p T(t) + p' T(t - s)  in the first layer, for any p and p'."""
+    return squares.SquarePairs.of(bounds, shift) if kind is Curve.SQUARE else ShapePairs.of(kind, bounds, shift)
 
 
 def hull_slope(values: list[Array], width: Array, tie: Array) -> Array:

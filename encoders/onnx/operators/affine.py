@@ -1,4 +1,4 @@
-"""Affine operators (sums, products with constants, matrices, batch normalisation), and the affine maps that other operators share.
+"""Affine operators (sums, matrices, quotients by constants, batch normalisation), and the affine maps that other operators share.
 
 Operators and attributes follow the ONNX specification (github.com/onnx/onnx/blob/main/docs/Operators.md). The batch
 axis is axis 0 throughout: an operator that would move it, cut it or mix rows is refused.
@@ -103,15 +103,6 @@ def _sub(node: OnnxNode) -> Tensor:
     return (-x).shift(offset)
 
 
-def _mul(node: OnnxNode) -> Tensor:
-    if all(isinstance(i, Tensor) for i in node.inputs):
-        raise node.error("multiplies the data with itself, and is no curve that is read so (SiLU, GELU, Mish, HardSwish); train "
-                         "without gates and attention")
-    tensor, constant = (0, 1) if isinstance(node.inputs[0], Tensor) else (1, 0)
-    x, factor = broadcast(node, node.tensor(tensor), node.weight(constant))
-    return x.scale(factor)
-
-
 def _div(node: OnnxNode) -> Tensor:
     if node.has(1) and isinstance(node.inputs[1], Tensor):
         raise node.error("divides by the data, as normalisations of rows and softsign do; use BatchNormalization, and tanh")
@@ -179,6 +170,6 @@ def _batch_normalization(node: OnnxNode) -> Tensor:
 
 
 AFFINE_OPERATORS: dict[str, Callable[[OnnxNode], Result]] = {
-    "Add": _add, "BatchNormalization": _batch_normalization, "Div": _div, "Gemm": _gemm, "MatMul": _matmul, "Mul": _mul,
+    "Add": _add, "BatchNormalization": _batch_normalization, "Div": _div, "Gemm": _gemm, "MatMul": _matmul,
     "Neg": lambda node: -node.tensor(0), "Sub": _sub,
 }

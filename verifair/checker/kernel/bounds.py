@@ -37,6 +37,8 @@ in any order and also with fused operations, is off by at most gamma_n times the
     5. Sigmoid and tanh neurons have Y = 1 above them, and lines of `curves`, whose offsets are rounded outwards there:
        they are at most 1 + |a| for each copy, slopes at most 1. 2 (V + V') + 4 in place of V + V' in T_i covers them. Of other
        curves Y is the largest |y| plus 1, at most 2 |a| + 2, offsets at most 4 |a| + 1, slopes at most 2: 6 (V + V') + 12.
+    6. Of squares Y is the largest |y|. Relative to |P| + |Q|, |alpha| + |beta| is at most 4 (V + V') and offsets are at most
+       4 (V + V')^2, and nothing is off by more than a few u of these. 12 (V + V')^2 in place of V + V', floored like it, is enough.
 """
 
 from __future__ import annotations
@@ -46,9 +48,10 @@ from functools import cached_property
 
 import numpy as np
 
-from encoders.curves.layer import SmoothLayer
+from encoders.curves.layer import Curve, SmoothLayer
 from encoders.network import Array, Booleans, Integers, Layer, Network
-from verifair.checker.kernel.curves import Band, CurvePairs, CurvePlanes, Smooth, chord, lone, plane
+from verifair.checker.kernel.curves import Band, CurvePairs, CurvePlanes, Smooth, chord, first_layer, lone, plane
+from verifair.checker.kernel.squares import SquarePairs
 
 TINY = 1e-150
 FLOOR = 1e-80
@@ -159,7 +162,7 @@ class TwinBounds:
         self.a, self.a2 = centre @ first.weight.T + first.bias, centre2 @ first.weight.T + first.bias
         self.shift = (centre2 - centre) @ first.weight.T
         self._below: tuple[tuple[Array, Array], ...] | None = None  # of the outputs: y, y' and y' - y of the last hidden layer
-        self._curves: dict[int, list[tuple[Smooth, CurvePlanes | CurvePairs]]] = {}
+        self._curves: dict[int, list[tuple[Smooth, CurvePlanes | CurvePairs | SquarePairs]]] = {}
         self._bands: dict[tuple[int, int], Band] = {}
         ends = np.cumsum(network.hidden)[:-1]
         copies = [np.split(copy, 2, axis=1) for copy in signs or ()]
@@ -233,6 +236,8 @@ class TwinBounds:
             for copy, sizes, ends in ((y, reach, (span.low, span.high)), (y2, reach2, (span.low2, span.high2))):
                 copy[0][:, index], copy[1][:, index] = low, high = smooth.outputs(*ends)
                 sizes[:, index] = 1.0 if smooth.kind is None else 1.0 + np.maximum(np.abs(low), np.abs(high))
+                if smooth.kind is Curve.SQUARE:
+                    sizes[:, index] = np.maximum(high, FLOOR)
             apart = smooth.difference(span.ends)
             d[0][:, index] = np.maximum(apart[0], _less(y2[0], y[1], -np.inf)[:, index])
             d[1][:, index] = np.minimum(apart[1], _less(y2[1], y[0], np.inf)[:, index])
@@ -416,7 +421,8 @@ class TwinBounds:
         size, layer = self.spans[k].size, self.network.layers[k]
         if not isinstance(layer, SmoothLayer):
             return size
-        return np.where(layer.smooth, np.where(layer.shaped, 3, 1) * (2 * size + 4), size)
+        squared = _floored(12 * size * size)
+        return np.select([layer.squared, layer.smooth], [squared, np.where(layer.shaped, 3, 1) * (2 * size + 4)], size)
 
     def _relaxed_curves(self, k: int, layer: SmoothLayer, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
         """As `_relaxed`, for a layer with smooth neurons; those that bend beside them are relaxed as ever."""
@@ -426,7 +432,7 @@ class TwinBounds:
             self._curves[k] = []
             for smooth in Smooth.of(layer):
                 *scaled, shift = (smooth.scale * end[:, smooth.index] for end in (*span.ends, self.shift if k == 0 else span.size))
-                lines = CurvePlanes.of(smooth, scaled) if k else CurvePairs.of(smooth, scaled, shift)
+                lines = CurvePlanes.of(smooth, scaled) if k else first_layer(smooth, scaled, shift)
                 self._curves[k].append((smooth, lines))
         alpha, beta = np.array(alpha), np.array(beta)
         for smooth, lines in self._curves[k]:

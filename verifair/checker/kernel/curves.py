@@ -1,5 +1,5 @@
 """Smooth neurons for the checker: enclosures by a table of its own, and lines that hold whatever their slope. Those of tanh and
-sigmoid are here, those of other curves in `shapes`.
+sigmoid are here, those of squares in `squares`, those of other curves in `shapes`.
 
 Written apart from the engine's `encoders.curves.floats` and `encoders.bounds.smooth.curves`. T = tanh;
 sigma(a) = 1/2 + T(a / 2) / 2, so a neuron is y = c + half T(scale a).
@@ -31,7 +31,7 @@ from flint import arb, ctx, fmpq
 
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.network import Array, Integers
-from verifair.checker.kernel import shapes
+from verifair.checker.kernel import shapes, squares
 
 UNIT = 2.0**-53
 ERROR = 64 * UNIT
@@ -120,11 +120,15 @@ class Smooth:
         """Return ends of y (B, s) for a in [low, high] (B, m); the sum with c is rounded."""
         low, high = low[:, self.index], high[:, self.index]
         if self.kind is not None:
-            return shapes.outputs(self.kind, low, high)
+            return squares.outputs(low, high) if self.kind is Curve.SQUARE else shapes.outputs(self.kind, low, high)
         slack = 2 * UNIT * self.c
         return self.c + self.half * below(self.scale * low) - slack, self.c + self.half * above(self.scale * high) + slack
 
-    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
+    def steepness(self, ends: Sequence[Array]) -> tuple[Array, Array]:
+        """Return (at most, at least) all (T(t') - T(t)) / (t' - t), for low, high, low2, high2 of t and t'."""
+        if self.kind is Curve.SQUARE:
+            return squares.steepness(ends)
+        low, high = np.minimum(ends[0], ends[2]), np.maximum(ends[1], ends[3])
         return slopes(low, high) if self.kind is None else shapes.slopes(self.kind, low, high)
 
     def band(self, low: Array, high: Array) -> Band:
@@ -132,13 +136,13 @@ class Smooth:
         if self.kind is None:
             slope, offset = line_over(-high, -low)
             return Band(under=(slope, -offset), over=line_over(low, high))
-        under, over = shapes.band(self.kind, low, high)
+        under, over = squares.band(low, high) if self.kind is Curve.SQUARE else shapes.band(self.kind, low, high)
         return Band(under=under, over=over)
 
     def difference(self, ends: Sequence[Array]) -> tuple[Array, Array]:
         """Return ends of y' - y (B, s) for low, high, low2, high2, d_low, d_high (B, m) of a, a' and a' - a."""
         low, high, low2, high2, d_low, d_high = (self.scale * end[:, self.index] for end in ends)
-        least, most = self.slopes(np.minimum(low, low2), np.maximum(high, high2))
+        least, most = self.steepness((low, high, low2, high2))
         products = [slope * d for slope in (least, most) for d in (d_low, d_high)]
         at_least, at_most = np.min(products, axis=0), np.max(products, axis=0)
         if self.kind is None:
@@ -215,7 +219,8 @@ def _chord(least: Array, most: Array, low: Array, high: Array) -> tuple[Array, A
     slope = np.where(low >= 0, most, least)
     across = (low < 0) & (high > 0)
     slope = np.where(across, np.clip(_ratio(at_high - at_low, high - low), least, most), slope)
-    offset = np.maximum(at_low - slope * low, at_high - slope * high) + 8 * UNIT * (np.abs(low) + np.abs(high))
+    steep = np.maximum(1.0, np.maximum(np.abs(least), np.abs(most)))
+    offset = np.maximum(at_low - slope * low, at_high - slope * high) + 8 * UNIT * steep * (np.abs(low) + np.abs(high))
     return slope, np.where((low >= 0) | (high <= 0), 0.0, offset)  # an end that is NaN has to show
 
 
@@ -230,7 +235,7 @@ class CurvePlanes:
     def of(cls, smooth: Smooth, ends: Sequence[Array]) -> CurvePlanes:
         """ends: low, high, low2, high2, d_low, d_high of t, t' and D."""
         low, high, low2, high2, d_low, d_high = ends
-        apart = slope_band(*smooth.slopes(np.minimum(low, low2), np.maximum(high, high2)), d_low, d_high)
+        apart = slope_band(*smooth.steepness(ends), d_low, d_high)
         bands = smooth.band(low, high), smooth.band(low2, high2), apart
         return cls(bands=bands, centre=((low + high) / 2, (low2 + high2) / 2))
 
@@ -292,6 +297,11 @@ class CurvePairs:
         middle = (points[0] + points[-1]) / 2
         cells = slope * middle + under >= alpha * middle + beta * (middle + shift) + c + d - TIE * limit
         return np.where(cells, slope, alpha), np.where(cells, 0.0, beta), np.where(cells, under, c + d)
+
+
+def first_layer(smooth: Smooth, ends: Sequence[Array], shift: Array) -> CurvePairs | squares.SquarePairs:
+    """Return what bounds both copies as one function of t, for ends of t, t' and D and the constant D itself."""
+    return squares.SquarePairs.of(ends[0], ends[1], shift) if smooth.kind is Curve.SQUARE else CurvePairs.of(smooth, ends, shift)
 
 
 def _hull_slope(values: list[Array], points: list[Array], tie: Array) -> Array:

@@ -18,7 +18,7 @@ from encoders.network import Array
 from verifair.checker.kernel import curves as check_curves
 from verifair.checker.kernel import shapes as check_shapes
 
-KINDS = [kind for kind in Curve if kind > Curve.TANH]
+KINDS = [kind for kind in Curve if Curve.TANH < kind != Curve.SQUARE]
 RNG = np.random.default_rng(0)
 CORNERS = np.array([0.0, 5e-324, 1e-310, 1e-30, 1e-8, 0.3, 1.0, 2.5, 3.0, 9.0, 18.4, 39.99, 40.0, 40.1, 710.0, 1e30])
 WIDTHS = (0.0, 1e-300, 1e-12, 0.01, 0.5, 3.0, 6.0, 30.0, 1e30)
@@ -146,7 +146,7 @@ def test_lines_are_those_of_the_hull_at_the_middle(kind: Curve) -> None:
 def random_layer(where: str) -> tuple[SmoothLayer, LayerBounds, Array]:
     """Neurons of all curves with intervals of a and a' = a - s (`first`), or with independent ones (`later`)."""
     rng, n = np.random.default_rng(7), 800
-    curve = rng.choice(list(Curve), n).astype(np.int8)
+    curve = rng.choice([Curve.BENT, Curve.SIGMOID, Curve.TANH, *KINDS], n).astype(np.int8)
     layer = SmoothLayer(weight=np.zeros((n, 1)), bias=np.zeros(n), bend=np.where(curve == Curve.BENT, 0.25, 1.0), curve=curve)
     low = rng.normal(size=(1, n)) * 4
     high = low + rng.choice([0.0, 1e-9, 0.1, 1.0, 8.0], (1, n)) * rng.random((1, n))

@@ -43,7 +43,6 @@ from sklearn.preprocessing import (
     MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
-    PolynomialFeatures,
     StandardScaler,
 )
 from sklearn.semi_supervised import SelfTrainingClassifier
@@ -622,7 +621,6 @@ def test_rows_on_float64_thresholds_are_decided_as_the_library_does(name: str) -
 
 @pytest.mark.parametrize(("step", "last", "match"), [
     (StandardScaler(), KNeighborsClassifier(), "sklearn KNeighborsClassifier: compares each row with rows .*; fit Logistic"),
-    (PolynomialFeatures(), LogisticRegression(), "sklearn PolynomialFeatures: adds up squares and products .*; fit Logistic"),
     (KBinsDiscretizer(3, encode="ordinal"), DecisionTreeClassifier(), "sklearn KBinsDiscretizer: makes steps .*, or fit trees"),
     (FunctionTransformer(np.exp), LogisticRegression(), "sklearn FunctionTransformer: bends a column"),
     ("passthrough", BaggingClassifier(KNeighborsClassifier(), 2), "sklearn KNeighborsClassifier: compares"),

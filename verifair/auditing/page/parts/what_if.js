@@ -25,6 +25,7 @@
     (t) => t * sigmoid(t), (t) => t * (1 + erf(t / Math.SQRT2)) / 2,
     (t) => t * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (t + 0.044715 * t ** 3))) / 2,
     (t) => t * Math.tanh(softplus(t)), (t) => t * Math.min(Math.max(t / 6 + 0.5, 0), 1),
+    (t) => t * t,
   ];
   const numbers = model && Object.fromEntries(Object.entries(model.numbers).map(([name, text]) => [name, array(text)]));
   const network = (x) => {

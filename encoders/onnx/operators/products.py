@@ -1,0 +1,66 @@
+"""Products: by constants, which are affine, and of the data with itself, which are squares.
+
+    x y = ((x + y)^2 - (x - y)^2) / 4        x^2 is one square, not two
+
+both equalities of real numbers. No tensor of the stored graph holds the squares: the import check computes them, and compares what
+the node gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from encoders.curves.layer import Curve
+from encoders.exact.affine import exact
+from encoders.onnx.operators.affine import broadcast, carried, level, neurons, together
+from encoders.onnx.operators.convolution import joined
+from encoders.onnx.tensor import OnnxNode, Result, Tensor, concatenated
+
+
+def _product(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
+    """x y, entry by entry."""
+    shallow, deep = sorted(together(node, x, y), key=lambda tensor: level(node, tensor))
+    if level(node, shallow) < level(node, deep):
+        shallow = carried(node, shallow)
+    apart = deep.plus(-shallow)
+    unlike = apart.const.nonzero.copy()
+    for term in apart.terms.values():
+        unlike[term.row[term.entries.nonzero]] = True
+    first, both = np.flatnonzero(unlike)[None], np.flatnonzero(~unlike)[None]
+    m = first.size
+    pre = concatenated([deep.plus(shallow).take(first), apart.take(first), deep.take(both)])
+    squares = neurons(node, pre, 1.0, Curve.SQUARE)
+    sums, differences, alone = (squares.take(part[None]) for part in np.split(np.arange(pre.size), [m, 2 * m]))
+    found = concatenated([sums.plus(-differences).scale(exact(np.full(m, 0.25))), alone])
+    return found.take(np.argsort(np.concatenate([first, both], axis=1)[0]).reshape(deep.index.shape))
+
+
+def _mul(node: OnnxNode) -> Tensor:
+    one, other = node.inputs
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return _product(node, one, other)
+    tensor, constant = (0, 1) if isinstance(one, Tensor) else (1, 0)
+    x, factor = broadcast(node, node.tensor(tensor), node.weight(constant))
+    return x.scale(factor)
+
+
+def _pow(node: OnnxNode) -> Tensor:
+    exponent = np.asarray(node.constant(1)).astype(np.float64)
+    if not exponent.size or (exponent != 2).any():
+        raise node.error(f"raises to the power {exponent.ravel()[:1].sum():g}; supported is 2")
+    x, _ = broadcast(node, node.tensor(0), exponent)
+    return _product(node, x, x)
+
+
+def _reduce_product(node: OnnxNode) -> Tensor:
+    windows, shape = joined(node, node.tensor(0))
+    factors = [node.tensor(0).take(windows[None, :, k]) for k in range(windows.shape[1])]
+    found = factors[0]
+    for factor in factors[1:]:
+        found = _product(node, found, factor)
+    return found.take(found.index.reshape(1, *shape))
+
+
+PRODUCTS: dict[str, Callable[[OnnxNode], Result]] = {"Mul": _mul, "Pow": _pow, "ReduceProd": _reduce_product}
