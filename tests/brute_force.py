@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.optimize
 
+from encoders.curves.layer import SmoothLayer
 from encoders.network import Array, Booleans, Network
 from encoders.problem import Goal, TwinProblem
 from encoders.programs.twin import Encoding
@@ -72,13 +73,18 @@ def fractions(values: Array) -> npt.NDArray[np.object_]:
 
 
 def exact_forward(network: Network, x: Array) -> npt.NDArray[np.object_]:
-    """Logits (P, m) of points (P, n) as fractions, by arithmetic of its own: whole numbers over one power of two."""
+    """Logits (P, m) of points (P, n) as fractions, by arithmetic of its own: whole numbers over one power of two. Of smooth neurons
+    the network may have squares alone."""
     values, power = _whole(x)
     for layer in network.layers:
-        (weight, by), (bias, at), (slope, more) = _whole(layer.weight), _whole(layer.bias), _whole(layer.slope)
+        smooth = isinstance(layer, SmoothLayer)
+        (weight, by), (bias, at), (slope, more) = map(_whole, (layer.weight, layer.bias, layer.bend if smooth else layer.slope))
         common = max(power + by, at)
         a = values @ weight.T * 2 ** (common - power - by) + bias * 2 ** (common - at)
         values, power = np.where(a > 0, a * 2**more, a * slope), common + more
+        if smooth:
+            assert (layer.squared == layer.smooth).all()
+            values, power = np.where(layer.squared, a * a * 2**more, values * 2**common), power + common
     return np.array([Fraction(v, 2**power) for v in values.ravel()], dtype=object).reshape(values.shape)
 
 

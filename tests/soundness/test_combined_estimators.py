@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
@@ -23,9 +23,10 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Binarizer, KBinsDiscretizer, StandardScaler
+from sklearn.preprocessing import Binarizer, KBinsDiscretizer, PolynomialFeatures, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -38,7 +39,8 @@ from tests.builders import categorical, integer, schema_of
 from tests.draws import draws
 from verifair.errors import QueryError
 
-SCHEMA = schema_of(integer("a", -2, 3), integer("b", 0, 4), categorical("p", "f", "m", "o"), positive="logit > 0")
+FEATURES = integer("a", -2, 3), integer("b", 0, 4), categorical("p", "f", "m", "o")
+SCHEMA = schema_of(*FEATURES, positive="logit > 0")
 ROWS = np.array(list(itertools.product(range(-2, 4), range(5), range(3))), dtype=np.float64)
 """Everybody, by person and then by p."""
 
@@ -93,7 +95,20 @@ NETWORKS: dict[str, Callable[[int], Any]] = {
                                            voting="soft"),
     "stacking linear": lambda k: StackingClassifier(named(LogisticRegression(), LinearSVC()), cv=3, passthrough=bool(k % 2)),
     "discriminant": lambda k: LinearDiscriminantAnalysis(),
+    "calibrated naive Bayes": lambda k: CalibratedClassifierCV(GaussianNB(), cv=3),
+    "soft naive Bayes": lambda k: VotingClassifier(named(GaussianNB(), LogisticRegression()), voting="soft"),
+    "products and an MLP": lambda k: make_pipeline(
+        StandardScaler(), PolynomialFeatures(2, interaction_only=True), MLPClassifier((3,), max_iter=30, random_state=k)),
 }
+QUADRATIC: dict[str, Callable[[int], Any]] = {
+    "naive Bayes": lambda k: GaussianNB(),
+    "naive Bayes, scaled": lambda k: make_pipeline(StandardScaler(), GaussianNB(priors=None, var_smoothing=10.0 ** -(k % 3))),
+    "quadratic discriminant": lambda k: QuadraticDiscriminantAnalysis(reg_param=0.1 * (k % 2)),
+    "quadratic discriminant, scaled": lambda k: make_pipeline(StandardScaler(), QuadraticDiscriminantAnalysis()),
+    "polynomials": lambda k: make_pipeline(PolynomialFeatures(2 + k % 2, include_bias=bool(k % 3)), LogisticRegression()),
+    "polynomials, scaled": lambda k: make_pipeline(StandardScaler(), PolynomialFeatures(), LogisticRegression()),
+}
+NETWORKS |= QUADRATIC
 
 
 def fitted(make: Callable[[int], Any], seed: int, classes: int = 2) -> Any:
@@ -177,7 +192,7 @@ def test_combined_networks_are_decided_as_by_the_object(name: str, seed: int) ->
     network = read(model)
     assert isinstance(network, Network)
     shown = network.forward(ROWS)[:, 0]
-    same((exact_forward(network, ROWS)[:, 0] if network.piecewise_linear else shown) > 0, model, ROWS)
+    same((exact_forward(network, ROWS)[:, 0] if network.piecewise_linear or name in QUADRATIC else shown) > 0, model, ROWS)
     if network.link is Link.SHARES:
         assert np.abs(shown + 0.5 - model.predict_proba(ROWS)[:, 1]).max() < 1e-5
     check(model, network, model.predict(ROWS))
@@ -193,7 +208,20 @@ def test_three_classes_are_decided_as_by_the_object(name: str, seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", draws(12))
-@pytest.mark.parametrize("name", ["calibrated, three", "soft MLP", "soft", "adaboost"])
+@pytest.mark.parametrize("name", QUADRATIC)
+def test_three_classes_by_quadratic_scores_are_decided_as_by_the_object(name: str, seed: int) -> None:
+    model = fitted(QUADRATIC[name], seed, classes=3)
+    network = read(model)
+    decided = same(exact_forward(network, ROWS).argmax(axis=1), model, ROWS)
+    schema = schema_of(*FEATURES, positive="class = 1")
+    verdict = vf.verify(vf.IndividualFairness(network=network, schema=schema, protected=["p"]), budget=vf.Budget(seconds=60))
+    assert verdict.status is (vf.Status.VIOLATED if flips(decided == 1) else vf.Status.PROVED)
+    if verdict.certificate is not None:
+        assert vf.check(verdict.certificate, network=network, schema=schema).accepted
+
+
+@pytest.mark.parametrize("seed", draws(12))
+@pytest.mark.parametrize("name", ["calibrated, three", "soft MLP", "soft", "adaboost", "naive Bayes", "polynomials"])
 def test_gaps_of_shown_probabilities_are_those_of_the_object(name: str, seed: int) -> None:
     """Of what is a mean of probabilities the gap is that of the mean, and no logistic function of it."""
     model = fitted((TREES | NETWORKS)[name], seed)

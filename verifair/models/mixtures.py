@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn that combine logistic functions of linear models and MLPs, as one network of ONNX.
+"""Estimators of scikit-learn that combine logistic functions of linear models, MLPs and quadratic scores, as one network of ONNX.
 
 A mean of probabilities, as of bagging, soft voting and calibration by several folds, is a network with a hidden layer of sigmoids;
 so is stacking. skl2onnx writes them with post-transforms of classifiers in the middle of the graph, which are not read.
@@ -14,9 +14,10 @@ import onnx
 from onnx import TensorProto, compose, helper, numpy_helper
 
 from encoders.network import Array, Integers
+from verifair.models import discriminants
 from verifair.models.columns import model_of, names_of, renamed
 from verifair.models.forests import linear, members
-from verifair.models.objects import called, flat, labels_of, own_of_sklearn, width_of
+from verifair.models.objects import called, flat, labels_of, last_of, own_of_sklearn, width_of
 
 ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "identity": None}
 Weighted = list[tuple[float, str]]
@@ -85,12 +86,14 @@ class Graph:
         return str(made.graph.output[0].name)
 
     def score(self, model: Any, x: str | None) -> str:
-        """The logit of a linear model or an MLP, of the matrix x, or of the columns of the model itself."""
+        """The logit of a linear model, an MLP or a quadratic one, of the matrix x, or of the columns of the model itself."""
         model = flat(model)
         if not own_of_sklearn(model):
             raise Unknown(called(model))
         if hasattr(model, "steps"):
             return self.score(model[-1], self.part(model[:-1], x))
+        if discriminants.quadratic(model):
+            return self.quadratic(discriminants.scores(model), self.table(model) if x is None else x)
         layers = _layers(model)
         x = self.table(model) if x is None else x
         for k, (weight, bias) in enumerate(layers):
@@ -98,6 +101,13 @@ class Graph:
             bend = ACTIVATIONS[model.activation] if k < len(layers) - 1 else None
             x = x if bend is None else self.add(bend, [x])
         return x
+
+    def quadratic(self, scores: discriminants.Quadratic, x: str) -> str:
+        """The scores of a quadratic model, of the matrix x."""
+        moved = self.add("Sub", [x, self.constant(scores.centre)])
+        along = self.add("MatMul", [moved, self.constant(scores.directions.T)])
+        parts = self.add("Concat", [self.add("Mul", [along, along]), moved], axis=1)
+        return self.affine(parts, np.concatenate([scores.squares, scores.line], axis=1), scores.constant)
 
     def probability(self, model: Any, x: str | None, share: float = 1.0) -> Weighted:
         """The logits whose logistic functions, with these weights, make the share of an estimator's probability."""
@@ -132,6 +142,16 @@ class Graph:
         if not _logistic(model):
             raise Unknown(called(model))
         return [(share, self.score(model, x))]
+
+    def shown(self, model: Any) -> str:
+        """The probabilities of all classes of the model itself."""
+        if len(last_of(model).classes_) > 2:
+            scores = self.score(model, None)
+            first = self.affine(scores, np.zeros((1, len(last_of(model).classes_) - 1)), np.zeros(1))
+            return self.add("Softmax", [self.add("Concat", [first, scores], axis=1)], axis=1)
+        listed = self.probability(model, None)
+        chance = self.add("Sigmoid", [listed[0][1]]) if len(listed) == 1 else self.mixed(listed)
+        return self.add("Concat", [self.add("Sub", [self.constant([1.0]), chance]), chance], axis=1)
 
     def chosen(self, x: str | None, columns: Integers, model: Any) -> str:
         """The columns of a matrix that a member takes."""
@@ -169,23 +189,21 @@ class Graph:
 
 
 def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelProto:
-    """Return a classifier of two classes, or a pipeline that ends in it, as ONNX. Raises Unknown for what it cannot combine."""
+    """Return a classifier of two classes, a quadratic one of several, or a pipeline that ends in it, as ONNX. Raises Unknown for
+    what it cannot combine."""
     graph, labels = Graph(stored), labels_of(model)
-    listed = graph.probability(model, None)
+    shown = graph.shown(model)
     known = set(names_of(model)) or {f"x{k}" for k in range(width_of(model))}
     if not set(graph.inputs) <= known and set(graph.inputs) != {"X"}:
         found = "estimators that take columns by name or place, and ones that were fitted on an array"
         raise Unknown(found, "fit all of them on a table with names of its columns")
-    chance = graph.add("Sigmoid", [listed[0][1]]) if len(listed) == 1 else graph.mixed(listed)
-    other = graph.add("Sub", [graph.constant([1.0]), chance])
-    shown = graph.add("Concat", [other, chance], axis=1)
     words = isinstance(labels[0], str)
     graph.constants.append(numpy_helper.from_array(np.array(labels, dtype=object if words else np.int64), "classes"))
     best = graph.add("ArgMax", [shown], axis=1, keepdims=0)
     label = graph.add("ArrayFeatureExtractor", ["classes", best], "ai.onnx.ml")
     outputs = [
         helper.make_tensor_value_info(label, TensorProto.STRING if words else TensorProto.INT64, [None]),
-        helper.make_tensor_value_info(shown, TensorProto.FLOAT, [None, 2]),
+        helper.make_tensor_value_info(shown, TensorProto.FLOAT, [None, len(labels)]),
     ]
     names = sorted(graph.inputs, key=[*names_of(model), *graph.inputs].index)
     made = helper.make_graph(graph.nodes, "model", [graph.inputs[name] for name in names], outputs, graph.constants)
@@ -208,4 +226,5 @@ def _layers(model: Any) -> list[tuple[Array, Array]]:
 
 def _logistic(model: Any) -> bool:
     """Return whether an estimator's probability is the logistic function of its score."""
-    return type(model).__name__ == "MLPClassifier" or (linear(model) is not None and hasattr(model, "classes_"))
+    known = type(model).__name__ == "MLPClassifier" or discriminants.quadratic(model)
+    return known or (linear(model) is not None and hasattr(model, "classes_"))

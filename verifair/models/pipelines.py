@@ -15,7 +15,7 @@ from encoders.network import Link
 from encoders.onnx.operators.trees import floor32
 from encoders.onnx.reader import read_model
 from verifair.errors import QueryError
-from verifair.models import additive, boosting, columns, forests, mixtures
+from verifair.models import additive, boosting, columns, discriminants, forests, mixtures
 from verifair.models.columns import OPSETS
 from verifair.models.objects import called, flat, last_of, package_of, thawed, width_of, with_steps
 
@@ -54,7 +54,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
         return _joined(_stored(model[:-1] if before is None else before, {}), trees)
     if package_of(last) != "sklearn":
         return _ending_in(model, last, lambda names: boosting.convert(last, None, names=names))
-    if type(last).__name__ in COMBINED:
+    if type(last).__name__ in COMBINED or discriminants.quadratic(last):
         return _combined(model, steps)
     if (bins := _bins(model)) is not None:
         if (found := additive.behind_bins(model)) is not None:
@@ -80,7 +80,7 @@ def _combined(model: Any, steps: str) -> onnx.ModelProto:
     if bins is not None:
         found = mixtures.Unknown(f"estimators behind {called(bins)}", "fit it on trees, which find the steps themselves")
     try:
-        if len(last.classes_) == 2 and bins is None:
+        if (len(last.classes_) == 2 or discriminants.quadratic(last)) and bins is None:
             return mixtures.convert(model, lambda before: _stored(before, {}))
     except mixtures.Unknown as unknown:
         found = unknown

@@ -9,7 +9,6 @@ from verifair.models.objects import called, package_of
 from verifair.models.pipelines import parts
 
 _DISTANCES = "compares each row with rows that it was fitted on; fit LogisticRegression, LinearSVC, MLPClassifier or trees"
-_PRODUCTS = "adds up squares and products of columns, which are no layers; fit LogisticRegression, an MLP or trees"
 _BENT = "bends a column by a curve that is not read; fit StandardScaler or MinMaxScaler, or trees on the column as it is"
 _LOG_LINK = "gives exponentials of a sum; fit Ridge on the logarithm of the values, and ask about that"
 _EACH = "combines a classifier for each class, or pair of classes; fit LogisticRegression or trees, which take several classes"
@@ -17,7 +16,6 @@ _MISSING = "fills in values from other columns; fit it on rows that have all the
 WHY = {
     **dict.fromkeys(("KNeighborsClassifier", "KNeighborsRegressor", "RadiusNeighborsClassifier", "RadiusNeighborsRegressor", "SVC",
                      "SVR", "NuSVC", "NuSVR", "GaussianProcessClassifier", "GaussianProcessRegressor"), _DISTANCES),
-    **dict.fromkeys(("GaussianNB", "QuadraticDiscriminantAnalysis"), _PRODUCTS),
     **dict.fromkeys(("PowerTransformer", "QuantileTransformer", "SplineTransformer", "FunctionTransformer"), _BENT),
     **dict.fromkeys(("PoissonRegressor", "GammaRegressor", "TweedieRegressor"), _LOG_LINK),
     **dict.fromkeys(("OneVsRestClassifier", "OneVsOneClassifier", "OutputCodeClassifier"), _EACH),

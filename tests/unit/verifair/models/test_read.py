@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
@@ -33,6 +33,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, SGDClassifier
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
 from sklearn.multioutput import MultiOutputClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline, make_union
@@ -43,6 +44,7 @@ from sklearn.preprocessing import (
     MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
+    PolynomialFeatures,
     StandardScaler,
 )
 from sklearn.semi_supervised import SelfTrainingClassifier
@@ -75,6 +77,10 @@ def transformer() -> Any:
     return make_column_transformer((StandardScaler(), NUMBERS), (OneHotEncoder(), WORDS))
 
 
+def dense() -> Any:
+    return make_column_transformer((StandardScaler(), NUMBERS), (OneHotEncoder(sparse_output=False), WORDS))
+
+
 def fitted(model: Any, frame: Any = X, y: Any = Y) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -97,6 +103,11 @@ PIPELINES: dict[str, tuple[Any, list[str]]] = {
     "numbers, scaled": (lambda: make_pipeline(StandardScaler(), mlp()), NUMBERS),
     "words": (lambda: make_pipeline(OneHotEncoder(), mlp()), WORDS),
     "a linear model": (lambda: LogisticRegression(), NUMBERS),
+    "naive Bayes": (GaussianNB, NUMBERS),
+    "naive Bayes of words and numbers": (lambda: make_pipeline(dense(), GaussianNB(var_smoothing=1e-3)), [*NUMBERS, *WORDS]),
+    "a quadratic discriminant": (lambda: make_pipeline(StandardScaler(), QuadraticDiscriminantAnalysis()), NUMBERS),
+    "polynomials": (lambda: make_pipeline(dense(), PolynomialFeatures(), LogisticRegression()), [*NUMBERS, *WORDS]),
+    "interactions": (lambda: make_pipeline(StandardScaler(), PolynomialFeatures(2, interaction_only=True), mlp()), NUMBERS),
     "an elimination": (lambda: RFE(LogisticRegression(), n_features_to_select=1), NUMBERS),
     "an elimination in between": (
         lambda: make_pipeline(transformer(), RFE(LogisticRegression(), n_features_to_select=4), mlp()), [*NUMBERS, *WORDS],
@@ -116,6 +127,68 @@ def test_a_fitted_pipeline_is_the_model_with_its_columns_by_name(name: str) -> N
     schema = vf.Schema.infer(frame.assign(y=Y), target="y", model=model)
     given = schema.encode(schema.raw(frame)).astype(np.float32)
     assert np.abs(runtime_outputs(network, given)[:, 1] - said(model, frame)).max() < 1e-5
+
+
+@pytest.mark.parametrize(("make", "squares"), [
+    (GaussianNB, 3), (QuadraticDiscriminantAnalysis, 3), (
+        lambda: make_pipeline(StandardScaler(), PolynomialFeatures(), LogisticRegression()), 9),
+])  # fmt: skip
+def test_a_quadratic_score_is_a_layer_of_squares(make: Any, squares: int) -> None:
+    """Of as many as there are columns where the estimator's own numbers say so; no square where both classes vary alike."""
+    x = np.column_stack([RANDOM.normal(size=(400, 2)) @ [[1, 0], [0.5, 3]], RANDOM.normal(2000, 5, 400), np.full(400, 1234.5)])
+    y = (x[:, 0] ** 2 + x[:, 1] + RANDOM.normal(size=400) > 1).astype(int)
+    if make is QuadraticDiscriminantAnalysis or squares > 3:
+        x = x[:, :3]
+    model = fitted(make(), x.astype(np.float32), y)
+    network = vf.read(model)
+    layer, last = network.layers
+    assert layer.squared.sum() == squares
+    x = x.astype(np.float32).astype(np.float64)
+    score = np.diff(model.predict_joint_log_proba(x), axis=1)[:, 0] if make is GaussianNB else model.decision_function(x)
+    assert np.abs(network.forward(x)[:, 0] - score).max() < 1e-4 * (1 + np.abs(score).max())
+    if make is GaussianNB:
+        assert not network.rounded
+        assert (layer.weight[layer.squared] != 0).sum() == squares
+    assert not network.knows_float32
+    assert (last.slope == 1).all()
+
+
+def test_three_classes_of_a_quadratic_score() -> None:
+    y = np.digitize(X["label"], [-0.5, 0.5])
+    for model in (GaussianNB(), QuadraticDiscriminantAnalysis()):
+        network = vf.read(fitted(model, X[NUMBERS], y), X[NUMBERS])
+        assert (network.link, network.outputs) == (Link.SOFTMAX, 3)
+        x = X[NUMBERS].to_numpy(np.float32)
+        assert np.abs(runtime_outputs(network, x) - model.predict_proba(X[NUMBERS])).max() < 1e-5
+        assert network.forward(x.astype(np.float64)).argmax(axis=1).tolist() == model.predict(X[NUMBERS]).tolist()
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_a_class_that_no_row_can_be_in_is_told() -> None:
+    model = fitted(GaussianNB(priors=[0.0, 1.0]), X[NUMBERS])
+    with pytest.raises(ModelError, match="sklearn GaussianNB: has a class without a chance, or variance"):
+        vf.read(model, X[NUMBERS])
+
+
+def test_a_module_with_products() -> None:
+    """A square, a gate, and a product of two layers."""
+    torch = pytest.importorskip("torch")
+
+    class Products(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two, self.last = torch.nn.Linear(3, 4), torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)
+
+        def forward(self, x: Any) -> Any:
+            return self.last(self.one(x) ** 2 + self.one(x) * torch.sigmoid(self.two(x)) + self.two(x) * torch.relu(self.one(x)))
+
+    torch.manual_seed(0)
+    module = Products().eval()
+    network = vf.read(module)
+    x = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    with torch.no_grad():
+        own = module(torch.from_numpy(x)).numpy()[:, 0]
+    assert np.abs(network.forward(x.astype(np.float64))[:, 0] - own).max() < 1e-5
 
 
 def test_imputers_pass_rows_that_have_all_values() -> None:

@@ -1,0 +1,82 @@
+"""Classifiers of scikit-learn whose scores are quadratic: GaussianNB and QuadraticDiscriminantAnalysis, as layers of squares.
+
+The score of class c is  log prior - log det S_c / 2 - (x - m_c)^T S_c^-1 (x - m_c) / 2,  S_c diagonal for GaussianNB. Of the scores
+less that of the first class the quadratic part is  u^T M u  with u = (x - centre) / scale and M symmetric, so it is a sum of
+squares,  sum_k lambda_k (v_k . u)^2,  with M's eigenvalues and eigenvectors: as many as there are columns, and not as many as
+there are pairs of them, which products would be. The units of u are about the columns' deviations, so that no column is lost beside
+a larger one: powers of 2, and the centre is half a multiple of them, so that folding them into weights rounds little or nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from encoders.errors import ModelError
+from encoders.network import Array
+from verifair.models.objects import called, own_of_sklearn
+
+NOTHING = 1e-12
+"""An eigenvalue that is no larger, beside the largest, is what rounding has left of 0."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Quadratic:
+    """Scores  squares (V u)^2 + line u + constant,  u = x - centre:  V (K, d), squares (m, K), line (m, d), constant (m,)."""
+
+    centre: Array
+    directions: Array
+    squares: Array
+    line: Array
+    constant: Array
+
+
+def quadratic(model: Any) -> bool:
+    """Return whether an estimator is one of these."""
+    return own_of_sklearn(model) and type(model).__name__ in ("GaussianNB", "QuadraticDiscriminantAnalysis")
+
+
+def scores(model: Any) -> Quadratic:
+    """Return the scores of all classes but the first, less that of the first: of two classes the log-odds of the second.
+
+    Raises ModelError where they are not finite: a class without a chance, or a variance of 0.
+    """
+    means, prior, inverse, log_det, variance = _fitted(model)
+    scale = np.sqrt(prior @ (variance + (means - prior @ means) ** 2))
+    scale = np.exp2(np.rint(np.log2(np.where(scale > 0, scale, 1.0))))
+    centre = (np.rint(2 * (prior @ means) / scale) * scale / 2).astype(np.float32).astype(np.float64)
+    moved = means - centre
+    pulled = np.einsum("cij,cj->ci", inverse, moved)
+    constant = np.log(prior) - (log_det + (moved * pulled).sum(axis=1)) / 2
+    quadratics, lines = -inverse * np.outer(scale, scale) / 2, pulled
+    quadratics, lines, constant = (one[1:] - one[0] for one in (quadratics, lines, constant))
+    if not all(np.isfinite(one).all() for one in (quadratics, lines, constant)):
+        raise ModelError(called(model), "has a class without a chance, or variance: its scores are no numbers; fit it again")
+    diagonal = all(np.array_equal(one, np.diag(np.diag(one))) for one in quadratics)
+    if diagonal:
+        directions, squares = np.eye(len(scale)), np.diagonal(quadratics, axis1=1, axis2=2)
+    else:
+        values, vectors = np.linalg.eigh(quadratics)
+        directions = np.concatenate(vectors.swapaxes(1, 2))
+        squares = np.zeros((len(values), values.size))
+        for c, own in enumerate(values):
+            squares[c, c * len(own) : (c + 1) * len(own)] = own
+    some = np.abs(squares).max(axis=0) > NOTHING * np.abs(squares).max()
+    return Quadratic(
+        centre=centre, directions=directions[some] / scale, squares=squares[:, some], line=lines, constant=constant
+    )
+
+
+def _fitted(model: Any) -> tuple[Array, Array, Array, Array, Array]:
+    """Return means (C, d), priors (C,), inverse covariances (C, d, d), logarithms of determinants (C,) and variances (C, d)."""
+    if type(model).__name__ == "GaussianNB":
+        variance = np.asarray(model.var_, dtype=np.float64)
+        inverse = np.stack([np.diag(1 / one) for one in variance])
+        return np.asarray(model.theta_), np.asarray(model.class_prior_), inverse, np.log(variance).sum(axis=1), variance
+    pairs = [(np.asarray(axes), np.asarray(sizes)) for axes, sizes in zip(model.rotations_, model.scalings_, strict=True)]
+    inverse = np.stack([axes / sizes @ axes.T for axes, sizes in pairs])
+    variance = np.stack([np.square(axes) @ sizes for axes, sizes in pairs])
+    log_det = np.array([np.log(sizes).sum() for _, sizes in pairs])
+    return np.asarray(model.means_), np.asarray(model.priors_), (inverse + inverse.swapaxes(1, 2)) / 2, log_det, variance
