@@ -14,7 +14,7 @@ from encoders.bounds.difference import goal_bounds, interval_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.regions import RegionBounds
 from encoders.bounds.twin import Twin
-from encoders.curves.layer import SmoothLayer
+from encoders.curves.layer import Curve, SmoothLayer
 from encoders.domain import Regions
 from encoders.network import Array, Layer
 from encoders.problem import TwinProblem
@@ -49,7 +49,27 @@ seeds = st.integers(0, 2**32 - 1)
 @settings(max_examples=len(draws(12)))
 @given(seed=seeds, style=st.sampled_from(STYLES))
 def test_bounds_lie_below_every_point(mix: str, seed: int, style: str) -> None:
-    problem = smooth_problem(seed, style, mix, (*PBA, *ROBUST, *FLIP))
+    assert_below_every_point(smooth_problem(seed, style, mix, (*PBA, *ROBUST, *FLIP)))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bounds_of_squares_that_cancel_pay_for_rounding(seed: int) -> None:
+    """Squares of about 2^52 whose differences are a few units: what is lost in adding them up is as large."""
+    problem = smooth_problem(seed, "integer", "squares", (*PBA, *ROBUST))
+    rng, (first, *_) = np.random.default_rng(seed), problem.network.layers
+    m = 8
+    layer = SmoothLayer(
+        weight=rng.integers(-3, 4, (m, first.weight.shape[1])) / 7.0, bias=2.0**26 + rng.integers(0, 9, m) / 3.0, bend=np.ones(m),
+        curve=np.full(m, Curve.SQUARE, dtype=np.int8),
+    )
+    ends = rng.integers(-2, 3, (len(problem.margin), m)) / 3.0
+    ends[:, -1] -= ends.sum(axis=1)
+    last = Layer(weight=ends, bias=np.zeros(len(ends)), slope=np.ones(len(ends)))
+    batch = replace(problem.batch, upper=np.minimum(problem.batch.upper, problem.batch.lower + seed % 2))
+    assert_below_every_point(replace(problem, network=replace(problem.network, layers=(layer, last)), batch=batch))
+
+
+def assert_below_every_point(problem: TwinProblem) -> None:
     twin = Twin.of(problem)
     question = np.arange(len(problem.batch))
     low, high = twin.local.box(problem.batch.lower[:, twin.variables], problem.batch.upper[:, twin.variables])
