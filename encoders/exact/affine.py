@@ -328,15 +328,13 @@ def as_vector(column: ExactMatrix) -> Exact:
     return column._dense(1).reshape(-1)
 
 
-def empty(rows: int) -> ExactMatrix:
-    return selection(np.empty(0, dtype=np.int64)) if rows == 0 else ExactMatrix(
-        start=np.zeros(rows + 1, dtype=np.int64), column=np.empty(0, dtype=np.int64), entries=exact(np.empty(0)))
-
-
-def stacked(parts: Sequence[ExactMatrix]) -> ExactMatrix:
-    """Rows of all parts, one after the other."""
-    return ExactMatrix(start=_starts(np.concatenate([np.diff(p.start) for p in parts])),
-                       column=np.concatenate([p.column for p in parts]), entries=stack([p.entries for p in parts]))
+def stacked(parts: Sequence[tuple[int, ExactMatrix]], rows: int) -> ExactMatrix:
+    """A matrix whose rows from the given numbers on, in increasing order, are those of the parts; the others are empty."""
+    length = np.zeros(rows, dtype=np.int64)
+    for first, part in parts:
+        length[first : first + part.rows] = np.diff(part.start)
+    return ExactMatrix(start=_starts(length), column=np.concatenate([part.column for _, part in parts]),
+                       entries=stack([part.entries for _, part in parts]))
 
 
 def _starts(length: Integers) -> Integers:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from onnx import TensorProto
 
 from encoders.curves.layer import Curve
 from encoders.errors import ModelError
-from encoders.exact.affine import FLUSHED, Exact, ExactMatrix, as_column, as_vector, empty, exact, selection, stack, stacked
+from encoders.exact.affine import FLUSHED, Exact, ExactMatrix, as_column, as_vector, exact, selection, stack, stacked
 from encoders.network import NO_COLUMN, Array, Category, Feed, Integers
 from encoders.onnx.feed import TEXT, WHOLE
 
@@ -127,8 +128,11 @@ class Tensor:
 def concatenated(parts: Sequence[Tensor]) -> Tensor:
     """All entries of all parts as one tensor of shape (m_1 + m_2 + ...,)."""
     sizes = [part.size for part in parts]
-    terms = {s: stacked([part.terms.get(s) or empty(m) for part, m in zip(parts, sizes, strict=True)])
-             for s in dict.fromkeys(s for part in parts for s in part.terms)}
+    found: dict[int, list[tuple[int, ExactMatrix]]] = {}
+    for first, part in zip(accumulate(sizes, initial=0), parts, strict=False):
+        for s, term in part.terms.items():
+            found.setdefault(s, []).append((first, term))
+    terms = {s: stacked(listed, sum(sizes)) for s, listed in found.items()}
     raw = None if all(part.raw is None for part in parts) else np.concatenate(
         [np.full(m, -1) if part.raw is None else part.raw for part, m in zip(parts, sizes, strict=True)])
     return Tensor(shape=(sum(sizes),), terms=terms, const=stack([part.const for part in parts]),
