@@ -7,7 +7,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from sklearn.naive_bayes import GaussianNB
 
+import verifair as vf
 from tests.builders import categorical, integer, schema_of
 from tests.command_line import answered, flat, verifair
 
@@ -62,6 +64,38 @@ def test_a_partition_is_decided_and_checked(folder: Path) -> None:
     assert code == 0
     checked = answered("check", store, "--model", folder / "m.onnx", "--schema", folder / "s.toml", cwd=folder)
     assert "ACCEPTED" in checked.stdout
+
+
+def test_naive_bayes_is_proved_bracketed_and_checked(tmp_path: Path) -> None:
+    """A fitted estimator whose logit adds up squares: decisions, the largest gap and parts, as by brute force over everybody."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.integers(0, 2, 400), rng.integers(0, 41, 400)]).astype(float)
+    y = (x[:, 1] + 9 * x[:, 0] + rng.normal(0, 12, 400) > 22).astype(int)
+    model = GaussianNB().fit(x, y)
+    vf.save_onnx(vf.read(model), tmp_path / "m.onnx")
+    SCHEMA.save(tmp_path / "s.toml")
+    everybody = np.array([[sex, age] for age in range(41) for sex in (0, 1)], dtype=float)
+    chance = model.predict_proba(everybody)[:, 1].reshape(-1, 2)
+    gap, flips = np.abs(np.diff(chance, axis=1)).max(), (model.predict(everybody).reshape(-1, 2) @ [1, -1] != 0)
+    about = ("--model", tmp_path / "m.onnx", "--schema", tmp_path / "s.toml")
+    code, told = asked(tmp_path, "--maximise", "--certificate", tmp_path / "gap.json", "--json", tmp_path / "gap.answer.json")
+    assert code == 0, told
+    found = json.loads((tmp_path / "gap.answer.json").read_text())
+    assert found["lower"] - 1e-6 <= gap <= found["upper"] + 1e-6
+    code, told = asked(tmp_path, "--partition", 5, "--store", tmp_path / "parts.sqlite", "--json", tmp_path / "parts.json")
+    assert code == 0, told
+    assert "square as the real functions" in told
+    for proof in ("gap.json", "parts.sqlite"):
+        assert "ACCEPTED" in answered("check", tmp_path / proof, *about, cwd=tmp_path).stdout
+    age = int(np.flatnonzero(~flips)[0])
+    code, told = asked(tmp_path, "--box", f"age={age}:{age}", "--certificate", tmp_path / "box.json")
+    assert "PROVED" in told
+    assert "ACCEPTED" in answered("check", tmp_path / "box.json", *about, cwd=tmp_path).stdout
+    age = int(np.flatnonzero(flips)[0])
+    assert "VIOLATED" in asked(tmp_path, "--box", f"age={age}:{age}")[1]
+    code, told = asked(tmp_path, "--share")
+    assert code == 3
+    assert "hidden layer 1 has square neurons" in told
 
 
 def test_an_audit_says_what_does_not_take_curves_and_goes_on(folder: Path) -> None:
