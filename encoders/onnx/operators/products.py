@@ -18,6 +18,9 @@ from encoders.onnx.operators.affine import broadcast, carried, level, neurons, t
 from encoders.onnx.operators.convolution import joined
 from encoders.onnx.tensor import OnnxNode, Result, Tensor, concatenated
 
+MOST_FACTORS = 8
+"""Of one product: each makes the network a layer deeper, and its numbers as large as the others together."""
+
 
 def _product(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
     """x y, entry by entry."""
@@ -56,6 +59,8 @@ def _pow(node: OnnxNode) -> Tensor:
 
 def _reduce_product(node: OnnxNode) -> Tensor:
     windows, shape = joined(node, node.tensor(0))
+    if windows.shape[1] > MOST_FACTORS:
+        raise node.error(f"multiplies {windows.shape[1]} numbers, a layer each; supported are {MOST_FACTORS}")
     factors = [node.tensor(0).take(windows[None, :, k]) for k in range(windows.shape[1])]
     found = factors[0]
     for factor in factors[1:]:
