@@ -29,7 +29,7 @@ class Unknown(Exception):
 
     def __init__(self, made_of: str, remedy: str = "") -> None:
         super().__init__(made_of)
-        linear = "on linear models with probabilities (LogisticRegression) and MLPs alone (two classes, voting='soft')"
+        linear = "on linear models with probabilities (LogisticRegression), GaussianNB and MLPs alone (two classes, voting='soft')"
         self.remedy = remedy or f"fit it on trees alone, or {linear}"
 
 
