@@ -306,6 +306,7 @@ _WHY = {
     "MeanVarianceNormalization": _NORM,
     "LpNormalization": "it divides each row by its own norm, which is not piecewise linear; leave it out",
     "SimpleImputer": "it replaces missing values, and proofs are about rows without any; fill them in before the model",
+    "ReduceLogSumExp": "skl2onnx ends GaussianNB with it: pass the fitted object to vf.read, which converts it in another way",
     "ConvTranspose": "upsampling is not read; networks that decide on rows or small images need none",
 }
 
