@@ -25,9 +25,8 @@ Line = tuple[Array, Array]
 
 def outputs(low: Array, high: Array) -> tuple[Array, Array]:
     """Return ends of t^2 on [low, high]."""
-    size, across = np.maximum(np.abs(low), np.abs(high)), low * high
+    size, wrong = np.maximum(np.abs(low), np.abs(high)), np.isnan(low * high)  # what is NaN has to show
     nearest = np.where((low > 0) | (high < 0), np.minimum(np.abs(low), np.abs(high)), 0.0)
-    wrong = np.isnan(across)  # what is NaN has to show
     least, most = nearest**2 * (1 - 4 * UNIT) - TINY, size**2 * (1 + 4 * UNIT) + TINY
     return np.where(wrong, -np.inf, np.maximum(least, 0.0)), np.where(wrong, np.inf, most)
 
