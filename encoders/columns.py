@@ -1,4 +1,4 @@
-"""Columns that a model does not have: a one-hot block whose first category was dropped, as dummy variables of a regression are."""
+"""Columns that a model does not have: a one-hot block without one of its categories, as dummy variables of a regression are."""
 
 from __future__ import annotations
 
@@ -23,4 +23,5 @@ def with_columns(model: Model, place: Integers, columns: int) -> Model:
     (first, *others), records = model.layers, model.rounding
     if records is not None and records[0].size is not None:
         records = (replace(records[0], size=records[0].size @ pick), *records[1:])
-    return replace(model, layers=(replace(first, weight=first.weight @ pick), *others), rounding=records, feeds=feeds)
+    wide = type(first)(**{**vars(first), "weight": first.weight @ pick})  # smooth layers have no slope that `replace` could read
+    return replace(model, layers=(wide, *others), rounding=records, feeds=feeds)

@@ -20,7 +20,8 @@ from verifair.schema.rows import block_of
 
 JOBS = ("a", "b", "c")
 NEURAL = MLPClassifier((6, 4), solver="lbfgs", max_iter=2000, random_state=0)
-MODELS = (LogisticRegression(), NEURAL, RandomForestClassifier(9, max_depth=4, random_state=0))
+SMOOTH = MLPClassifier((3,), activation="tanh", solver="lbfgs", max_iter=2000, random_state=0)
+MODELS = (LogisticRegression(), NEURAL, SMOOTH, RandomForestClassifier(9, max_depth=4, random_state=0))
 
 
 def table(rows: int = 300) -> pd.DataFrame:
