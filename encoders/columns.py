@@ -11,17 +11,14 @@ from encoders.trees.ensemble import TreeEnsemble
 
 
 def with_columns(model: Model, place: Integers, columns: int) -> Model:
-    """Return the same model, as it was read, over more columns: its own n stand at `place` (n,), and it reads no other.
-
-    The stored model is fed its own columns alone.
-    """
+    """Return the same model, as it was read, over more columns: it reads, and is fed, its own n alone, at `place` (n,)."""
     feeds = tuple(replace(feed, start=np.where(feed.start == NO_COLUMN, NO_COLUMN, place[feed.start])) for feed in model.feeds)
     if isinstance(model, TreeEnsemble):
         return replace(model, column=np.where(model.column < 0, model.column, place[model.column]), columns=columns, feeds=feeds)
     assert isinstance(model, Network), type(model)
-    pick = np.eye(columns)[place]  # of 0 and 1, so that products are exact
+    pick = np.eye(columns)[place]  # of 0 and 1, so that products are exact; `replace` would ask smooth layers for a slope
     (first, *others), records = model.layers, model.rounding
     if records is not None and records[0].size is not None:
         records = (replace(records[0], size=records[0].size @ pick), *records[1:])
-    wide = type(first)(**{**vars(first), "weight": first.weight @ pick})  # smooth layers have no slope that `replace` could read
-    return replace(model, layers=(wide, *others), rounding=records, feeds=feeds)
+    wide = {**vars(first), "weight": first.weight @ pick}
+    return replace(model, layers=(type(first)(**wide), *others), rounding=records, feeds=feeds)

@@ -130,8 +130,7 @@ class Feed:
     @property
     def columns(self) -> int:
         """Number of network columns that become this input."""
-        blocks = sum(len(known) for known in self.categories.values())
-        return int((self.start != NO_COLUMN).sum()) - len(self.categories) + blocks
+        return int((self.start != NO_COLUMN).sum()) + sum(len(known) - 1 for known in self.categories.values())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

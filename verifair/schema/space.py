@@ -115,14 +115,17 @@ class InputSpace(schema_file.SchemaPart):
         return self.changed(classes=model.classes)
 
     def spread(self, model: Model) -> Model:
-        """Return the model as it was read, over all of the schema's columns: those of dropped categories it does not read."""
-        starts, columns = zip(self.features, self.domain.start.tolist(), strict=True), self.domain.columns
+        """Return the model as it was read, over all of the schema's columns. Raises SchemaError where it reads dropped ones."""
+        starts, columns, whole = zip(self.features, self.domain.start.tolist(), strict=True), self.domain.columns, model.whole
         gone = [start + one.categories.index(one.dropped) for one, start in starts if one.dropped is not None and one.categories]
-        if not gone or model.whole.inputs != columns - len(gone):
-            return model.whole
-        from encoders.columns import with_columns
+        if gone and whole.inputs == columns - len(gone):
+            from encoders.columns import with_columns
 
-        return with_columns(model.whole, np.setdiff1d(np.arange(columns), gone), columns)
+            return with_columns(whole, np.setdiff1d(np.arange(columns), gone), columns)
+        fed = ((at, len(feed.categories.get(n, "1"))) for feed in whole.feeds for n, at in enumerate(feed.start.tolist()))
+        if whole.inputs == columns and any(at <= column < at + width for at, width in fed for column in gone):
+            raise SchemaError("a column that the network takes is of a dropped category; describe every column, in its order")
+        return whole
 
     def reads(self, model: Model) -> Model:
         """Return the model with its only output compared with the threshold of `positive`; several classes stay as they are.

@@ -129,10 +129,7 @@ class Envelope(ABC):
         if not self.intact:
             yield "the digest does not fit the content: the file was changed after it was written"
         flaw = None if self.stated is None else self.stated.differs(self.extent)
-        if flaw is not None:
-            yield flaw
-        if own is not None:
-            yield own
+        yield from (one for one in (flaw, own) if one is not None)
         if self.network_sha256 != network.source_sha256:
             yield about_another("network", self.network_sha256, network.source_sha256)
         if self.schema_sha256 != schema.sha256:
