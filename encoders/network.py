@@ -87,8 +87,8 @@ class Layer:
 
 
 ONLY_BENT = (
-    "What was asked needs a piecewise-linear network (ReLU, LeakyReLU ...). Of one with smooth layers verifair decides pba, "
-    "certify and partitions, by --method bnb or auto, fgce, cst, cec; for the rest train it with ReLU. See docs/concepts/smooth.md"
+    "What was asked needs a piecewise-linear model (linear, ReLU, LeakyReLU ...). Of one with curves verifair decides pba, certify "
+    "and partitions, by --method bnb or auto, fgce, cst and cec; the rest needs such a model. See docs/concepts/smooth.md"
 )
 
 
