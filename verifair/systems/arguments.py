@@ -86,6 +86,9 @@ def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
             raise DataError(f"sensitive feature {twice[0]!r}: the table has more than one such column; give each its own name")
         labels = [_labels(name, frame[name]) for name in names]
         parts = labels[0].str.cat(labels[1:], sep=", ") if len(labels) > 1 else labels[0]
+        alike = parts[~pd.concat(labels, axis=1).duplicated()]  # one row of each group
+        if alike.duplicated().any():
+            raise DataError(f"two groups would both be called {alike[alike.duplicated()].iloc[0]!r}; give their values other names")
     if parts.isna().any():
         first = int(np.flatnonzero(parts.isna().to_numpy())[0])
         count = int(parts.isna().sum())

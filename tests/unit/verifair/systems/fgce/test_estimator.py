@@ -204,6 +204,9 @@ def test_groups_are_named_by_column_and_value() -> None:
     assert list(groups_of(X, X["sex"].tolist())) == ["group = F", "group = M"]
     assert list(groups_of(X, (X["sex"] == "M").astype(float).to_numpy())) == ["group = 0", "group = 1"]
     assert list(groups_of(X, None)) == ["all"]
+    like = pd.DataFrame({"sex": ["F, job = a", "F"], "job": ["b", "a, job = b"]})
+    with pytest.raises(DataError, match="two groups would both be called 'sex = F, job = a, job = b'; give their values other"):
+        groups_of(like, ["sex", "job"])
     both = groups_of(X, ["sex", "job"])
     assert list(both) == [f"sex = {sex}, job = {job}" for sex in "FM" for job in "abc"]
     assert np.array_equal(both["sex = M, job = b"], (X["sex"] == "M") & (X["job"] == "b"))
