@@ -156,7 +156,7 @@ def predictions(network: Model, x: npt.NDArray[Any]) -> Integers:
     return decisions(runtime_logits(network, x))
 
 
-Key = tuple[str, str, str | None, tuple[bytes, ...]]
+Key = tuple[str, str, str | None, int, tuple[bytes, ...]]
 _open: dict[Key, Runtime] = {}
 
 
@@ -192,7 +192,8 @@ class Replay:
 
 
 def _key(network: Model) -> Key:
-    return str(network.source), network.source_sha256, network.output, tuple(feed.start.tobytes() for feed in network.feeds)
+    starts = tuple(feed.start.tobytes() for feed in network.feeds)
+    return str(network.source), network.source_sha256, network.output, network.inputs, starts
 
 
 def _runtime(network: Model) -> Runtime:

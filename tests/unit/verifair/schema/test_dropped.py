@@ -123,6 +123,18 @@ def test_a_draft_makes_one_feature_where_it_is_asked_for() -> None:
         assert [one.name for one in vf.Schema.infer(data, target="credit").features] == ["age", "job_b", "job_c"]
 
 
+def test_sessions_are_told_apart_by_their_widths() -> None:
+    """Without the last category of the last feature all columns stand where they stood; the model was run as it was read before."""
+    data = pd.get_dummies(table(), columns=["job"], dtype=int)[["age", "job_a", "job_b"]]
+    model = vf.read(LogisticRegression().fit(data, table()["credit"]), data)
+    runtime_logits(model, np.zeros((1, 3)))
+    network, schema = schema_of(integer("age", 0, 7), one_hot("job", *JOBS, dropped="c")).settled(model)
+    x = schema.domain.encode(np.array([[3.0, 0.0], [3.0, 2.0]]))
+    assert x.shape == (2, 4)
+    assert np.allclose(runtime_logits(network, x), network.forward(x), atol=1e-5)
+    assert runtime_logits(model, np.zeros((1, 3))).shape == (1, 1)
+
+
 def test_what_is_known_of_float32_stays_with_its_weights() -> None:
     data = spread(table())
     model = vf.read(NEURAL.fit(data.drop(columns="credit"), data["credit"]))
