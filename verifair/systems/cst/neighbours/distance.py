@@ -93,11 +93,16 @@ class Metric:
     def embed(self, frame: pd.DataFrame) -> Array:
         """(N, m + c) rows: their numbers as coordinates, and the codes of their categories.
 
-        Raises DataError for values that are missing, not finite, or of no known category.
+        Raises DataError for values that are missing, not finite, too far from the table's, or of no known category.
         """
         found, x = Aside.of(len(frame), len(self.numbers) + len(self.words)).values, _numbers(frame, self.numbers)
         for part in blocks(len(frame)):
-            found[part, : len(self.numbers)] = (x[part] - self.centre) @ self.linear
+            with np.errstate(over="ignore", invalid="ignore"):
+                numbers = found[part, : len(self.numbers)] = (x[part] - self.centre) @ self.linear
+            far = ~(np.abs(numbers) <= LARGEST).all(axis=1)
+            if far.any():
+                row = frame.index[part][int(np.argmax(far))]
+                raise DataError(f"row {row} lies so far outside the table that its distances are no floats; correct its equations")
         for at, (attribute, levels) in enumerate(zip(self.words, self.levels, strict=True), start=len(self.numbers)):
             place, words = _factor(frame[attribute])
             known = {word: code for code, word in enumerate(levels)}

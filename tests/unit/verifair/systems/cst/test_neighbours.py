@@ -128,6 +128,16 @@ def test_equal_distances_are_ties_although_floats_differ() -> None:
     assert negatives(pool, metric.embed(frame)[:1], [1], threads=1)[0, 0] == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize("name", DISTANCES)
+def test_counterfactuals_that_no_float_tells_the_distance_of_are_errors(name: str) -> None:
+    """Squares overflowed, and a k-d tree gives the places of no points then."""
+    frame = table(0, 9)
+    metric = Metric.of(name, frame, list(frame.columns))  # type: ignore[arg-type]
+    for far in (1e160, 1e308):
+        with pytest.raises(DataError, match="row 3 lies so far outside the table that its distances are no floats"):
+            metric.embed(frame.assign(a=frame["a"].astype(float).where(frame.index != 3, far)))
+
+
 def test_a_k_larger_than_the_pool_is_an_error_that_names_the_largest() -> None:
     frame = table(0, 9)
     metric = Metric.of("mixed", frame, list(frame.columns))
