@@ -57,8 +57,17 @@ def rows_of(schema: Schema, frame: pd.DataFrame, features: tuple[str, ...]) -> E
     )
 
 
-def check_labels(schema: Schema, frame: pd.DataFrame) -> None:
-    """Raise DataError unless the label has two classes, class 1 favourable, with enough rows for an 80/20 split by label."""
+def check_trainable(schema: Schema, frame: pd.DataFrame) -> None:
+    """Raise DataError unless the label has two classes, class 1 favourable, with enough rows for an 80/20 split by label.
+
+    A trained network has a column for each category, so that its schema drops none.
+    """
+    short = next((one for one in schema.features if one.dropped is not None), None)
+    if short is not None:
+        raise DataError(
+            f"feature {short.name!r}: a network that is trained has a column for each category; leave dropped = "
+            f"{short.dropped!r} out of the schema, and give the table one column {short.source!r} of names"
+        )
     if str(schema.outcome) not in ("logit > 0", "class = 1"):
         raise DataError(f'positive = "{schema.outcome}": the favourable class of a training is class 1; write "class = 1"')
     found = np.bincount(schema.labels(frame))

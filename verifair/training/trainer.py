@@ -14,7 +14,7 @@ from verifair.errors import DataError, require
 from verifair.schema.schema import Schema
 from verifair.training.measure import TrainingReport, measure
 from verifair.training.onnx_writer import Weights, onnx_model, save_onnx
-from verifair.training.rows import EncodedRows, Flip, check_labels, flip_of, rows_of
+from verifair.training.rows import EncodedRows, Flip, check_trainable, flip_of, rows_of
 from verifair.training.settings import Choices, TrainingSettings, settings_for
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ class TrainingTask:
 
     @classmethod
     def of(cls, dataset: Dataset, schema: Schema, settings: TrainingSettings) -> TrainingTask:
-        """Make a dataset ready. Raises DataError for a class that is missing or rare, and for rows that do not fit the schema.
+        """Make a dataset ready. Raises DataError as `check_trainable` does, and for rows that do not fit the schema.
 
         Reported are the protected features that can be listed, and the sensitive one if it is one.
         """
-        check_labels(schema, dataset.frame)
+        check_trainable(schema, dataset.frame)
         features = [f.name for f in schema.features if f.kind != "real" and (f.protected or f.name == settings.sensitive)]
         names = tuple(name for name in features if len(schema.values(name)) > 1)
         return cls(

@@ -17,6 +17,7 @@ from verifair.errors import DataError, SchemaError
 from verifair.schema.draft import draft
 from verifair.schema.drafts.infer import DraftWarning
 from verifair.schema.rows import block_of
+from verifair.training.rows import check_trainable
 
 JOBS = ("a", "b", "c")
 NEURAL = MLPClassifier((6, 4), solver="lbfgs", max_iter=2000, random_state=0)
@@ -121,6 +122,13 @@ def test_a_draft_makes_one_feature_where_it_is_asked_for() -> None:
         assert vf.Schema.infer(named, target="credit", protected=["job"])["job"].dropped == "unnamed 2"
     with pytest.warns(DraftWarning, match=r'categories = \["unnamed", "b", "c"\], dropped = "unnamed" in their place'):
         assert [one.name for one in vf.Schema.infer(data, target="credit").features] == ["age", "job_b", "job_c"]
+
+
+def test_trained_networks_have_a_column_for_each_category() -> None:
+    """The network that was written took four columns, and its schema described three."""
+    with pytest.raises(DataError, match="feature 'job': a network that is trained has a column for each category; leave dropped"):
+        check_trainable(SCHEMA, table())
+    check_trainable(schema_of(integer("age", 0, 7), one_hot("job", *JOBS), label="credit", positive_label="1"), table())
 
 
 def test_sessions_are_told_apart_by_their_widths() -> None:
