@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.image import imread
+from onnx import TensorProto, helper, numpy_helper
 from scipy.special import expit
 
 from encoders.curves.layer import Curve, SmoothLayer
@@ -544,6 +545,20 @@ def test_the_page_computes_every_curve_and_every_slope(browser: Any, tmp_path: P
     found = outputs(browser, tmp_path / "page.html", computing(made, model), x.astype(np.float64))
     expected = model.forward(x.astype(np.float64))
     assert (np.abs(found - expected) <= 1e-6 * (1 + np.abs(expected))).all()
+
+
+def test_the_page_computes_products_that_are_much_smaller_than_their_squares(browser: Any, tmp_path: Path) -> None:
+    """x^2 y = ((x^2 + y)^2 - (x^2 - y)^2) / 4, of columns that nobody has scaled: float32 would keep nothing of y."""
+    _, made = lively("german")
+    nodes = [helper.make_node("Mul", ["x", "x"], ["s"]), helper.make_node("Gather", ["x", "i"], ["t"], axis=1),
+             helper.make_node("Mul", ["s", "t"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [numpy_helper.from_array(np.array([1, 0]), "i")])
+    model = read_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+    x = np.column_stack([np.random.default_rng(0).integers(1, 100_000, 200), np.arange(200) % 7 + 1]).astype(np.float64)
+    found = outputs(browser, tmp_path / "page.html", computing(made, model), x)
+    expected = x**2 * x[:, ::-1]
+    assert (np.abs(found - expected) <= 1e-5 * expected).all()
 
 
 @pytest.fixture(scope="module")

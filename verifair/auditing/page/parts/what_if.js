@@ -1,5 +1,6 @@
 "use strict";
-/* What if: the stored model, run in the page. Sums are kept in float64 and rounded to float32 where a runtime stores them. */
+/* What if: the stored model, run in the page. Sums are kept in float64 and rounded to float32 where a runtime stores them,
+   unless squares are among them. */
 (() => {
   const one = (id) => document.getElementById(id);
   const known = JSON.parse(one("what-if-data").textContent);
@@ -28,14 +29,17 @@
     (t) => t * t,
   ];
   const numbers = model && Object.fromEntries(Object.entries(model.numbers).map(([name, text]) => [name, array(text)]));
+  /* Products are differences of squares that no runtime stores, and may be far smaller than these: float64 throughout. */
+  const squares = model && model.kind === "network" && model.layers.some(({ smooth }, k) => smooth && numbers[`curve${k}`].includes(curves.length - 1));
+  const stored = squares ? (t) => t : Math.fround, Stored = squares ? Float64Array : Float32Array;
   const network = (x) => {
     model.layers.forEach(({ inputs, outputs, smooth }, k) => {
       const [weight, bias, slope, curve] = ["weight", "bias", "slope", "curve"].map((name) => numbers[name + k]);
-      const y = new Float32Array(outputs);
+      const y = new Stored(outputs);
       for (let i = 0; i < outputs; i++) {
         let sum = bias[i];
         for (let j = 0; j < inputs; j++) sum += weight[i * inputs + j] * x[j];
-        const a = Math.fround(sum);
+        const a = stored(sum);
         y[i] = smooth && curve[i] ? curves[curve[i]](a) : a > 0 ? a : slope[i] * a;
       }
       x = y;
