@@ -2,8 +2,9 @@
 
     x y = ((x + y)^2 - (x - y)^2) / 4        x^2 is one square, not two
 
-both equalities of real numbers. No tensor of the stored graph holds the squares: the import check computes them, and compares what
-the node gives.
+both equalities of real numbers. Where x and y read the same columns and one is by far the larger, rounding their sum to float64
+would lose the other, so it is x / s and s y, s a power of 2, that are added. No tensor of the stored graph holds the squares: the
+import check computes them, and compares what the node gives.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import numpy as np
 
 from encoders.curves.layer import Curve
 from encoders.exact.affine import exact
+from encoders.network import Array
 from encoders.onnx.operators.affine import broadcast, carried, level, neurons, together
 from encoders.onnx.operators.convolution import joined
 from encoders.onnx.tensor import OnnxNode, Result, Tensor, concatenated
 
 MOST_FACTORS = 8
 """Of one product: each makes the network a layer deeper, and its numbers as large as the others together."""
+UNEVEN = 24
+"""Powers of 2 between two factors, from which on their sum, rounded, has lost more than float32 does."""
 
 
 def _product(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
@@ -28,6 +32,9 @@ def _product(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
     if level(node, shallow) < level(node, deep):
         shallow = carried(node, shallow)
     apart = deep.plus(-shallow)
+    if not apart.is_float and (scale := _between(deep, shallow)).any():
+        deep, shallow = (x.scale(exact(np.exp2(sign * scale)), operations=0) for x, sign in ((deep, -1), (shallow, 1)))
+        apart = deep.plus(-shallow)
     unlike = apart.const.nonzero.copy()
     for term in apart.terms.values():
         unlike[term.row[term.entries.nonzero]] = True
@@ -38,6 +45,18 @@ def _product(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
     sums, differences, alone = (squares.take(part[None]) for part in np.split(np.arange(pre.size), [m, 2 * m]))
     found = concatenated([sums.plus(-differences).scale(exact(np.full(m, 0.25))), alone])
     return found.take(np.argsort(np.concatenate([first, both], axis=1)[0]).reshape(deep.index.shape))
+
+
+def _between(x: Tensor, y: Tensor) -> Array:
+    """(m,) half the powers of 2 between the sizes of the entries of x and y, 0 where these are near each other."""
+    sizes = []
+    for one in (x, y):
+        sizes.append(one.const.size.copy())
+        for term in one.terms.values():
+            np.maximum.at(sizes[-1], term.row, term.entries.size)
+    known = (np.minimum(*sizes) > 0) & np.isfinite(np.maximum(*sizes))
+    apart = np.subtract(*np.log2(np.where(known, sizes, 1.0)))
+    return np.where(np.abs(apart) > UNEVEN, np.rint(apart / 2), 0.0)
 
 
 def _mul(node: OnnxNode) -> Tensor:

@@ -419,6 +419,17 @@ def test_entries_that_are_the_same_are_squared_once(tmp_path: Path) -> None:
     assert not network.knows_float32
 
 
+def test_factors_of_very_unlike_size_do_not_lose_each_other(tmp_path: Path) -> None:
+    """(1e9 x + 1) 1e-9 x: of the sum of both factors float64 would keep the first alone, and the product would be 0."""
+    nodes = [node("Mul", ["x", "large"], ["u"], name="first"), node("Add", ["u", "one"], ["v"]),
+             node("Mul", ["x", "small"], ["w"], name="second"), node("Mul", ["v", "w"])]
+    network = read_onnx(save(tmp_path / "m.onnx", nodes, {"large": F(1e9), "small": F(1e-9), "one": F(1)}))
+    x = np.array([[1.0, -2.0, 0.5, 3.0]])
+    large, small = (float(np.float32(size)) for size in (1e9, 1e-9))
+    expected = (large * x + 1) * small * x
+    assert np.abs(network.forward(x) - expected).max() < 1e-8
+
+
 def test_a_square_in_front_of_a_node_that_overflows_is_told(tmp_path: Path) -> None:
     """In float32, 1e20 x 1e20 is infinite: the import check finds no number."""
     path = save(tmp_path / "m.onnx", [node("Mul", ["x", "c"], ["a"]), node("Mul", ["a", "a"], name="square")], {"c": F(1e20)})
