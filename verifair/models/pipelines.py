@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from encoders.network import Link
 from encoders.onnx.operators.trees import floor32
 from encoders.onnx.reader import read_model
 from verifair.errors import QueryError
-from verifair.models import additive, boosting, columns, discriminants, forests, mixtures
+from verifair.models import additive, boosting, columns, discriminants, forests, mixtures, polynomials
 from verifair.models.columns import OPSETS
 from verifair.models.objects import called, flat, last_of, package_of, thawed, width_of, with_steps
 
@@ -289,18 +290,23 @@ def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:
     """Return an estimator of scikit-learn's own as ONNX."""
     from skl2onnx import convert_sklearn
     from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
+    from sklearn.preprocessing import PolynomialFeatures
 
+    convert = partial(
+        convert_sklearn, model, "model", options=options, target_opset=OPSETS,
+        custom_conversion_functions={PolynomialFeatures: polynomials.write},
+    )
     count, names = width_of(model), columns.names_of(model)
     found = kinds(model, count)
     types = {"number": FloatTensorType, "integer": Int64TensorType, "text": StringTensorType}
     by_name = _selects(model) and bool(names)
     if set(found) <= {"number"} and not by_name:
-        made = convert_sklearn(model, "model", [("X", FloatTensorType([None, count]))], options=options, target_opset=OPSETS)
+        made = convert([("X", FloatTensorType([None, count]))])
         made.graph.name = "model"
         return columns.by_column(made, names)
     names = names or tuple(f"x{k}" for k in range(count))
     initial = [(name, types[kind]([None, 1])) for name, kind in zip(names, found, strict=True)]
-    made = convert_sklearn(model, "model", initial, options=options, target_opset=OPSETS)
+    made = convert(initial)
     made.graph.name = "model"  # the converter draws one at random
     return columns.renamed(made, names)
 
