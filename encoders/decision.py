@@ -84,7 +84,11 @@ def decided(model: Model, decision: Decision) -> Model:
         kept = {each.name: getattr(whole, each.name) for each in fields(Model)}
         return ComparedTrees(**kept | {"decision": decision, "undecided": whole})
     if not isinstance(whole, Network):
-        raise TypeError(f"no decision of {type(whole).__name__}")
+        from encoders.trees.mean import MeanOfTrees
+
+        if not (isinstance(whole, MeanOfTrees) and isinstance(decision, Threshold)):
+            raise TypeError(f"no decision of {type(whole).__name__}")
+        return replace(whole, at=decision.at, below=decision.below, decision=decision, undecided=whole)
     added = _above(decision) if isinstance(decision, Threshold) else _compared(whole.outputs, decision)
     records = None if whole.rounding is None else (*whole.rounding, *map(_record, added))
     return replace(whole, layers=(*whole.layers, *added), rounding=records, decision=decision, undecided=whole)

@@ -203,6 +203,16 @@ class Model(ABC):
         return False
 
     @property
+    def of_trees(self) -> bool:
+        """True where its decisions are those of trees, which change at thresholds alone."""
+        return False
+
+    @property
+    def kind(self) -> str:
+        """What it is, where something else is asked for."""
+        return "a tree ensemble"
+
+    @property
     @abstractmethod
     def built(self) -> str:
         """What it is made of, in words."""
@@ -240,7 +250,7 @@ class Model(ABC):
 def layered(model: Model, what: str) -> Network:
     """Return a model that has layers. Raises ModelError naming `what` cannot take any other ("fgce --robust", say)."""
     if not isinstance(model, Network):
-        raise ModelError(model.source or "model", f"is a tree ensemble, which {what} cannot take: see docs/concepts/models.md")
+        raise ModelError(model.source or "model", f"is {model.kind}, which {what} cannot take: see docs/concepts/models.md")
     return model
 
 

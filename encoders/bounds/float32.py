@@ -128,7 +128,7 @@ class SumError:
 
 def float32_error(model: Model, margin: Array) -> Float32Error | SumError | None:
     """Return the error of the margin  margin . logits  in float32; None where nothing can be said about a runtime."""
-    if isinstance(model.whole, TreeEnsemble) and not model.knows_float32:
+    if model.of_trees and not model.knows_float32:
         return None
     if isinstance(model, TreeEnsemble):
         return SumError(error=margin_error(model, margin))

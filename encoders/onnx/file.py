@@ -6,9 +6,10 @@ import hashlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,11 @@ from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from encoders.errors import ModelError, ModelFileError
 from encoders.network import Link, Model
-from encoders.onnx import tree_tail
+from encoders.onnx import mean_tail, tree_tail
 from encoders.onnx.functions import inlined
+
+if TYPE_CHECKING:
+    from encoders.trees.mean import Ramps
 
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 MEMORY = "model in memory"
@@ -58,6 +62,7 @@ class LogitsModel:
     shown: the tensor of the stored model that its user reads, link(logits).
     link_node, link_axis: the softmax node and its axis as written, for the reader's check; None for other links.
     label: the tensor of the stored model that holds the classes which a tree ensemble decides; None for other models.
+    mean: where the logit is a mean of functions of trees' scores, the part up to these, and the functions.
     """
 
     model: onnx.ModelProto
@@ -67,6 +72,7 @@ class LogitsModel:
     link_node: str | None = None
     link_axis: int | None = None
     label: str | None = None
+    mean: tuple[LogitsModel, Ramps] | None = None
 
 
 def load(given: str | Path | bytes | onnx.ModelProto, name: str = MEMORY) -> StoredModel:
@@ -175,8 +181,8 @@ def logits_model(stored: StoredModel, output: str | None) -> LogitsModel:
     inner = by_output.get(pair or _through(by_output, shown, reshaped))
     if inner is not None and inner.op_type == "Sigmoid":
         return _cut(stored.model, inner.input[0], Link.SIGMOID, shown)
-    if pair is not None and _mean_of_sigmoids(stored.model, by_output, pair):
-        return _cut_mean(stored.model, pair, shown)
+    if pair is not None and (mean := _cut_mean(stored, by_output, pair, shown)) is not None:
+        return mean
     node = by_output.get(name)
     if node is not None and node.op_type in ("Softmax", "LogSoftmax"):
         link = Link.SOFTMAX if node.op_type == "Softmax" else Link.LOG_SOFTMAX
@@ -258,23 +264,19 @@ def _constant(model: onnx.ModelProto, name: str) -> npt.NDArray[Any] | None:
     return None if found is None else numpy_helper.to_array(found)
 
 
-def _mean_of_sigmoids(model: onnx.ModelProto, by_output: dict[str, onnx.NodeProto], name: str) -> bool:
-    """True for  MatMul(Concat(Sigmoid, ...), w)  with weights w >= 0 of sum 1: a mean of probabilities lies within [0, 1], too."""
-    product = by_output.get(name)
-    if product is None or product.op_type != "MatMul":
-        return False
-    joined = by_output.get(product.input[0])
-    weights = _constant(model, product.input[1])
-    if joined is None or joined.op_type != "Concat" or weights is None or weights.shape != (len(joined.input), 1):
-        return False
-    parts = [by_output.get(one) for one in joined.input]
-    mean = bool((weights >= 0).all()) and abs(float(weights.sum(dtype=np.float64)) - 1) <= 1e-6
-    return mean and all(one is not None and one.op_type == "Sigmoid" for one in parts)
-
-
-def _cut_mean(model: onnx.ModelProto, name: str, shown: str) -> LogitsModel:
-    """Cut a graph of two classes behind the second one's probability, a mean of others, which decides where it exceeds 1/2."""
-    return _followed(_cut(model, name, Link.SHARES, shown), "above_half", "Sub", np.array([0.5], dtype=np.float32))
+def _cut_mean(stored: StoredModel, by_output: dict[str, onnx.NodeProto], name: str, shown: str) -> LogitsModel | None:
+    """Cut a graph of two classes behind the second one's probability, a mean of others, which decides where it exceeds 1/2; None
+    where it is no mean."""
+    constant = partial(_constant, stored.model)
+    mean = mean_tail.mean_of(by_output, constant, name)
+    if mean is None:
+        return None
+    whole = _followed(_cut(stored.model, name, Link.SHARES, shown), "above_half", "Sub", np.array([0.5], dtype=np.float32))
+    found = mean_tail.ramps_of(mean, by_output, constant)
+    if found is None:
+        return whole
+    scores, ramps = found
+    return replace(whole, mean=(_cut(stored.model, scores, Link.IDENTITY, scores), ramps))
 
 
 def _antisymmetric(classifier: onnx.NodeProto) -> bool:

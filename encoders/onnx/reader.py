@@ -11,16 +11,20 @@ import numpy as np
 from onnx import ModelProto, TensorProto
 
 from encoders.curves.layer import Curve
+from encoders.errors import ModelError
 from encoders.network import Array, Feed, Floats, Model, Network, activate, affine, layered
 from encoders.onnx.chain import ChainLink, Neurons, assemble
 from encoders.onnx.ensemble import check_trees, tree_ensemble
 from encoders.onnx.feed import make_legal
-from encoders.onnx.file import MEMORY, LogitsModel, class_names, load, logits_model
+from encoders.onnx.file import MEMORY, LogitsModel, StoredModel, class_names, load, logits_model
 from encoders.onnx.graph import Reading, read_graph
 from encoders.onnx.runtime import compare, comparison_points, open_session
 from encoders.onnx.shown import check_labels, check_link, check_shown, doubt
 from encoders.onnx.tensor import Tensor
+from encoders.trees.ensemble import TreeEnsemble
 
+SHOWN = 1e-5
+"""What float32 may round a mean of functions of scores by."""
 AT_ONCE = 2**26
 """Numbers of one tensor, over all points that are compared at a time."""
 
@@ -53,7 +57,8 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
     if check_points < 1:
         raise ValueError(f"check_points = {check_points}, expected at least 1: an unchecked import proves nothing")
     stored = load(path, name)
-    logits = logits_model(stored, output)
+    whole = logits_model(stored, output)
+    logits = whole if whole.mean is None else whole.mean[0]
     reading, final = read_graph(stored.path, logits)
     check_link(stored.path, logits, final)
     feeds, place = reading.inputs.layout()
@@ -65,6 +70,8 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
         for feed in feeds:
             make_legal(feed, points, random)
         check_trees(stored, logits, ensemble, points, random)
+        if whole.mean is not None:
+            return _mean(stored, whole, ensemble, points)
         check_shown(stored, logits, feeds, points)
         return replace(ensemble, doubt=doubt(ensemble))
     reading.sources[0] = replace(reading.sources[0], slope=np.ones(len(place)))
@@ -84,6 +91,24 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
         check_shown(stored, logits, feeds, points)
         check_labels(stored, logits, feeds, points)
     return replace(network, doubt=doubt(network))
+
+
+def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, x: Floats) -> Model:
+    """Return the mean of functions of trees' scores that a graph computes, compared with what it shows at x (B, n)."""
+    from encoders.trees.mean import MeanOfTrees
+
+    assert whole.mean is not None
+    logits, ramps = whole.mean
+    if (ramps.score >= trees.outputs).any():
+        raise ModelError(stored.path, f"takes a score of trees that give {trees.outputs}", node=logits.logits, op="Gather")
+    (scores,) = open_session(stored.path, logits.model, [logits.logits], trees.feeds).run(x, [logits.logits])
+    (shown,) = open_session(stored.path, stored.model, [whole.shown], trees.feeds).run(x, [whole.shown])
+    chance = ramps.of(scores)
+    compare(stored.path, x, np.column_stack([1 - chance, chance]), shown, np.full(shown.shape, SHOWN), [whole.shown] * 2)
+    return MeanOfTrees(
+        link=whole.link, source_sha256=trees.source_sha256, source=trees.source, stored=trees.stored, output=trees.output,
+        rounded=trees.rounded, feeds=trees.feeds, classes=class_names(stored.model, 2), trees=trees, ramps=ramps,
+    )
 
 
 def _only_float32(reading: Reading) -> bool:

@@ -53,6 +53,10 @@ class ComparedTrees(Model):
         return self.undecided.work
 
     @property
+    def of_trees(self) -> bool:
+        return True
+
+    @property
     def knows_float32(self) -> bool:
         return False
 

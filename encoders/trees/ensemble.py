@@ -84,6 +84,10 @@ class TreeEnsemble(Model):
         return int((self.column[self.root] >= 0).sum())
 
     @property
+    def of_trees(self) -> bool:
+        return True
+
+    @property
     def knows_float32(self) -> bool:
         return self.terms is not None
 

@@ -21,6 +21,7 @@ from encoders.trees.cells import TreeCells
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.joint import JointTrees, LineTrees, Worth, line_trees
+from encoders.trees.mean import MeanOfTrees
 from solvers import clock
 
 SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
@@ -56,11 +57,14 @@ class TreeTwin:
     def of(cls, problem: TwinProblem) -> TreeTwin:
         """Raises ModelError for shifted features that have a range: they are asked value by value."""
         batch, domain, network = problem.batch, problem.domain, problem.network
-        compared = isinstance(network, ComparedTrees)   # a margin is then a difference of two scores
-        ensemble = network.undecided if isinstance(network, ComparedTrees) else network     # as it decides, not as it was read
-        if not isinstance(ensemble, TreeEnsemble):
-            raise TypeError(f"a tree ensemble is needed, not {type(ensemble).__name__}")
-        size = 2 * float(ensemble.largest.max()) if compared else float(np.abs(problem.margin) @ ensemble.largest)
+        if isinstance(network, ComparedTrees):      # a margin is then a difference of two scores
+            ensemble, size = network.undecided, 2 * float(network.undecided.largest.max())
+        elif isinstance(network, MeanOfTrees):
+            ensemble, size = network.trees, 1 + float(network.steepness @ network.trees.largest)
+        elif isinstance(network, TreeEnsemble):     # as it decides, not as it was read
+            ensemble, size = network, float(np.abs(problem.margin) @ network.largest)
+        else:
+            raise TypeError(f"a tree ensemble is needed, not {type(network).__name__}")
         differs = _differs(batch)
         if (differs & (batch.lower != batch.upper)).any():
             raise ModelError(ensemble.source or "model", "is a tree ensemble, of which relaxed features are asked value by value")
@@ -91,6 +95,16 @@ class TreeTwin:
         unit = np.eye(self.ensemble.outputs)
         worth = {(a, b): joint.worth(unit[a] - unit[b]) for a, b in {(one.over, one.under) for one in lines}}
         return line_trees(joint, [worth[one.over, one.under].rounded(one.p, one.q) for one in lines])
+
+    def scores(self, pair: int, lines: Array, steep: Array) -> LineTrees:
+        """The trees of both copies for a pair of protected values, collapsed for lines (C, 2) of every score, C m; and behind these
+        for the sum of each over the scores, times `steep` (m,)."""
+        joint = self._joint(pair, *self._sides(pair))
+        worth = [joint.worth(one) for one in np.eye(self.ensemble.outputs)]
+        every = [[one.rounded(float(p), float(q)) for one in worth] for p, q in lines]
+        sums = [(sum(s * leaves for s, (leaves, _) in zip(steep, mine, strict=True)), float(steep @ [base for _, base in mine]))
+                for mine in every]
+        return line_trees(joint, [*(one for mine in every for one in mine), *sums])
 
     def _joined(self, pair: int, first: Booleans, second: Booleans) -> Worth:
         return self._joint(pair, first, second).worth(self.problem.margin)
@@ -273,6 +287,37 @@ class ClauseRows:
                 found += [(lines.setdefault(line, len(lines)), clause, strict) for line in (*both, *one, *other)]
         line, clauses, stricts = zip(*found, strict=True)
         return cls(lines=tuple(lines), line=np.array(line), clause=np.array(clauses), strict=np.array(stricts))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeanRows:
+    """A goal about a mean p of functions of scores that each grow with theirs, as rows of three lines: p at x and at x', each with
+    the sign that the goal's rows give it, and p(x') - p(x), or its negative, which is bounded better than by the sum of these.
+
+    lines: (3, 2) of every score and of p.   shares: (R, 3).   constants, strict: (R,).
+    """
+
+    lines: Array
+    shares: Array
+    constants: Array
+    strict: Booleans
+
+    @classmethod
+    def of(cls, goal: Goal, network: MeanOfTrees, margin: Array) -> MeanRows:
+        """Raises ModelError for goals with rows of other signs."""
+        sign = float(margin[0]) * (-1.0 if network.below else 1.0)
+        rows = goal.rows * sign
+        signs = [{float(np.sign(v)) for v in column if v} or {0.0} for column in rows.T]
+        first, second = (next(iter(one)) for one in signs)
+        if any(len(one) > 1 for one in signs) or first * second > 0:
+            raise ModelError(network.source or "model", "is a mean of trees' probabilities, of which this is not proved")
+        found = list[tuple[float, float, float, float, bool]]()
+        for (p, q), constant, strict in zip(np.abs(rows).tolist(), goal.constants.tolist(), goal.strict_rows.tolist(), strict=True):
+            both = min(p, q)
+            found += [(p, q, 0.0, constant, strict), *([(p - both, q - both, both, constant, strict)] if both else [])]
+        table = np.array(found)
+        lines = np.array([(first, 0.0), (0.0, second), (first, second)])
+        return cls(lines=lines, shares=table[:, :3], constants=table[:, 3], strict=table[:, 4] > 0)
 
 
 def odds_lines(network: ComparedTrees, *, rise: bool) -> tuple[ScoreLine, ...]:

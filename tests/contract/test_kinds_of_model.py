@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.neural_network import MLPClassifier
 from typer.testing import CliRunner
@@ -29,6 +30,10 @@ MODELS: Mapping[str, Any] = {
     ),
     "boosted trees": lambda: GradientBoostingClassifier(n_estimators=4, max_depth=3, learning_rate=1.0, random_state=0),
     "forest": lambda: RandomForestClassifier(n_estimators=3, max_depth=3, random_state=0),
+    "calibrated forest": lambda: CalibratedClassifierCV(RandomForestClassifier(n_estimators=3, max_depth=3, random_state=0), cv=3),
+    "isotonic forest": lambda: CalibratedClassifierCV(
+        RandomForestClassifier(n_estimators=3, max_depth=3, random_state=0), cv=3, method="isotonic"
+    ),
     "three classes": lambda: MLPClassifier((4,), random_state=0, alpha=1.0, solver="lbfgs", max_iter=2000),
     "trees of three classes": lambda: GradientBoostingClassifier(n_estimators=4, max_depth=3, learning_rate=1.0, random_state=0),
 }
@@ -110,7 +115,7 @@ def described(**more: str) -> Schema:
 
 
 def test_the_list_names_kinds_and_questions_that_are_asked() -> None:
-    assert len(refused()) == 16
+    assert len(refused()) == 31
     assert {asked for asked, _ in refused()} <= set(ASKED)
     assert {name for _, name in refused()} <= set(MODELS)
 

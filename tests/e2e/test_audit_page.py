@@ -15,11 +15,15 @@ import pytest
 from matplotlib.image import imread
 from onnx import TensorProto, helper, numpy_helper
 from scipy.special import expit
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import RandomForestClassifier
 
+import verifair as vf
 from encoders.curves.layer import Curve, SmoothLayer
 from encoders.network import Array, Link, Model, Network
 from encoders.onnx.reader import read_model
 from encoders.onnx.runtime import runtime_logits
+from encoders.trees.mean import MeanOfTrees
 from tests.audit_sample import HOSTILE, audit, replace
 from tests.browser import Watched, chromium, opened
 from tests.builders import layer, network_of, schema_of
@@ -505,6 +509,20 @@ def test_the_page_computes_trees_and_takes_the_branch_of_what_is_missing(browser
     expected = runtime_logits(model, x)
     assert np.abs(found - expected).max() < 1e-6 * max(1.0, np.abs(expected).max())
     assert len(np.unique(found)) > 100
+
+
+def test_the_page_computes_means_of_functions_of_trees(browser: Any, tmp_path: Path) -> None:
+    _, made = lively("german")
+    random = np.random.default_rng(1)
+    x = random.integers(-3, 4, size=(400, 5)).astype(np.float32)
+    y = (x[:, 0] + x[:, 1] * x[:, 2] + random.normal(size=400) > 0).astype(int)
+    forest = RandomForestClassifier(5, max_depth=4, random_state=0)
+    for model in (CalibratedClassifierCV(forest, cv=3), CalibratedClassifierCV(forest, cv=3, method="isotonic")):
+        read_in = vf.read(model.fit(x, y))
+        assert isinstance(read_in, MeanOfTrees)
+        found = outputs(browser, tmp_path / "page.html", computing(made, read_in), x.astype(np.float64))
+        assert np.abs(found - runtime_logits(read_in, x)).max() < 1e-5
+        assert len(np.unique(found)) > 50
 
 
 MORE_RULES = {"logit > 0.5": (1, lambda row: row[0] > 0.5), "logit < -0.5": (1, lambda row: row[0] < -0.5)}

@@ -5,6 +5,7 @@ import itertools
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ import verifair as vf
 from encoders.exact.dyadic import exact
 from encoders.network import Link, Network
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees
 from tests.brute_force import exact_forward
 from tests.builders import categorical, integer, schema_of
 from tests.draws import draws
@@ -80,6 +82,7 @@ TREES: dict[str, Callable[[int], Any]] = {
         HistGradientBoostingClassifier(max_iter=4, min_samples_leaf=5, max_depth=2), cv=3, ensemble=False),
     "scorecard": lambda k: make_pipeline(KBinsDiscretizer(3, strategy="uniform"), LogisticRegression()),
     "scorecard of limits": lambda k: make_pipeline(Binarizer(threshold=[0.1, 1.0][k % 2]), LogisticRegression()),
+    "calibrated trees": lambda k: CalibratedClassifierCV(tree(k), cv=3, method=["sigmoid", "isotonic"][k % 2]),
     "calibrated bagging": lambda k: CalibratedClassifierCV(BaggingClassifier(tree(k), 3, random_state=k), cv=3, ensemble=False),
 }
 NETWORKS: dict[str, Callable[[int], Any]] = {
@@ -93,6 +96,10 @@ NETWORKS: dict[str, Callable[[int], Any]] = {
                                               weights=[1, 2]),
     "soft MLP": lambda k: VotingClassifier(named(LogisticRegression(), MLPClassifier((3,), max_iter=30, random_state=k)),
                                            voting="soft"),
+    "isotonic": lambda k: CalibratedClassifierCV(LogisticRegression(), cv=3, method="isotonic", ensemble=bool(k % 2)),
+    "isotonic margins": lambda k: CalibratedClassifierCV(LinearSVC(), cv=3, method="isotonic", ensemble=bool(k % 2)),
+    "isotonic MLP": lambda k: CalibratedClassifierCV(MLPClassifier((3,), max_iter=30, random_state=k), cv=2, method="isotonic",
+                                                     ensemble=False),
     "stacking linear": lambda k: StackingClassifier(named(LogisticRegression(), LinearSVC()), cv=3, passthrough=bool(k % 2)),
     "discriminant": lambda k: LinearDiscriminantAnalysis(),
     "calibrated naive Bayes": lambda k: CalibratedClassifierCV(GaussianNB(), cv=3),
@@ -109,6 +116,26 @@ QUADRATIC: dict[str, Callable[[int], Any]] = {
     "polynomials, scaled": lambda k: make_pipeline(StandardScaler(), PolynomialFeatures(), LogisticRegression()),
 }
 NETWORKS |= QUADRATIC
+
+
+EVERYBODY = [(np.arange(60), np.arange(60))]
+"""Rows to fit on, and to calibrate on: knots are scores of rows."""
+MEANS: dict[str, Callable[[int], Any]] = {
+    "calibrated, folds": lambda k: CalibratedClassifierCV(forest(k), cv=3),
+    "calibrated boosting, folds": lambda k: CalibratedClassifierCV(boosted(k), cv=2),
+    "isotonic forest": lambda k: CalibratedClassifierCV(forest(k), cv=3, method="isotonic", ensemble=False),
+    "isotonic forest, own rows": lambda k: CalibratedClassifierCV(forest(k), cv=EVERYBODY, method="isotonic", ensemble=False),
+    "isotonic forest, folds": lambda k: CalibratedClassifierCV(forest(k), cv=3, method="isotonic"),
+    "isotonic boosting": lambda k: CalibratedClassifierCV(boosted(k), cv=EVERYBODY, method="isotonic", ensemble=False),
+    "isotonic histograms": lambda k: CalibratedClassifierCV(
+        HistGradientBoostingClassifier(max_iter=4, min_samples_leaf=5, max_depth=2), cv=2, method="isotonic"),
+    "soft boosting": lambda k: VotingClassifier(
+        named(forest(k), boosted(k), AdaBoostClassifier(n_estimators=3, random_state=k),
+              GradientBoostingClassifier(n_estimators=3, loss="exponential", random_state=k)), voting="soft", weights=[1, 2, 1, 2]),
+    "bagging of boosting": lambda k: BaggingClassifier(boosted(k), 3, random_state=k),
+    "soft calibrated": lambda k: VotingClassifier(
+        named(CalibratedClassifierCV(forest(k), cv=2), CalibratedClassifierCV(boosted(k), cv=2, method="isotonic")), voting="soft"),
+}
 
 
 def fitted(make: Callable[[int], Any], seed: int, classes: int = 2) -> Any:
@@ -149,6 +176,16 @@ def flips(decisions: np.ndarray) -> bool:
     return bool((groups != groups[:, :1]).any())
 
 
+def exact_margins(network: Any) -> np.ndarray:
+    """Margins (N,) of all rows as fractions."""
+    if isinstance(network, Network):
+        return exact_forward(network, ROWS)[:, 0]
+    ramps, numbers = network.ramps, np.vectorize(Fraction, otypes=[object])
+    scores = network.trees.forward(numbers(ROWS))
+    heights = np.clip(numbers(ramps.scale) * (scores[:, ramps.score] - numbers(ramps.shift)), 0, 1)
+    return np.asarray(heights @ numbers(ramps.weight) + Fraction(ramps.constant) - Fraction(1, 2))
+
+
 def check(model: Any, network: Any, decided: np.ndarray) -> None:
     verdict = vf.verify(vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"]), budget=vf.Budget(seconds=60))
     assert verdict.status is (vf.Status.VIOLATED if flips(decided) else vf.Status.PROVED)
@@ -170,10 +207,54 @@ def test_sums_of_trees_are_decided_as_by_the_object(name: str, seed: int) -> Non
     check(model, network, same(logits > 0, model, ROWS))
 
 
-@pytest.mark.parametrize("name", [*TREES, *NETWORKS])
+@pytest.mark.parametrize("seed", draws(12))
+@pytest.mark.parametrize("name", MEANS)
+def test_means_of_functions_of_trees_are_decided_as_by_the_object(name: str, seed: int) -> None:
+    model = fitted(MEANS[name], seed)
+    network = read(model)
+    assert isinstance(network, MeanOfTrees)
+    shown = network.forward(ROWS)[:, 0]
+    exactly = exact_margins(network) if network.piecewise_linear else shown
+    np.testing.assert_allclose(shown + 0.5, model.predict_proba(ROWS)[:, 1], atol=1e-5)
+    np.testing.assert_allclose(exactly.astype(float), shown, atol=1e-9)
+    check(model, network, same(exactly > 0, model, ROWS))
+
+
+@pytest.mark.parametrize("name", ["isotonic forest", "isotonic forest, own rows", "isotonic boosting", "isotonic"])
+def test_plateaus_at_one_half_are_ties(name: str) -> None:
+    """One half is not above one half, in exact arithmetic as for the object; and no proof needs the rows one by one."""
+    found = 0
+    for seed in range(40):
+        model = fitted((MEANS | NETWORKS)[name], seed)
+        chance = model.predict_proba(ROWS)[:, 1]
+        if len(model.calibrated_classifiers_) > 1 or not (chance == 0.5).any():
+            continue
+        found += 1
+        margins = exact_margins(read(model))
+        assert (margins[chance == 0.5] == 0).all()
+        assert ((margins > 0) == (model.predict(ROWS) == 1)).all()
+    assert found > 2
+
+
+@pytest.mark.parametrize("seed", draws(6))
+@pytest.mark.parametrize("name", MEANS)
+@pytest.mark.parametrize("positive", ["logit >= 0.1", "logit < -0.05", "logit <= 0", "class = 0"])
+def test_thresholds_of_means_of_trees(positive: str, name: str, seed: int) -> None:
+    network = read(fitted(MEANS[name], seed))
+    schema = schema_of(integer("a", -2, 3), integer("b", 0, 4), categorical("p", "f", "m", "o"), positive=positive)
+    compare, at = {"logit >= 0.1": (np.greater_equal, 0.1), "logit < -0.05": (np.less, -0.05)}.get(positive, (np.less_equal, 0.0))
+    decided = compare(network.forward(ROWS)[:, 0], at)
+    query = vf.IndividualFairness(network=network, schema=schema, protected=["p"])
+    verdict = vf.verify(query, budget=vf.Budget(seconds=60))
+    assert verdict.status is (vf.Status.VIOLATED if flips(decided) else vf.Status.PROVED)
+    if verdict.certificate is not None:
+        assert vf.check(verdict.certificate, network=network, schema=schema).accepted
+
+
+@pytest.mark.parametrize("name", [*TREES, *NETWORKS, *MEANS])
 def test_labels_of_any_kind_are_those_of_the_object(name: str) -> None:
     for labels in ((-1, 1), (2, 5), (False, True), ("yes", "no")):
-        own, rng = (TREES | NETWORKS)[name](1), np.random.default_rng(1)
+        own, rng = (TREES | NETWORKS | MEANS)[name](1), np.random.default_rng(1)
         x = ROWS[rng.integers(len(ROWS), size=60)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -221,10 +302,12 @@ def test_three_classes_by_quadratic_scores_are_decided_as_by_the_object(name: st
 
 
 @pytest.mark.parametrize("seed", draws(12))
-@pytest.mark.parametrize("name", ["calibrated, three", "soft MLP", "soft", "adaboost", "naive Bayes", "polynomials"])
+@pytest.mark.parametrize(
+    "name", ["calibrated, three", "soft MLP", "soft", "adaboost", "naive Bayes", "polynomials", "isotonic", *MEANS]
+)
 def test_gaps_of_shown_probabilities_are_those_of_the_object(name: str, seed: int) -> None:
     """Of what is a mean of probabilities the gap is that of the mean, and no logistic function of it."""
-    model = fitted((TREES | NETWORKS)[name], seed)
+    model = fitted((TREES | NETWORKS | MEANS)[name], seed)
     network = read(model)
     shown = model.predict_proba(ROWS)[:, 1].reshape(-1, 3)
     gap = float((shown.max(axis=1) - shown.min(axis=1)).max())
@@ -239,6 +322,9 @@ def test_gaps_of_shown_probabilities_are_those_of_the_object(name: str, seed: in
                 report = vf.check(verdict.certificate, network=network, schema=SCHEMA)
                 assert report.accepted
                 assert f"{query.quantity} moves" in report.statement
+                if gap > 2e-3:
+                    forged = replace(verdict.certificate, query=replace(verdict.certificate.query, epsilon=gap / 2))
+                    assert not vf.check(forged, network=network, schema=SCHEMA).accepted
 
 
 @pytest.mark.parametrize("name", TREES)

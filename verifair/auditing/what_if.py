@@ -13,6 +13,7 @@ import numpy.typing as npt
 from encoders.curves.layer import SmoothLayer
 from encoders.network import Array, Link, Model, layered
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees
 from verifair.auditing.subject import AuditSubject
 from verifair.engine.queries import PROBABILITIES
 from verifair.engine.questions import box_of
@@ -56,7 +57,7 @@ def what_if(subject: AuditSubject, sections: Sequence[Section]) -> WhatIf:
 
 
 def embedded(model: Model) -> dict[str, Any]:
-    """Return a network or an ensemble with its arrays in base64, little-endian.
+    """Return a network, an ensemble or a mean of what one gives with its arrays in base64, little-endian.
 
     Numbers are float32 where all of an array are float32 numbers, as they are stored; float64 where the reader folded constants.
     """
@@ -64,6 +65,12 @@ def embedded(model: Model) -> dict[str, Any]:
         whole = {name: getattr(model, name).astype("<i4") for name in ("root", "column", "left", "right", "missing_left")}
         real = {name: _narrow(getattr(model, name)) for name in ("threshold", "value", "base")}
         return {"kind": "trees", "outputs": model.outputs, "numbers": {name: _text(one) for name, one in (whole | real).items()}}
+    if isinstance(model, MeanOfTrees):
+        ramps, stored = model.ramps, embedded(model.trees)
+        whole = {name: getattr(ramps, name).astype("<i4") for name in ("score", "logistic")}
+        real = {name: _narrow(getattr(ramps, name)) for name in ("shift", "scale", "weight")} | {"added": np.array(model.added)}
+        numbers = stored["numbers"] | {name: _text(one) for name, one in (whole | real).items()}
+        return {"kind": "mean", "outputs": 1, "numbers": numbers}
     numbers, layers = dict[str, str](), []
     for number, layer in enumerate(layered(model, "What if").layers):
         smooth = isinstance(layer, SmoothLayer)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from encoders.network import Link, Model, Network
+from encoders.network import Link, Model
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.statement import Scale, Signs
 from verifair.schema.space import InputSpace
 
@@ -23,7 +24,8 @@ def near(relax: Mapping[str, int], schema: InputSpace) -> str:
 
 def moving(scale: Scale, network: Model, schema: InputSpace) -> str:
     """What a gap is of, and that it moves."""
-    if scale == "probability" or (network.link is Link.SHARES and isinstance(network, Network)):  # a mean of probabilities
+    mean = network.link is Link.SHARES and not isinstance(network.whole, TreeEnsemble)  # of probabilities
+    if scale == "probability" or mean:
         return "probability moves"
     if schema.outcome.of == "value":
         return "value moves"

@@ -24,7 +24,6 @@ from threadpoolctl import threadpool_limits
 from encoders.network import Array, Booleans, Integers, Model
 from encoders.onnx.runtime import Replay
 from encoders.problem import TwinProblem
-from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.tree import Tree
@@ -89,7 +88,7 @@ def certify_partition(
         raise QueryError(f"partition size = {size} makes {partition.count:.1e} parts; choose a larger one, or narrow --box")
     pairs = Pairs.of(query, *box)
     deadline = Deadline.after(budget.seconds)
-    most = MAX_NODES_OF_TREES if isinstance(query.network.whole, TreeEnsemble) else MAX_NODES
+    most = MAX_NODES_OF_TREES if query.network.of_trees else MAX_NODES
     task = PartitionRun(
         query=query, partition=partition, pairs=pairs, max_nodes=budget.nodes or most, seed=budget.seed,
         replay=Replay.of(query.network),
@@ -193,7 +192,7 @@ class _Chunk:
 
     def decide(self) -> None:
         first = FIRST_DEEP if _deep(self.problem.network) else FIRST
-        first = self.task.max_nodes if isinstance(self.problem.network.whole, TreeEnsemble) else first
+        first = self.task.max_nodes if self.problem.network.of_trees else first
         self._by_inputs(np.arange(len(self.part)), first)
         left = self._open_questions()
         if len(left):

@@ -111,12 +111,12 @@ class PairQuestion(Shown):
     def pinned(self) -> list[int]:
         """The relaxed variables whose two values are asked about one by one: those whose columns no shift moves by a constant, and
         all that trees ask about."""
-        index, trees = [self.schema.index(name) for name in self.relax], isinstance(self.network.whole, TreeEnsemble)
+        index, trees = [self.schema.index(name) for name in self.relax], self.network.of_trees
         return [v for v in index if trees or not _unscaled(self.schema.features[v])]
 
     def require_shifts(self, what: str) -> None:
         """Raise QueryError where features are relaxed whose values are asked about one by one, which `what` does not do."""
-        if self.pinned and isinstance(self.network.whole, TreeEnsemble):
+        if self.pinned and self.network.of_trees:
             raise QueryError(f"{what} of a tree ensemble relaxes nothing; drop relax, or ask certify of a --box")
         if self.pinned:
             names = " and ".join(self.schema.features[v].name for v in self.pinned)

@@ -19,6 +19,7 @@ from encoders.network import Array, Integers, Model, layered
 from encoders.problem import Goal, TwinBatch, TwinProblem, gap_goal
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees
 from verifair.checker.certificates.statement import Scale
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.queries import IndividualFairness, PairQuestion
@@ -97,6 +98,8 @@ def _evaluation_error(network: Model, x: Array) -> Array:
         return 2 * _evaluation_error(network.whole, x)
     if isinstance(network, TreeEnsemble):
         return np.asarray(factor(len(network.root)) * network.largest.max() + np.zeros(len(x)) + TINY)
+    if isinstance(network, MeanOfTrees):
+        return np.asarray(_evaluation_error(network.trees, x) * network.steepness.sum() + factor(len(network.ramps.score) + 8))
     size, lost = np.abs(x), 0.0
     for layer in layered(network, "evaluation").layers:
         size = size @ np.abs(layer.weight).T + np.abs(layer.bias)

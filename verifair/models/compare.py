@@ -16,7 +16,6 @@ from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Feed, Floats, Integers, Link, Model
 from encoders.onnx.feed import make_legal
 from encoders.onnx.runtime import comparison_points, first_line, runtime_outputs
-from encoders.trees.ensemble import TreeEnsemble
 from verifair.models.columns import holds_truths, names_of
 from verifair.models.objects import ANOTHER_WAY, called, exported, last_of, package_of, regresses, thawed
 from verifair.models.pipelines import asks_for_missing, scales
@@ -83,7 +82,7 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     if own.shape != shown.shape:
         found = f"gives {own.shape[1]} numbers a row, its converted model {shown.shape[1]}"
         raise ModelError(called(model), f"{found}; {ANOTHER_WAY}")
-    if isinstance(network, TreeEnsemble) and scales(model):
+    if network.of_trees and scales(model):
         remedy, bound = SCALED, MOST
     else:
         remedy, bound = ANOTHER_WAY, RARE

@@ -49,6 +49,10 @@ class TreeSum:
             trees = tuple(replace(one, feature=np.where(one.feature < 0, -1, features[one.feature])) for one in trees)
         return TreeSum(trees=trees, base=self.base @ matrix)
 
+    def plus(self, number: Array) -> TreeSum:
+        """Return the sum and a number (C,)."""
+        return replace(self, base=self.base + number)
+
     def last(self) -> TreeSum:
         """Return the last of its numbers alone: of two classes' the second one's."""
         return self.times(np.eye(len(self.base))[:, -1:])
@@ -64,7 +68,7 @@ def convert(model: Any) -> onnx.ModelProto | None:
         return None if found is None else written(width_of(model), found, "NONE", ())
     classes = len(model.classes_)
     if hasattr(model, "calibrated_classifiers_"):
-        found, transform = _calibrated(model), "LOGISTIC"
+        found, transform = _calibrated(model)
     elif isinstance(model, AdaBoostClassifier | StackingClassifier):
         found, transform = summed(model, "decision_function"), "LOGISTIC" if classes == 2 else "SOFTMAX"
         if found and classes > 2 and isinstance(model, AdaBoostClassifier):
@@ -230,15 +234,29 @@ def _stacked(model: Any) -> TreeSum | None:
     return total(parts, bias) if first == weight.shape[1] else None
 
 
-def _calibrated(model: Any) -> TreeSum | None:
-    """One sigmoid of what the estimator within gives, of two classes: an affine function of that under the logistic function."""
-    if len(model.calibrated_classifiers_) > 1 or len(model.classes_) > 2 or model.method != "sigmoid":
-        return None
-    (one,) = model.calibrated_classifiers_
+def _calibrated(model: Any) -> tuple[TreeSum | None, str]:
+    """Calibrated probabilities of two classes that are a sum of trees, and what is made of it. Functions of single trees' leaves
+    are leaves, and one sigmoid of a sum is the logistic function of another one."""
+    listed = model.calibrated_classifiers_
+    if len(model.classes_) > 2 or model.method not in ("sigmoid", "isotonic"):
+        return None, "NONE"
+    if all(hasattr(flat(one.estimator), "tree_") and own_of_sklearn(flat(one.estimator)) for one in listed):
+        return total([_of_leaves(one, len(listed)) for one in listed], np.zeros(2)), "NONE"
+    if len(listed) > 1 or model.method != "sigmoid":
+        return None, "NONE"
+    (one,) = listed
     (curve,) = one.calibrators
     within = flat(one.estimator)
     found = summed(within, "decision_function" if hasattr(within, "decision_function") else "predict_proba")
-    return found and total([found.last().times(np.array([[-curve.a_]]))], np.array([-curve.b_]))
+    return found and found.last().times(np.array([[-curve.a_]])).plus(np.array([-curve.b_])), "LOGISTIC"
+
+
+def _of_leaves(one: Any, count: int) -> TreeSum:
+    """Return what a calibrated tree adds to the mean of so many."""
+    (curve,) = one.calibrators
+    (tree,) = _single(flat(one.estimator), hard=False).last().trees
+    chance = curve.predict(tree.value[:, 0])
+    return TreeSum(trees=(replace(tree, value=np.column_stack([1 - chance, chance]) / count),), base=np.zeros(2))
 
 
 def linear(model: Any) -> tuple[Array, Array] | None:
@@ -264,7 +282,8 @@ def linear(model: Any) -> tuple[Array, Array] | None:
 
 
 def written(width: int, found: TreeSum, transform: str, labels: Sequence[str | int]) -> onnx.ModelProto:
-    """Return trees of a matrix (N, width) as ONNX.   labels: of the classes; none of values.   transform: of the scores."""
+    """Return trees of a matrix (N, width) as ONNX.   labels: of the classes; none of values, of which there may be several.
+    transform: of the scores."""
     count = [len(one.feature) for one in found.trees]
     tree = np.repeat(np.arange(len(count)), count)
     node = np.concatenate([np.arange(k) for k in count])
@@ -279,13 +298,14 @@ def written(width: int, found: TreeSum, transform: str, labels: Sequence[str | i
         value = value[:, 1:] if transform == "NONE" else value * [-1.0, 1.0]
     at = np.flatnonzero(leaf)
     scores = value.shape[1]
+    used = (np.ones((len(at), scores), dtype=bool) if labels else (value[at] != 0) | (np.arange(scores) == 0)).ravel()
     kind = "class" if labels else "target"
     attributes: dict[str, Any] = {
         "nodes_treeids": tree, "nodes_nodeids": node, "nodes_featureids": np.where(leaf, 0, feature),
         "nodes_values": floor32(np.where(leaf, 0.0, threshold)), "nodes_truenodeids": np.where(leaf, 0, left),
         "nodes_falsenodeids": np.where(leaf, 0, right), "nodes_missing_value_tracks_true": np.where(leaf, 0, missing.astype(int)),
-        f"{kind}_treeids": np.repeat(tree[at], scores), f"{kind}_nodeids": np.repeat(node[at], scores),
-        f"{kind}_ids": np.tile(np.arange(scores), len(at)), f"{kind}_weights": value[at].ravel(),
+        f"{kind}_treeids": np.repeat(tree[at], scores)[used], f"{kind}_nodeids": np.repeat(node[at], scores)[used],
+        f"{kind}_ids": np.tile(np.arange(scores), len(at))[used], f"{kind}_weights": value[at].ravel()[used],
     }
     listed: dict[str, Any] = {name: one.tolist() for name, one in attributes.items()}
     listed["nodes_modes"] = np.where(leaf, "LEAF", "BRANCH_LEQ").tolist()
@@ -297,7 +317,7 @@ def written(width: int, found: TreeSum, transform: str, labels: Sequence[str | i
         listed["classlabels_strings" if words else "classlabels_int64s"] = list(labels)
         outputs.insert(0, helper.make_tensor_value_info("label", TensorProto.STRING if words else TensorProto.INT64, [None]))
     else:
-        listed["n_targets"] = 1
+        listed["n_targets"] = scores
     made = helper.make_node(
         "TreeEnsembleClassifier" if labels else "TreeEnsembleRegressor", ["X"], [one.name for one in outputs], name="trees",
         domain="ai.onnx.ml", post_transform=transform, **listed,

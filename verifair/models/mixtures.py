@@ -1,27 +1,47 @@
-"""Estimators of scikit-learn that combine logistic functions of linear models, MLPs and quadratic scores, as one network of ONNX.
+"""Estimators of scikit-learn that combine probabilities: functions of the scores of models without trees, or of trees, as ONNX.
 
 A mean of probabilities, as of bagging, soft voting and calibration by several folds, is a network with a hidden layer of sigmoids;
-so is stacking. skl2onnx writes them with post-transforms of classifiers in the middle of the graph, which are not read.
+so is stacking. Isotonic calibration is a sum of ramps. Of trees the scores are those of one ensemble, with the same functions
+behind. skl2onnx writes all of them with post-transforms of classifiers in the middle of the graph, which are not read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, compose, helper, numpy_helper
 
-from encoders.network import Array, Integers
+from encoders.network import Array, Floats, Integers
 from verifair.models import discriminants
 from verifair.models.columns import model_of, names_of, renamed
-from verifair.models.forests import linear, members
+from verifair.models.forests import TreeSum, linear, members, summed, total, written
 from verifair.models.objects import called, flat, labels_of, last_of, own_of_sklearn, width_of
 
 ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "identity": None}
-Weighted = list[tuple[float, str]]
-"""Logits by name, whose logistic functions are added up with weights."""
+LEVEL = 2.0**-24
+"""Levels of isotonic calibration are whole numbers of it: float32 adds them up exactly, and a plateau at 1/2 is a tie."""
+TIED, CLOSEST = 2.0**-22, 2.0**-60
+"""How much longer than the object's a plateau at 1/2 is, relative to the largest score; what a ramp's ends are apart at least."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ramps:
+    """A function that rises from 0 to 1, level at the ends: constant + sum of weight * (scale (f - shift), cut off at 0 and 1)."""
+
+    shift: Floats
+    scale: Floats
+    weight: Array
+    constant: float
+
+
+Score = str | TreeSum
+"""A tensor's name, or trees of the columns of the model itself."""
+Weighted = list[tuple[float, Score, "Ramps | None"]]
+"""Scores, whose logistic functions (None), or ramps with the weight within them, are added up."""
 
 
 class Unknown(Exception):
@@ -29,7 +49,7 @@ class Unknown(Exception):
 
     def __init__(self, made_of: str, remedy: str = "") -> None:
         super().__init__(made_of)
-        linear = "on linear models with probabilities (LogisticRegression), GaussianNB and MLPs alone (two classes, voting='soft')"
+        linear = "on linear models with probabilities (LogisticRegression), GaussianNB and MLPs alone (voting='soft')"
         self.remedy = remedy or f"fit it on trees alone, or {linear}"
 
 
@@ -41,6 +61,8 @@ class Graph:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.inputs: dict[str, onnx.ValueInfoProto] = {}  # columns of the model, under names that nodes do not have
+        self.matrix: str | None = None  # that trees take
+        self.known: dict[object, str] = {}  # names of matrices that were made before
 
     def constant(self, values: Any, dtype: type = np.float32) -> str:
         name = f"constant{len(self.constants)}"
@@ -53,8 +75,10 @@ class Graph:
         self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, domain=domain, **attributes))
         return name
 
-    def affine(self, x: str, weight: Array, bias: Array) -> str:
+    def affine(self, x: Score, weight: Array, bias: Array) -> Score:
         """x W^T + b, for W (m, n)."""
+        if isinstance(x, TreeSum):
+            return x.times(weight.T).plus(bias)
         return self.add("Gemm", [x, self.constant(weight), self.constant(bias)], transB=1)
 
     def table(self, model: Any) -> str:
@@ -62,7 +86,9 @@ class Graph:
         names, count = names_of(model), width_of(model)
         shape = [None, 1 if names else count]
         taken = [self.take(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape), model) for name in names or ("X",)]
-        return self.add("Concat", taken, axis=1) if names else taken[0]
+        if names and names not in self.known:
+            self.known[names] = self.add("Concat", taken, axis=1)
+        return self.known[names] if names else taken[0]
 
     def take(self, given: onnx.ValueInfoProto, model: Any) -> str:
         """What nodes call a column of the model itself."""
@@ -74,6 +100,9 @@ class Graph:
     def part(self, model: Any, x: str | None) -> str:
         """Add steps of a pipeline, of the model's own columns, or of the matrix x; the name of the matrix that they give."""
         made = self.stored(model)
+        key = made.SerializeToString(deterministic=True), x
+        if key in self.known:
+            return self.known[key]
         made = compose.add_prefix(made, f"part{len(self.nodes)}/", rename_inputs=False)
         given = list(made.graph.input)
         if x is not None and len(given) > 1:
@@ -83,7 +112,16 @@ class Graph:
             node.input[:] = [new.get(name, name) for name in node.input]
         self.nodes.extend(made.graph.node)
         self.constants.extend(made.graph.initializer)
-        return str(made.graph.output[0].name)
+        self.known[key] = str(made.graph.output[0].name)
+        return self.known[key]
+
+    def trees(self, found: TreeSum, model: Any, x: str | None) -> TreeSum:
+        """Trees of the matrix x, or of the columns of the model itself. Raises Unknown where others are of another one."""
+        x = self.table(model) if x is None else x
+        if self.matrix not in (None, x):
+            raise Unknown("trees of different columns", "fit all of them on the same columns, behind the same steps")
+        self.matrix = x
+        return found
 
     def score(self, model: Any, x: str | None) -> str:
         """The logit of a linear model, an MLP or a quadratic one, of the matrix x, or of the columns of the model itself."""
@@ -97,7 +135,7 @@ class Graph:
         layers = _layers(model)
         x = self.table(model) if x is None else x
         for k, (weight, bias) in enumerate(layers):
-            x = self.affine(x, weight, bias)
+            x = str(self.affine(x, weight, bias))
             bend = ACTIVATIONS[model.activation] if k < len(layers) - 1 else None
             x = x if bend is None else self.add(bend, [x])
         return x
@@ -107,50 +145,53 @@ class Graph:
         moved = self.add("Sub", [x, self.constant(scores.centre)])
         along = self.add("MatMul", [moved, self.constant(scores.directions.T)])
         parts = self.add("Concat", [self.add("Mul", [along, along]), moved], axis=1)
-        return self.affine(parts, np.concatenate([scores.squares, scores.line], axis=1), scores.constant)
+        return str(self.affine(parts, np.concatenate([scores.squares, scores.line], axis=1), scores.constant))
 
     def probability(self, model: Any, x: str | None, share: float = 1.0) -> Weighted:
-        """The logits whose logistic functions, with these weights, make the share of an estimator's probability."""
+        """The scores whose functions, with these weights, make the share of an estimator's probability."""
         model = flat(model)
         if not own_of_sklearn(model):
             raise Unknown(called(model))
         if hasattr(model, "steps"):
             return self.probability(model[-1], self.part(model[:-1], x), share)
-        if hasattr(model, "calibrated_classifiers_") and model.method == "sigmoid":
+        if hasattr(model, "calibrated_classifiers_") and model.method in ("sigmoid", "isotonic"):
             listed = model.calibrated_classifiers_
-            return [(share / len(listed), self._calibrated(one, x)) for one in listed]
+            return [self._calibrated(one, x, share / len(listed)) for one in listed]
+        if (found := summed(model, "predict_proba")) is not None:
+            return [(share, self.trees(found.last(), model, x), _ramps([0.0, 1.0], [0.0, 1.0], share))]
+        if (found := summed(model, "decision_function")) is not None:
+            twice = 2.0 if getattr(model, "loss", "") == "exponential" else 1.0
+            return [(share, self.trees(found.times(np.array([[twice]])), model, x), None)]
         if getattr(model, "voting", "soft") == "hard":
             remedy = "fit it with voting='soft'; hard votes are read of single trees by whole weights, at the end"
             raise Unknown("hard votes", remedy)
         if (parts := members(model)) is not None:
-            found: Weighted = []
+            every: Weighted = []
             for weight, one, columns in parts:
                 if weight < 0:
                     raise Unknown("probabilities with negative weights", "fit it with weights of 0 or more")
                 if columns is not None and x is None:
                     x = self.table(model)
                 given = x if columns is None else self.chosen(x, columns, model)
-                found += self.probability(one, given, share * weight)
-            return found
+                every += self.probability(one, given, share * weight)
+            return every
         if hasattr(model, "stack_method_"):
-            return [(share, self._stacked(model, x))]
+            return [(share, self._stacked(model, x), None)]
         if hasattr(model, "estimator_weights_"):
             raise Unknown("decisions of estimators that are no single trees", "fit it on DecisionTreeClassifier")
-        if hasattr(model, "_raw_predict_init") or hasattr(model, "_predictors"):
-            remedy = "combine scores: StackingClassifier with stack_method='decision_function'"
-            raise Unknown(f"probabilities of {called(model)}, of which each is a function of a sum,", remedy)
         if not _logistic(model):
             raise Unknown(called(model))
-        return [(share, self.score(model, x))]
+        return [(share, self.score(model, x), None)]
 
     def shown(self, model: Any) -> str:
         """The probabilities of all classes of the model itself."""
         if len(last_of(model).classes_) > 2:
             scores = self.score(model, None)
-            first = self.affine(scores, np.zeros((1, len(last_of(model).classes_) - 1)), np.zeros(1))
+            first = str(self.affine(scores, np.zeros((1, len(last_of(model).classes_) - 1)), np.zeros(1)))
             return self.add("Softmax", [self.add("Concat", [first, scores], axis=1)], axis=1)
         listed = self.probability(model, None)
-        chance = self.add("Sigmoid", [listed[0][1]]) if len(listed) == 1 else self.mixed(listed)
+        alone = listed[0][1] if len(listed) == 1 and listed[0][2] is None else None
+        chance = self.add("Sigmoid", [alone]) if isinstance(alone, str) else self.mixed(listed)
         return self.add("Concat", [self.add("Sub", [self.constant([1.0]), chance]), chance], axis=1)
 
     def chosen(self, x: str | None, columns: Integers, model: Any) -> str:
@@ -161,28 +202,67 @@ class Graph:
 
     def mixed(self, listed: Weighted) -> str:
         """The sum of the logistic functions, with their weights."""
-        parts = self.add("Concat", [self.add("Sigmoid", [name]) for _, name in listed], axis=1)
-        return self.add("MatMul", [parts, self.constant([[weight] for weight, _ in listed])])
+        names, parts, weights, constant = self._names([score for _, score, _ in listed]), list[str](), list[float](), 0.0
+        for name, (share, _, ramps) in zip(names, listed, strict=True):
+            if ramps is None:
+                parts.append(self.add("Sigmoid", [name]))
+                weights.append(share)
+                continue
+            moved = self.add("Mul", [self.add("Sub", [name, self.constant(ramps.shift)]), self.constant(ramps.scale)])
+            parts.append(self.add("Clip", [moved, self.constant(0.0), self.constant(1.0)]))
+            weights += ramps.weight.tolist()
+            constant += ramps.constant
+        joined, weight = self.add("Concat", parts, axis=1), self.constant(np.array(weights)[:, None])
+        if not constant:
+            return self.add("MatMul", [joined, weight])
+        return self.add("Gemm", [joined, weight, self.constant([constant])])
 
-    def response(self, model: Any, x: str | None, method: str) -> str:
+    def _names(self, scores: Sequence[Score]) -> list[str]:
+        """Names of scores; those of trees are columns of what one ensemble gives. Raises Unknown for both beside each other."""
+        trees, named = [one for one in scores if isinstance(one, TreeSum)], [one for one in scores if isinstance(one, str)]
+        if trees and named:
+            raise Unknown("trees and other models")
+        if not trees:
+            return named
+        whole = total([one.times(np.eye(len(trees))[[k]]) for k, one in enumerate(trees)], np.zeros(len(trees)))
+        assert whole is not None
+        (node,) = written(0, whole, "NONE", ()).graph.node
+        node.input[0], node.output[0] = str(self.matrix), "scores"
+        self.nodes.append(node)
+        return [self.add("Gather", ["scores", self.constant([k], np.int64)], axis=1) for k in range(len(trees))]
+
+    def response(self, model: Any, x: str | None, method: str) -> Score:
         """What a method of a classifier gives: a score, or the probability of the second class."""
+        if (found := summed(model, method)) is not None:
+            return self.trees(found.last(), model, x)
         if method == "decision_function":
             return self.score(model, x)
         if method != "predict_proba":
             raise Unknown(f"decisions of {called(model)}")
-        return self.mixed(self.probability(model, x))
+        listed = self.probability(model, x)
+        if any(isinstance(score, TreeSum) for _, score, _ in listed):
+            remedy = "combine scores: StackingClassifier with stack_method='decision_function'"
+            raise Unknown(f"probabilities of {called(model)}, of which each is a function of a sum,", remedy)
+        return self.mixed(listed)
 
-    def _calibrated(self, one: Any, x: str | None) -> str:
+    def _calibrated(self, one: Any, x: str | None, share: float) -> tuple[float, Score, Ramps | None]:
         within = flat(one.estimator)
-        (curve,) = one.calibrators  # the probability is 1 / (1 + exp(a f + b)) for the score f
+        (curve,) = one.calibrators
         method = "decision_function" if hasattr(within, "decision_function") else "predict_proba"
-        return self.affine(self.response(within, x, method), np.array([[-curve.a_]]), np.array([-curve.b_]))
+        score = self.response(within, x, method)
+        if hasattr(curve, "X_thresholds_"):
+            return share, score, _ramps(curve.X_thresholds_, curve.y_thresholds_, share)
+        # the probability is 1 / (1 + exp(a f + b)) for the score f
+        return share, self.affine(score, np.array([[-curve.a_]]), np.array([-curve.b_])), None
 
-    def _stacked(self, model: Any, x: str | None) -> str:
+    def _stacked(self, model: Any, x: str | None) -> Score:
         final = linear(flat(model.final_estimator_))
         if final is None:
             raise Unknown(f"the final_estimator {called(model.final_estimator_)}")
-        parts = [self.response(one, x, method) for one, method in zip(model.estimators_, model.stack_method_, strict=True)]
+        parts = self._names([self.response(one, x, method)
+                             for one, method in zip(model.estimators_, model.stack_method_, strict=True)])
+        if self.matrix is not None:
+            raise Unknown("scores of trees in a way that is no sum")
         if model.passthrough:
             parts.append(self.table(model) if x is None else x)
         return self.affine(self.add("Concat", parts, axis=1), *final)
@@ -208,6 +288,29 @@ def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelP
     names = sorted(graph.inputs, key=[*names_of(model), *graph.inputs].index)
     made = helper.make_graph(graph.nodes, "model", [graph.inputs[name] for name in names], outputs, graph.constants)
     return renamed(model_of(made), names)
+
+
+def _ramps(scores: Any, levels: Any, share: float) -> Ramps:
+    """Return a function that is linear between its levels at ascending scores, times a share of the mean: a ramp between every two
+    plateaus, whose ends are float32 numbers, one after the other. A plateau at 1/2 is TIED longer on both sides: sums of float32
+    leaves that should be its ends are on it."""
+    x, level = np.asarray(scores, dtype=np.float64), np.asarray(levels, dtype=np.float64) * share
+    level = np.where((level > 0.5) & (level < 0.5 + LEVEL), 0.5 + LEVEL, np.rint(level / LEVEL) * LEVEL)
+    half = np.flatnonzero(level == 0.5)
+    if len(half):
+        first, last, longer = half[0], half[-1], TIED * np.abs(x).max()
+        x = np.concatenate([x[:first], [x[first] - longer, x[last] + longer], x[last + 1 :]])
+        level = np.concatenate([level[:first], [0.5, 0.5], level[last + 1 :]])
+    at = x.astype(np.float32)
+    for k in range(1, len(at)):
+        at[k] = max(at[k], at[k - 1] + max(np.spacing(abs(at[k - 1])), np.float32(CLOSEST)))
+    rises = np.flatnonzero(np.diff(level) > 0)
+    width = np.diff(at.astype(np.float64))[rises]
+    scale = (1 / width).astype(np.float32)
+    scale = np.where(scale * width < 1, np.nextafter(scale, np.float32(np.inf)), scale)
+    if not len(rises):  # a constant
+        return Ramps(shift=at[:1], scale=np.ones(1, dtype=np.float32), weight=np.zeros(1), constant=float(level[0]))
+    return Ramps(shift=at[rises], scale=scale, weight=np.diff(level)[rises], constant=float(level[0]))
 
 
 def _layers(model: Any) -> list[tuple[Array, Array]]:

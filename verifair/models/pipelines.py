@@ -144,16 +144,27 @@ def _check_threshold(last: Any, steps: str) -> None:
 def _check_calibration(last: Any, steps: str) -> None:
     """Raise ModelError for calibrated probabilities; of a single estimator within and two classes with the rule."""
     found = "calibrates probabilities in a way that is not read"
-    if len(last.calibrated_classifiers_) > 1 or len(last.classes_) > 2 or last.method != "sigmoid":
-        remedy = "fit it with ensemble=False and method='sigmoid' on two classes, or pass what it calibrates (decides otherwise)"
+    at = _half(last.calibrated_classifiers_[0].calibrators[0]) if len(last.classes_) == 2 else None
+    if len(last.calibrated_classifiers_) > 1 or at is None:
+        remedy = "fit it with ensemble=False on two classes, or pass what it calibrates (decides otherwise)"
         raise ModelError(called(last), f"{found}; {remedy}")
     (one,) = last.calibrated_classifiers_
-    (curve,) = one.calibrators  # the probability is 1 / (1 + exp(a f + b)) for the score f
     frozen = type(one.estimator).__name__ == "FrozenEstimator"
-    logit = _logit(one.estimator, float(-curve.b_ / curve.a_), by_score=hasattr(last_of(one.estimator), "decision_function"))
+    logit = _logit(one.estimator, at[1], by_score=hasattr(last_of(one.estimator), "decision_function"))
     where = "calibrated_classifiers_[0].estimator" + (".estimator" if frozen else "")
-    rule = f"logit {'>' if curve.a_ < 0 else '<'} {logit!r}"
+    rule = f"logit {at[0]} {logit!r}"
     raise ModelError(called(last), f'{found}; it decides as {steps}its {where} does by positive = "{rule}"')
+
+
+def _half(curve: Any) -> tuple[str, float] | None:
+    """Return on which side of which score a calibration gives more than 1/2; None where on none, or on all, or of another one."""
+    if hasattr(curve, "a_"):    # the probability is 1 / (1 + exp(a f + b)) for the score f
+        return ">" if curve.a_ < 0 else "<", float(-curve.b_ / curve.a_)
+    if not hasattr(curve, "X_thresholds_"):
+        return None
+    x, y = (np.asarray(one, dtype=np.float64) for one in (curve.X_thresholds_, curve.y_thresholds_))
+    last = int((y <= 0.5).sum()) - 1
+    return None if last in (-1, len(y) - 1) else (">", float(np.interp(0.5, y[last : last + 2], x[last : last + 2])))
 
 
 def _logit(within: Any, at: float, *, by_score: bool) -> float:

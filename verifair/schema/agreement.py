@@ -12,7 +12,6 @@ from scipy.special import logit
 
 from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Link, Model
-from encoders.trees.ensemble import TreeEnsemble
 from verifair.errors import VerifairError
 from verifair.models.columns import names_of
 from verifair.models.compare import ImportDifference, named_columns, predicted_classes, predictions, some_rows
@@ -58,7 +57,7 @@ def check_decisions(model: Any, network: Model, schema: Schema, frame: pd.DataFr
         f"itself predicts; the first is row {rows.index[at]}, {words[int(ours[at] == bool(described.good))]!r} in place of "
         f"{words[int(own[at] == bool(described.good))]!r}"
     )
-    scaled_trees = isinstance(network.whole, TreeEnsemble) and scales(model)  # of which `compare` has said what it takes
+    scaled_trees = network.of_trees and scales(model)  # of which `compare` has said what it takes
     if len(other) > max(RARE * len(rows), FEW) and not scaled_trees:
         raise ModelError(called(model), f"{found}; {REMEDY}")
     warnings.warn(f"{called(model)}: {found}. Proofs are about the model as it is read", ImportDifference, stacklevel=3)

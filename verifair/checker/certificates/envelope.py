@@ -163,9 +163,9 @@ def semantics(network: Model) -> str:
 
 
 def _curves(model: Model) -> str:
-    """Return the names of the network's curves; both sigmoid and tanh, where it has one of them; softmax of what trees add up."""
-    if isinstance(model.whole, TreeEnsemble):
-        return "softmax"
+    """Return the names of the network's curves; both sigmoid and tanh, where it has one of them; what is made of trees' sums."""
+    if model.of_trees:
+        return "softmax" if isinstance(model.whole, TreeEnsemble) else "sigmoid"
     network = layered(model, "curves")
     found = sorted({int(kind) for layer in network.layers if isinstance(layer, SmoothLayer) for kind in layer.curve[layer.smooth]})
     return ", ".join(dict.fromkeys("sigmoid and tanh" if kind <= Curve.TANH else Curve(kind).shown for kind in found))

@@ -9,10 +9,11 @@ from encoders.network import Model, Network
 from encoders.trees.ensemble import TreeEnsemble
 
 if TYPE_CHECKING:
+    from verifair.checker.kernel.means import MeanBounds
     from verifair.checker.kernel.trees import TreeBounds
 
 
-def tree_bounds(network: Model, domain: Domain) -> TreeBounds | None:
+def tree_bounds(network: Model, domain: Domain) -> TreeBounds | MeanBounds | None:
     """Return the bounds of a tree ensemble's margins; None for networks."""
     if isinstance(network, Network):
         return None
@@ -20,6 +21,12 @@ def tree_bounds(network: Model, domain: Domain) -> TreeBounds | None:
         from verifair.checker.kernel.trees import TreeBounds
 
         return TreeBounds(network, domain)
+    from encoders.trees.mean import MeanOfTrees
+
+    if isinstance(network, MeanOfTrees):
+        from verifair.checker.kernel.means import MeanBounds
+
+        return MeanBounds(network, domain)
     from encoders.trees.compared import ComparedTrees
     from verifair.checker.kernel.compared import ComparedBounds
 

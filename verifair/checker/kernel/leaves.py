@@ -40,6 +40,7 @@ from verifair.checker.kernel.tasks import Tasks
 
 if TYPE_CHECKING:
     from verifair.checker.kernel.compared import ComparedBounds
+    from verifair.checker.kernel.means import MeanBounds
     from verifair.checker.kernel.trees import TreeBounds
 
 BOUNDED, LEAVES_HELD, LEAVES_OF_TREES = 128, 2048, 1 << 14
@@ -311,7 +312,7 @@ class LeafRule:
         cut = ~self.domain.integer & (leaves.lower > self.tasks.lower[leaves.tree]) & ~reals[:, None]
         return np.where(cut, np.nextafter(leaves.lower, np.inf), leaves.lower)
 
-    def _by_trees(self, leaves: Leaves, boxes: Boxes, bounds: TreeBounds) -> Booleans:
+    def _by_trees(self, leaves: Leaves, boxes: Boxes, bounds: TreeBounds | MeanBounds) -> Booleans:
         """Return (L,) which leaves the extremes of an ensemble's trees prove."""
         proved, (rows, _), tree = np.zeros(len(leaves), dtype=bool), self.rows_of(leaves), leaves.tree
         compared = cast("ComparedBounds", bounds) if bounds.compares else None

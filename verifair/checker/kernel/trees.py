@@ -198,8 +198,8 @@ class TreeBounds:
         unit = 2.0 ** (np.ceil(np.log2(max(size, 1e-250))) - 60)
         values, bases = (self.ensemble.value[leaf], self.ensemble.value[other]), np.tile(self.ensemble.base, 2)
         terms = [(float(weight[k]), values[k // m][:, k % m]) for k in range(2 * m)]
-        base = _at_most([(float(weight[k]), bases[k : k + 1]) for k in range(2 * m)])
-        return (np.floor(_at_most(terms) / unit).astype(np.int64), int(np.floor(base[0] / unit)), unit)
+        base = at_most([(float(weight[k]), bases[k : k + 1]) for k in range(2 * m)])
+        return (np.floor(at_most(terms) / unit).astype(np.int64), int(np.floor(base[0] / unit)), unit)
 
 
 def _evened(whole: Integers, tree: Integers, cells: Iterator[tuple[Integers, Integers, Integers]]) -> int:
@@ -286,7 +286,7 @@ def _down(whole: Integers | int) -> Array:
     return np.where(near.astype(np.int64) > whole, np.nextafter(near, -np.inf), near)
 
 
-def _at_most(terms: list[tuple[float, Array]]) -> Array:
+def at_most(terms: list[tuple[float, Array]]) -> Array:
     """Numbers at most the sums of factor times values, the sums themselves where float64 holds all that is on the way."""
     total, lost = np.zeros(len(terms[0][1])), np.zeros(len(terms[0][1]))
     for factor, values in terms:

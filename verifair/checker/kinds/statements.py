@@ -12,7 +12,6 @@ import numpy as np
 
 from encoders.network import Array, Model
 from encoders.probability import GapGoal
-from encoders.trees.ensemble import TreeEnsemble
 from verifair.checker.certificates.certificate import Proof
 from verifair.checker.certificates.statement import BoxQuery, BoxStatement, CounterfactualQuery, RowsQuery, RowStatement
 from verifair.checker.kernel.tasks import StatedGoal, Task, asked_of, classes_of, question_flaw
@@ -123,7 +122,7 @@ def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, sc
     relaxed = [names.index(name) for name in query.relax if name in names]
     if len(relaxed) < len(query.relax) or set(relaxed) & set(protected) or not domain.integer[relaxed].all():
         return f"the query relaxes features that are unknown, protected or real-valued: {list(query.relax)}"
-    trees = isinstance(network.whole, TreeEnsemble)  # whose branches no shift moves
+    trees = network.of_trees  # whose branches no shift moves
     pinned = [v for v in relaxed if trees or domain.one_hot[v] or domain.scale[v] != 1 or domain.offset[v] != 0]
     if query.epsilon is not None and network.outputs > 2:
         return "gaps are between two classes, the network has more"

@@ -17,6 +17,8 @@ from scipy.special import expit
 from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
 from encoders.trees.compiled import COMPILED, compiled, held, real
+from encoders.trees.joint import LineTrees
+from encoders.trees.mean import MeanOfTrees
 from encoders.trees.twin import TreeTwin
 from solvers import clock
 from verifair.engine.search.boxes import legal_pairs
@@ -109,11 +111,11 @@ class Ascent:
         margins = np.empty((len(cells), width, 2))
         for pair in np.unique(self.twin.which[question]).tolist():
             mine = np.flatnonzero(self.twin.which[question] == pair)
-            lines = self.twin.worth(pair).lines(COPIES)
+            lines = self._lines(pair)
             trees = lines.trees
             found = profiles(trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, lines.adds, lines.base,
                              held(cells[mine]), v, held(first[mine]), held(last[mine]), width)
-            margins[mine] = np.reshape(found, (len(mine), width, 2))
+            margins[mine] = self._margins(np.reshape(found, (-1, len(lines.base)))).reshape(len(mine), width, 2)
             clock.spend(4 * len(mine) * self.twin.ensemble.work)
         values = margins if self.logit else expit(margins)
         gaps = np.abs(values[:, :, 0] - values[:, :, 1])
@@ -129,18 +131,36 @@ class Ascent:
         return cell, value, gaps
 
 
+    def _lines(self, pair: int) -> LineTrees:
+        """The trees of both copies: of a mean those of all its scores."""
+        network = self.twin.problem.network
+        if isinstance(network, MeanOfTrees):
+            return self.twin.scores(pair, COPIES, network.steepness)
+        return self.twin.worth(pair).lines(COPIES)
+
+    def _margins(self, found: Array) -> Array:
+        """Both margins (N, 2) of what these trees add up to (N, lines)."""
+        network = self.twin.problem.network
+        if not isinstance(network, MeanOfTrees):
+            return found
+        scores = found[:, : 2 * network.trees.outputs].reshape(-1, network.trees.outputs)
+        return network.margins(scores).reshape(-1, 2)
+
+
 @compiled
 def profiles(
     variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, adds: Any, base: Any, points: Any, v: Any, first: Any,
     last: Any, width: Any,
 ) -> Any:
-    """Both lines of N points (N, V) with the cells first ... last (N,) of variable v, flat (N, width, 2): every tree is followed
+    """All S lines of N points (N, V) with the cells first ... last (N,) of variable v, flat (N, width, S): every tree is followed
     once for all cells up to the next one at which the way may change."""
-    found, variables = real(2 * len(first) * width), len(hot)
+    lines = len(base)
+    found, variables = real(lines * len(first) * width), len(hot)
     for k in range(len(first)):
-        at, place, some = k * variables, 2 * k * width, last[k] - first[k] + 1
+        at, place, some = k * variables, lines * k * width, last[k] - first[k] + 1
         for x in range(some):
-            found[place + 2 * x], found[place + 2 * x + 1] = base[0], base[1]
+            for s in range(lines):
+                found[place + lines * x + s] = base[s]
         for t in range(len(root)):
             x = 0
             while x < some:
@@ -158,9 +178,14 @@ def profiles(
                             end = min(end, c + 1 - first[k])
                     j = j + 1 if to_left else right[j]
                     u = variable[j]
-                leaf = 2 * cut[j]
-                for y in range(x, end):
-                    found[place + 2 * y] += adds[leaf]
-                    found[place + 2 * y + 1] += adds[leaf + 1]
+                leaf = lines * cut[j]
+                if lines == 2:      # most often, and twice as fast
+                    for y in range(x, end):
+                        found[place + 2 * y] += adds[leaf]
+                        found[place + 2 * y + 1] += adds[leaf + 1]
+                else:
+                    for y in range(x, end):
+                        for s in range(lines):
+                            found[place + lines * y + s] += adds[leaf + s]
                 x = end
     return found

@@ -67,7 +67,7 @@ def bracket(
     """
     logit, deadline = query.scale == "logit", clock.now() + budget.seconds
     problem = twin_problem(query, batch, no_gap(1.0 if logit else 0.5, query.scale))
-    met = _Met(problem, logit)
+    met = Met(problem, logit)
     met.sample(np.random.default_rng(budget.seed))
     asked: Shared[Callable[..., list[list[GoalAnswer]]]] = Shared(value=partial(_ask, query, batch))
     helpers = Helpers(asked, jobs)
@@ -134,7 +134,7 @@ def _between(least: float, upper: float, count: int) -> list[float]:
     return [least + (upper - least) * (k + 1) / (count + 1) for k in range(count)]
 
 
-class _Met:
+class Met:
     """The largest gap that was met. best: its value, the point (question, raw x (V,)), and the margins g(x), g(x') there, in one
     tuple, which Ctrl-C does not part."""
 

@@ -18,11 +18,12 @@ from encoders.onnx.runtime import runtime_logits
 from encoders.probability import PRECISION, down
 from encoders.problem import TwinBatch, TwinProblem
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.certificate import Certificate
 from verifair.checker.certificates.envelope import semantics
-from verifair.engine.gap.bisection import Bracket, bracket
+from verifair.engine.gap.bisection import Bracket, Met, bracket
 from verifair.engine.gap.search import Extreme, largest_gap
 from verifair.engine.queries import ProbabilityGap
 from verifair.engine.questions import NO_FALL, questions_of, twin_problem
@@ -81,12 +82,12 @@ def maximise(
     budget = budget or Budget()
     started = clock.now()
     box, batch = questions_of(query)
-    if not query.network.piecewise_linear:
+    if not (query.network.piecewise_linear or isinstance(query.network, MeanOfTrees)):
         found = bracket(query, batch, tolerance=tolerance, budget=budget, jobs=jobs, progress=progress)
         return _bisected(query, box, batch, found, started)
     # Of deep networks questions about single epsilons are bounded far better than the search bounds the gap; as long as they are
     # decided, they come first.
-    if isinstance(query.network, TreeEnsemble) or len(query.network.hidden) < DEEP:
+    if isinstance(query.network, TreeEnsemble | MeanOfTrees) or len(query.network.hidden) < DEEP:
         return _searched(query, box, batch, tolerance, budget, started, jobs, progress)
     nodes = None if budget.nodes is None else (budget.nodes + 1) // 2
     first = _bisected(query, box, batch, bracket(
@@ -107,7 +108,7 @@ def _searched(
     """Return what a search for the gap itself finds."""
     problem = twin_problem(query, batch, (NO_FALL,))
     logit = query.scale == "logit"
-    if isinstance(query.network, TreeEnsemble):
+    if isinstance(query.network, TreeEnsemble | MeanOfTrees):
         from verifair.engine.gap.trees import largest_gap_of_trees  # numba is loaded for trees alone
 
         found = largest_gap_of_trees(
@@ -147,18 +148,8 @@ def _bisected(
     query: ProbabilityGap, box: tuple[Array, Array], batch: TwinBatch, found: Bracket, started: float
 ) -> MaximumGap:
     """What was found by questions about one epsilon after the other."""
-    witness = certificate = None
-    if found.point is not None:
-        q, x = found.point
-        rows, margins = np.stack([x, batch.take([q]).second(x[None])[0]]), found.margins
-        if margins[0] < margins[1]:
-            rows, margins = rows[::-1], (margins[1], margins[0])
-        first, second = query.schema.encode(rows)
-        shown = twin_problem(query, batch, (NO_FALL,))
-        witness = witness_at(
-            query.schema, query.network, rows, margins, margin=found.lower,
-            agrees=_replayed(query, shown, first[None], second[None], found.lower),
-        )
+    certificate, problem = None, twin_problem(query, batch, (NO_FALL,))
+    witness = None if found.point is None else _enclosed(query, problem, found.point, found.margins, found.lower)
     if found.answers is not None:
         evidence = [[(answer.evidence, answer.float32) for answer in row] for row in found.answers]
         certificate = fairness_certificate(query, batch, box, evidence, epsilon=found.upper, scale=query.scale)
@@ -169,12 +160,30 @@ def _bisected(
     )
 
 
+def _enclosed(
+    query: ProbabilityGap, problem: TwinProblem, point: tuple[int, Array], margins: tuple[float, float], lower: float
+) -> Witness:
+    """Return the two rows of a question's point, the larger probability first, from balls around their margins."""
+    q, x = point
+    rows = np.stack([x, problem.batch.take([q]).second(x[None])[0]])
+    if margins[0] < margins[1]:
+        rows, margins = rows[::-1], (margins[1], margins[0])
+    first, second = query.schema.encode(rows)
+    agrees = _replayed(query, problem, first[None], second[None], lower)
+    return witness_at(query.schema, query.network, rows, margins, margin=lower, agrees=agrees)
+
+
 def _witness(query: ProbabilityGap, problem: TwinProblem, found: Extreme) -> tuple[float, Witness | None]:
     """Return the gap at the best point, exactly, rounded down; and the two rows, the larger probability first."""
     question, raw = np.array([found.question]), found.point[None]
     second = problem.batch.take(question).second(raw)
     if not (problem.domain.legal(raw)[0] and problem.domain.legal(second)[0]):
         return 0.0, None
+    if not query.network.piecewise_linear:
+        met = Met(problem, query.scale == "logit")
+        met.look(found.question, found.point)
+        lower, point, margins = met.best
+        return lower, None if point is None else _enclosed(query, problem, point, margins, lower)
     x, x_prime = pair(problem, question, raw)
     logits = query.network.forward(exact(np.concatenate([x, x_prime])))
     weights = problem.margin

@@ -21,6 +21,7 @@ import numpy as np
 from encoders.network import Array, Integers
 from encoders.probability import SMALLEST
 from encoders.problem import TwinProblem
+from encoders.trees.mean import MeanOfTrees
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.statement import Scale
@@ -92,7 +93,8 @@ def largest_gap_of_trees(
     rng, started = np.random.default_rng(budget.seed), clock.now()
     end, climbed = started + budget.seconds, started + CLIMB * budget.seconds
     most = budget.nodes if budget.nodes is not None else 1 << 62
-    known = _Bracket(ascent=Ascent(problem, logit, rng), upper=np.inf if logit else 1.0, proofs=[], nodes=0)
+    most_apart = float(problem.network.ramps.weight.sum()) if isinstance(problem.network, MeanOfTrees) else np.inf if logit else 1.0
+    known = _Bracket(ascent=Ascent(problem, logit, rng), upper=most_apart, proofs=[], nodes=0)
     out_of: OutOf = "float"
     with noted_interrupt(deferred=True) as interrupted:
         known.ascent.run(lambda: interrupted() or clock.now() >= climbed)

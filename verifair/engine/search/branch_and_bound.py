@@ -25,7 +25,6 @@ from encoders.bounds.twin import Twin
 from encoders.evaluate import settled_goals
 from encoders.network import Array, Booleans, Integers, Model, Network, layered
 from encoders.problem import TwinProblem
-from encoders.trees.ensemble import TreeEnsemble
 from solvers import clock
 from verifair.checker.certificates.tree import Of
 from verifair.engine.search import standard
@@ -118,7 +117,7 @@ def ready_at_once(network: Model, seconds: float) -> int:
 
 def search_of(problem: TwinProblem, limits: Limits) -> BoxSearch:
     """Return the search for a problem's kind of model."""
-    if isinstance(problem.network.whole, TreeEnsemble):
+    if problem.network.of_trees:
         from verifair.engine.search.ensembles.search import TreeSearch  # numba is loaded for trees alone
 
         return TreeSearch(problem, limits)

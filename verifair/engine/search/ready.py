@@ -16,7 +16,7 @@ from encoders.trees.ensemble import TreeEnsemble
 def ready(model: object) -> float:
     """Make everything ready that searching this model needs. Returns the seconds that took: no limit of time should count them."""
     started = time.monotonic()
-    if isinstance(model, Model) and isinstance(model.whole, TreeEnsemble):
+    if isinstance(model, Model) and model.of_trees:
         _loops()
     return time.monotonic() - started
 

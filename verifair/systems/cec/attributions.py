@@ -18,11 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from encoders.errors import ModelError
 from encoders.evaluate import WORK
 from encoders.gradients import points_of
 from encoders.network import Array, Integers, Model, Network, layered
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees
 from encoders.trees.shapley import shapley_values
 from verifair.aside import made
 from verifair.checker.report import Progress
@@ -44,6 +46,9 @@ def words_of(model: Model, settings: CecSettings, attribution: Attribution | Non
     """Return what the attributions are. Raises QueryError for steps of a model that has no paths."""
     if attribution is not None:
         return f"attribution by {getattr(attribution, '__name__', type(attribution).__name__)}"
+    if isinstance(model, MeanOfTrees):
+        remedy = "ask in Python, with attribution=, or about the estimators within"
+        raise ModelError(model.source or "model", f"is {model.kind}, whose Shapley values do not add up over trees; {remedy}")
     if isinstance(model, TreeEnsemble | ComparedTrees):
         if settings.steps != "exact":
             raise QueryError(

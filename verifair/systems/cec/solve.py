@@ -11,8 +11,6 @@ import pandas as pd
 
 from encoders.errors import ModelError
 from encoders.network import Booleans, Integers, layered
-from encoders.trees.compared import ComparedTrees
-from encoders.trees.ensemble import TreeEnsemble
 from verifair.datasets.stream import Stream
 from verifair.errors import DataError
 from verifair.interrupts import Interrupted
@@ -39,11 +37,11 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
     network, schema = subject.judged, subject.schema
     words_of(network, settings, None)
     if settings.certify is not None:
-        if isinstance(network.whole, TreeEnsemble | ComparedTrees):
+        if network.of_trees:
             raise ModelError(
                 subject.model,
-                "is a tree ensemble, and --certify bounds integrated gradients, which trees do not have: their Shapley values are "
-                "exact for the people of the table, and proved of nobody else; drop --certify",
+                f"is {network.whole.kind}, and --certify bounds integrated gradients, which trees do not have: their Shapley "
+                "values are exact for the people of the table, and proved of nobody else; drop --certify",
             )
         layered(network, "cec --certify")
     if settings.certify:

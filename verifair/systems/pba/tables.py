@@ -14,6 +14,7 @@ from rich.table import Table as Grid
 
 from encoders.bounds.float32 import margin_error
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.words import counted, float32_words
 from verifair.engine.questions import classes, margin
@@ -64,7 +65,7 @@ def show(result: PbaResult, console: Console) -> None:
     if counts.unknown:
         reasons = tally[tally["status"] == "unknown"].groupby("reason")["number"].sum().sort_values(ascending=False, kind="stable")
         console.print("unknown because of: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
-    if counts.violated and isinstance(result.network, TreeEnsemble):
+    if counts.violated and isinstance(result.network, TreeEnsemble | MeanOfTrees):
         console.print(tie_words(result), soft_wrap=True)
     disagree = int(tally.loc[tally["float32_agrees"] == 0, "number"].sum())
     if disagree:

@@ -9,6 +9,7 @@ from typing import Any
 
 from encoders.network import Model
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees
 from verifair.checker.words import counted
 from verifair.engine.verdict import Witness
 from verifair.schema.feature import Feature
@@ -49,7 +50,7 @@ def of(part: int, whole: int) -> str:
 
 def model_words(model: Model) -> str:
     """What a model is: "a network of 56-16-8-1 neurons", "an ensemble of 100 trees"."""
-    if isinstance(model, TreeEnsemble):
+    if isinstance(model, TreeEnsemble | MeanOfTrees):
         return f"an ensemble of {counted(model.asking, 'tree', 'trees')}"
     return f"a network of {'-'.join(map(str, (model.inputs, *model.hidden, model.outputs)))} neurons"
 

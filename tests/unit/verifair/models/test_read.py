@@ -697,7 +697,8 @@ def test_rows_on_float64_thresholds_are_decided_as_the_library_does(name: str) -
     (KBinsDiscretizer(3, encode="ordinal"), DecisionTreeClassifier(), "sklearn KBinsDiscretizer: makes steps .*, or fit trees"),
     (FunctionTransformer(np.exp), LogisticRegression(), "sklearn FunctionTransformer: bends a column"),
     ("passthrough", BaggingClassifier(KNeighborsClassifier(), 2), "sklearn KNeighborsClassifier: compares"),
-    ("passthrough", CalibratedClassifierCV(RandomForestClassifier(3), cv=2), "sklearn CalibratedClassifierCV: calibrates"),
+    ("passthrough", CalibratedClassifierCV(VotingClassifier([("a", RandomForestClassifier(3)), ("b", LogisticRegression())],
+                                                            voting="soft"), cv=2), "sklearn CalibratedClassifierCV: calibrates"),
 ])  # fmt: skip
 def test_what_no_conversion_makes_readable_is_named_with_what_would_help(step: Any, last: Any, match: str) -> None:
     model = fitted(make_pipeline(make_column_transformer((step, NUMBERS)), last))
@@ -742,11 +743,12 @@ def test_a_classifier_that_was_calibrated_once_is_read(within: str, frozen: bool
     assert positive(network, schema, schema.raw(frame)).tolist() == (model.predict(frame) == 1).tolist()
 
 
-def test_a_calibrated_booster_is_refused_with_the_rule_that_decides_alike() -> None:
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_a_calibrated_booster_is_refused_with_the_rule_that_decides_alike(method: str) -> None:
     booster = pytest.importorskip("xgboost").XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1)
     frame, y = X[NUMBERS], (Y == "good").astype(int)
     one = fitted(booster, frame[:150], y[:150])
-    model = fitted(CalibratedClassifierCV(FrozenEstimator(one), ensemble=False), frame[150:], y[150:])
+    model = fitted(CalibratedClassifierCV(FrozenEstimator(one), ensemble=False, method=method), frame[150:], y[150:])
     with pytest.raises(ModelError, match="calibrates probabilities in a way that is not read") as caught:
         vf.read(model, frame)
     network = vf.read(one, frame)
@@ -759,9 +761,9 @@ def test_a_calibrated_booster_is_refused_with_the_rule_that_decides_alike() -> N
 
 def test_a_calibration_without_such_a_rule_is_one_line() -> None:
     frame, y = X[NUMBERS], (Y == "good").astype(int)
-    for one, options in (("forest", {"cv": 3}), ("linear", {"ensemble": False, "method": "isotonic"})):
-        with pytest.raises(ModelError, match="not read; fit it with ensemble=False and method='sigmoid'"):
-            vf.read(fitted(CalibratedClassifierCV(WITHIN[one](), **options), frame, y), frame)
+    voting = VotingClassifier([("a", WITHIN["boosted"]()), ("b", WITHIN["linear"]())], voting="soft")
+    with pytest.raises(ModelError, match="not read; fit it with ensemble=False on two classes"):
+        vf.read(fitted(CalibratedClassifierCV(voting, cv=2), frame, y), frame)
 
 
 # Combinations of estimators; tests/soundness/test_combined_estimators.py has their decisions
@@ -844,7 +846,8 @@ def stumps(**options: Any) -> VotingClassifier:
     (lambda: AdaBoostClassifier(RandomForestClassifier(3), n_estimators=3), "decisions .*DecisionTreeClassifier"),
     (lambda: StackingClassifier([("a", GradientBoostingClassifier(n_estimators=3)), ("b", DecisionTreeClassifier())], cv=2),
      "GradientBoosting.*; combine scores"),
-    (lambda: BaggingClassifier(HistGradientBoostingClassifier(max_iter=3), 3), "HistGradientBoosting.*; combine scores"),
+    (lambda: CalibratedClassifierCV(BaggingClassifier(HistGradientBoostingClassifier(max_iter=3), 3), cv=2),
+     "calibrates .*not read"),
     # such a sum may leave [0, 1]: it is no probability, of which a gap is asked
     (lambda: VotingClassifier([("a", LogisticRegression()), ("b", LinearDiscriminantAnalysis())], voting="soft", weights=[2, -0.5]),
      "negative weights .*0 or more"),

@@ -58,7 +58,15 @@
     }
     return Float32Array.from(sums);
   };
-  const forward = (x) => (model.kind === "trees" ? trees : network)(x);
+  const mean = (x) => {
+    const { score, logistic, shift, scale, weight, added } = numbers, f = trees(x);
+    const parts = weight.map((w, k) => {
+      const moved = scale[k] * (f[score[k]] - shift[k]);
+      return w * (logistic[k] ? sigmoid(moved) : Math.min(Math.max(moved, 0), 1));
+    });
+    return Float32Array.of([...added, ...parts].reduce((a, b) => a + b));
+  };
+  const forward = (x) => ({ trees, mean, network })[model.kind](x);
 
   /* The schema */
   const columns = (raw) => {

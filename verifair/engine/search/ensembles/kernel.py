@@ -6,7 +6,8 @@ over the questions there of | least of the left branch - least of the right one 
 counterexamples that are known, moved into the box, and then one value after the other changed for the better.
 
 Rows are closed by combinations of lines, as `encoders.trees.twin.RowBounds` has them. They stand in clauses, all of which some row
-has to close: one for scores, several for what is decided among classes (`encoders.trees.twin.ClauseRows`).
+has to close: one for scores, several for what is decided among classes (`encoders.trees.twin.ClauseRows`). Of a mean of functions
+of scores the lines are filled in (`_add_means`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ last gain counts of it."""
 TRIES, SWEEPS, VALUES, WAY = 12, 2, 5, 6
 """Random points of a box that are tried, times that every variable of the best one is changed, and values that are tried of it;
 nodes on the way of a point to a leaf, about."""
+LOOSE, NARROW, SPARE = 1 + 2.0**-36, 2.0**-44, 2.0**-22
+"""What products may round, and more; how much longer windows are for that; and what more they hold, of the largest ramp."""
 
 
 @compiled
@@ -77,13 +80,13 @@ def _probability(odds: Any) -> Any:
 
 
 @compiled
-def _gap_row(value: Any, gap: Any) -> Any:
+def _gap_row(value: Any, head: Any) -> Any:
     """A line that counts for a gap between probabilities, what is left of the gap allowed, and whether anything is.
-    gap: classes inside and outside, the largest gap, and what rounding may take.
+    head: 0, classes inside and outside, the largest gap, and what rounding may take.
 
     sigma(u) - sigma(v)  for  u <= high, v >= low, u - v <= apart  is largest at the ends, or as near to u = apart / 2 as may be.
     """
-    inside, outside = int(gap[0]), int(gap[1])
+    inside, outside = int(head[1]), int(head[2])
     pairs = inside * outside
     high, low = -_log_odds(value, 0, inside, outside, False), _log_odds(value, pairs, inside, outside, True)
     apart, row = -INFINITE, 2 * pairs
@@ -101,18 +104,109 @@ def _gap_row(value: Any, gap: Any) -> Any:
             if value[s] < value[row]:
                 row = s
     largest = max(_probability(high) - _probability(low), 0.0) if apart > 0 else 0.0
-    left = gap[2] - largest - gap[3]
+    left = head[3] - largest - head[4]
     return row, left, left >= 0
 
 
 @compiled
+def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> Any:
+    """How much functions begin ... end - 1 of a score may fall by in all while the score falls by `apart` within low and high, at
+    most: in a window of that length around the middle of a logistic function, and in the best one that ends, or begins, where one
+    of the ramps does, which follow one another."""
+    if not apart > 0 or not high > low:
+        return 0.0
+    apart = min(apart * LOOSE + (abs(low) + abs(high)) * NARROW, high - low)
+    fall, best, largest, before, passed, j = 0.0, 0.0, 0.0, 0.0, 0.0, begin
+    for k in range(begin, end):
+        logistic, shift, scale, weight = head[5 * k + 1], head[5 * k + 2], head[5 * k + 3], head[5 * k + 4]
+        if logistic > 0:
+            top = min(max(shift + apart / 2, low + apart), high)
+            fall += weight * (_probability(scale * (top - shift)) - _probability(scale * (top - apart - shift)))
+            j = k + 1
+            continue
+        largest = max(largest, weight)
+        stop = shift + 1 / scale
+        top = min(stop, high)
+        bottom = max(top - apart, low)
+        while j < k and head[5 * j + 2] + 1 / head[5 * j + 3] <= bottom:
+            passed += head[5 * j + 4]
+            j += 1
+        if top > low:
+            part = head[5 * j + 4] * min(max(head[5 * j + 3] * (bottom - head[5 * j + 2]), 0.0), 1.0)
+            whole = weight * min(max(scale * (top - shift), 0.0), 1.0) if stop > high else weight
+            best = max(best, before + whole - passed - part)
+        before += weight
+        if stop >= high:
+            break
+    before, passed, j = 0.0, 0.0, begin
+    for k in range(begin, end):
+        shift, scale, weight = head[5 * k + 2], head[5 * k + 3], head[5 * k + 4]
+        if head[5 * k + 1] > 0:
+            j = k + 1
+            continue
+        if shift >= high:
+            break
+        bottom = max(shift, low)
+        top = min(bottom + apart, high)
+        while j < end and head[5 * j + 2] + 1 / head[5 * j + 3] <= top:
+            passed += head[5 * j + 4]
+            j += 1
+        whole = head[5 * j + 4] * min(max(head[5 * j + 3] * (top - head[5 * j + 2]), 0.0), 1.0) if j < end else 0.0
+        part = weight * min(max(scale * (bottom - shift), 0.0), 1.0)
+        best = max(best, passed + whole - before - part)
+        before += weight
+    return fall + best + SPARE * largest
+
+
+@compiled
+def _add_means(value: Any, head: Any) -> None:
+    """Fill in the last lines, of a mean of functions of scores, from those of every score (`encoders.trees.twin.MeanRows`).
+
+    head: 1, how many scores there are, and functions, what is added to them, whether their sums round, and what rounding may take;
+    of x and of x' 1 for the mean there, -1 for its negative, and 1 where both are asked; from 10 on, of each function the score, 1
+    if it is logistic, the shift, the scale and the weight, the logistic ones of a score before its ramps, and these in their order;
+    then where each score's end.
+    Functions at 0 and 1 alone are added up exactly: what is on a plateau is there.
+    """
+    scores, functions = int(head[1]), int(head[2])
+    for c in range(3):
+        begin, kind, total, rounded = c * scores, head[6 + c], 0.0, head[4] > 0
+        if c == 2:
+            one, two = (scores, 0) if head[6] > 0 else (0, scores)
+            k = 2
+            for i in range(scores if kind > 0 else 0):
+                end = int(head[10 + 5 * functions + i])
+                fall = _fall(head, k, end, value[two + i], -value[one + i], -value[begin + i])
+                if fall > 0:
+                    total -= fall * LOOSE + head[5]
+                k = end
+        elif kind != 0:
+            for k in range(functions):
+                at = 10 + 5 * k
+                moved = head[at + 3] * (kind * value[begin + int(head[at])] - head[at + 2])
+                if head[at + 1] > 0:
+                    total += head[at + 4] * _probability(moved)
+                    rounded = True
+                elif moved >= LOOSE:
+                    total += head[at + 4]
+                elif moved > 0:
+                    total += head[at + 4] * min(moved, 1.0)
+                    rounded = True
+            total = kind * (total + head[3])
+            if rounded:
+                total -= head[5]
+        value[3 * scores + c] = total
+
+
+@compiled
 def _best_row(
-    value: Any, lines: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any, gap: Any
+    value: Any, lines: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any, head: Any
 ) -> Any:
     """The row with the largest value for its size, of lines (S,), its value, and whether it is met: at 0 a strict one is not.
-    Of several clauses, those of the one that is farthest from being met. gap: of probabilities under softmax, else nothing."""
-    if len(gap) > 0:
-        return _gap_row(value, gap)
+    Of several clauses, those of the one that is farthest from being met. head: what is made of lines: a gap of probabilities under
+    softmax, or a mean, else nothing."""
+    if len(head) > 0 and head[0] == 0:
+        return _gap_row(value, head)
     best, found, most = 0, -INFINITE, -INFINITE
     worst, least, met = -1, INFINITE, True
     for r in range(rows):
@@ -138,7 +232,7 @@ def _best_row(
 def _tried(
     begin: Any, end: Any, trees: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any,
     base: Any, base_at: Any, first: Any, last: Any, at: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any,
-    strict: Any, clause: Any, gap: Any, known: Any, hints: Any, seed: Any, point: Any, best: Any, value: Any,
+    strict: Any, clause: Any, head: Any, known: Any, hints: Any, seed: Any, point: Any, best: Any, value: Any,
 ) -> Any:
     """Try points of a box: those known, moved into it, random ones, and what changing single values makes of the best one. Returns
     whether one was met at which no row is, left in `best`, and the random state."""
@@ -154,7 +248,9 @@ def _tried(
                 seed = (seed * 1103515245 + 12345) % 2147483648
                 point[v] = a + (seed >> 8) % (b - a + 1)
         _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
-        _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, gap)
+        if len(head) > 0 and head[0] == 1:
+            _add_means(value, head)
+        _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
         if found < score or not met:
             score = found
             for v in range(count):
@@ -180,7 +276,9 @@ def _tried(
                     continue
                 point[v] = x
                 _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
-                _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, gap)
+                if len(head) > 0 and head[0] == 1:
+                    _add_means(value, head)
+                _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
                 if found < score or not met:
                     score, best[v] = found, x
                     if not met:
@@ -195,7 +293,7 @@ def _tried(
 def _bounded(
     begin: Any, end: Any, used: Any, top: Any, tree_at: Any, variable: Any, cut: Any, right: Any, hot: Any, cells: Any, counts: Any,
     adds: Any, lines: Any, low: Any, high: Any, none: Any, before: Any, before_at: Any, rest: Any, rest_at: Any, value: Any,
-    least: Any, waiting: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any, gap: Any,
+    least: Any, waiting: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any, head: Any,
     losses: Any, gain: Any, notes: Any,
 ) -> Any:
     """Prune trees begin ... end - 1 to a box, behind `used` trees that end at node `top`, and bound the row nearest to closing it.
@@ -219,7 +317,9 @@ def _bounded(
         else:
             tree_at[2 * used], tree_at[2 * used + 1] = top, stop
             used, top = used + 1, stop
-    row, plain, closed = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, gap)
+    if len(head) > 0 and head[0] == 1:
+        _add_means(value, head)
+    row, plain, closed = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
     found, code, effort = plain, row, 0 * row
     if not closed and len(losses) > 0 and plain + HOPED * gain > 0:
         effort = EFFORT * (top - start)
@@ -302,7 +402,7 @@ def _add_point(points: Any, points_cell: Any, found: Any, box: Any, point: Any, 
 def explore(
     variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
     rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any,
-    enough: Any, gap: Any, losses: Any,
+    enough: Any, head: Any, losses: Any,
     boxes: Any, first: Any, last: Any, wanted: Any, extra: Any, limit: Any, owner: Any, owners: Any, stop: Any, budget: Any,
     known: Any, learnt: Any, seed: Any,
 ) -> Any:
@@ -310,7 +410,7 @@ def explore(
 
     variable ... cells: `Preorder`.   adds, lines, base: `LineTrees`.   rows: R, of shares (R, S) of the lines, constants, charges
     and sizes (R,).   strict: (R,) 1 where a row has to be positive.   clause: (R,) the number of its clause, ascending.
-    enough: (R,) what it has to exceed to hold in float32.   gap: see `_best_row`.   losses: (R,) what rounding may cost bounds of
+    enough: (R,) what it has to exceed to hold in float32.   head: see `_best_row`.   losses: (R,) what rounding may cost bounds of
     `evened`, which closes boxes as row R + r; nothing where it is not asked.
     first, last: (N, V) cells.   limit: (N,) boxes that each may take, `budget`: all.   stop: 1 where any point will do.
     wanted: (N,) 1 where leaves that do not hold in float32 are cut up to `extra` (N,) times more, 2 where they have to hold.
@@ -361,7 +461,7 @@ def explore(
                 low[v], high[v] = first[k * count + v], last[k * count + v]
             used, top, row, plain, found, code, proved, gain, effort = _bounded(
                 none, trees, trees, size, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, low, high, none,
-                base, none, bounds, none, value, least, waiting, rows, shares, constants, charges, sizes, strict, clause, gap,
+                base, none, bounds, none, value, least, waiting, rows, shares, constants, charges, sizes, strict, clause, head,
                 losses, gain, notes)
             item[0], item[1], item[2], item[3], item[4], item[5] = trees, used - trees, top, used, 0, row
             whole_bound[k], worst[0], waits = plain, found, 1
@@ -377,7 +477,7 @@ def explore(
                 hints = learnt if learnt < len(known) // count else len(known) // count
                 spent += (used - trees) * WAY * (hints + TRIES + SWEEPS * VALUES * count)
                 fails, seed = _tried(trees, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, bounds,
-                                     none, low, high, none, rows, shares, constants, charges, sizes, strict, clause, gap, known,
+                                     none, low, high, none, rows, shares, constants, charges, sizes, strict, clause, head, known,
                                      hints, seed, point, best, value)
                 if fails:
                     points, points_cell = _add_point(points, points_cell, found_points, k, best, none, count)
@@ -440,7 +540,7 @@ def explore(
                 used, top, row, plain, found, code, proved, gain, effort = _bounded(
                     begin, begin + some, used, top, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, half_low,
                     half_high, none, bounds, sums, side_bound, side * lines, value, least, waiting, rows, shares, constants,
-                    charges, sizes, strict, clause, gap, losses, gain, notes)
+                    charges, sizes, strict, clause, head, losses, gain, notes)
                 looked[k] += 1
                 spent += effort
                 side_row[side], side_value[side] = row, found

@@ -21,8 +21,10 @@ from encoders.probability import STEEPEST, line_of
 from encoders.problem import Goal, TwinProblem
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.compiled import COMPILED, held
+from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.joint import LineTrees
-from encoders.trees.twin import ClauseRows, RowBounds, ScoreLine, TreeTwin, odds_lines
+from encoders.trees.mean import MeanOfTrees
+from encoders.trees.twin import ClauseRows, MeanRows, RowBounds, ScoreLine, TreeTwin, odds_lines
 from solvers import clock
 from verifair.engine.search.box_search import EXTRA_CUTS, BoxSearch, Limits
 from verifair.engine.search.boxes import Nodes, anywhere, borders, legal_pairs, roots, rows_at
@@ -44,6 +46,8 @@ WORTH, GUESSES, GUESSED = 6, 128, 32
 question, and so many at once."""
 ROUNDED, ROOM_OF_SUMS = 2.0**-38, 2.0**-8
 """What bounds of gaps under softmax are raised by, and how much of the scores' size adds to that."""
+WHOLE, LOST_A_FUNCTION = 2.0**30, 2.0**-46
+"""Sums of numbers that are whole parts of 1 / WHOLE are exact; and what others lose, for each function of a mean."""
 NOTHING = held(np.zeros(0))
 LOST, LOST_A_STEP, MOST_TREES = 2.0**-33, 2.0**-46, 1 << 13
 """What bounds that are evened out may lose, relative to the margins' size, at least, and for each tree and variable: the checker
@@ -55,7 +59,7 @@ ELSEWHERE = 32
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Closing:
     """What closes one goal: its rows, and mixtures behind them. lines: (S, 2) that they are bounded by, or differences of scores.
-    lists: for the kernel. A gap between probabilities under softmax has no rows but its lines."""
+    lists: for the kernel. A gap between probabilities under softmax has no rows but its lines; a mean has lines of all scores."""
 
     lines: Array | tuple[ScoreLine, ...]
     lists: tuple[Any, Any, Any, Any, Any, Any, Any, Any, Any, Any]
@@ -79,7 +83,7 @@ def _compared(goal: Goal, network: ComparedTrees, margin: Array) -> Closing:
         every, largest = odds_lines(network, rise=goal.gap.rise), 2 * float(network.undecided.largest.max())
         count, (inside, outside) = len(every), map(len, network.sides)
         zeros, whole = held(np.zeros(count)), held(np.zeros(count, dtype=np.int64))
-        gap = held(np.array([inside, outside, goal.gap.epsilon, ROUNDED * (1 + largest * ROOM_OF_SUMS)]))
+        gap = held(np.array([0, inside, outside, goal.gap.epsilon, ROUNDED * (1 + largest * ROOM_OF_SUMS)]))
         return Closing(lines=every, lists=(
             count, held(np.eye(count)), zeros, zeros, held(np.ones(count)), whole, whole, held(np.full(count, np.inf)), gap, NOTHING
         ))
@@ -92,16 +96,38 @@ def _compared(goal: Goal, network: ComparedTrees, margin: Array) -> Closing:
     return Closing(lines=rows.lines, lists=lists)
 
 
+def _meant(goal: Goal, network: MeanOfTrees, margin: Array) -> Closing:
+    """What closes a goal about a mean of functions of scores: its checker bounds all rows by itself."""
+    rows, ramps, scores = MeanRows.of(goal, network, margin), network.ramps, network.trees.outputs
+    count, lines = len(rows.constants), 3
+    order = np.lexsort([ramps.shift, ~ramps.logistic, ramps.score])
+    functions = np.column_stack([ramps.score, ramps.logistic, ramps.shift, ramps.scale, ramps.weight])[order]
+    size = float(ramps.weight.sum() + np.abs(network.added).sum())
+    short = np.concatenate([ramps.weight, network.added]) * WHOLE
+    rounds = size > 2**20 or bool((short != np.rint(short)).any())
+    lost, (first, second) = size * (len(functions) + 64) * LOST_A_FUNCTION, rows.lines[2]
+    ends = np.searchsorted(functions[:, 0], np.arange(scores), side="right")
+    made = [np.array([1, scores, len(functions), sum(network.added), rounds, lost, first, second, float(first * second < 0), 0]),
+            functions.ravel(), 2.0 + ends]
+    shares = np.concatenate([np.zeros((count, scores * lines)), rows.shares], axis=1)
+    nothing, charges = np.zeros(count, dtype=np.int64), np.abs(rows.constants) * 2.0**-44
+    return Closing(lines=rows.lines, lists=(
+        count, held(shares), held(rows.constants), held(charges), held(rows.shares.sum(axis=1)),
+        held(rows.strict.astype(np.int64)), held(nothing), held(np.full(count, np.inf)), held(np.concatenate(made)), NOTHING,
+    ))
+
+
 class TreeSearch(BoxSearch):
     """The search for tree ensembles."""
 
     def __init__(self, problem: TwinProblem, limits: Limits) -> None:
         self.twin, count, network = TreeTwin.of(problem), len(problem.batch), problem.network
-        compared = isinstance(network, ComparedTrees)
-        self.trees = GoalTrees(count, [[] if compared else _named(goal) for goal in problem.goals])
+        plain = isinstance(network, TreeEnsemble)
+        self.trees = GoalTrees(count, [_named(goal) if plain else [] for goal in problem.goals])
         super().__init__(self.twin, limits, self.trees)
         self.closing = [
-            _compared(goal, network, problem.margin) if isinstance(network, ComparedTrees) else self._closing(goal)
+            _compared(goal, network, problem.margin) if isinstance(network, ComparedTrees) else
+            _meant(goal, network, problem.margin) if isinstance(network, MeanOfTrees) else self._closing(goal)
             for goal in problem.goals
         ]
         self.careful = np.zeros((count, len(problem.goals)), dtype=bool)
@@ -151,10 +177,14 @@ class TreeSearch(BoxSearch):
 
     def _trees(self, pair: int, goal: int) -> LineTrees:
         if (pair, goal) not in self.lines:
-            lines = self.closing[goal].lines
-            self.lines[pair, goal] = (
-                self.twin.lines(pair, lines) if isinstance(lines, tuple) else self.twin.worth(pair).lines(lines)
-            )
+            lines, network = self.closing[goal].lines, self.problem.network
+            if isinstance(lines, tuple):
+                found = self.twin.lines(pair, lines)
+            elif isinstance(network, MeanOfTrees):
+                found = self.twin.scores(pair, lines, network.steepness)
+            else:
+                found = self.twin.worth(pair).lines(lines)
+            self.lines[pair, goal] = found
         return self.lines[pair, goal]
 
     def _visit(self, nodes: Nodes, pair: int, goal: int, careful: int) -> None:

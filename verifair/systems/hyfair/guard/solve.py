@@ -13,7 +13,6 @@ import onnx
 from encoders.errors import ModelError
 from encoders.network import Array, Integers, Model, layered
 from encoders.onnx.reader import read_onnx
-from encoders.trees.ensemble import TreeEnsemble
 from solvers.outcome import Budget
 from verifair.datasets import Dataset
 from verifair.engine.gap.maximise import MaximumGap
@@ -60,11 +59,11 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
     if settings.retrain is not None and (dataset is None or schema.label not in dataset.frame.columns):
         raise QueryError("--retrain needs --data with the schema's label column, to train on")
     if settings.retrain is not None:  # before anything is written
-        if isinstance(subject.network.whole, TreeEnsemble):
+        if subject.network.of_trees:
             raise ModelError(
                 subject.model,
-                "is a tree ensemble, and --retrain trains networks on by gradients, which trees do not have; drop --retrain, or "
-                "refit the estimator that it was exported from and guard the new file",
+                f"is {subject.network.whole.kind}, and --retrain trains networks on by gradients, which trees do not have; drop "
+                "--retrain, or refit the estimator that it was exported from and guard the new file",
             )
         retraining.weights_of(layered(subject.network.whole, "guard --retrain"))
     given = rules_file.NOTHING if settings.rules is None else rules_file.load(settings.rules, schema)

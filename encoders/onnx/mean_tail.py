@@ -1,0 +1,93 @@
+"""Graphs of two classes that end in a mean of probabilities: functions of scores, each within 0 and 1, times weights.
+
+    MatMul or Gemm(Concat(h, ...), w),      h = Sigmoid(score)  or  Clip(Mul(Sub(score, shift), scale), 0, 1)
+
+with weights of 0 or more that, with the constant of a Gemm, add up to 1, or to less where some h is cut off. Scores of a network
+may be anything; those of trees are columns, by Gather, of what one ensemble gives: then the functions become
+`encoders.trees.mean.Ramps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from encoders.network import Array
+from encoders.onnx.tree_tail import REGRESSORS
+
+if TYPE_CHECKING:
+    from encoders.trees.mean import Ramps
+
+Nodes = Mapping[str, onnx.NodeProto]
+Constants = Callable[[str], npt.NDArray[Any] | None]
+ROUNDED = 1e-6
+"""What float32 rounds the sum of weights by, at most."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mean:
+    """The nodes that give the functions' values, Sigmoid or Clip; weights (K,) of all of these; and what is added."""
+
+    functions: tuple[onnx.NodeProto, ...]
+    weight: Array
+    constant: float
+
+
+def mean_of(by_output: Nodes, constant: Constants, name: str) -> Mean | None:
+    """Return the mean that a tensor is, if it is one."""
+    product = by_output.get(name)
+    if product is None or product.op_type not in ("MatMul", "Gemm") or product.attribute:
+        return None
+    joined, given = by_output.get(product.input[0]), [constant(one) for one in product.input[1:]]
+    if joined is None or any(one is None for one in given):
+        return None
+    weight, *more = (np.asarray(one, dtype=np.float64) for one in given)
+    added = float(more[0].sum()) if more else 0.0
+    if weight.shape[1:] != (1,) or (more and more[0].size != 1) or not ((weight >= 0).all() and added >= 0):
+        return None
+    parts = [by_output.get(one) for one in joined.input] if joined.op_type == "Concat" else [joined]
+    functions = tuple(one for one in parts if one is not None and (one.op_type == "Sigmoid" or _cut_off(one, constant)))
+    left = 1 - added - float(weight.sum())
+    enough = left <= ROUNDED or any(one.op_type == "Clip" for one in functions)
+    fits = len(functions) == len(parts) and enough and left >= -ROUNDED
+    return Mean(functions=functions, weight=weight[:, 0], constant=added) if fits else None
+
+
+def _cut_off(node: onnx.NodeProto, constant: Constants) -> bool:
+    """Return whether a node cuts off at 0 and 1."""
+    ends = [constant(one) for one in node.input[1:]] if node.op_type == "Clip" else []
+    return [one.tolist() for one in ends if one is not None] == [0.0, 1.0]
+
+
+def ramps_of(mean: Mean, by_output: Nodes, constant: Constants) -> tuple[str, Ramps] | None:
+    """Return the tensor of trees' scores that a mean is made of, and its functions; None where it is made of something else."""
+    found, parts = set[str](), []
+    for one in mean.functions:
+        below, numbers = by_output.get(one.input[0]), list[Array]()
+        for op in ("Mul", "Sub") if one.op_type == "Clip" else ():
+            number = constant(below.input[1]) if below is not None and below.op_type == op else None
+            if below is None or number is None or number.ndim != 1:
+                return None
+            numbers.append(number.astype(np.float64))
+            below = by_output.get(below.input[0])
+        place = constant(below.input[1]) if below is not None and below.op_type == "Gather" else None
+        if below is None or place is None or place.ndim != 1 or [a.i for a in below.attribute] != [1]:
+            return None
+        found.add(str(below.input[0]))
+        scale, shift = numbers or [np.ones(1), np.zeros(1)]
+        parts.append(np.broadcast_arrays(place, shift, scale, one.op_type == "Sigmoid"))
+    score, shift, scale, logistic = (np.concatenate(one) for one in zip(*parts, strict=True))
+    source = by_output.get(next(iter(found)))
+    if len(found) > 1 or source is None or source.op_type not in REGRESSORS or len(score) != len(mean.weight):
+        return None
+    if not np.isfinite([shift, scale]).all() or not (scale > 0).all() or (score < 0).any():
+        return None
+    from encoders.trees.mean import Ramps  # loaded for such models alone
+
+    return found.pop(), Ramps(score=score.astype(np.int64), logistic=logistic, shift=shift, scale=scale, weight=mean.weight,
+                              constant=mean.constant)

@@ -1,0 +1,173 @@
+"""Means of probabilities, each a function of a sum of trees: calibrated forests and boosted trees, soft votes of these.
+
+    p = constant + sum over k of  weight_k h_k(scale_k (f_k - shift_k)),        h_k the logistic function, or cut off at 0 and 1,
+
+f_k one of the scores, weights of 0 or more, scales above 0. So p grows with every score: over a box it lies between its values at
+the least scores and at the largest ones, and of two copies the one all of whose scores are at least the other's has no smaller p.
+Isotonic calibration is a sum of ramps, one between every two of its plateaus; a share of votes itself is one ramp, from 0 to 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from flint import arb_mat
+from scipy.special import expit
+
+from encoders.errors import ModelError
+from encoders.exact.balls import Balls, ball, sigmoid
+from encoders.exact.dyadic import Dyadic, exact, total
+from encoders.network import Array, Booleans, Integers, Model, Numbers
+from encoders.trees.ensemble import TreeEnsemble
+
+NUMBERS = 1 << 22
+"""Values of functions held at once."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ramps:
+    """K functions of scores. score: (K,) the number of its score.   logistic: (K,); the others are cut off.   shift, scale, weight:
+    (K,) float32 numbers, as float64.   constant: what is added."""
+
+    score: Integers
+    logistic: Booleans
+    shift: Array
+    scale: Array
+    weight: Array
+    constant: float
+
+    def __post_init__(self) -> None:
+        if not np.isfinite([self.shift, self.scale, self.weight]).all() or not (self.scale > 0).all() or (self.weight < 0).any():
+            raise ValueError("a mean's weights are 0 or more, and its scales above 0")
+
+    def of(self, scores: Array) -> Array:
+        """Return p (B,) of float64 scores (B, m)."""
+        found, step = np.empty(len(scores)), max(1, NUMBERS // len(self.score))
+        for start in range(0, len(scores), step):
+            moved = self.scale * (scores[start : start + step, self.score] - self.shift)
+            found[start : start + step] = np.where(self.logistic, expit(moved), np.clip(moved, 0.0, 1.0)) @ self.weight
+        return found + self.constant
+
+    def steepness(self, scores: int) -> Array:
+        """Return (m,) what p may grow by, at most, while each of so many scores grows by 1."""
+        steep = self.weight * self.scale * np.where(self.logistic, 0.25, 1.0)
+        return np.asarray(np.bincount(self.score, weights=steep, minlength=scores) * (1 + 2.0**-40), dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MeanOfTrees(Model):
+    """The margin  p - 1/2 - at,  or its negative where `below`, of a mean p of what `ramps` make of the sums of `trees`.
+
+    Exact where all functions are cut off; balls around it where some are logistic.
+    """
+
+    trees: TreeEnsemble
+    ramps: Ramps
+    at: float = 0.0
+    below: bool = False
+
+    @property
+    def inputs(self) -> int:
+        return self.trees.inputs
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    @property
+    def built(self) -> str:
+        return f"a mean of functions of {self.trees.outputs:,} sums of trees: {self.trees.built}"
+
+    @property
+    def work(self) -> int:
+        return self.trees.work + 8 * len(self.ramps.score)
+
+    @property
+    def knows_float32(self) -> bool:
+        return False
+
+    @property
+    def kind(self) -> str:
+        return "a mean of probabilities, functions of trees' sums"
+
+    @property
+    def asking(self) -> int:
+        """Trees that ask something."""
+        return self.trees.asking
+
+    @property
+    def of_trees(self) -> bool:
+        return True
+
+    @property
+    def piecewise_linear(self) -> bool:
+        return not self.ramps.logistic.any()
+
+    @property
+    def each(self) -> list[TreeEnsemble]:
+        """The trees of each score by themselves: those that may add something to it, or the first one."""
+        used = self.trees.value != 0
+        for nodes in self.trees.upwards:
+            used[nodes] = used[self.trees.left[nodes]] | used[self.trees.right[nodes]]
+        found = []
+        for k in range(self.trees.outputs):
+            mine = np.flatnonzero(used[self.trees.root, k])
+            root = self.trees.root[mine if len(mine) else slice(1)]
+            found.append(replace(self.trees, root=root, value=self.trees.value[:, [k]], base=self.trees.base[[k]]))
+        return found
+
+    @property
+    def steepness(self) -> Array:
+        """(m,) what the margin may move by, at most, while each score moves by 1."""
+        return self.ramps.steepness(self.trees.outputs)
+
+    @property
+    def added(self) -> tuple[float, float, float]:
+        """What is added to the weighted functions before the sign is taken."""
+        return self.ramps.constant, -0.5, -self.at
+
+    def forward(self, x: Numbers) -> Numbers:
+        """Margins (B, 1) of rows x (B, n), in the arithmetic of x. Raises ModelError for exact ones of logistic functions."""
+        found: Numbers = self._forward(x)
+        return found
+
+    def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
+        return self.trees.surely_equal(x, x_prime)
+
+    def margins(self, scores: Array) -> Array:
+        """Return margins (B,) of float64 scores (B, m)."""
+        found = self.ramps.of(scores) - 0.5 - self.at
+        return -found if self.below else found
+
+    def _forward(self, x: Any) -> Any:
+        if isinstance(x, Balls):
+            return self._balls(x)
+        if isinstance(x, np.ndarray) and x.dtype != object:
+            return self.margins(self.trees.forward(x))[:, None]
+        if not self.piecewise_linear:
+            raise ModelError(self.source or "model", "has logistic functions of sums of trees, which are no rational numbers")
+        if not isinstance(x, Dyadic):
+            return self._forward(exact(np.asarray(x, dtype=np.float64))).to_fractions()
+        ramps, scores = self.ramps, self.trees.forward(x)
+        moved = (scores[:, ramps.score] - exact(ramps.shift)) * exact(ramps.scale)
+        inside, above = moved.sign > 0, (moved - exact(np.ones(1))).sign > 0
+        cut = Dyadic(limbs=moved.limbs * (inside & ~above), exponent=moved.exponent) + exact(above.astype(np.float64))
+        found = total(cut * exact(ramps.weight), axis=1)[:, None] + total(exact(np.array(self.added)[:, None]), axis=0)
+        return -found if self.below else found
+
+    def _balls(self, x: Balls) -> Balls:
+        """Margins around rows of float32 numbers."""
+        rows, ramps = np.array([[float(v) for v in row] for row in x.rows()]), self.ramps
+        numbers = list(zip(ramps.score.tolist(), ramps.logistic.tolist(), ramps.shift.tolist(), ramps.scale.tolist(),
+                           ramps.weight.tolist(), strict=True))
+        found = []
+        for scores in self.trees.forward(exact(rows)).to_fractions().tolist():
+            margin = sum((ball(one) for one in self.added), ball(0.0))
+            for k, logistic, shift, scale, weight in numbers:
+                moved = Fraction(scale) * (scores[k] - Fraction(shift))
+                margin += ball(weight) * (sigmoid(ball(moved)) if logistic else ball(min(max(moved, Fraction(0)), Fraction(1))))
+            found.append([-margin if self.below else margin])
+        return Balls(matrix=arb_mat(found))

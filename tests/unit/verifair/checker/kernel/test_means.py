@@ -1,0 +1,100 @@
+"""Bounds of means of functions of trees' scores, against all rows of small domains."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from encoders.exact.dyadic import exact
+from encoders.network import Link
+from encoders.onnx.reader import read_model
+from encoders.trees.mean import MeanOfTrees, Ramps
+from tests.builders import integer, schema_of
+from tests.draws import draws
+from tests.tree_models import random_tree, save
+from verifair.checker.kernel.ensembles import tree_bounds
+from verifair.checker.kernel.means import MeanBounds, ScorePart
+
+SCHEMA = schema_of(integer("a", 0, 3), integer("b", 0, 3), integer("c", 0, 2), positive="logit > 0")
+ROWS = np.stack(np.meshgrid(range(4), range(4), range(3), indexing="ij"), axis=-1).reshape(-1, 3).astype(float)
+
+
+def ramps(rng: np.random.Generator, scores: int, logistic: bool) -> Ramps:
+    """Ramps one after the other for each score, some steep, some next to one another, and logistic functions."""
+    parts = []
+    for score in range(scores):
+        ends = np.sort(rng.choice(np.arange(-8, 9) / 4 + 0.125, size=6, replace=False)).astype(np.float32)
+        ends[1::2] = np.where(rng.random(3) < 0.5, np.nextafter(ends[::2], np.float32(9)), ends[1::2])
+        scale = np.float32(1) / np.diff(ends)[::2]
+        scale = np.where(scale * np.diff(ends.astype(float))[::2] < 1, np.nextafter(scale, np.float32(np.inf)), scale)
+        parts += [(score, False, *one) for one in zip(ends[::2], scale, rng.integers(0, 2**20, 3) * 2.0**-23, strict=True)]
+        if logistic:
+            parts.append((score, True, np.float32(rng.normal()), np.float32(rng.choice([0.5, 4.0, 1e4])), 2.0**-3))
+    score, curved, shift, scale, weight = zip(*parts, strict=True)
+    return Ramps(score=np.array(score), logistic=np.array(curved), shift=np.array(shift, dtype=float),
+                 scale=np.array(scale, dtype=float), weight=np.array(weight), constant=float(rng.integers(0, 2**20) * 2.0**-23))
+
+
+def mean(rng: np.random.Generator, tmp_path: object, *, logistic: bool) -> MeanOfTrees:
+    trees = read_model(save(tmp_path / "m.onnx", [random_tree(rng, 3, 3, scores=2) for _ in range(3)], 3))
+    made, below = ramps(rng, 2, logistic), bool(rng.random() < 0.5)
+    return MeanOfTrees(link=Link.SHARES, source_sha256="", trees=trees, ramps=made, at=0.25, below=below)
+
+
+@pytest.mark.parametrize("logistic", [False, True])
+@pytest.mark.parametrize("seed", draws(80))
+def test_bounds_are_below_what_all_rows_have(seed: int, logistic: bool, tmp_path: object) -> None:
+    """Of both copies, of their difference, and of sums of both with weights, over boxes in which the last column is changed."""
+    rng = np.random.default_rng(seed)
+    model, domain = mean(rng, tmp_path, logistic=logistic), SCHEMA.domain
+    bounds = tree_bounds(model, domain)
+    assert isinstance(bounds, MeanBounds)
+    apart, tight = np.array([False, False, True]), 0
+    for _ in range(12):
+        low, high = np.sort(rng.integers(0, 4, size=(2, 3)), axis=0).astype(float)
+        z, z2 = rng.integers(0, 3, size=2)
+        inside = ROWS[((ROWS[:, :2] >= low[:2]) & (ROWS[:, :2] <= high[:2])).all(axis=1) & (ROWS[:, 2] == 0)]
+        first, second = (np.column_stack([inside[:, :2], np.full(len(inside), value)]) for value in (z, z2))
+        boxes = [(np.append(low[:2], value)[None], np.append(high[:2], value)[None]) for value in (z, z2)]
+        weights = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (-1, 1), (1, -1), (-0.5, 0.5), (2.0, -0.75), (-0.25, 0.75), (1, 1)])
+        found = bounds.least(*boxes, apart, np.zeros(len(weights), dtype=int), weights[:, :1], weights[:, 1:])
+        g, g2 = (model.forward(rows)[:, 0] for rows in (first, second))
+        for (p, q), bound in zip(weights.tolist(), found.tolist(), strict=True):
+            assert bound <= (p * g + q * g2).min() + 1e-12
+            tight += bound >= (p * g + q * g2).min() - 1e-9
+        if (g == g2).all() and bounds.one_way(*boxes[0])[0] and bounds.one_way(*boxes[1])[0]:
+            assert (found[4:7] >= -1e-6).all()
+    assert tight > 6
+    if not logistic:
+        np.testing.assert_allclose(model.forward(exact(ROWS)).to_float(), model.forward(ROWS), atol=1e-12)
+
+
+@pytest.mark.parametrize("logistic", [False, True])
+@pytest.mark.parametrize("seed", draws(200))
+def test_windows_hold_all_that_a_score_can_fall_by(seed: int, logistic: bool) -> None:
+    rng = np.random.default_rng(seed)
+    model = ramps(rng, 1, logistic)
+    part = ScorePart.of(model, 0)
+    assert part.apart
+    overlapping = ScorePart.of(replace(model, scale=model.scale / 64), 0)
+    low, most = rng.choice(np.append(model.shift, rng.normal(size=3)), size=(2, 20))
+    high, most = low + np.abs(rng.normal(size=20)) * rng.choice([0.01, 1, 3], size=20), np.abs(most)
+    found, loose = part.fall(low, high, most), overlapping.fall(low, high, most)
+    for k in range(20):
+        top = np.concatenate([np.linspace(low[k], high[k], 400), model.shift + 1 / model.scale, model.shift + most[k],
+                              low[[k]] + most[k]])
+        top = np.clip(top, low[k], high[k])
+        bottom = np.maximum(top - most[k], low[k])
+        fall = (model.of(top[:, None]) - model.of(bottom[:, None])).max()
+        assert found[k] >= fall - 1e-12
+        assert logistic or found[k] <= fall + 1e-5
+        wide = replace(model, scale=model.scale / 64)
+        assert loose[k] >= (wide.of(top[:, None]) - wide.of(bottom[:, None])).max() - 1e-12
+    assert (part.fall(low, high, -most) == 0).all()
+
+
+@pytest.mark.parametrize("change", [{"weight": -1.0}, {"scale": 0.0}, {"shift": np.nan}])
+def test_functions_that_fall_are_none(change: dict[str, float]) -> None:
+    one = ramps(np.random.default_rng(0), 1, True)
+    with pytest.raises(ValueError, match="a mean's weights are 0 or more"):
+        replace(one, **{name: np.full(len(one.score), value) for name, value in change.items()})

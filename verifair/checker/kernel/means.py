@@ -1,0 +1,163 @@
+"""The leaf rule's bound for means of probabilities, of which each is a function of a sum of trees and grows with it.
+
+    s(x) = sum over k of  w_k h_k(c_k (f_k(x) - t_k))  and numbers that are added,        w_k >= 0, c_k > 0, h_k logistic or cut off
+
+is the margin, or its negative. Where every f is at least l, s is at least its value at l; where it is at most u, at most its value
+at u. Where  f(x') - f(x)  is at least -d for a score f, its part of s falls from x to x' by nothing if d <= 0, and else by what it
+grows by within a window of length d between the least f(x') and the largest f(x), the best one: of a logistic function the window
+around its middle, or as near to that as may be; of ramps, one after the other, one that ends where a ramp ends, begins where one
+begins, or lies at an end of all. So  -a s(x) + b s(x')  is bounded by both terms, or by the smaller of a and b times the fall and
+what is left of a term. Windows are taken somewhat longer than they are: s grows, so that they hold all that the true ones do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from scipy.special import expit
+
+from encoders.domain import Domain
+from encoders.network import Array, Booleans, Integers
+from encoders.trees.mean import MeanOfTrees, Ramps
+from verifair.checker.kernel.trees import TreeBounds, at_most
+
+LOST, TINY, CURVED = 2.0**-51, 2.0**-1000, 2.0**-46
+"""What moving and scaling a score may round, relative to the result, and beside; and a logistic function of that, at most."""
+WINDOWS = 1 << 19
+"""Numbers held at once."""
+
+
+class MeanBounds:
+    """The bounds of one mean. sizes: (1,) no margin is larger."""
+
+    compares = False
+
+    def __init__(self, network: MeanOfTrees, domain: Domain) -> None:
+        ramps = network.ramps
+        if not ((ramps.scale > 0).all() and (ramps.weight >= 0).all()):
+            raise ValueError("a mean has weights of 0 or more, and scales above 0")
+        self.network, self.scores = network, [TreeBounds(one, domain) for one in network.each]
+        self.parts = [ScorePart.of(ramps, k) for k in range(network.trees.outputs)]
+        self.sizes = np.array([(ramps.weight.sum() + np.abs(network.added).sum()) * (1 + 2.0**-40)])
+
+    def one_way(self, low: Array, high: Array) -> Booleans:
+        """Return (B,) which boxes low, high (B, n), of a row at least, meet one way through every tree: all their rows take it."""
+        return np.asarray(np.all([one.one_way(low, high) for one in self.scores], axis=0))
+
+    def float32_errors(self, margin: Array) -> Array:
+        """Return (B,) what is known of float32: nothing."""
+        return np.full(len(margin), np.inf)
+
+    def least(
+        self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, box: Integers, p: Array, q: Array,
+        even: Array | None = None,
+    ) -> Array:
+        """Return lower bounds (N,) of  p g(x) + q g(x')  as `TreeBounds` does; for p and q of one sign -inf."""
+        sign = -1.0 if self.network.below else 1.0
+        a, b = sign * p[:, 0], sign * q[:, 0]
+        one, two = np.sign(a), np.sign(b)
+        lines = np.concatenate([[one, 0 * two], [0 * one, two], [one, two]], axis=1)[:, :, None]
+        each = [score.least(first, second, apart, np.tile(box, 3), *lines) for score in self.scores]
+        ends = np.stack(each, axis=1).reshape(3, len(box), -1)
+        at_x, at_second = self._copies(ends[0], one), self._copies(ends[1], two)
+        larger = (one < 0)[:, None]     # which copy is to be no larger than the other one, by much
+        low, high = np.where(larger, ends[1], ends[0]), -np.where(larger, ends[0], ends[1])
+        falls = [part.fall(low[:, k], high[:, k], -ends[2][:, k]) for k, part in enumerate(self.parts)]
+        difference = -np.sum(falls, axis=0) * (1 + 2.0**-40)
+        alone = _down(np.abs(a) * at_x) + _down(np.abs(b) * at_second)
+        both = np.minimum(np.abs(a), np.abs(b))
+        left = _down((np.abs(a) - both) * at_x) + _down((np.abs(b) - both) * at_second)
+        together = left + _down(both * difference)
+        found = np.where((a == 0) | (b == 0), alone, np.maximum(_down(alone), _down(together)))
+        nowhere, known = (ends == np.inf).any(axis=(0, 2)), np.isfinite(ends).all(axis=(0, 2)) & (one * two <= 0)
+        return np.asarray(np.where(nowhere, np.inf, np.where(known, found, -np.inf)))
+
+    def _copies(self, least: Array, sign: Array) -> Array:
+        """Return lower bounds (N,) of  sign s,  sign (N,) 1, -1 or 0, from those (N, m) of  sign f."""
+        ramps = self.network.ramps
+        found = np.zeros(len(least))
+        for side in (1.0, -1.0):
+            mine = np.flatnonzero(sign == side)
+            apart = side * least[np.ix_(mine, ramps.score)] - ramps.shift
+            moved = ramps.scale * apart
+            near = side * moved - LOST * np.abs(moved) - TINY * (apart != 0)    # at most  side c (f - t)
+            value = np.where(ramps.logistic, side * expit(side * near) - CURVED, np.clip(side * near, 0.0, 1.0) * side)
+            terms = [(float(w), value[:, k]) for k, w in enumerate(ramps.weight)]
+            constants = [(side, np.full(len(mine), one)) for one in self.network.added]
+            found[mine] = at_most([*terms, *constants])
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScorePart:
+    """What one score adds to s: logistic functions, and ramps in the order of their shifts.
+
+    shift, scale, weight: of both, (K,).   stop: (K,) where ramps end, at least.   passed: (K + 1,) what the first ones add in all.
+    apart: whether each ramp ends before the next one begins.
+    """
+
+    shift: tuple[Array, Array]
+    scale: tuple[Array, Array]
+    weight: tuple[Array, Array]
+    stop: Array
+    passed: Array
+    apart: bool
+
+    @classmethod
+    def of(cls, ramps: Ramps, score: int) -> ScorePart:
+        """Take the functions of a score."""
+        mine = ramps.score == score
+        shift, scale, weight = ([one[mine & ramps.logistic], one[mine & ~ramps.logistic]]
+                                for one in (ramps.shift, ramps.scale, ramps.weight))
+        order = np.argsort(shift[1], kind="stable")
+        for one in (shift, scale, weight):
+            one[1] = one[1][order]
+        gaps = zip(shift[1].tolist(), shift[1][1:].tolist(), scale[1].tolist(), strict=False)
+        apart = all((Fraction(after) - Fraction(before)) * Fraction(steep) >= 1 for before, after, steep in gaps)
+        stop = np.nextafter(np.nextafter(shift[1] + np.nextafter(1 / scale[1], np.inf), np.inf), np.inf)
+        stop[:-1] = np.minimum(stop[:-1], shift[1][1:])
+        return cls(shift=(shift[0], shift[1]), scale=(scale[0], scale[1]), weight=(weight[0], weight[1]), stop=stop,
+                   passed=np.concatenate([[0.0], np.cumsum(weight[1])]), apart=apart)
+
+    def fall(self, low: Array, high: Array, most: Array) -> Array:
+        """Return (N,) what this falls by, at most, while the score falls by `most` (N,) at most, within low and high (N,)."""
+        found = np.zeros(len(low))
+        some = np.flatnonzero((most > 0) & (high > low))
+        low, high = low[some], high[some]
+        room = 2.0**-48 * (np.abs(low) + np.abs(high))
+        most = np.minimum(most[some], high - low) + room
+        for shift, scale, weight in zip(self.shift[0], self.scale[0], self.weight[0], strict=True):
+            room = 2.0**-48 * (np.abs(low) + np.abs(high) + abs(shift))
+            top = np.clip(shift + most / 2, np.minimum(low + most, high), high)
+            ends = (scale * (one - shift) for one in (top + room, top - most - room))
+            above, below = (expit(one + side * LOST * np.abs(one)) for one, side in zip(ends, (1, -1), strict=True))
+            found[some] += weight * (above - below + 2 * CURVED)
+        if len(self.stop):
+            step = max(1, WINDOWS // len(self.stop))
+            parts = [self._best(*(one[k : k + step, None] for one in (low, high, most))) for k in range(0, len(some), step)]
+            found[some] += np.concatenate(parts) if parts else 0.0
+        return found
+
+    def _best(self, low: Array, high: Array, most: Array) -> Array:
+        """Return (N,) what the best windows of ramps hold, for columns low, high, most (N, 1)."""
+        lost = 2.0**-50 * (len(self.stop) + 8) * self.passed[-1]
+        if not self.apart:
+            steep = np.minimum(self.weight[1], self.weight[1] * self.scale[1] * most)
+            return np.asarray(steep.sum(axis=1) + lost)
+        top, bottom = np.clip(self.stop, low, high), np.clip(self.shift[1], low, high)
+        ended = self._height(top) - self._height(np.maximum(top - most, low))
+        begun = self._height(np.minimum(bottom + most, high)) - self._height(bottom)
+        return np.asarray(np.maximum(ended.max(axis=1), begun.max(axis=1)) + lost)
+
+    def _height(self, score: Array) -> Array:
+        """Return what ramps add up to at scores (N, K)."""
+        place = np.minimum(np.searchsorted(self.stop, score), len(self.stop) - 1)
+        moved = self.scale[1][place] * (score - self.shift[1][place])
+        return np.asarray(self.passed[place] + self.weight[1][place] * np.clip(moved, 0.0, 1.0))
+
+
+def _down(value: Array) -> Array:
+    """Return numbers at most what a product or sum would be that was rounded to these."""
+    return np.asarray(np.where(value == 0, 0.0, np.nextafter(value, -np.inf)))
