@@ -80,6 +80,8 @@ def ramps_of(mean: Mean, by_output: Nodes, constant: Constants) -> tuple[str, Ra
             return None
         found.add(str(below.input[0]))
         scale, shift = numbers or [np.ones(1), np.zeros(1)]
+        if len({len(place), len(scale), len(shift)} - {1}) > 1:
+            return None
         parts.append(np.broadcast_arrays(place, shift, scale, one.op_type == "Sigmoid"))
     score, shift, scale, logistic = (np.concatenate(one) for one in zip(*parts, strict=True))
     source = by_output.get(next(iter(found)))

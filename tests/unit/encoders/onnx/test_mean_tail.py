@@ -1,0 +1,54 @@
+"""Files that end in a mean of functions of trees' scores: what is read, and what is refused in one line."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import RandomForestClassifier
+
+import verifair as vf
+from encoders.errors import ModelError
+from encoders.onnx.reader import read_model
+from encoders.onnx.runtime import runtime_logits
+from encoders.trees.mean import MeanOfTrees
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 4, size=(200, 3)).astype(np.float32)
+    y = (x[:, 0] + x[:, 1] * x[:, 2] + rng.normal(size=200) > 0).astype(int)
+    forest = RandomForestClassifier(4, max_depth=3, random_state=0)
+    path = tmp_path_factory.mktemp("mean") / "m.onnx"
+    vf.save_onnx(vf.read(CalibratedClassifierCV(forest, cv=2, method="isotonic").fit(x, y)), path)
+    return path
+
+
+def test_a_file_is_read_as_the_object_is(stored: Path) -> None:
+    network = read_model(stored)
+    assert isinstance(network, MeanOfTrees)
+    assert network.trees.outputs == 2
+    assert network.ramps.constant + network.ramps.weight.sum() <= 1
+    x = np.random.default_rng(1).integers(-3, 4, size=(500, 3)).astype(np.float32)
+    np.testing.assert_allclose(network.forward(x.astype(float)), runtime_logits(network, x), atol=1e-5)
+
+
+@pytest.mark.parametrize(("op", "place", "change"), [
+    ("Mul", 1, lambda one: -one), ("Mul", 1, np.zeros_like), ("Sub", 1, lambda one: one * np.float32(np.nan)),
+    ("Gather", 1, lambda one: one + 2), ("Gather", 1, lambda one: np.repeat(one, 2)), ("Clip", 2, lambda one: one * 2),
+    ("MatMul", 1, lambda one: one * 2), ("MatMul", 1, np.negative), ("MatMul", 1, lambda one: one[:-1]),
+])  # fmt: skip
+def test_other_means_are_refused_in_one_line(stored: Path, tmp_path: Path, op: str, place: int, change: Any) -> None:
+    model = onnx.load(stored)
+    node = next(one for one in model.graph.node if one.op_type == op)
+    constant = next(one for one in model.graph.initializer if one.name == node.input[place])
+    changed = change(numpy_helper.to_array(constant))
+    constant.CopyFrom(numpy_helper.from_array(np.asarray(changed, dtype=numpy_helper.to_array(constant).dtype), constant.name))
+    onnx.save(model, tmp_path / "other.onnx")
+    with pytest.raises(ModelError) as caught:
+        read_model(tmp_path / "other.onnx")
+    assert "\n" not in str(caught.value)
