@@ -254,8 +254,9 @@ def _number(key: Integers, *, whole: bool) -> Array:
 
 def check_trees(
     stored: StoredModel, logits: LogitsModel, model: TreeEnsemble, x: Floats, random: np.random.Generator
-) -> None:
-    """Compare scores and label with onnxruntime's: at x (B, n), and at rows all of whose columns lie next to thresholds.
+) -> Floats:
+    """Compare scores and label with onnxruntime's: at x (B, n), and at rows all of whose columns lie next to thresholds. Returns
+    all these rows.
 
     Raises ModelError for a score further off than any order of a float32 sum explains, and for a label that is another class.
     """
@@ -276,6 +277,7 @@ def check_trees(
                                       f"{here[row, column]:.9g} here, {there[row, column]:.9g} in onnxruntime (allowed "
                                       f"{allowed[column]:.2g}); please report this model", op="import check", node="trees")
     _check_label(stored, logits, model, rows, there)
+    return rows
 
 
 def _check_label(stored: StoredModel, logits: LogitsModel, model: TreeEnsemble, rows: Floats, scores: Array) -> None:

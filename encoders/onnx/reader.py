@@ -69,9 +69,9 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
         points = comparison_points(stored.path, ensemble.inputs, check_points, random, box)
         for feed in feeds:
             make_legal(feed, points, random)
-        check_trees(stored, logits, ensemble, points, random)
+        near = check_trees(stored, logits, ensemble, points, random)
         if whole.mean is not None:
-            return _mean(stored, whole, ensemble, points)
+            return _mean(stored, whole, ensemble, near)
         check_shown(stored, logits, feeds, points)
         return replace(ensemble, doubt=doubt(ensemble))
     reading.sources[0] = replace(reading.sources[0], slope=np.ones(len(place)))
@@ -94,7 +94,7 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
 
 
 def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, x: Floats) -> Model:
-    """Return the mean of functions of trees' scores that a graph computes, compared with what it shows at x (B, n)."""
+    """Return the mean of functions of trees' scores that a graph computes, compared with what it shows and decides at x (B, n)."""
     from encoders.trees.mean import MeanOfTrees
 
     assert whole.mean is not None
@@ -105,6 +105,7 @@ def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, x: Float
     (shown,) = open_session(stored.path, stored.model, [whole.shown], trees.feeds).run(x, [whole.shown])
     chance = ramps.of(scores)
     compare(stored.path, x, np.column_stack([1 - chance, chance]), shown, np.full(shown.shape, SHOWN), [whole.shown] * 2)
+    check_labels(stored, whole, trees.feeds, x)
     return MeanOfTrees(
         link=whole.link, source_sha256=trees.source_sha256, source=trees.source, stored=trees.stored, output=trees.output,
         rounded=trees.rounded, feeds=trees.feeds, classes=class_names(stored.model, 2), trees=trees, ramps=ramps,

@@ -85,7 +85,8 @@ def check_labels(stored: StoredModel, logits: LogitsModel, feeds: Sequence[Feed]
         pairs = np.unique(np.column_stack([decided, labels[:, 0]]), axis=0)
         if any(len(np.unique(pairs[:, k])) < len(pairs) for k in (0, 1)):
             found = "shows classes that are decided otherwise than by its logits, as by a threshold of its own"
-            remedy = 'leave them out, and write positive = "logit >= T" with its log-odds T'
+            log_odds = "its probability less 1/2" if logits.link is Link.SHARES else "its log-odds"
+            remedy = f'leave them out, and write positive = "logit >= T" with {log_odds} T'
             raise ModelError(stored.path, f"{found}; {remedy}", node=name)
 
 

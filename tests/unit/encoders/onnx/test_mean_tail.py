@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
 
@@ -52,3 +52,21 @@ def test_other_means_are_refused_in_one_line(stored: Path, tmp_path: Path, op: s
     with pytest.raises(ModelError) as caught:
         read_model(tmp_path / "other.onnx")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("at", [0.3, 0.5])
+def test_classes_of_another_threshold_are_refused(stored: Path, tmp_path: Path, at: float) -> None:
+    """As of networks: what a file shows as its class is what it decides."""
+    model = onnx.load(stored)
+    (label,) = (one for one in model.graph.node if one.op_type == "ArrayFeatureExtractor")
+    shown = next(one for one in model.graph.node if model.graph.output[1].name in one.output)
+    model.graph.initializer.append(numpy_helper.from_array(np.array([at], dtype=np.float32), "at"))
+    model.graph.node.remove(label)
+    model.graph.node.extend([helper.make_node("Greater", [shown.input[1], "at"], ["above"]),
+                             helper.make_node("Cast", ["above"], [label.output[0]], to=TensorProto.INT64)])
+    onnx.save(model, tmp_path / "other.onnx")
+    if at == 0.5:
+        assert isinstance(read_model(tmp_path / "other.onnx"), MeanOfTrees)
+        return
+    with pytest.raises(ModelError, match=r"a threshold of its own.*probability less 1/2"):
+        read_model(tmp_path / "other.onnx")
