@@ -8,13 +8,16 @@ import numpy as np
 
 from encoders.network import NO_COLUMN, Integers, Model, Network
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees
 
 
 def with_columns(model: Model, place: Integers, columns: int) -> Model:
     """Return the same model, as it was read, over more columns: it reads, and is fed, its own n alone, at `place` (n,)."""
     feeds = tuple(replace(feed, start=np.where(feed.start == NO_COLUMN, NO_COLUMN, place[feed.start])) for feed in model.feeds)
-    if isinstance(model, TreeEnsemble):
-        return replace(model, column=np.where(model.column < 0, model.column, place[model.column]), columns=columns, feeds=feeds)
+    trees = model.trees if isinstance(model, MeanOfTrees) else model
+    if isinstance(trees, TreeEnsemble):
+        trees = replace(trees, column=np.where(trees.column < 0, trees.column, place[trees.column]), columns=columns, feeds=feeds)
+        return replace(model, trees=trees, feeds=feeds) if isinstance(model, MeanOfTrees) else trees
     assert isinstance(model, Network), type(model)
     pick = np.eye(columns)[place]  # of 0 and 1, so that products are exact; `replace` would ask smooth layers for a slope
     (first, *others), records = model.layers, model.rounding

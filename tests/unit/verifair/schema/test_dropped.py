@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -22,7 +23,9 @@ from verifair.training.rows import check_trainable
 JOBS = ("a", "b", "c")
 NEURAL = MLPClassifier((6, 4), solver="lbfgs", max_iter=2000, random_state=0)
 SMOOTH = MLPClassifier((3,), activation="tanh", solver="lbfgs", max_iter=2000, random_state=0)
-MODELS = (LogisticRegression(), NEURAL, SMOOTH, RandomForestClassifier(9, max_depth=4, random_state=0))
+FOREST = RandomForestClassifier(9, max_depth=4, random_state=0)
+MODELS = (LogisticRegression(), NEURAL, SMOOTH, FOREST, CalibratedClassifierCV(FOREST, cv=2),
+          CalibratedClassifierCV(FOREST, cv=2, method="isotonic"))
 
 
 def table(rows: int = 300) -> pd.DataFrame:
@@ -47,7 +50,8 @@ def test_every_question_is_about_the_people_of_all_categories(model: object) -> 
     fitted = model.fit(data[["age", "job_b", "job_c"]], data["credit"])  # type: ignore[attr-defined]
     columns = people.assign(job_b=(people.job == "b") * 1, job_c=(people.job == "c") * 1)[["age", "job_b", "job_c"]]
     decided = dict(zip(people.itertuples(index=False, name=None), fitted.predict(columns).tolist(), strict=True))
-    schema = SCHEMA if not isinstance(model, RandomForestClassifier) else SCHEMA.changed(positive="logit > 0")
+    shares = isinstance(model, RandomForestClassifier | CalibratedClassifierCV)
+    schema = SCHEMA.changed(positive="logit > 0") if shares else SCHEMA
     network, settled = schema.settled(vf.read(fitted, data[["age", "job_b", "job_c"]]))
     x = settled.domain.encode(settled.raw(people))
     assert (runtime_logits(network, x)[:, 0] > 0).astype(int).tolist() == list(decided.values())
