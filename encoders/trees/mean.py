@@ -51,6 +51,13 @@ class Ramps:
             found[start : start + step] = np.where(self.logistic, expit(moved), np.clip(moved, 0.0, 1.0)) @ self.weight
         return found + self.constant
 
+    def apart(self, score: int) -> bool:
+        """Return whether each ramp of a score ends before the next one begins, exactly."""
+        mine = np.flatnonzero((self.score == score) & ~self.logistic)
+        mine = mine[np.argsort(self.shift[mine], kind="stable")]
+        gaps = zip(self.shift[mine].tolist(), self.shift[mine[1:]].tolist(), self.scale[mine].tolist(), strict=False)
+        return all((Fraction(after) - Fraction(before)) * Fraction(steep) >= 1 for before, after, steep in gaps)
+
     def steepness(self, scores: int) -> Array:
         """Return (m,) what p may grow by, at most, while each of so many scores grows by 1."""
         steep = self.weight * self.scale * np.where(self.logistic, 0.25, 1.0)

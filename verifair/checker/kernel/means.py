@@ -13,7 +13,6 @@ what is left of a term. Windows are taken somewhat longer than they are: s grows
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from scipy.special import expit
@@ -114,12 +113,10 @@ class ScorePart:
         order = np.argsort(shift[1], kind="stable")
         for one in (shift, scale, weight):
             one[1] = one[1][order]
-        gaps = zip(shift[1].tolist(), shift[1][1:].tolist(), scale[1].tolist(), strict=False)
-        apart = all((Fraction(after) - Fraction(before)) * Fraction(steep) >= 1 for before, after, steep in gaps)
         stop = np.nextafter(np.nextafter(shift[1] + np.nextafter(1 / scale[1], np.inf), np.inf), np.inf)
         stop[:-1] = np.minimum(stop[:-1], shift[1][1:])
         return cls(shift=(shift[0], shift[1]), scale=(scale[0], scale[1]), weight=(weight[0], weight[1]), stop=stop,
-                   passed=np.concatenate([[0.0], np.cumsum(weight[1])]), apart=apart)
+                   passed=np.concatenate([[0.0], np.cumsum(weight[1])]), apart=ramps.apart(score))
 
     def fall(self, low: Array, high: Array, most: Array) -> Array:
         """Return (N,) what this falls by, at most, while the score falls by `most` (N,) at most, within low and high (N,)."""

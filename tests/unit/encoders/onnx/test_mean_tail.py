@@ -1,5 +1,6 @@
 """Files that end in a mean of functions of trees' scores: what is read, and what is refused in one line."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from encoders.errors import ModelError
 from encoders.onnx.reader import read_model
 from encoders.onnx.runtime import runtime_logits
 from encoders.trees.mean import MeanOfTrees
+from tests.builders import integer, schema_of
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +72,28 @@ def test_classes_of_another_threshold_are_refused(stored: Path, tmp_path: Path, 
         return
     with pytest.raises(ModelError, match=r"a threshold of its own.*probability less 1/2"):
         read_model(tmp_path / "other.onnx")
+
+
+@pytest.mark.parametrize("flatter", [16.0, 32.0, 64.0])
+def test_ramps_of_a_score_that_overlap_are_bounded_one_by_one(stored: Path, tmp_path: Path, flatter: float) -> None:
+    """No estimator's do; of a file that has such, proofs are of what its functions are."""
+    model = onnx.load(stored)
+    scales = {one.input[1] for one in model.graph.node if one.op_type == "Mul"}
+    for constant in model.graph.initializer:
+        if constant.name in scales:
+            changed = numpy_helper.to_array(constant) / np.float32(flatter)
+            constant.CopyFrom(numpy_helper.from_array(changed, constant.name))
+    onnx.save(model, tmp_path / "flat.onnx")
+    network = read_model(tmp_path / "flat.onnx")
+    assert isinstance(network, MeanOfTrees)
+    assert not all(network.ramps.apart(score) for score in range(network.trees.outputs))
+    assert all(read_model(stored).ramps.apart(score) for score in range(2))  # type: ignore[attr-defined]
+    schema = schema_of(*(integer(name, -3, 3) for name in "abc"), positive="logit > 0")
+    rows = np.array(list(itertools.product(range(-3, 4), repeat=3)), dtype=float)
+    shown = network.forward(rows)[:, 0].reshape(49, 7)
+    gap = float((shown.max(axis=1) - shown.min(axis=1)).max())
+    for share in (0.3, 0.6, 0.99, 1.01):
+        query = vf.IndividualFairness(network=network, schema=schema, protected=["c"], epsilon=share * gap)
+        verdict = vf.verify(query, budget=vf.Budget(seconds=60))
+        assert verdict.status is (vf.Status.VIOLATED if share < 1 else vf.Status.PROVED)
+        assert verdict.certificate is None or vf.check(verdict.certificate, network=network, schema=schema).accepted

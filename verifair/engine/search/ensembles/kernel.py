@@ -112,16 +112,19 @@ def _gap_row(value: Any, head: Any) -> Any:
 def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> Any:
     """How much functions begin ... end - 1 of a score may fall by in all while the score falls by `apart` within low and high, at
     most: in a window of that length around the middle of a logistic function, and in the best one that ends, or begins, where one
-    of the ramps does, which follow one another."""
+    of the ramps does, which follow one another; ramps that overlap as far as each of them is steep."""
     if not apart > 0 or not high > low:
         return 0.0
     apart = min(apart * LOOSE + (abs(low) + abs(high)) * NARROW, high - low)
     fall, best, largest, before, passed, j = 0.0, 0.0, 0.0, 0.0, 0.0, begin
     for k in range(begin, end):
-        logistic, shift, scale, weight = head[5 * k + 1], head[5 * k + 2], head[5 * k + 3], head[5 * k + 4]
-        if logistic > 0:
-            top = min(max(shift + apart / 2, low + apart), high)
-            fall += weight * (_probability(scale * (top - shift)) - _probability(scale * (top - apart - shift)))
+        kind, shift, scale, weight = head[5 * k + 1], head[5 * k + 2], head[5 * k + 3], head[5 * k + 4]
+        if kind > 0:
+            if kind > 1:
+                fall += weight * min(scale * apart, 1.0)
+            else:
+                top = min(max(shift + apart / 2, low + apart), high)
+                fall += weight * (_probability(scale * (top - shift)) - _probability(scale * (top - apart - shift)))
             j = k + 1
             continue
         largest = max(largest, weight)
@@ -164,8 +167,8 @@ def _add_means(value: Any, head: Any) -> None:
 
     head: 1, how many scores there are, and functions, what is added to them, whether their sums round, and what rounding may take;
     of x and of x' 1 for the mean there, -1 for its negative, and 1 where both are asked; from 10 on, of each function the score, 1
-    if it is logistic, the shift, the scale and the weight, the logistic ones of a score before its ramps, and these in their order;
-    then where each score's end.
+    if it is logistic, 2 for a ramp of a score whose ramps overlap, the shift, the scale and the weight, ramps that follow one
+    another behind all others of their score, in their order; then where each score's end.
     Functions at 0 and 1 alone are added up exactly: what is on a plateau is there.
     """
     scores, functions = int(head[1]), int(head[2])
@@ -184,7 +187,7 @@ def _add_means(value: Any, head: Any) -> None:
             for k in range(functions):
                 at = 10 + 5 * k
                 moved = head[at + 3] * (kind * value[begin + int(head[at])] - head[at + 2])
-                if head[at + 1] > 0:
+                if head[at + 1] == 1:
                     total += head[at + 4] * _probability(moved)
                     rounded = True
                 elif moved >= LOOSE:

@@ -100,8 +100,10 @@ def _meant(goal: Goal, network: MeanOfTrees, margin: Array) -> Closing:
     """What closes a goal about a mean of functions of scores: its checker bounds all rows by itself."""
     rows, ramps, scores = MeanRows.of(goal, network, margin), network.ramps, network.trees.outputs
     count, lines = len(rows.constants), 3
-    order = np.lexsort([ramps.shift, ~ramps.logistic, ramps.score])
-    functions = np.column_stack([ramps.score, ramps.logistic, ramps.shift, ramps.scale, ramps.weight])[order]
+    overlapping = np.isin(ramps.score, [score for score in range(scores) if not ramps.apart(score)])
+    kind = np.where(ramps.logistic, 1, np.where(overlapping, 2, 0))
+    order = np.lexsort([ramps.shift, kind == 0, ramps.score])
+    functions = np.column_stack([ramps.score, kind, ramps.shift, ramps.scale, ramps.weight])[order]
     size = float(ramps.weight.sum() + np.abs(network.added).sum())
     short = np.concatenate([ramps.weight, network.added]) * WHOLE
     rounds = size > 2**20 or bool((short != np.rint(short)).any())
