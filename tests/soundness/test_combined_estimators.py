@@ -40,6 +40,7 @@ from tests.brute_force import exact_forward
 from tests.builders import categorical, integer, schema_of
 from tests.draws import draws
 from verifair.errors import QueryError
+from verifair.models.mixtures import LEVEL, _ramps
 
 FEATURES = integer("a", -2, 3), integer("b", 0, 4), categorical("p", "f", "m", "o")
 SCHEMA = schema_of(*FEATURES, positive="logit > 0")
@@ -235,6 +236,19 @@ def test_plateaus_at_one_half_are_ties(name: str) -> None:
         assert (margins[chance == 0.5] == 0).all()
         assert ((margins > 0) == (model.predict(ROWS) == 1)).all()
     assert found > 2
+
+
+@pytest.mark.parametrize("folds", [2, 3, 5, 7])
+def test_plateaus_of_folds_whose_mean_is_one_half_are_not_above_it(folds: int) -> None:
+    """As for the object, which decides for the first class: levels are parts of 1 / folds, rounded one by one."""
+    rng = np.random.default_rng(folds)
+    for _ in range(50):
+        count = rng.integers(1, 40)
+        some = rng.integers(0, count + 1, size=folds // 2)
+        levels = [*some, *(count - some), *([count / 2] * (folds % 2))]     # two by two they add up to 1
+        made = [_ramps([0.0, 1.0, 2.0], [0.0, one / count, 1.0], 1 / folds) for one in levels]
+        at_one = [one.constant + one.weight[one.shift < 1].sum() for one in made]
+        assert 0.5 - 2 * folds * LEVEL <= sum(at_one) < 0.5
 
 
 @pytest.mark.parametrize("seed", draws(6))

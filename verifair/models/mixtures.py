@@ -293,8 +293,11 @@ def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelP
 def _ramps(scores: Any, levels: Any, share: float) -> Ramps:
     """Return a function that is linear between its levels at ascending scores, times a share of the mean: a ramp between every two
     plateaus, whose ends are float32 numbers, one after the other. A plateau at 1/2 is TIED longer on both sides: sums of float32
-    leaves that should be its ends are on it."""
+    leaves that should be its ends are on it. Shares of several are rounded down, by one to two LEVEL, so that plateaus whose sum is
+    1/2 do not exceed it, nor a row a little up a ramp."""
     x, level = np.asarray(scores, dtype=np.float64), np.asarray(levels, dtype=np.float64) * share
+    if share < 1:
+        level = np.maximum(np.floor(level / LEVEL + 2.0**-20) - 1, 0) * LEVEL
     level = np.where((level > 0.5) & (level < 0.5 + LEVEL), 0.5 + LEVEL, np.rint(level / LEVEL) * LEVEL)
     half = np.flatnonzero(level == 0.5)
     if len(half):
