@@ -251,6 +251,19 @@ def test_plateaus_of_folds_whose_mean_is_one_half_are_not_above_it(folds: int) -
         assert 0.5 - 2 * folds * LEVEL <= sum(at_one) < 0.5
 
 
+@pytest.mark.parametrize("scores", [[0.0, 1.0], [0.0, 0.5, 1.0], [-3.0, 0.0, 0.1, 0.30000001, 40.0]])
+def test_where_a_single_function_crosses_one_half_is_a_tie(scores: list[float]) -> None:
+    """The object's line between two levels is 1/2 there, and decides for the first class; ours was 1.5e-8 above it."""
+    rng = np.random.default_rng(len(scores))
+    for _ in range(50):
+        levels = np.sort(rng.integers(0, 8, len(scores)) / 7)
+        crossing = float(np.interp(0.5, levels, scores)) if levels[0] < 0.5 < levels[-1] else None
+        made = _ramps(scores, levels, 1.0)
+        for at, sign in [] if crossing is None else [(crossing, 0), (crossing - 0.1, -1), (crossing + 0.1, 1)]:
+            height = made.constant + (made.weight * np.clip(made.scale.astype(float) * (at - made.shift), 0, 1)).sum()
+            assert np.sign(height - 0.5) == sign
+
+
 @pytest.mark.parametrize("seed", draws(6))
 @pytest.mark.parametrize("name", MEANS)
 @pytest.mark.parametrize("positive", ["logit >= 0.1", "logit < -0.05", "logit <= 0", "class = 0"])

@@ -292,16 +292,22 @@ def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelP
 
 def _ramps(scores: Any, levels: Any, share: float) -> Ramps:
     """Return a function that is linear between its levels at ascending scores, times a share of the mean: a ramp between every two
-    plateaus, whose ends are float32 numbers, one after the other. A plateau at 1/2 is TIED longer on both sides: sums of float32
-    leaves that should be its ends are on it. Shares of several are rounded down, by one to two LEVEL, so that plateaus whose sum is
-    1/2 do not exceed it, nor a row a little up a ramp."""
+    plateaus, whose ends are float32 numbers, one after the other. A plateau at 1/2, which may be the point where a single function
+    crosses it, is TIED longer on both sides: sums of float32 leaves that should be its ends are on it. Shares of several are
+    rounded down, by one to two LEVEL, so that plateaus whose sum is 1/2 do not exceed it, nor a row a little up a ramp."""
     x, level = np.asarray(scores, dtype=np.float64), np.asarray(levels, dtype=np.float64) * share
+    above = int(np.searchsorted(level, 0.5))
+    if share == 1 and 0 < above < len(level) and level[above] > 0.5:
+        crossing = np.interp(0.5, level[above - 1 : above + 1], x[above - 1 : above + 1])
+        x, level = np.insert(x, above, crossing), np.insert(level, above, 0.5)
     if share < 1:
         level = np.maximum(np.floor(level / LEVEL + 2.0**-20) - 1, 0) * LEVEL
     level = np.where((level > 0.5) & (level < 0.5 + LEVEL), 0.5 + LEVEL, np.rint(level / LEVEL) * LEVEL)
     half = np.flatnonzero(level == 0.5)
     if len(half):
-        first, last, longer = half[0], half[-1], TIED * np.abs(x).max()
+        first, last = half[0], half[-1]
+        nearest = np.diff(np.concatenate([x[:first][-1:], [x[first]]])), np.diff(x[last : last + 2])
+        longer = min(TIED * np.abs(x).max(), *(0.25 * np.concatenate(nearest)))
         x = np.concatenate([x[:first], [x[first] - longer, x[last] + longer], x[last + 1 :]])
         level = np.concatenate([level[:first], [0.5, 0.5], level[last + 1 :]])
     at = x.astype(np.float32)

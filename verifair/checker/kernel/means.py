@@ -67,7 +67,7 @@ class MeanBounds:
         difference = -np.sum(falls, axis=0) * (1 + 2.0**-40)
         alone = _down(np.abs(a) * at_x) + _down(np.abs(b) * at_second)
         both = np.minimum(np.abs(a), np.abs(b))
-        left = _down((np.abs(a) - both) * at_x) + _down((np.abs(b) - both) * at_second)
+        left = _down(_down((np.abs(a) - both) * at_x)) + _down(_down((np.abs(b) - both) * at_second))  # two roundings
         together = left + _down(both * difference)
         found = np.where((a == 0) | (b == 0), alone, np.maximum(_down(alone), _down(together)))
         nowhere, known = (ends == np.inf).any(axis=(0, 2)), np.isfinite(ends).all(axis=(0, 2)) & (one * two <= 0)
