@@ -19,8 +19,8 @@ from verifair import datasets
 from verifair.errors import DataError, QueryError
 from verifair.systems.cec import attributions
 from verifair.systems.cec import plots as cec_plots
-from verifair.systems.cst import neighbours
 from verifair.systems.cst import plots as cst_plots
+from verifair.systems.cst.neighbours import counts as neighbours
 from verifair.systems.stores import Parts
 
 CST = ("cst", "--demo", "german", "--do", "sex=Male", "--k", "15", "--cases", "0")
