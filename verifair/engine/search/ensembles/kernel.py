@@ -207,9 +207,11 @@ def _best_row(
 ) -> Any:
     """The row with the largest value for its size, of lines (S,), its value, and whether it is met: at 0 a strict one is not.
     Of several clauses, those of the one that is farthest from being met. head: what is made of lines: a gap of probabilities under
-    softmax, or a mean, else nothing."""
-    if len(head) > 0 and head[0] == 0:
-        return _gap_row(value, head)
+    softmax, or a mean, whose own lines are filled in, else nothing."""
+    if len(head) > 0:
+        if head[0] == 0:
+            return _gap_row(value, head)
+        _add_means(value, head)
     best, found, most = 0, -INFINITE, -INFINITE
     worst, least, met = -1, INFINITE, True
     for r in range(rows):
@@ -251,8 +253,6 @@ def _tried(
                 seed = (seed * 1103515245 + 12345) % 2147483648
                 point[v] = a + (seed >> 8) % (b - a + 1)
         _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
-        if len(head) > 0 and head[0] == 1:
-            _add_means(value, head)
         _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
         if found < score or not met:
             score = found
@@ -279,8 +279,6 @@ def _tried(
                     continue
                 point[v] = x
                 _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
-                if len(head) > 0 and head[0] == 1:
-                    _add_means(value, head)
                 _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
                 if found < score or not met:
                     score, best[v] = found, x
@@ -320,8 +318,6 @@ def _bounded(
         else:
             tree_at[2 * used], tree_at[2 * used + 1] = top, stop
             used, top = used + 1, stop
-    if len(head) > 0 and head[0] == 1:
-        _add_means(value, head)
     row, plain, closed = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
     found, code, effort = plain, row, 0 * row
     if not closed and len(losses) > 0 and plain + HOPED * gain > 0:
