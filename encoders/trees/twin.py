@@ -96,6 +96,11 @@ class TreeTwin:
         worth = {(a, b): joint.worth(unit[a] - unit[b]) for a, b in {(one.over, one.under) for one in lines}}
         return line_trees(joint, [worth[one.over, one.under].rounded(one.p, one.q) for one in lines])
 
+    def copies(self, pair: int, lines: Array) -> LineTrees:
+        """The same for lines (C, 2) of both margins; of a mean, as `scores` has them."""
+        network = self.problem.network
+        return self.scores(pair, lines, network.steepness) if isinstance(network, MeanOfTrees) else self.worth(pair).lines(lines)
+
     def scores(self, pair: int, lines: Array, steep: Array) -> LineTrees:
         """The trees of both copies for a pair of protected values, collapsed for lines (C, 2) of every score, C m; and behind these
         for the sum of each over the scores, times `steep` (m,)."""

@@ -29,7 +29,7 @@ TIED, CLOSEST = 2.0**-22, 2.0**-60
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Ramps:
+class Isotonic:
     """A function that rises from 0 to 1, level at the ends: constant + sum of weight * (scale (f - shift), cut off at 0 and 1)."""
 
     shift: Floats
@@ -40,7 +40,7 @@ class Ramps:
 
 Score = str | TreeSum
 """A tensor's name, or trees of the columns of the model itself."""
-Weighted = list[tuple[float, Score, "Ramps | None"]]
+Weighted = list[tuple[float, Score, "Isotonic | None"]]
 """Scores, whose logistic functions (None), or ramps with the weight within them, are added up."""
 
 
@@ -245,7 +245,7 @@ class Graph:
             raise Unknown(f"probabilities of {called(model)}, of which each is a function of a sum,", remedy)
         return self.mixed(listed)
 
-    def _calibrated(self, one: Any, x: str | None, share: float) -> tuple[float, Score, Ramps | None]:
+    def _calibrated(self, one: Any, x: str | None, share: float) -> tuple[float, Score, Isotonic | None]:
         within = flat(one.estimator)
         (curve,) = one.calibrators
         method = "decision_function" if hasattr(within, "decision_function") else "predict_proba"
@@ -290,7 +290,7 @@ def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelP
     return renamed(model_of(made), names)
 
 
-def _ramps(scores: Any, levels: Any, share: float) -> Ramps:
+def _ramps(scores: Any, levels: Any, share: float) -> Isotonic:
     """Return a function that is linear between its levels at ascending scores, times a share of the mean: a ramp between every two
     plateaus, whose ends are float32 numbers, one after the other. A plateau at 1/2, which may be the point where a single function
     crosses it, is TIED longer on both sides: sums of float32 leaves that should be its ends are on it. Shares of several are
@@ -318,8 +318,8 @@ def _ramps(scores: Any, levels: Any, share: float) -> Ramps:
     scale = (1 / width).astype(np.float32)
     scale = np.where(scale * width < 1, np.nextafter(scale, np.float32(np.inf)), scale)
     if not len(rises):  # a constant
-        return Ramps(shift=at[:1], scale=np.ones(1, dtype=np.float32), weight=np.zeros(1), constant=float(level[0]))
-    return Ramps(shift=at[rises], scale=scale, weight=np.diff(level)[rises], constant=float(level[0]))
+        return Isotonic(shift=at[:1], scale=np.ones(1, dtype=np.float32), weight=np.zeros(1), constant=float(level[0]))
+    return Isotonic(shift=at[rises], scale=scale, weight=np.diff(level)[rises], constant=float(level[0]))
 
 
 def _layers(model: Any) -> list[tuple[Array, Array]]:

@@ -123,7 +123,7 @@ class InputSpace(schema_file.SchemaPart):
 
             return with_columns(whole, np.setdiff1d(np.arange(columns), gone), columns)
         fed = ((at, len(feed.categories.get(n, (at,)))) for feed in whole.feeds for n, at in enumerate(feed.start.tolist()))
-        if whole.inputs == columns and any(at <= column < at + width for at, width in fed for column in gone):
+        if gone and whole.inputs == columns and any(at <= column < at + width for at, width in fed for column in gone):
             raise SchemaError("a column that the network takes is of a dropped category; describe every column, in its order")
         return whole
 

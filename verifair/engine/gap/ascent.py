@@ -17,7 +17,6 @@ from scipy.special import expit
 from encoders.network import Array, Integers
 from encoders.problem import TwinProblem
 from encoders.trees.compiled import COMPILED, compiled, held, real
-from encoders.trees.joint import LineTrees
 from encoders.trees.mean import MeanOfTrees
 from encoders.trees.twin import TreeTwin
 from solvers import clock
@@ -111,7 +110,7 @@ class Ascent:
         margins = np.empty((len(cells), width, 2))
         for pair in np.unique(self.twin.which[question]).tolist():
             mine = np.flatnonzero(self.twin.which[question] == pair)
-            lines = self._lines(pair)
+            lines = self.twin.copies(pair, COPIES)
             trees = lines.trees
             found = profiles(trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, lines.adds, lines.base,
                              held(cells[mine]), v, held(first[mine]), held(last[mine]), width)
@@ -129,14 +128,6 @@ class Ascent:
             rows[:, v] = value.reshape(-1)
             gaps[~legal_pairs(self.twin, each, rows[:, self.twin.variables]).reshape(gaps.shape)] = -np.inf
         return cell, value, gaps
-
-
-    def _lines(self, pair: int) -> LineTrees:
-        """The trees of both copies: of a mean those of all its scores."""
-        network = self.twin.problem.network
-        if isinstance(network, MeanOfTrees):
-            return self.twin.scores(pair, COPIES, network.steepness)
-        return self.twin.worth(pair).lines(COPIES)
 
     def _margins(self, found: Array) -> Array:
         """Both margins (N, 2) of what these trees add up to (N, lines)."""

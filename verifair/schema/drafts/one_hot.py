@@ -136,8 +136,9 @@ def is_whole(frame: pd.DataFrame, block: Sequence[str]) -> bool:
 
 def one_feature(frame: pd.DataFrame, feature: str, block: Sequence[str]) -> str:
     """Return what one-hot columns are, and the schema to pass in their place, as TOML has names."""
-    first, more, whole = list(block[:3]), ", ..." * (len(block) > 3), is_whole(frame, block)
+    first, more = list(block[:3]), ", ..." * (len(block) > 3)
     known, dropped = categories_of(frame, feature, block)
+    whole = dropped is None
     categories = ", ".join(map(written, known[: 3 + (not whole)])) + more
     written_so = f'name = {written(feature)}, kind = "one-hot", categories = [{categories}]'
     remedy = f"pass a schema with {written_so}{'' if whole else f', dropped = {written(dropped)}'} in their place"

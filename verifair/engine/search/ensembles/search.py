@@ -179,13 +179,8 @@ class TreeSearch(BoxSearch):
 
     def _trees(self, pair: int, goal: int) -> LineTrees:
         if (pair, goal) not in self.lines:
-            lines, network = self.closing[goal].lines, self.problem.network
-            if isinstance(lines, tuple):
-                found = self.twin.lines(pair, lines)
-            elif isinstance(network, MeanOfTrees):
-                found = self.twin.scores(pair, lines, network.steepness)
-            else:
-                found = self.twin.worth(pair).lines(lines)
+            lines = self.closing[goal].lines
+            found = self.twin.lines(pair, lines) if isinstance(lines, tuple) else self.twin.copies(pair, lines)
             self.lines[pair, goal] = found
         return self.lines[pair, goal]
 
