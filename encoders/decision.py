@@ -21,9 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.curves.layer import Curve, SmoothLayer
-from encoders.exact.dyadic import exact
 from encoders.network import Array, Layer, Link, Model, Network, Rounding
-from encoders.probability import softmax_bucket
 from encoders.trees.ensemble import TIE, TreeEnsemble
 
 
@@ -92,18 +90,6 @@ def decided(model: Model, decision: Decision) -> Model:
     added = _above(decision) if isinstance(decision, Threshold) else _compared(whole.outputs, decision)
     records = None if whole.rounding is None else (*whole.rounding, *map(_record, added))
     return replace(whole, layers=(*whole.layers, *added), rounding=records, decision=decision, undecided=whole)
-
-
-def softmax_buckets(model: Model, inputs: Array, buckets: int) -> list[int] | None:
-    """Return in which of so many buckets the favoured classes' probability lies, exactly, for network inputs (B, n).
-
-    None for a model whose margin is not the log-odds of several classes. Sound? yes: see `softmax_bucket`.
-    """
-    decision = model.decision
-    if not isinstance(decision, Favoured) or not decision.odds or decision.votes:
-        return None
-    (group,) = decision.groups
-    return [softmax_bucket(row, group, buckets) for row in model.whole.forward(exact(inputs)).to_fractions().tolist()]
 
 
 def _log_sum(outputs: Array) -> Array:

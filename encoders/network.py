@@ -88,7 +88,8 @@ class Layer:
 
 ONLY_BENT = (
     "What was asked needs a piecewise-linear model (linear, ReLU, LeakyReLU ...). Of one with curves verifair decides pba, certify "
-    "and partitions, by --method bnb or auto, fgce, cst and cec; the rest needs such a model. See docs/concepts/smooth.md"
+    "and partitions, by --method bnb or auto, kmax, explain, guard, fgce, cst and cec; the rest needs such a model. See "
+    "docs/concepts/smooth.md"
 )
 
 

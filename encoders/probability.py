@@ -13,7 +13,6 @@ not; all lines together are, and `exceeds` decides single pairs exactly.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -123,40 +122,6 @@ def exceeds(a: Fraction, b: Fraction, epsilon: Fraction | float) -> bool:
                 return False
         bits *= 2
     raise OverflowError(f"sigma({float(a)}) - sigma({float(b)}) cannot be separated from {float(epsilon)}")
-
-
-def bucket(a: Fraction, buckets: int) -> int:
-    """Which of the uniform buckets (k / K, (k + 1) / K] of [0, 1] holds sigma(a), exactly (the first one is closed): 1/2, a logit
-    of 0, is in the lower of two buckets, as it is decided."""
-    for k in range(buckets - 1, 0, -1):
-        # sigma(a) > k / K, with equality only where both are 1/2: e^a is irrational for every other rational a.
-        if a > 0 if 2 * k == buckets else exceeds(a, Fraction(0), Fraction(k, buckets) - Fraction(1, 2)):
-            return k
-    return 0
-
-
-def softmax_bucket(logits: Sequence[Fraction], favoured: Collection[int], buckets: int) -> int:
-    """Which of the same buckets holds the probability of the favoured ones of several classes under softmax, exactly.
-
-    The probability is k / K iff the sum of (K [c is favoured] - k) e^f_c is 0. By Lindemann-Weierstrass it is only where, logit by
-    logit, the coefficients of equal logits cancel: a tie, which is in the lower bucket. More precision decides all else.
-    Raises OverflowError beyond MAX_PRECISION bits.
-    """
-    known = set(logits)
-
-    def tied(k: int) -> bool:
-        return all(sum(buckets * (c in favoured) - k for c, f in enumerate(logits) if f == value) == 0 for value in known)
-
-    most, bits = max(logits), PRECISION
-    while bits <= MAX_PRECISION:
-        with precision(bits):
-            powers = [ball(f - most).exp() for f in logits]
-            share = buckets * sum((powers[c] for c in favoured), arb(0)) / sum(powers, arb(0))
-            above = [k for k in range(1, buckets) if share > k]
-            if all(share < k or tied(k) for k in range(len(above) + 1, buckets)):
-                return len(above)
-        bits *= 2
-    raise OverflowError(f"the probability of classes {sorted(favoured)} cannot be separated from the border of a bucket")
 
 
 STEEPEST = 2.0**30

@@ -6,9 +6,6 @@ are the numbers that are shown, searched by and counted.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import ceil
-
 import numpy as np
 from scipy.special import expit
 
@@ -23,8 +20,3 @@ def logistic(model: Model) -> bool:
 def probabilities(model: Model, margins: Array) -> Array:
     """Return the probabilities of the positive class for margins of any shape, in float64."""
     return np.asarray(expit(margins) if logistic(model) else np.clip(np.asarray(margins) + 0.5, 0.0, 1.0))
-
-
-def share_bucket(a: Fraction, buckets: int) -> int:
-    """Return which of the uniform buckets (k / K, (k + 1) / K] of [0, 1] holds a + 1/2, the first one closed."""
-    return min(max(ceil((a + Fraction(1, 2)) * buckets) - 1, 0), buckets - 1)

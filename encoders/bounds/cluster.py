@@ -11,29 +11,24 @@ Sound? yes, outward-rounded (see `rounding`).  Complete? no.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
-from flint import arb, fmpq
 
 from encoders.bounds.difference import every_row, linear_goals
 from encoders.bounds.interval import interval_bounds
 from encoders.bounds.regions import RegionBounds
 from encoders.bounds.relu import LayerBounds
 from encoders.bounds.twin import Twin
+from encoders.buckets import borders
 from encoders.domain import Domain, Regions
-from encoders.exact.balls import precision
 from encoders.network import Array, Booleans, Integers, Network, activate
-from encoders.probability import bucket
 from encoders.problem import Goal, TwinBatch, TwinProblem
-from encoders.shares import share_bucket
 from solvers import clock
 
 _ROWS = Goal(rows=np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]]), strict=True)
 """With x the reference copy and x' the copy z: lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z."""
 _WEIGHTS = np.array([0.25, 0.25, 1.0, 1.0])
 """The weights of the rows in the score: the difference of the copies matters more than their values."""
-PRECISION = 128
 ROOM = 15
 """Times the rounding error of a linear bound, taken off once more: more than any order of summation makes of it."""
 
@@ -42,39 +37,21 @@ ROOM = 15
 class Thresholds:
     """Where the buckets 1 ... B - 1 begin on the logits: log(i / (B - i)) lies in [lower[i - 1], upper[i - 1]], each (B - 1,).
 
-    A logit g is in bucket i exactly when i of the B - 1 thresholds are < g. shares: g + 1/2 is a share of votes, and the thresholds
-    are i / B - 1/2.
+    A logit g is in bucket i exactly when i of the B - 1 thresholds are < g.
     """
 
     lower: Array
     upper: Array
-    shares: bool = False
 
     @classmethod
     def of(cls, buckets: int, *, shares: bool = False) -> Thresholds:
-        """Enclosed in ball arithmetic (Arb, through python-flint); the middle one of an even number is exactly 0."""
-        if shares:
-            exactly = [Fraction(2 * i - buckets, 2 * buckets) for i in range(1, buckets)]
-            near = np.array([float(value) for value in exactly])
-            same = np.array([Fraction(value) for value in near.tolist()], dtype=object) == exactly
-            return cls(
-                lower=np.where(same, near, np.nextafter(near, -np.inf)), upper=np.where(same, near, np.nextafter(near, np.inf)),
-                shares=True,
-            )
-        with precision(PRECISION):
-            balls = [arb(fmpq(i, buckets - i)).log() for i in range(1, buckets)]
-            lower = [float(np.nextafter(float(ball.lower()), -np.inf)) for ball in balls]
-            upper = [float(np.nextafter(float(ball.upper()), np.inf)) for ball in balls]
-        middle = 2 * np.arange(1, buckets) == buckets
-        return cls(lower=np.where(middle, 0.0, lower), upper=np.where(middle, 0.0, upper))
+        """shares: g + 1/2 is a share of votes, and the thresholds are i / B - 1/2."""
+        lower, upper = borders(buckets, shares=shares)
+        return cls(lower=lower, upper=upper)
 
     @property
     def buckets(self) -> int:
         return len(self.lower) + 1
-
-    def bucket(self, logit: Fraction) -> int:
-        """Return the bucket of a number, exactly."""
-        return share_bucket(logit, self.buckets) if self.shares else bucket(logit, self.buckets)
 
     def surely(self, logit: Array) -> Integers:
         """The least bucket that a number >= logit can be in."""

@@ -27,14 +27,12 @@ from tests.builders import categorical, integer, schema_of
 from tests.soundness.classes.whole_weights import FEATURES, made
 from verifair.checker.certificates.tree import Tree
 from verifair.checker.kinds.consistency import check_consistency
-from verifair.checker.kinds.kmax import check_kmax
 from verifair.engine.cascade import solve
 from verifair.engine.search.signs.neurons import decide_by_phases
 from verifair.errors import QueryError
 from verifair.systems.cec.certified import certify_consistency
 from verifair.systems.cst.robustness.network_rows import NetworkRows
 from verifair.systems.hyfair.guard.retraining import weights_of
-from verifair.systems.hyfair.search.space import Space
 
 SCHEMA = schema_of(
     categorical("sex", "f", "m", protected=True),
@@ -71,7 +69,6 @@ def box() -> TwinBox:
 
 X = np.array([[0.0, 3.0]])
 ONE = np.ones(1)
-CLUSTER = vf.KDiscrimination(network=network(), schema=SCHEMA, protected=["sex"])
 REFUSALS: dict[str, Callable[[], Any]] = {
     "slope": lambda: network().layers[0].slope,
     "exact forward": lambda: network().forward(exact(X)),
@@ -86,9 +83,6 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "method smt": lambda: vf.verify(fairness(), method="smt"),
     "a solver": lambda: vf.verify(fairness(), method="auto", solver="highs"),
     "neuron branching": lambda: decide_by_phases(problem(), 0, 0, seconds=5, max_nodes=10),
-    "kmax": lambda: vf.verify(CLUSTER, budget=vf.Budget(seconds=5)),
-    "cluster search": lambda: Space.of(CLUSTER),
-    "check of kmax": lambda: check_kmax(None, network=network(), schema=SCHEMA, batches=None),
     "check of consistency": lambda: check_consistency("none.json", network=network(), schema=SCHEMA, batches=None),
     "gradient bounds": lambda: gradient_zonotopes(network(), ONE, X, X, X + 1, 4),
     "certified consistency": lambda: certify_consistency(

@@ -7,13 +7,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import arb
 
 import verifair as vf
+from encoders.buckets import softmax_bucket
+from encoders.exact.balls import precision
 from encoders.network import Array
-from encoders.probability import softmax_bucket
 from tests.builders import categorical, integer, schema_of
 from tests.soundness.classes.test_outcomes import alone, largest, outputs_of
 from tests.soundness.classes.whole_weights import ROWS, made
+from tests.soundness.random_twins import BITS, logits, smoothed
 from verifair.systems.hyfair.guard.effects import score
 
 RULES = {"class = 2": [2], "class = 1": [1], "class >= 1": [1, 2], "class <= 0": [0], "class in [0, 2]": [0, 2]}
@@ -64,6 +67,31 @@ def test_the_largest_k_is_that_of_brute_force(rule: str, buckets: int) -> None:
             assert not vf.check(forged, network=network, schema=described).accepted
             seen.add(truth)
     assert len(seen) > 1
+
+
+@pytest.mark.parametrize("buckets", [2, 3, 20])
+@pytest.mark.parametrize("rule", RULES)
+def test_the_largest_k_of_smooth_networks_is_that_of_brute_force(rule: str, buckets: int) -> None:
+    seen, described = set(), schema_of(*GROUPS, positive=rule)
+    for seed, mix in enumerate(("mixed", "falls", "squares", "convex")):
+        network = smoothed(made(seed, 3), np.random.default_rng(seed), mix)
+        with precision(BITS):
+            found = [bucket_of([middle(f) for f in logits(network, row)], rule, buckets) for row in described.encode(ROWS)]
+        truth = max(len({found[n] for n in one}) for one in people(ROWS, [1, 2]))
+        asked = vf.KDiscrimination(network=network, schema=described, protected=["b", "sex"], buckets=buckets)
+        verdict = vf.verify(asked, budget=vf.Budget(seconds=20))
+        assert verdict.lower == truth == verdict.upper, seed
+        assert vf.check(verdict.certificate, network=network, schema=described).accepted
+        forged = replace(verdict.certificate, upper=truth - 1)
+        assert not vf.check(forged, network=network, schema=described).accepted
+        seen.add(truth)
+    assert len(seen) > 1 or buckets == 2
+
+
+def middle(value: arb) -> Fraction:
+    """The middle of a ball, to 200 digits its value."""
+    mantissa, exponent = value.mid().man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 
 @pytest.mark.parametrize("rule", ["logit > 2", "logit >= 2", "logit < 1", "logit <= -1", "logit > 0", "logit <= 0"])

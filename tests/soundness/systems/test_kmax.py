@@ -8,17 +8,17 @@ import pytest
 from flint import arb, fmpq
 
 from encoders.bounds.cluster import CopyBounds, Thresholds
+from encoders.buckets import borders, bucket
 from encoders.domain import Domain, Forbidden
 from encoders.exact.balls import precision
 from encoders.network import Array, Booleans
-from encoders.probability import bucket
 from solvers.outcome import Budget
 from tests.brute_force import exact_forward
 from tests.builders import integer, network_of, one_hot, real, schema_of
 from tests.draws import draws
-from tests.soundness.random_twins import STYLES, nasty_network
+from tests.soundness.random_twins import BITS, MIXES, STYLES, logits, nasty_network, smoothed
 from verifair.checker.check import check
-from verifair.checker.kinds.kmax import _borders, _Enclosed, _KmaxChecker
+from verifair.checker.kinds.kmax import _Enclosed, _KmaxChecker
 from verifair.engine.buckets.bounds import matching, most_buckets
 from verifair.engine.buckets.kmax import kmax
 from verifair.engine.queries import KDiscrimination
@@ -273,14 +273,65 @@ def test_what_the_writer_counts_the_checker_counts_with_tighter_bounds() -> None
 def shown_by_the_checker(bounds: CopyBounds, counted: Booleans, buckets: int, claim: int) -> int:
     checker = object.__new__(_KmaxChecker)
     checker.buckets, checker.claim, checker.reference = buckets, claim, 0
-    checker.border_low, checker.border_high = _borders(buckets, shares=False)
+    checker.border_low, checker.border_high = borders(buckets, shares=False)
     given = _Enclosed(low=bounds.lower, high=bounds.upper, d_low=bounds.delta_lower, d_high=bounds.delta_upper)
     return checker._most(given, 0, counted)
 
 
-@pytest.mark.parametrize("shares", [False, True])
 @pytest.mark.parametrize("buckets", [2, 3, 7, 8, 20, 100, 999, 1000])
-def test_writer_and_checker_agree_on_where_buckets_begin(buckets: int, shares: bool) -> None:
-    thresholds, borders = Thresholds.of(buckets, shares=shares), _borders(buckets, shares=shares)
-    assert np.array_equal(thresholds.lower, borders[0])
-    assert np.array_equal(thresholds.upper, borders[1])
+def test_borders_enclose_where_buckets_begin(buckets: int) -> None:
+    for shares in (False, True):
+        low, high = borders(buckets, shares=shares)
+        with precision(400):
+            for i, (least, most) in enumerate(zip(low.tolist(), high.tolist(), strict=True), start=1):
+                begin = arb(fmpq(2 * i - buckets, 2 * buckets)) if shares else arb(fmpq(i, buckets - i)).log()
+                if 2 * i == buckets:
+                    assert least == most == 0
+                    continue
+                assert arb(least) <= begin <= arb(most) or (least == most and begin.overlaps(arb(least)))
+                assert most <= np.nextafter(np.nextafter(least, np.inf), np.inf)
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
+@pytest.mark.parametrize("style", ["plain", "integer", "sparse", "tiny"])
+@pytest.mark.parametrize("mix", MIXES)
+def test_smooth_networks_between_bounds_by_balls(mix: str, style: str) -> None:
+    for seed in range(len(draws(4))):
+        buckets, gain = [2, 3, 7, 20][seed % 4], [1.0, 4.0][seed // 2 % 2]
+        asked = query(500 + seed, style, groups=2 + seed % 4, buckets=buckets, gain=gain)
+        network = smoothed(asked.network, np.random.default_rng(seed), mix)
+        asked = KDiscrimination(network=network, schema=asked.schema, protected=["group"], buckets=buckets)
+        points, least, most = enclosed_counts(asked)
+        verdict = kmax(asked, budget=PLENTY)
+        assert verdict.lower <= most.max()
+        assert verdict.upper >= least.max()
+        if (least == most).all():
+            assert verdict.lower == verdict.upper == most.max()
+        if verdict.x is not None:
+            same = (points[:, 1:] == verdict.x[1:]).all(axis=1)
+            assert verdict.lower <= most[same].max()
+        assert check(verdict.certificate, network=network, schema=asked.schema).accepted
+        forged = replace(verdict.certificate, upper=int(least.max()) - 1)
+        assert not check(forged, network=network, schema=asked.schema).accepted
+
+
+def enclosed_counts(asked: KDiscrimination) -> tuple[Array, Array, Array]:
+    """All lattice points (N, V) of the shared features, and the least and the largest k (N,) that balls leave."""
+    domain = asked.schema.domain
+    axes = [np.arange(a, b + 1) for a, b in zip(domain.lower[1:], domain.upper[1:], strict=True)]
+    groups = asked.combinations()[:, 0]
+    points = np.array([(groups[0], *point) for point in product(*axes)])
+    ends = []
+    with precision(BITS):
+        begin = [arb(fmpq(i, asked.buckets - i)).log() for i in range(1, asked.buckets)]
+        for point in points:
+            rows = np.repeat(point[None], len(groups), axis=0)
+            rows[:, 0] = groups
+            hit = []
+            for row in domain.encode(rows):
+                values = logits(asked.network, row)
+                g = values[0] if len(values) == 1 else values[1] - values[0]
+                hit.append((sum(g > t for t in begin), asked.buckets - 1 - sum(g <= t for t in begin)))
+            sure = {low for low, high in hit if low == high}
+            ends.append((len(sure), len(sure) + sum(low < high for low, high in hit)))
+    return points, *np.array(ends).T

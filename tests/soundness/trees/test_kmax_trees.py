@@ -13,10 +13,10 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import verifair as vf
+from encoders.buckets import bucket, share_bucket
 from encoders.network import Array, Model
 from encoders.onnx.reader import read_model
-from encoders.probability import bucket
-from encoders.shares import logistic, share_bucket
+from encoders.shares import logistic
 from tests.builders import integer, one_hot, real, schema_of
 from tests.draws import draws
 from tests.soundness.systems.test_share_constraints import CONSTRAINTS

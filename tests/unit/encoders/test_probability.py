@@ -9,7 +9,8 @@ from flint import arb, ctx, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoders.probability import SMALLEST, bucket, exceeds, gap_rows, line_of
+from encoders.buckets import bucket
+from encoders.probability import SMALLEST, exceeds, gap_rows, line_of
 from encoders.programs.rows import line_at
 from verifair.engine.gap.maximise import gap_bounds
 

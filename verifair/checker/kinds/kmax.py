@@ -7,28 +7,24 @@
 the favourable ones under softmax; B = 2 of them counts decisions as the model makes them: g is the difference of the maxima.
 
 Imports neither the search, nor the engine's bounds, nor a solver; shared with them are the network's forward pass, the exact
-arithmetic and the schema. The tree must cover the box, and every leaf must show the claim by itself: a single point in exact
-arithmetic; others because no more combinations are legal there, or by the bounds of `kernel.bounds` (of trees `kernel.trees`) for
-every copy and for its difference from the reference copy that the certificate names. Nothing is cut, and nothing is chosen.
+arithmetic, the buckets of single points and the schema. The tree must cover the box, and every leaf must show the claim by itself:
+a single point by `encoders.buckets`; others because no more combinations are legal there, or by the bounds of `kernel.bounds` (of
+trees `kernel.trees`) for every copy and for its difference from the reference copy that the certificate names. Nothing is cut, and
+nothing is chosen.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from fractions import Fraction
 from math import prod
 
 import numpy as np
-from flint import arb, ctx, fmpq
 
-from encoders.decision import softmax_buckets
+from encoders.buckets import borders, buckets_of
 from encoders.domain import Domain, Regions
-from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Model, layered
-from encoders.probability import bucket
-from encoders.shares import logistic, share_bucket
-from encoders.trees.ensemble import TreeEnsemble
+from encoders.shares import logistic
 from verifair.checker.certificates.kmax import FILE, KmaxCertificate, of_probability
 from verifair.checker.certificates.tree import leaf_regions
 from verifair.checker.kernel.bounds import TwinBounds
@@ -47,8 +43,6 @@ PARTS, FINEST = 64, 2.0**-20
 def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
     """Prove a certificate again."""
     whole = network.whole
-    if not isinstance(whole, TreeEnsemble):
-        whole.require_piecewise_linear("check of a kmax certificate")
     values = schema.outcome.of == "value"
     network = schema.judges(whole, odds=of_probability(given.query.buckets, schema, whole) and not values)
     started = time.perf_counter()
@@ -88,7 +82,7 @@ class _KmaxChecker:
         self.margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
         self.values, self.reference = np.array(query.combinations), given.reference
         self.order = np.array([schema.index(name) for name in query.protected])
-        self.border_low, self.border_high = _borders(query.buckets, shares=not logistic(network))
+        self.border_low, self.border_high = borders(query.buckets, shares=not logistic(network))
 
     def run(self, leaves: Regions, batches: Batches) -> str | None:
         """Return a reason to reject."""
@@ -134,17 +128,11 @@ class _KmaxChecker:
         return rows
 
     def _exactly(self, raw: Array, counted: Booleans) -> int:
-        """Return how many buckets the counted copies hit at one point."""
+        """Return how many buckets the counted copies hit at one point, at most: each that is not decided may hit another one."""
         if not counted.any():
             return 0
-        inputs = self.domain.encode(self._rows(raw[None])[counted])
-        by_softmax = softmax_buckets(self.network, inputs, self.buckets)
-        if by_softmax is not None:
-            return len(set(by_softmax))
-        logits = self.network.forward(exact(inputs)).to_fractions()
-        values = logits[:, 0] if self.network.outputs == 1 else logits[:, 1] - logits[:, 0]
-        of = bucket if logistic(self.network) else share_bucket
-        return len({of(value, self.buckets) for value in values})
+        least, most = buckets_of(self.network, self.domain.encode(self._rows(raw[None])[counted]), self.buckets).T
+        return len(np.unique(least[least == most])) + int((least < most).sum())
 
     def _enclosed(self, lower: Array, upper: Array, close: bool) -> _Enclosed:
         count, shape = len(self.values), (len(lower), len(self.values))
@@ -210,24 +198,6 @@ class _KmaxChecker:
             free[some, chosen] = False
             hit[some] += 1
         return np.where(nowhere, 0, hit)
-
-
-def _borders(buckets: int, *, shares: bool) -> tuple[Array, Array]:
-    """Return float64 numbers not above and not below the logits log(i / (B - i)) at which the buckets i = 1 ... B - 1 begin; of
-    shares of votes, less 1/2, i / B - 1/2."""
-    if shares:
-        exactly = [Fraction(2 * i - buckets, 2 * buckets) for i in range(1, buckets)]
-        near = np.array([float(border) for border in exactly])
-        same = np.array([Fraction(number) == border for number, border in zip(near.tolist(), exactly, strict=True)])
-        return np.where(same, near, np.nextafter(near, -np.inf)), np.where(same, near, np.nextafter(near, np.inf))
-    before, ctx.prec = ctx.prec, 256
-    try:
-        balls = [arb(0) if 2 * i == buckets else (arb(fmpq(i, buckets - i))).log() for i in range(1, buckets)]
-        pairs = [(float(ball.lower()), float(ball.upper())) for ball in balls]
-    finally:
-        ctx.prec = before
-    low, high = np.array(pairs).T  # rounded to nearest: one step outwards makes both safe; 0 is exact
-    return np.where(low == 0, 0.0, np.nextafter(low, -np.inf)), np.where(high == 0, 0.0, np.nextafter(high, np.inf))
 
 
 def root_of(certificate: KmaxCertificate, schema: InputSpace) -> tuple[Array, Array] | str:

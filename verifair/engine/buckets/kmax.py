@@ -3,9 +3,11 @@
     k(x) = number of buckets hit by sigma(g(x, z)) over the protected combinations z that are legal with x,   kmax = max over x
 
 Branch-and-bound over x: boxes with the largest bound first, each bounded by `bounds.most_buckets`; witnesses come from
-random points, mutations of the best ones and the centres of boxes, all K copies at once, and are decided in exact arithmetic.
+random points, mutations of the best ones and the centres of boxes, all K copies at once, and are decided in exact arithmetic, of
+smooth models by balls.
 Sound? yes: `upper` rests on rigorous bounds of every leaf, `lower` on exact evaluation.
-Complete? yes: inputs are float32 numbers, so splitting ends at single points, which exact evaluation decides.
+Complete? yes: inputs are float32 numbers, so splitting ends at single points, which exact evaluation decides (balls do not where a
+margin is the very border of a bucket).
 """
 
 from __future__ import annotations
@@ -55,7 +57,10 @@ SEARCHING = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class CombinationOutcome:
-    """One protected combination at the witness, in the schema's words. bucket: None where the row is not legal."""
+    """One protected combination at the witness, in the schema's words.
+
+    bucket: None where the row is not legal, or where balls around the margin of a smooth model reach two buckets.
+    """
 
     combination: dict[str, Any]
     logit: float
@@ -105,8 +110,6 @@ def kmax(
     progress: called with (lower, upper) after every step.
     Ctrl-C ends the run with what is certified so far. Raises QueryError for a box that names protected features.
     """
-    if not isinstance(query.network.whole, TreeEnsemble):
-        query.network.whole.require_piecewise_linear("kmax")
     started = clock.now()
     run = _KmaxSearch(query, budget or Budget(), started, jobs)
     try:
@@ -327,7 +330,7 @@ class _KmaxSearch:
             one = boxes.take(np.array([n]))
             counted = self.copies.possible(one.lower, one.upper)[0]
             decided = Point.at(self.copies, self.thresholds, centre[n], counted)
-            self.tree.tighten(one.node, np.array([decided.k]))
+            self.tree.tighten(one.node, np.array([decided.most]))
         return boxes.take(~point)
 
     def _split(self, boxes: _Boxes, at: Array, bound: Integers, score: Array) -> None:
@@ -357,11 +360,11 @@ def _reference(copies: Copies | TreeCopies, points: Array) -> int:
 
 
 def _outcomes(query: KDiscrimination, copies: Copies | TreeCopies, point: Point) -> tuple[CombinationOutcome, ...]:
-    found = []
+    found, logits = [], copies.evaluate(point.x[None])[0].tolist()
     for z, row in enumerate(copies.values.tolist()):
         words = {name: query.schema[name].word(value) for name, value in zip(query.protected, row, strict=True)}
-        bucket = int(point.buckets[z]) if point.counted[z] else None
-        found.append(CombinationOutcome(combination=words, logit=float(point.logits[z]), bucket=bucket))
+        bucket = int(point.buckets[z, 0]) if point.decided[z] else None
+        found.append(CombinationOutcome(combination=words, logit=logits[z], bucket=bucket))
     return tuple(found)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
 
 from encoders.bounds.cluster import Copies, Thresholds
-from encoders.decision import softmax_buckets
+from encoders.buckets import buckets_of
 from encoders.evaluate import at_once
-from encoders.exact.dyadic import exact
-from encoders.network import Array, Booleans, Integers, Layer, affine
+from encoders.network import Array, Booleans, Integers
 from encoders.shares import probabilities
 from solvers import clock
 from verifair.engine.buckets.bounds import different
@@ -26,35 +24,36 @@ CONFIRMED = 4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Point:
-    """A raw point x (V,), decided exactly.  counted: (K,) copies that are legal rows.  buckets: (K,).  logits: (K,) for display."""
+    """A raw point x (V,), decided exactly.
+
+    counted: (K,) copies that are legal rows.   buckets: (K, 2) the least and the largest that each can be in, as by `buckets_of`.
+    """
 
     x: Array
     counted: Booleans
     buckets: Integers
-    logits: Array
+
+    @property
+    def decided(self) -> Booleans:
+        """(K,) copies that count, and whose bucket is known."""
+        return np.asarray(self.counted & (self.buckets[:, 0] == self.buckets[:, 1]))
 
     @property
     def k(self) -> int:
-        return int(different(self.buckets[None], self.counted[None])[0])
+        """How many buckets are hit, at least."""
+        return int(different(self.buckets[None, :, 0], self.decided[None])[0])
+
+    @property
+    def most(self) -> int:
+        """How many are hit, at most: copies of unknown buckets may each hit another one."""
+        return self.k + int((self.counted & ~self.decided).sum())
 
     @classmethod
     def at(cls, copies: Copies | TreeCopies, thresholds: Thresholds, x: Array, counted: Booleans | None = None) -> Point:
-        """Sound? yes: error-free arithmetic over the stored weights; a logit between the two ends of an enclosed threshold is
-        decided in ball arithmetic, and so are probabilities of several classes. `counted` None: the copies that are legal rows."""
+        """counted: None for the copies that are legal rows."""
         rows = copies.rows(x[None])[0]
         legal = copies.domain.legal(rows) if counted is None else counted
-        by_softmax = softmax_buckets(copies.network, copies.domain.encode(rows), thresholds.buckets)
-        if by_softmax is not None:
-            return cls(x=x, counted=legal, buckets=np.array(by_softmax, dtype=np.int64), logits=copies.evaluate(x[None])[0])
-        sum_of = Layer(weight=copies.margin[None, :], bias=np.zeros(1), slope=np.ones(1))
-        logits = affine(copies.network.forward(exact(copies.domain.encode(rows))), sum_of)
-        lower, upper, buckets = thresholds.lower.tolist(), thresholds.upper.tolist(), []
-        for value in logits.to_fractions()[:, 0]:
-            least, most = bisect_left(upper, value), bisect_left(lower, value)  # comparing a fraction with a float is exact
-            buckets.append(least if least == most else thresholds.bucket(value))
-        return cls(
-            x=x, counted=legal, buckets=np.array(buckets, dtype=np.int64), logits=logits.to_float()[:, 0],
-        )
+        return cls(x=x, counted=legal, buckets=buckets_of(copies.network, copies.domain.encode(rows), thresholds.buckets))
 
 
 class PointSearch:

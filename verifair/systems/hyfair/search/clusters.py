@@ -14,12 +14,9 @@ import pandas as pd
 import scipy.special
 from pydantic import computed_field
 
-from encoders.decision import softmax_buckets
-from encoders.exact.dyadic import exact
-from encoders.network import Array, Integers, Layer, affine
+from encoders.buckets import buckets_of
+from encoders.network import Array, Integers
 from encoders.onnx.runtime import runtime_logits
-from encoders.probability import bucket
-from encoders.shares import logistic, share_bucket
 from verifair.engine.questions import margin
 from verifair.engine.verdict import Finding
 from verifair.systems.hyfair.search.logits import log_odds
@@ -29,11 +26,11 @@ from verifair.systems.results.result import Count, Measured, Seconds, Shape, Sha
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cluster:
-    """A row x with every protected combination that can be, L of them.
+    """A row x with every protected combination that can be, L of them (without those whose bucket balls cannot decide).
 
     x: (V,) raw row, the first such combination in its protected variables.   combinations: (L, P) raw values.
-    logits: (L,) of the positive class, the exact values rounded to float64 (log-odds of several classes computed in float64; where
-    decisions of these are counted, the largest favourable logit less the largest other one).   bucket: (L,) decided exactly.
+    logits: (L,) of the positive class, in float64 (log-odds of several classes; where decisions of these are counted, the largest
+    favourable logit less the largest other one).   bucket: (L,) decided exactly.
     probabilities: (L,) of the positive class, in float64.
     runtime_k: how many buckets the float32 runtime's own logits fall into (None: the model file was not at hand).
     """
@@ -137,23 +134,19 @@ class ClusterSearch(Finding):
 def recount(space: Space, x: Array) -> Cluster:
     """Count one row (V,) exactly, and note what the runtime counts.
 
-    Sound? yes: error-free arithmetic over the stored weights and the float32 inputs; buckets in ball arithmetic.
+    Sound? yes: see `buckets_of`.
     Raises ModelError where the model's file changed since it was read.
     """
     network, buckets = space.query.network, space.query.buckets
     combinations = space.combinations[space.possible(x[None, :])[0]]
+    least, most = buckets_of(network, space.query.schema.encode(space.rows(x, combinations)), buckets).T
+    sure = least == most
+    sure[0] |= not sure.any()  # it is in some bucket
+    combinations, found = combinations[sure], least[sure]
     rows = space.rows(x, combinations)
     inputs = space.query.schema.encode(rows)
     weights = margin(network, 1, 0)
-    found = softmax_buckets(network, inputs, buckets)
-    if found is None:
-        values = affine(network.forward(exact(inputs)), Layer(weight=weights[None, :], bias=np.zeros(1), slope=np.ones(1)))
-        of = bucket if logistic(network) else share_bucket
-        found = [of(value, buckets) for value in values.to_fractions()[:, 0]]
-        shown = values.to_float()[:, 0]
-    else:
-        shown = network.forward(inputs) @ weights
-    logits = log_odds(network, shown)
+    logits = log_odds(network, network.forward(inputs) @ weights)
     odds = logits
     if not space.query.probable:
         odds = log_odds(network, space.query.schema.judges(network, odds=True).forward(inputs)[:, 0])
@@ -162,7 +155,7 @@ def recount(space: Space, x: Array) -> Cluster:
         runtime = runtime_logits(network, inputs) @ weights
         runtime_k = len(np.unique(np.searchsorted(edges(buckets), log_odds(network, runtime), side="left")))
     return Cluster(
-        x=rows[0], combinations=combinations, logits=logits, probabilities=scipy.special.expit(odds), bucket=np.array(found),
+        x=rows[0], combinations=combinations, logits=logits, probabilities=scipy.special.expit(odds), bucket=found,
         buckets=buckets, runtime_k=runtime_k,
     )
 

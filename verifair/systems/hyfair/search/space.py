@@ -64,8 +64,6 @@ class Space:
     @classmethod
     def of(cls, query: KDiscrimination, deadline: float = np.inf) -> Space:
         """Raises QueryError for a box that names protected features, and for too many combinations."""
-        if not query.network.whole.piecewise_linear:
-            query.network.whole.require_piecewise_linear("the search for clusters")
         both = sorted(set(query.box) & set(query.protected))
         if both:
             raise QueryError(f"box of {both[0]!r}: the feature is protected; list the values to combine with values instead")

@@ -11,10 +11,10 @@ import pytest
 import scipy.special
 from onnxruntime import InferenceSession
 
+from encoders.buckets import bucket, share_bucket
 from encoders.domain import Forbidden
 from encoders.network import Array, Layer, Link
-from encoders.probability import bucket
-from encoders.shares import logistic, share_bucket
+from encoders.shares import logistic
 from tests.brute_force import exact_forward, fractions
 from tests.builders import categorical, integer, lattice, network_of, one_hot, random_network, schema_of
 from tests.tree_models import random_tree, save

@@ -1,0 +1,134 @@
+"""Uniform buckets (i / B, (i + 1) / B] of [0, 1], the first one closed: which of them holds a probability, exactly.
+
+Probabilities are logistic functions of logits, softmax of several, or shares: an exact logit or share is put into its bucket in
+ball arithmetic (Arb, through python-flint), once and rigorously. A probability of 1/2, a logit of 0, is in the lower of two
+buckets, as it is decided. Of a smooth model nothing is exact: where balls around its margin reach two buckets at every precision,
+both are named.
+Sound? yes.   Complete? but for margins of smooth models that are the border of a bucket, or nearer to it than balls resolve.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+
+import numpy as np
+from flint import arb, fmpq
+
+from encoders.decision import Favoured
+from encoders.exact.balls import PRECISIONS, Balls, ball, precision, sigmoid
+from encoders.exact.dyadic import exact
+from encoders.network import Array, Integers, Model
+from encoders.probability import MAX_PRECISION, PRECISION, exceeds
+from encoders.shares import logistic
+
+
+@lru_cache(maxsize=64)
+def borders(buckets: int, *, shares: bool) -> tuple[Array, Array]:
+    """Return float64 numbers (B - 1,) not above, and not below, the logits log(i / (B - i)) at which the buckets i = 1 ... B - 1
+    begin; of shares, less 1/2, i / B - 1/2."""
+    if shares:
+        exactly = [Fraction(2 * i - buckets, 2 * buckets) for i in range(1, buckets)]
+        near = np.array([float(border) for border in exactly])
+        same = np.array([Fraction(number) == border for number, border in zip(near.tolist(), exactly, strict=True)])
+    else:
+        with precision(PRECISION):
+            balls = [arb(fmpq(i, buckets - i)).log() for i in range(1, buckets)]
+            near = np.array([float(one.mid()) for one in balls])
+        same = 2 * np.arange(1, buckets) == buckets
+        near[same] = 0.0
+    low, high = (np.where(same, near, np.nextafter(near, end)) for end in (-np.inf, np.inf))
+    low.flags.writeable = high.flags.writeable = False
+    return low, high
+
+
+def bucket(a: Fraction, buckets: int) -> int:
+    """Return which bucket holds sigma(a), exactly."""
+    for k in range(buckets - 1, 0, -1):
+        # sigma(a) > k / B, with equality only where both are 1/2: e^a is irrational for every other rational a.
+        if a > 0 if 2 * k == buckets else exceeds(a, Fraction(0), Fraction(k, buckets) - Fraction(1, 2)):
+            return k
+    return 0
+
+
+def share_bucket(a: Fraction, buckets: int) -> int:
+    """Return which bucket holds a + 1/2, exactly."""
+    return min(max(ceil((a + Fraction(1, 2)) * buckets) - 1, 0), buckets - 1)
+
+
+def softmax_bucket(logits: Sequence[Fraction], favoured: Collection[int], buckets: int) -> int:
+    """Return which bucket holds the probability of the favoured ones of several classes under softmax, exactly.
+
+    The probability is k / B iff the sum of (B [c is favoured] - k) e^f_c is 0. By Lindemann-Weierstrass it is only where, logit by
+    logit, the coefficients of equal logits cancel: a tie, which is in the lower bucket. More precision decides all else.
+    Raises OverflowError beyond MAX_PRECISION bits.
+    """
+    known = set(logits)
+
+    def tied(k: int) -> bool:
+        return all(sum(buckets * (c in favoured) - k for c, f in enumerate(logits) if f == value) == 0 for value in known)
+
+    most, bits = max(logits), PRECISION
+    while bits <= MAX_PRECISION:
+        with precision(bits):
+            share = buckets * _softmax([ball(f - most) for f in logits], favoured)
+            above = [k for k in range(1, buckets) if share > k]
+            if all(share < k or tied(k) for k in range(len(above) + 1, buckets)):
+                return len(above)
+        bits *= 2
+    raise OverflowError(f"the probability of classes {sorted(favoured)} cannot be separated from the border of a bucket")
+
+
+def buckets_of(model: Model, inputs: Array, buckets: int) -> Integers:
+    """Return the least and the largest bucket (B, 2) that the favourable decision's probability can be in, for network inputs
+    (B, n) of float32 numbers; they differ where that cannot be decided, of smooth models alone.
+
+    Requires: a model with one margin, or two classes.
+    """
+    decision = model.decision
+    group = decision.groups[0] if isinstance(decision, Favoured) and decision.odds and not decision.votes else None
+    given = model if group is None else model.whole
+    if not given.piecewise_linear:
+        return _enclosed(given, inputs, buckets, group)
+    rows = given.forward(exact(inputs)).to_fractions().tolist()
+    if group is not None:
+        found = [softmax_bucket(row, group, buckets) for row in rows]
+    else:
+        low, high = (one.tolist() for one in borders(buckets, shares=not logistic(model)))
+        of = bucket if logistic(model) else share_bucket
+        found = []
+        for row in rows:
+            value = row[-1] if len(row) == 1 else row[1] - row[0]
+            least = bisect_left(high, value)  # comparing a fraction with a float is exact
+            found.append(least if least == bisect_left(low, value) else of(value, buckets))
+    return np.repeat(np.array(found, dtype=np.int64)[:, None], 2, axis=1)
+
+
+def _enclosed(model: Model, inputs: Array, buckets: int, group: Collection[int] | None) -> Integers:
+    """Return the same of a smooth model, whose outputs are logits of classes where a group of them is given."""
+    found, left = np.tile([0, buckets - 1], (len(inputs), 1)), np.arange(len(inputs))
+    for bits in PRECISIONS:
+        with precision(bits):
+            for n, row in zip(left.tolist(), model.forward(Balls.of(inputs[left])).rows(), strict=True):
+                if group is not None:
+                    most = max(row, key=lambda f: float(f.mid()))
+                    share = _softmax([f - most for f in row], group)
+                else:
+                    margin = row[0] if len(row) == 1 else row[1] - row[0]
+                    share = sigmoid(margin) if logistic(model) else margin + ball(Fraction(1, 2))
+                share = buckets * share
+                found[n, 0] = max(found[n, 0], sum(share > k for k in range(1, buckets)))
+                found[n, 1] = min(found[n, 1], buckets - 1 - sum(share <= k for k in range(1, buckets)))
+        left = left[found[left, 0] < found[left, 1]]
+        if not len(left):
+            break
+    return found
+
+
+def _softmax(logits: Sequence[arb], favoured: Collection[int]) -> arb:
+    """Return the probability of the favoured ones of several classes; the largest logit is near 0, or all are."""
+    powers = [one.exp() for one in logits]
+    return sum((powers[c] for c in favoured), arb(0)) / sum(powers, arb(0))
