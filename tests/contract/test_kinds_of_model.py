@@ -115,7 +115,7 @@ def described(**more: str) -> Schema:
 
 
 def test_the_list_names_kinds_and_questions_that_are_asked() -> None:
-    assert len(refused()) == 26
+    assert len(refused()) == 24
     assert {asked for asked, _ in refused()} <= set(ASKED)
     assert {name for _, name in refused()} <= set(MODELS)
 

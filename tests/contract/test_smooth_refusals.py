@@ -31,7 +31,6 @@ from verifair.engine.cascade import solve
 from verifair.engine.search.signs.neurons import decide_by_phases
 from verifair.errors import QueryError
 from verifair.systems.cec.certified import certify_consistency
-from verifair.systems.cst.robustness.network_rows import NetworkRows
 from verifair.systems.hyfair.guard.retraining import weights_of
 
 SCHEMA = schema_of(
@@ -88,9 +87,6 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "certified consistency": lambda: certify_consistency(
         network(), SCHEMA, SimpleNamespace(people=SimpleNamespace(values=X, labels=ONE, groups=ONE)), None,
         SimpleNamespace(values=X, labels=ONE, groups=ONE), 1.0,
-    ),
-    "counterfactual decisions": lambda: NetworkRows.of(
-        None, network(), SCHEMA, None, None, {}, None, level=0.95, simultaneous=False, alternatives=1
     ),
     "retraining": lambda: weights_of(network()),
     "product network": lambda: product_network(network(), own=np.array([0])),

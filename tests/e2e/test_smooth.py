@@ -15,8 +15,8 @@ from tests.command_line import answered, flat, verifair
 
 SCHEMA = schema_of(
     categorical("sex", "f", "m", protected=True),
-    integer("age", 0, 40, unit=1),
-    positive="logit > 0",
+    integer("age", 0, 40, unit=1, merit=True),
+    positive="logit > 0", label="credit", positive_label="good",
 )
 
 
@@ -100,13 +100,18 @@ def test_naive_bayes_is_proved_bracketed_and_checked(tmp_path: Path) -> None:
 
 def test_an_audit_says_what_does_not_take_curves_and_goes_on(folder: Path) -> None:
     analyses = "[analyses.certify]\nmaximise = false\nbox = { age = [0, 10] }\n[analyses.kmax]\n"
-    files = '[model]\nfile = "m.onnx"\n[schema]\nfile = "s.toml"\n[sensitive]\nfeatures = ["sex"]\n'
+    analyses += "[analyses.cec]\ncertify = 1\nrows = 20\n"
+    named = {"model": "m.onnx", "schema": "s.toml", "data": "t.csv"}
+    files = "".join(f'[{key}]\nfile = "{name}"\n' for key, name in named.items()) + '[sensitive]\nfeatures = ["sex"]\n'
+    rows = [f"{age},{'fm'[age % 2]},{'good' if age % 3 else 'bad'}\n" for age in range(10, 30)]
+    (folder / "t.csv").write_text("".join(["age,sex,credit\n", *rows]))
     (folder / "audit.toml").write_text('title = "Curves"\neffort = 30\ntimeout = 600\n' + files + analyses)
     answered("audit", "audit.toml", "--out", "report.html", cwd=folder)
-    certify, kmax = json.loads((folder / "report.json").read_text())["sections"]
-    assert certify["statements"][0]["standing"] == "proved"
+    certify, kmax, cec = json.loads((folder / "report.json").read_text())["sections"]
+    assert "proved" in [one["standing"] for one in certify["statements"]]
     assert certify["evidence"][0]["checked"] == "accepted"
     assert "sigmoid and tanh as the real functions" in certify["semantics"]
-    (said,) = kmax["statements"]
+    assert kmax["evidence"][0]["checked"] == "accepted"
+    (said,) = cec["statements"]
     assert said["standing"] == "skipped"
     assert "hidden layer 1 has tanh neurons" in said["text"]

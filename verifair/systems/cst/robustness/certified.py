@@ -58,13 +58,14 @@ from verifair.systems.cst.robustness.effects import Effects, Errors, quantile
 from verifair.systems.cst.robustness.network_rows import NetworkRows
 
 FLIPS, STAYS, DEPENDS, UNKNOWN = "flips", "stays", "depends", "unknown"
-TIME, NODES, WEAK, IMPOSSIBLE, CATEGORIES = "time", "nodes", "relaxation-too-weak", "impossible", "categories"
+TIME, NODES, WEAK, IMPOSSIBLE, CATEGORIES, TIE = "time", "nodes", "relaxation-too-weak", "impossible", "categories", "tie"
 TOLD = {
     TIME: "time was up",
     NODES: "the network could not be bounded with the boxes allowed",
     WEAK: "some points that enclose the counterfactuals are decided otherwise, but no coefficients were found that lead there",
     IMPOSSIBLE: "the schema's constraints forbid the counterfactual",
     CATEGORIES: "not all categories that the counterfactual may have were looked at",
+    TIE: "the smooth network's margin is 0, or nearer to 0 than ball arithmetic tells",
 }
 """Why a row is unknown."""
 NEGLIGIBLE = 1e-6
@@ -284,6 +285,7 @@ class _Search:
         classes, legal = self.people.decided(theta)
         self.estimated = classes[0]
         self.reason.update({int(k): IMPOSSIBLE for k in np.flatnonzero(~legal[0])})
+        self.reason.update({int(k): TIE for k in np.flatnonzero((self.estimated < 0) | (self.people.factual < 0))})
         differs = (classes != classes[0]) & legal & legal[0]
         pairs = [(int(k), theta[int(differs[:, k].argmax())]) for k in np.flatnonzero(differs.any(axis=0))]
         self._note(pairs)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Model
 from encoders.onnx.runtime import predictions
 from verifair.checker.certificates.statement import CounterfactualQuery, Equation, Term
@@ -76,8 +75,6 @@ class NetworkRows:
         Raises QueryError, SchemaError, DataError for what does not fit."""
         settled, schema = schema.settled(network)
         network = schema.judges(settled)
-        if not network.piecewise_linear:
-            network.require_piecewise_linear("decisions on counterfactuals")
         _check_read_once(schema, frame, [*do, *model.descendants(list(do))])
         feature = {one.source: v for v, one in enumerate(schema.features)}
         effects = Effects.of(model, do, needed=feature, errors=errors)
@@ -248,19 +245,19 @@ class NetworkRows:
             return {}
         raw = np.array(points)
         x = self.schema.encode(raw)
-        logits = self.network.forward(exact(x))
-        margin = logits[:, 0] if self.network.outputs == 1 else logits[:, 1] - logits[:, 0]
-        sign, shown = margin.sign > 0, margin.to_float()
-        runtime = None if self.network.source is None else predictions(self.network, x.astype(np.float32))
+        logits, decided = self.network.forward(x), decisions(self.network, x)
+        shown = logits[:, 0] if self.network.outputs == 1 else logits[:, 1] - logits[:, 0]
+        runtime = decided if self.network.source is None else predictions(self.network, x.astype(np.float32))
         found = {}
         for k, (row, theta) in enumerate(asked):
             a, b = 2 * k, 2 * k + 1
-            if sign[a] != sign[b]:
+            classes = int(decided[a]), int(decided[b])
+            if set(classes) == {0, 1}:
                 found[row] = Dependence(
                     coefficients=(tuple(self.effects.estimates.tolist()), tuple(theta.tolist())),
-                    counterfactuals=(self.schema.decode(raw[a]), self.schema.decode(raw[b])), classes=(int(sign[a]), int(sign[b])),
+                    counterfactuals=(self.schema.decode(raw[a]), self.schema.decode(raw[b])), classes=classes,
                     margins=(float(shown[a]), float(shown[b])),
-                    float32_agrees=None if runtime is None else bool(runtime[a] == sign[a] and runtime[b] == sign[b]),
+                    float32_agrees=None if self.network.source is None else (int(runtime[a]), int(runtime[b])) == classes,
                 )
         return found
 
