@@ -62,7 +62,7 @@ class LogitsModel:
     shown: the tensor of the stored model that its user reads, link(logits).
     link_node, link_axis: the softmax node and its axis as written, for the reader's check; None for other links.
     label: the tensor of the stored model that holds the classes which a tree ensemble decides; None for other models.
-    mean: where the logit is a mean of functions of trees' scores, the part up to these, and the functions.
+    mean: where the logit is a sum of functions of trees' scores, the part up to these, and the functions.
     """
 
     model: onnx.ModelProto
@@ -180,9 +180,11 @@ def logits_model(stored: StoredModel, output: str | None) -> LogitsModel:
     reshaped = {"Identity", "Cast", "Squeeze", "Unsqueeze", "Flatten", "Reshape"}
     inner = by_output.get(pair or _through(by_output, shown, reshaped))
     if inner is not None and inner.op_type == "Sigmoid":
-        return _cut(stored.model, inner.input[0], Link.SIGMOID, shown)
-    if pair is not None and (mean := _cut_mean(stored, by_output, pair, shown)) is not None:
-        return mean
+        cut = _cut(stored.model, inner.input[0], Link.SIGMOID, shown)
+        return _with_functions(stored, by_output, inner.input[0], cut)
+    if pair is not None and (mean := mean_tail.sum_of(by_output, partial(_constant, stored.model), pair)) and mean.whole:
+        cut = _followed(_cut(stored.model, pair, Link.SHARES, shown), "above_half", "Sub", np.array([0.5], dtype=np.float32))
+        return _with_functions(stored, by_output, pair, cut)
     node = by_output.get(name)
     if node is not None and node.op_type in ("Softmax", "LogSoftmax"):
         link = Link.SOFTMAX if node.op_type == "Softmax" else Link.LOG_SOFTMAX
@@ -264,19 +266,15 @@ def _constant(model: onnx.ModelProto, name: str) -> npt.NDArray[Any] | None:
     return None if found is None else numpy_helper.to_array(found)
 
 
-def _cut_mean(stored: StoredModel, by_output: dict[str, onnx.NodeProto], name: str, shown: str) -> LogitsModel | None:
-    """Cut a graph of two classes behind the second one's probability, a mean of others, which decides where it exceeds 1/2; None
-    where it is no mean."""
+def _with_functions(stored: StoredModel, by_output: dict[str, onnx.NodeProto], name: str, cut: LogitsModel) -> LogitsModel:
+    """Return a cut graph, with the functions of trees' scores where `name`, which its logit is made of, is a sum of such."""
     constant = partial(_constant, stored.model)
-    mean = mean_tail.mean_of(by_output, constant, name)
-    if mean is None:
-        return None
-    whole = _followed(_cut(stored.model, name, Link.SHARES, shown), "above_half", "Sub", np.array([0.5], dtype=np.float32))
-    found = mean_tail.ramps_of(mean, by_output, constant)
-    if found is None:
-        return whole
-    scores, ramps = found
-    return replace(whole, mean=(_cut(stored.model, scores, Link.IDENTITY, scores), ramps))
+    found = mean_tail.sum_of(by_output, constant, name)
+    known = None if found is None else mean_tail.ramps_of(found, by_output, constant)
+    if known is None:
+        return cut
+    scores, ramps = known
+    return replace(cut, mean=(_cut(stored.model, scores, Link.IDENTITY, scores), ramps))
 
 
 def _antisymmetric(classifier: onnx.NodeProto) -> bool:

@@ -1,10 +1,10 @@
-"""Graphs of two classes that end in a mean of probabilities: functions of scores, each within 0 and 1, times weights.
+"""Graphs of two classes that end in a sum of functions of scores, each within 0 and 1, times weights of 0 or more.
 
-    MatMul or Gemm(Concat(h, ...), w),      h = Sigmoid(score)  or  Clip(Mul(Sub(score, shift), scale), 0, 1)
+    MatMul or Gemm(Concat(h, ...), w),      h = Sigmoid(score)  or  Sigmoid or Clip(Mul(Sub(score, shift), scale), 0, 1)
 
-with weights of 0 or more that, with the constant of a Gemm, add up to 1, or to less where some h is cut off. Scores of a network
-may be anything; those of trees are columns, by Gather, of what one ensemble gives: then the functions become
-`encoders.trees.mean.Ramps`.
+A mean of probabilities has weights that, with the constant of a Gemm, add up to 1, or to less where some h is cut off. Scores of a
+network may be anything; those of trees are columns, by Gather, of what one ensemble gives, or a Sigmoid of one: then the functions
+become `encoders.trees.mean.Ramps`, also in front of a last Sigmoid.
 """
 
 from __future__ import annotations
@@ -37,9 +37,16 @@ class Mean:
     weight: Array
     constant: float
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is a mean indeed: what the weights and the constant, of 0 or more, leave of 1."""
+        left = 1 - self.constant - float(self.weight.sum())
+        enough = left <= ROUNDED or any(one.op_type == "Clip" for one in self.functions)
+        return self.constant >= 0 and enough and left >= -ROUNDED
 
-def mean_of(by_output: Nodes, constant: Constants, name: str) -> Mean | None:
-    """Return the mean that a tensor is, if it is one."""
+
+def sum_of(by_output: Nodes, constant: Constants, name: str) -> Mean | None:
+    """Return the weighted sum of functions that a tensor is, if it is one."""
     product = by_output.get(name)
     if product is None or product.op_type not in ("MatMul", "Gemm") or product.attribute:
         return None
@@ -48,14 +55,11 @@ def mean_of(by_output: Nodes, constant: Constants, name: str) -> Mean | None:
         return None
     weight, *more = (np.asarray(one, dtype=np.float64) for one in given)
     added = float(more[0].sum()) if more else 0.0
-    if weight.shape[1:] != (1,) or (more and more[0].size != 1) or not ((weight >= 0).all() and added >= 0):
+    if weight.shape[1:] != (1,) or (more and more[0].size != 1) or not ((weight >= 0).all() and np.isfinite(added)):
         return None
     parts = [by_output.get(one) for one in joined.input] if joined.op_type == "Concat" else [joined]
     functions = tuple(one for one in parts if one is not None and (one.op_type == "Sigmoid" or _cut_off(one, constant)))
-    left = 1 - added - float(weight.sum())
-    enough = left <= ROUNDED or any(one.op_type == "Clip" for one in functions)
-    fits = len(functions) == len(parts) and enough and left >= -ROUNDED
-    return Mean(functions=functions, weight=weight[:, 0], constant=added) if fits else None
+    return Mean(functions=functions, weight=weight[:, 0], constant=added) if len(functions) == len(parts) else None
 
 
 def _cut_off(node: onnx.NodeProto, constant: Constants) -> bool:
@@ -65,22 +69,26 @@ def _cut_off(node: onnx.NodeProto, constant: Constants) -> bool:
 
 
 def ramps_of(mean: Mean, by_output: Nodes, constant: Constants) -> tuple[str, Ramps] | None:
-    """Return the tensor of trees' scores that a mean is made of, and its functions; None where it is made of something else."""
-    found, parts = set[str](), []
+    """Return the tensor of trees' scores that a sum is made of, and its functions; None where it is made of something else."""
+    found, parts, chances = set[str](), [], dict[int, bool]()
     for one in mean.functions:
         below, numbers = by_output.get(one.input[0]), list[Array]()
-        for op in ("Mul", "Sub") if one.op_type == "Clip" else ():
+        moved = one.op_type == "Clip" or (below is not None and below.op_type == "Mul")
+        for op in ("Mul", "Sub") if moved else ():
             number = constant(below.input[1]) if below is not None and below.op_type == op else None
             if below is None or number is None or number.ndim != 1:
                 return None
             numbers.append(number.astype(np.float64))
             below = by_output.get(below.input[0])
+        chance = below is not None and below.op_type == "Sigmoid"
+        below = by_output.get(below.input[0]) if below is not None and chance else below
         place = constant(below.input[1]) if below is not None and below.op_type == "Gather" else None
         if below is None or place is None or place.ndim != 1 or [a.i for a in below.attribute] != [1]:
             return None
         found.add(str(below.input[0]))
         scale, shift = numbers or [np.ones(1), np.zeros(1)]
-        if len({len(place), len(scale), len(shift)} - {1}) > 1:
+        both = any(chances.setdefault(k, chance) != chance for k in place.tolist())
+        if both or len({len(place), len(scale), len(shift)} - {1}) > 1:
             return None
         parts.append(np.broadcast_arrays(place, shift, scale, one.op_type == "Sigmoid"))
     score, shift, scale, logistic = (np.concatenate(one) for one in zip(*parts, strict=True))
@@ -91,5 +99,6 @@ def ramps_of(mean: Mean, by_output: Nodes, constant: Constants) -> tuple[str, Ra
         return None
     from encoders.trees.mean import Ramps  # loaded for such models alone
 
-    return found.pop(), Ramps(score=score.astype(np.int64), logistic=logistic, shift=shift, scale=scale, weight=mean.weight,
-                              constant=mean.constant)
+    whole = np.array([chances.get(k, False) for k in range(int(score.max()) + 1)])
+    return found.pop(), Ramps(chances=whole, score=score.astype(np.int64), logistic=logistic, shift=shift, scale=scale,
+                              weight=mean.weight, constant=mean.constant)

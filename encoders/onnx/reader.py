@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 from onnx import ModelProto, TensorProto
+from scipy.special import expit
 
 from encoders.curves.layer import Curve
 from encoders.errors import ModelError
-from encoders.network import Array, Feed, Floats, Model, Network, activate, affine, layered
+from encoders.network import Array, Feed, Floats, Link, Model, Network, activate, affine, layered
 from encoders.onnx.chain import ChainLink, Neurons, assemble
 from encoders.onnx.ensemble import check_trees, tree_ensemble
 from encoders.onnx.feed import make_legal
@@ -94,17 +95,22 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
 
 
 def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, x: Floats) -> Model:
-    """Return the mean of functions of trees' scores that a graph computes, compared with what it shows and decides at x (B, n)."""
+    """Return the sum of functions of trees' scores that a graph computes, compared with what it shows and decides at x (B, n)."""
     from encoders.trees.mean import MeanOfTrees
 
     assert whole.mean is not None
     logits, ramps = whole.mean
-    if (ramps.score >= trees.outputs).any():
+    if len(ramps.chances) > trees.outputs:
         raise ModelError(stored.path, f"takes a score of trees that give {trees.outputs}", node=logits.logits, op="Gather")
+    ramps = replace(ramps, chances=np.append(ramps.chances, np.zeros(trees.outputs - len(ramps.chances), dtype=bool)))
     (scores,) = open_session(stored.path, logits.model, [logits.logits], trees.feeds).run(x, [logits.logits])
     (shown,) = open_session(stored.path, stored.model, [whole.shown], trees.feeds).run(x, [whole.shown])
-    chance = ramps.of(scores)
-    compare(stored.path, x, np.column_stack([1 - chance, chance]), shown, np.full(shown.shape, SHOWN), [whole.shown] * 2)
+    low, sums, high = (ramps.of(scores, off) for off in (-CURVE, 0.0, CURVE))
+    size = float(ramps.weight.sum()) + abs(ramps.constant)
+    if whole.link is Link.SIGMOID:
+        low, sums, high = expit([low, sums, high])
+    allowed = SHOWN * (1 + size) + high - low
+    compare(stored.path, x, np.column_stack([1 - sums, sums]), shown, np.column_stack([allowed, allowed]), [whole.shown] * 2)
     check_labels(stored, whole, trees.feeds, x)
     return MeanOfTrees(
         link=whole.link, source_sha256=trees.source_sha256, source=trees.source, stored=trees.stored, output=trees.output,

@@ -1,9 +1,10 @@
-"""Means of probabilities, each a function of a sum of trees: calibrated forests and boosted trees, soft votes of these.
+"""Sums of functions of sums of trees: calibrated forests and boosted trees, soft votes of these, and stacking by probabilities.
 
     p = constant + sum over k of  weight_k h_k(scale_k (f_k - shift_k)),        h_k the logistic function, or cut off at 0 and 1,
 
-f_k one of the scores, weights of 0 or more, scales above 0. So p grows with every score: over a box it lies between its values at
-the least scores and at the largest ones, and of two copies the one all of whose scores are at least the other's has no smaller p.
+f_k one of the scores, a sum of trees or the logistic function of one (`chances`), weights of 0 or more, scales above 0. So p grows
+with every score: over a box it lies between its values at the least scores and at the largest ones, and of two copies the one all
+of whose scores are at least the other's has no smaller p. p is a mean of probabilities, or the log-odds of one (stacking).
 Isotonic calibration is a sum of ramps, one between every two of its plateaus; a share of votes itself is one ramp, from 0 to 1.
 """
 
@@ -14,13 +15,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from flint import arb_mat
+from flint import arb, arb_mat
 from scipy.special import expit
 
 from encoders.errors import ModelError
 from encoders.exact.balls import Balls, ball, sigmoid
 from encoders.exact.dyadic import Dyadic, exact, total
-from encoders.network import Array, Booleans, Integers, Model, Numbers
+from encoders.network import Array, Booleans, Integers, Link, Model, Numbers
 from encoders.trees.ensemble import TreeEnsemble
 
 NUMBERS = 1 << 22
@@ -30,8 +31,9 @@ NUMBERS = 1 << 22
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ramps:
     """K functions of scores. score: (K,) the number of its score.   logistic: (K,); the others are cut off.   shift, scale, weight:
-    (K,) float32 numbers, as float64.   constant: what is added."""
+    (K,) float32 numbers, as float64.   constant: what is added.   chances: (m,) scores that are logistic functions of sums."""
 
+    chances: Booleans
     score: Integers
     logistic: Booleans
     shift: Array
@@ -43,8 +45,9 @@ class Ramps:
         if not np.isfinite([self.shift, self.scale, self.weight]).all() or not (self.scale > 0).all() or (self.weight < 0).any():
             raise ValueError("a mean's weights are 0 or more, and its scales above 0")
 
-    def of(self, scores: Array) -> Array:
-        """Return p (B,) of float64 scores (B, m)."""
+    def of(self, scores: Array, off: float = 0.0) -> Array:
+        """Return p (B,) of float64 sums of trees (B, m).   off: what is added to their logistic functions."""
+        scores = np.where(self.chances, expit(scores) + off, scores) if self.chances.any() else scores
         found, step = np.empty(len(scores)), max(1, NUMBERS // len(self.score))
         for start in range(0, len(scores), step):
             moved = self.scale * (scores[start : start + step, self.score] - self.shift)
@@ -58,15 +61,22 @@ class Ramps:
         gaps = zip(self.shift[mine].tolist(), self.shift[mine[1:]].tolist(), self.scale[mine].tolist(), strict=False)
         return all((Fraction(after) - Fraction(before)) * Fraction(steep) >= 1 for before, after, steep in gaps)
 
-    def steepness(self, scores: int) -> Array:
-        """Return (m,) what p may grow by, at most, while each of so many scores grows by 1."""
+    @property
+    def exact(self) -> bool:
+        """Whether p is a rational number where the sums of trees are."""
+        return not (self.logistic.any() or self.chances.any())
+
+    @property
+    def steepness(self) -> Array:
+        """(m,) what p may grow by, at most, while each score grows by 1."""
         steep = self.weight * self.scale * np.where(self.logistic, 0.25, 1.0)
-        return np.asarray(np.bincount(self.score, weights=steep, minlength=scores) * (1 + 2.0**-40), dtype=np.float64)
+        return np.asarray(np.bincount(self.score, weights=steep, minlength=len(self.chances)) * (1 + 2.0**-40), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MeanOfTrees(Model):
-    """The margin  p - 1/2 - at,  or its negative where `below`, of a mean p of what `ramps` make of the sums of `trees`.
+    """The margin  p - 1/2 - at,  or its negative where `below`, of a mean p of what `ramps` make of the sums of `trees`; of
+    log-odds p (link SIGMOID)  p - at.
 
     Exact where all functions are cut off; balls around it where some are logistic.
     """
@@ -98,7 +108,7 @@ class MeanOfTrees(Model):
 
     @property
     def kind(self) -> str:
-        return "a mean of probabilities, functions of trees' sums"
+        return f"a {'mean of probabilities' if self.link is Link.SHARES else 'sum'} of functions of trees' sums"
 
     @property
     def asking(self) -> int:
@@ -111,7 +121,7 @@ class MeanOfTrees(Model):
 
     @property
     def piecewise_linear(self) -> bool:
-        return not self.ramps.logistic.any()
+        return self.ramps.exact
 
     @property
     def each(self) -> list[TreeEnsemble]:
@@ -128,13 +138,19 @@ class MeanOfTrees(Model):
 
     @property
     def steepness(self) -> Array:
-        """(m,) what the margin may move by, at most, while each score moves by 1."""
-        return self.ramps.steepness(self.trees.outputs)
+        """(m,) what the margin may move by, at most, while each sum of trees moves by 1."""
+        return np.asarray(self.ramps.steepness * np.where(self.ramps.chances, 0.25, 1.0))
+
+    @property
+    def size(self) -> float:
+        """What no number that is added up for a margin exceeds, nor what rounding logistic functions within does, for each unit."""
+        inner = float(self.ramps.steepness[self.ramps.chances].sum())
+        return float(self.ramps.weight.sum() + np.abs(self.added).sum()) + inner
 
     @property
     def added(self) -> tuple[float, float, float]:
         """What is added to the weighted functions before the sign is taken."""
-        return self.ramps.constant, -0.5, -self.at
+        return self.ramps.constant, -0.5 if self.link is Link.SHARES else 0.0, -self.at
 
     def forward(self, x: Numbers) -> Numbers:
         """Margins (B, 1) of rows x (B, n), in the arithmetic of x. Raises ModelError for exact ones of logistic functions."""
@@ -146,7 +162,7 @@ class MeanOfTrees(Model):
 
     def margins(self, scores: Array) -> Array:
         """Return margins (B,) of float64 scores (B, m)."""
-        found = self.ramps.of(scores) - 0.5 - self.at
+        found = self.ramps.of(scores) + self.added[1] - self.at
         return -found if self.below else found
 
     def _forward(self, x: Any) -> Any:
@@ -174,7 +190,18 @@ class MeanOfTrees(Model):
         for scores in self.trees.forward(exact(rows)).to_fractions().tolist():
             margin = sum((ball(one) for one in self.added), ball(0.0))
             for k, logistic, shift, scale, weight in numbers:
-                moved = Fraction(scale) * (scores[k] - Fraction(shift))
-                margin += ball(weight) * (sigmoid(ball(moved)) if logistic else ball(min(max(moved, Fraction(0)), Fraction(1))))
+                if ramps.chances[k]:
+                    moved = ball(scale) * (sigmoid(ball(scores[k])) - ball(shift))
+                else:
+                    moved = ball(Fraction(scale) * (scores[k] - Fraction(shift)))
+                margin += ball(weight) * (sigmoid(moved) if logistic else _cut_off(moved))
             found.append([-margin if self.below else margin])
         return Balls(matrix=arb_mat(found))
+
+
+def _cut_off(number: arb) -> arb:
+    """Return a ball around a number that is cut off at 0 and 1: of radius 0 where it surely is."""
+    zero, one = ball(0.0), ball(1.0)
+    if number <= zero or number >= one:
+        return zero if number <= zero else one
+    return number.max(zero).min(one)

@@ -60,7 +60,7 @@ class TreeTwin:
         if isinstance(network, ComparedTrees):      # a margin is then a difference of two scores
             ensemble, size = network.undecided, 2 * float(network.undecided.largest.max())
         elif isinstance(network, MeanOfTrees):
-            ensemble, size = network.trees, 1 + float(network.steepness @ network.trees.largest)
+            ensemble, size = network.trees, network.size + float(network.steepness @ network.trees.largest)
         elif isinstance(network, TreeEnsemble):     # as it decides, not as it was read
             ensemble, size = network, float(np.abs(problem.margin) @ network.largest)
         else:
@@ -299,10 +299,11 @@ class MeanRows:
     """A goal about a mean p of functions of scores that each grow with theirs, as rows of three lines: p at x and at x', each with
     the sign that the goal's rows give it, and p(x') - p(x), or its negative, which is bounded better than by the sum of these.
 
-    lines: (3, 2) of every score and of p.   shares: (R, 3).   constants, strict: (R,).
+    lines: (3, 2) of every score and of p.   row: (R,) of the goal.   shares: (R, 3).   constants, strict: (R,).
     """
 
     lines: Array
+    row: Integers
     shares: Array
     constants: Array
     strict: Booleans
@@ -316,13 +317,14 @@ class MeanRows:
         first, second = (next(iter(one)) for one in signs)
         if any(len(one) > 1 for one in signs) or first * second > 0:
             raise ModelError(network.source or "model", "is a mean of trees' probabilities, of which this is not proved")
-        found = list[tuple[float, float, float, float, bool]]()
-        for (p, q), constant, strict in zip(np.abs(rows).tolist(), goal.constants.tolist(), goal.strict_rows.tolist(), strict=True):
+        found = list[tuple[int, float, float, float]]()
+        for r, (p, q) in enumerate(np.abs(rows).tolist()):
             both = min(p, q)
-            found += [(p, q, 0.0, constant, strict), *([(p - both, q - both, both, constant, strict)] if both else [])]
+            found += [(r, p, q, 0.0), *([(r, p - both, q - both, both)] if both else [])]
         table = np.array(found)
+        row = table[:, 0].astype(np.int64)
         lines = np.array([(first, 0.0), (0.0, second), (first, second)])
-        return cls(lines=lines, shares=table[:, :3], constants=table[:, 3], strict=table[:, 4] > 0)
+        return cls(lines=lines, row=row, shares=table[:, 1:], constants=goal.constants[row], strict=goal.strict_rows[row])
 
 
 def odds_lines(network: ComparedTrees, *, rise: bool) -> tuple[ScoreLine, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, StackingClassifier
 from sklearn.neural_network import MLPClassifier
 from typer.testing import CliRunner
 
@@ -34,6 +34,10 @@ MODELS: Mapping[str, Any] = {
     "isotonic forest": lambda: CalibratedClassifierCV(
         RandomForestClassifier(n_estimators=3, max_depth=3, random_state=0), cv=3, method="isotonic"
     ),
+    "stacking of trees": lambda: StackingClassifier([
+        ("f", RandomForestClassifier(n_estimators=3, max_depth=3, random_state=0)),
+        ("b", GradientBoostingClassifier(n_estimators=4, max_depth=3, learning_rate=1.0, random_state=0)),
+    ], cv=3),
     "three classes": lambda: MLPClassifier((4,), random_state=0, alpha=1.0, solver="lbfgs", max_iter=2000),
     "trees of three classes": lambda: GradientBoostingClassifier(n_estimators=4, max_depth=3, learning_rate=1.0, random_state=0),
 }
@@ -115,7 +119,7 @@ def described(**more: str) -> Schema:
 
 
 def test_the_list_names_kinds_and_questions_that_are_asked() -> None:
-    assert len(refused()) == 24
+    assert len(refused()) == 30
     assert {asked for asked, _ in refused()} <= set(ASKED)
     assert {name for _, name in refused()} <= set(MODELS)
 

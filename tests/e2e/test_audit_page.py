@@ -16,7 +16,7 @@ from matplotlib.image import imread
 from onnx import TensorProto, helper, numpy_helper
 from scipy.special import expit
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, StackingClassifier
 
 import verifair as vf
 from encoders.curves.layer import Curve, SmoothLayer
@@ -517,7 +517,12 @@ def test_the_page_computes_means_of_functions_of_trees(browser: Any, tmp_path: P
     x = random.integers(-3, 4, size=(400, 5)).astype(np.float32)
     y = (x[:, 0] + x[:, 1] * x[:, 2] + random.normal(size=400) > 0).astype(int)
     forest = RandomForestClassifier(5, max_depth=4, random_state=0)
-    for model in (CalibratedClassifierCV(forest, cv=3), CalibratedClassifierCV(forest, cv=3, method="isotonic")):
+    boosted = GradientBoostingClassifier(n_estimators=5, random_state=0)
+    stacked = StackingClassifier([("a", forest), ("b", boosted), ("c", CalibratedClassifierCV(boosted, cv=2))], cv=3)
+    listed = [CalibratedClassifierCV(forest, cv=3), CalibratedClassifierCV(forest, cv=3, method="isotonic"), stacked]
+    booster = pytest.importorskip("xgboost").XGBClassifier(n_estimators=5, max_depth=3)
+    listed.append(CalibratedClassifierCV(booster, cv=3, method="isotonic"))
+    for model in listed:
         read_in = vf.read(model.fit(x, y))
         assert isinstance(read_in, MeanOfTrees)
         found = outputs(browser, tmp_path / "page.html", computing(made, read_in), x.astype(np.float64))

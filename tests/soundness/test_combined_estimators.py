@@ -34,6 +34,7 @@ from sklearn.tree import DecisionTreeClassifier
 import verifair as vf
 from encoders.exact.dyadic import exact
 from encoders.network import Link, Network
+from encoders.shares import probabilities
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 from tests.brute_force import exact_forward
@@ -58,6 +59,15 @@ def forest(seed: int) -> Any:
 
 def boosted(seed: int) -> Any:
     return GradientBoostingClassifier(n_estimators=4, random_state=seed)
+
+
+def xgboosted(seed: int) -> Any:
+    return pytest.importorskip("xgboost").XGBClassifier(n_estimators=4, max_depth=2, random_state=seed)
+
+
+def light(seed: int) -> Any:
+    lightgbm = pytest.importorskip("lightgbm")
+    return lightgbm.LGBMClassifier(n_estimators=4, num_leaves=4, min_child_samples=5, random_state=seed, verbose=-1)
 
 
 def named(*listed: Any) -> list[tuple[str, Any]]:
@@ -136,7 +146,38 @@ MEANS: dict[str, Callable[[int], Any]] = {
     "bagging of boosting": lambda k: BaggingClassifier(boosted(k), 3, random_state=k),
     "soft calibrated": lambda k: VotingClassifier(
         named(CalibratedClassifierCV(forest(k), cv=2), CalibratedClassifierCV(boosted(k), cv=2, method="isotonic")), voting="soft"),
+    "soft libraries": lambda k: VotingClassifier(named(light(k), xgboosted(k), forest(k)), voting="soft", weights=[1, 2, 1]),
+    "bagging of XGBoost": lambda k: BaggingClassifier(xgboosted(k), 3, max_features=2, random_state=k),
+    "bagging of LightGBM": lambda k: BaggingClassifier(light(k), 2, random_state=k),
+    "calibrated XGBoost, folds": lambda k: CalibratedClassifierCV(xgboosted(k), cv=3),
+    "isotonic XGBoost, folds": lambda k: CalibratedClassifierCV(xgboosted(k), cv=2, method="isotonic"),
+    "isotonic LightGBM": lambda k: CalibratedClassifierCV(light(k), cv=3, method="isotonic", ensemble=False),
+    "soft calibrated libraries": lambda k: VotingClassifier(
+        named(CalibratedClassifierCV(light(k), cv=2), CalibratedClassifierCV(xgboosted(k), cv=2, method="isotonic")),
+        voting="soft"),
 }
+
+
+def stacked(*members: Any, **of_final: Any) -> Any:
+    return StackingClassifier(named(*members), LogisticRegression(**of_final), cv=3)
+
+
+STACKED: dict[str, Callable[[int], Any]] = {
+    "calibrated XGBoost": lambda k: CalibratedClassifierCV(xgboosted(k), cv=3, ensemble=False),
+    "calibrated bagging of XGBoost": lambda k: CalibratedClassifierCV(
+        BaggingClassifier(xgboosted(k), 2, random_state=k), cv=2, ensemble=False),
+    "stacking of probabilities": lambda k: stacked(forest(k), boosted(k), tree(k)),
+    "stacking, no intercept": lambda k: stacked(forest(k), boosted(k), fit_intercept=False),
+    "stacking of libraries": lambda k: stacked(xgboosted(k), light(k), C=1e3),
+    "stacking of alike": lambda k: stacked(boosted(k), boosted(k + 1), forest(k), forest(k + 1), C=1e6),  # weights below 0 as well
+    "stacking of calibrated": lambda k: stacked(
+        CalibratedClassifierCV(forest(k), cv=2, method="isotonic"), CalibratedClassifierCV(xgboosted(k), cv=2), C=1e4),
+    "stacking of isotonic": lambda k: stacked(
+        CalibratedClassifierCV(forest(k), cv=2, method="isotonic"), forest(k),
+        CalibratedClassifierCV(xgboosted(k), method="isotonic", cv=2), C=1e6),
+}
+"""Log-odds that are sums of functions."""
+FUNCTIONS = MEANS | STACKED
 
 
 def fitted(make: Callable[[int], Any], seed: int, classes: int = 2) -> Any:
@@ -184,7 +225,7 @@ def exact_margins(network: Any) -> np.ndarray:
     ramps, numbers = network.ramps, np.vectorize(Fraction, otypes=[object])
     scores = network.trees.forward(numbers(ROWS))
     heights = np.clip(numbers(ramps.scale) * (scores[:, ramps.score] - numbers(ramps.shift)), 0, 1)
-    return np.asarray(heights @ numbers(ramps.weight) + Fraction(ramps.constant) - Fraction(1, 2))
+    return np.asarray(heights @ numbers(ramps.weight) + sum(map(Fraction, network.added)))
 
 
 def check(model: Any, network: Any, decided: np.ndarray) -> None:
@@ -209,15 +250,16 @@ def test_sums_of_trees_are_decided_as_by_the_object(name: str, seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", draws(12))
-@pytest.mark.parametrize("name", MEANS)
-def test_means_of_functions_of_trees_are_decided_as_by_the_object(name: str, seed: int) -> None:
-    model = fitted(MEANS[name], seed)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_trees_are_decided_as_by_the_object(name: str, seed: int) -> None:
+    model = fitted(FUNCTIONS[name], seed)
     network = read(model)
     assert isinstance(network, MeanOfTrees)
+    assert network.link is (Link.SIGMOID if name in STACKED else Link.SHARES)
     shown = network.forward(ROWS)[:, 0]
     exactly = exact_margins(network) if network.piecewise_linear else shown
     steep = 1e-3 if "own rows" in name or name == "isotonic boosting" else 1e-5   # rows on the foot of a ramp
-    np.testing.assert_allclose(shown + 0.5, model.predict_proba(ROWS)[:, 1], atol=steep)
+    np.testing.assert_allclose(probabilities(network, shown), model.predict_proba(ROWS)[:, 1], atol=steep)
     np.testing.assert_allclose(exactly.astype(float), shown, atol=1e-9)
     check(model, network, same(exactly > 0, model, ROWS))
 
@@ -265,10 +307,10 @@ def test_where_a_single_function_crosses_one_half_is_a_tie(scores: list[float]) 
 
 
 @pytest.mark.parametrize("seed", draws(6))
-@pytest.mark.parametrize("name", MEANS)
+@pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("positive", ["logit >= 0.1", "logit < -0.05", "logit <= 0", "class = 0"])
 def test_thresholds_of_means_of_trees(positive: str, name: str, seed: int) -> None:
-    network = read(fitted(MEANS[name], seed))
+    network = read(fitted(FUNCTIONS[name], seed))
     schema = schema_of(integer("a", -2, 3), integer("b", 0, 4), categorical("p", "f", "m", "o"), positive=positive)
     compare, at = {"logit >= 0.1": (np.greater_equal, 0.1), "logit < -0.05": (np.less, -0.05)}.get(positive, (np.less_equal, 0.0))
     decided = compare(network.forward(ROWS)[:, 0], at)
@@ -279,10 +321,11 @@ def test_thresholds_of_means_of_trees(positive: str, name: str, seed: int) -> No
         assert vf.check(verdict.certificate, network=network, schema=schema).accepted
 
 
-@pytest.mark.parametrize("name", [*TREES, *NETWORKS, *MEANS])
+@pytest.mark.parametrize("name", [*TREES, *NETWORKS, *FUNCTIONS])
 def test_labels_of_any_kind_are_those_of_the_object(name: str) -> None:
-    for labels in ((-1, 1), (2, 5), (False, True), ("yes", "no")):
-        own, rng = (TREES | NETWORKS | MEANS)[name](1), np.random.default_rng(1)
+    numbers_alone = name.startswith(("calibrated XGBoost", "isotonic XGBoost"))     # which are given the labels as they are
+    for labels in [(0, 1)] if numbers_alone else [(-1, 1), (2, 5), (False, True), ("yes", "no")]:
+        own, rng = (TREES | NETWORKS | FUNCTIONS)[name](1), np.random.default_rng(1)
         x = ROWS[rng.integers(len(ROWS), size=60)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -331,15 +374,15 @@ def test_three_classes_by_quadratic_scores_are_decided_as_by_the_object(name: st
 
 @pytest.mark.parametrize("seed", draws(12))
 @pytest.mark.parametrize(
-    "name", ["calibrated, three", "soft MLP", "soft", "adaboost", "naive Bayes", "polynomials", "isotonic", *MEANS]
+    "name", ["calibrated, three", "soft MLP", "soft", "adaboost", "naive Bayes", "polynomials", "isotonic", *FUNCTIONS]
 )
 def test_gaps_of_shown_probabilities_are_those_of_the_object(name: str, seed: int) -> None:
     """Of what is a mean of probabilities the gap is that of the mean, and no logistic function of it."""
-    model = fitted((TREES | NETWORKS | MEANS)[name], seed)
+    model = fitted((TREES | NETWORKS | FUNCTIONS)[name], seed)
     network = read(model)
     shown = model.predict_proba(ROWS)[:, 1].reshape(-1, 3)
     gap = float((shown.max(axis=1) - shown.min(axis=1)).max())
-    near = 2e-3 if name in MEANS else 1e-4
+    near = 2e-3 if name in FUNCTIONS else 1e-4
     for epsilon, status in ((gap - near, vf.Status.VIOLATED), (gap + near, vf.Status.PROVED)):
         if 1e-3 < epsilon < 0.999:
             query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"], epsilon=epsilon)

@@ -67,7 +67,7 @@ def embedded(model: Model) -> dict[str, Any]:
         return {"kind": "trees", "outputs": model.outputs, "numbers": {name: _text(one) for name, one in (whole | real).items()}}
     if isinstance(model, MeanOfTrees):
         ramps, stored = model.ramps, embedded(model.trees)
-        whole = {name: getattr(ramps, name).astype("<i4") for name in ("score", "logistic")}
+        whole = {name: getattr(ramps, name).astype("<i4") for name in ("score", "logistic", "chances")}
         real = {name: _narrow(getattr(ramps, name)) for name in ("shift", "scale", "weight")} | {"added": np.array(model.added)}
         numbers = stored["numbers"] | {name: _text(one) for name, one in (whole | real).items()}
         return {"kind": "mean", "outputs": 1, "numbers": numbers}

@@ -99,7 +99,8 @@ def _evaluation_error(network: Model, x: Array) -> Array:
     if isinstance(network, TreeEnsemble):
         return np.asarray(factor(len(network.root)) * network.largest.max() + np.zeros(len(x)) + TINY)
     if isinstance(network, MeanOfTrees):
-        return np.asarray(_evaluation_error(network.trees, x) * network.steepness.sum() + factor(len(network.ramps.score) + 8))
+        functions = factor(len(network.ramps.score) + 8) * network.size
+        return np.asarray(_evaluation_error(network.trees, x) * network.steepness.sum() + functions)
     size, lost = np.abs(x), 0.0
     for layer in layered(network, "evaluation").layers:
         size = size @ np.abs(layer.weight).T + np.abs(layer.bias)

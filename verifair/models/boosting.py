@@ -14,7 +14,10 @@ import numpy as np
 import onnx
 
 from encoders.errors import ModelError
+from encoders.network import Link
 from encoders.onnx.operators.trees import floor32
+from encoders.onnx.reader import read_model
+from encoders.trees.ensemble import TreeEnsemble
 from verifair.models import columns
 from verifair.models.objects import called, package_of
 
@@ -35,6 +38,36 @@ def convert(model: Any, width: int | None = None, *, names: Sequence[str] | None
     made = {"xgboost": _xgboost, "lightgbm": _lightgbm, "catboost": _catboost}[str(package)](model)
     made.graph.name = "model"
     return columns.by_column(made, columns.names_of(model) if names is None else names)
+
+
+def trees(model: Any, *, values: bool) -> TreeEnsemble | None:
+    """Return the trees that add up to the log-odds of a boosting library's classifier of two classes, or to the values of its
+    regressor; None of other models. Raises as `convert` does, and for columns that the library numbers by a table's categories."""
+    booster = model.get_booster() if hasattr(model, "get_booster") else getattr(model, "booster_", None)
+    if any(getattr(booster, "pandas_categorical", None) or ()) or "c" in (getattr(booster, "feature_types", None) or ()):
+        remedy = "which other members of an ensemble take as they are; fit it behind an encoder"
+        raise ModelError(called(model), f"numbers the categories of a table's columns, {remedy}")
+    if not values and len(model.classes_) != 2:
+        return None
+    found = read_model(convert(model, names=()), name=called(model))
+    link = Link.IDENTITY if values else Link.SIGMOID
+    return found if isinstance(found, TreeEnsemble) and found.outputs == 1 and found.link is link else None
+
+
+def check_dense(model: Any, listed: Sequence[Any], *, sparse: bool) -> None:
+    """Raise ModelError where one of the models listed is XGBoost's, and what goes before it gives a sparse matrix."""
+    if sparse and any(package_of(one) == "xgboost" for one in listed):
+        remedy = "fit it behind sparse_output=False of the encoders, and sparse_threshold=0 of a ColumnTransformer"
+        raise ModelError(called(model), f"its XGBoost model takes the zeros of a sparse matrix for missing values; {remedy}")
+
+
+def gives_sparse(step: Any) -> bool:
+    """Return whether a transformer gives a sparse matrix, as far as it knows."""
+    if hasattr(step, "steps"):
+        return any(gives_sparse(one) for _, one in step.steps)
+    if hasattr(step, "transformer_list"):
+        return any(gives_sparse(one) for _, one in step.transformer_list)
+    return bool(getattr(step, "sparse_output_", getattr(step, "sparse_output", getattr(step, "encode", "") == "onehot")))
 
 
 def _matrix(count: int) -> list[tuple[str, Any]]:

@@ -16,8 +16,10 @@ from onnx import TensorProto, helper
 
 from encoders.network import Array, Booleans, Integers
 from encoders.onnx.operators.trees import floor32
+from encoders.trees.ensemble import TreeEnsemble
+from verifair.models import boosting
 from verifair.models.columns import model_of
-from verifair.models.objects import flat, labels_of, own_of_sklearn, width_of
+from verifair.models.objects import flat, labels_of, own_of_boosting, own_of_sklearn, width_of
 
 WHOLE_WEIGHTS = 2**10
 """Weights of hard votes are read that are whole numbers of this part of 1: their sums are exact, and ties are the object's."""
@@ -81,11 +83,18 @@ def convert(model: Any) -> onnx.ModelProto | None:
 
 
 def summed(model: Any, response: str) -> TreeSum | None:
-    """Return the trees that add up to what a method of an estimator gives, a number a class or one; None where there are none."""
+    """Return the trees that add up to what a method of an estimator gives, a number a class or one; None where there are none.
+
+    Classifiers of boosting libraries have no `decision_function`; what is called so here is the log-odds of their probability.
+    Raises ModelError for one that cannot be read.
+    """
     from sklearn import ensemble
     from sklearn.base import is_regressor
 
     model = flat(model)
+    if own_of_boosting(model) and response == ("predict" if is_regressor(model) else "decision_function"):
+        read = boosting.trees(model, values=response == "predict")
+        return None if read is None else _copied(read)
     if not own_of_sklearn(model) or is_regressor(model) != (response == "predict"):
         return None
     if getattr(model, "n_outputs_", 1) != 1:
@@ -124,6 +133,22 @@ def one_tree(feature: Any, threshold: Any, left: Any, right: Any, missing: Any, 
     return TreeSum(trees=(tree,), base=np.zeros(value.shape[1]))
 
 
+def _copied(read: TreeEnsemble) -> TreeSum:
+    """Return trees that were read, node by node: what several branches share, once for each."""
+    trees = list[DecisionTree]()
+    for root in read.root.tolist():
+        node, k, left, right = [root], 0, list[int](), list[int]()
+        while k < len(node):
+            here = node[k]
+            for side, below in ((left, int(read.left[here])), (right, int(read.right[here]))):
+                side.append(k if read.column[here] < 0 else len(node))
+                if read.column[here] >= 0:
+                    node.append(below)
+            k += 1
+        trees += one_tree(read.column[node], read.threshold[node], left, right, read.missing_left[node], read.value[node]).trees
+    return TreeSum(trees=tuple(trees), base=read.base)
+
+
 def total(parts: Sequence[TreeSum | None], base: Array) -> TreeSum | None:
     """Return the sum of all; None where one of them is none."""
     known = [one for one in parts if one is not None]
@@ -154,7 +179,7 @@ def _mean(model: Any, response: str) -> TreeSum | None:
     parts = list[TreeSum | None]()
     for weight, one, columns in members(model) or ():
         found = summed(one, response)
-        listed = getattr(flat(one), "classes_", [0])
+        listed = flat(one).classes_ if response == "predict_proba" else [0]
         # of a sample of the rows some classes may be missing; the others then have their numbers for labels
         at = np.arange(count) if len(listed) == count else np.asarray(listed, dtype=np.int64)
         parts.append(found and found.times(weight * np.eye(count)[at], columns))

@@ -2,24 +2,27 @@
 
 A mean of probabilities, as of bagging, soft voting and calibration by several folds, is a network with a hidden layer of sigmoids;
 so is stacking. Isotonic calibration is a sum of ramps. Of trees the scores are those of one ensemble, with the same functions
-behind. skl2onnx writes all of them with post-transforms of classifiers in the middle of the graph, which are not read.
+behind, of weights of 0 or more: where stacking has a weight w < 0,  w h(f) = w + |w| h'(-f)  for h' = 1 - h(-f), which grows as h
+does. skl2onnx writes all of them with post-transforms of classifiers in the middle of the graph, which are not read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, compose, helper, numpy_helper
+from scipy.special import expit
 
 from encoders.network import Array, Floats, Integers
+from encoders.onnx.file import drop_nodes
 from verifair.models import discriminants
 from verifair.models.columns import model_of, names_of, renamed
 from verifair.models.forests import TreeSum, linear, members, summed, total, written
-from verifair.models.objects import called, flat, labels_of, last_of, own_of_sklearn, width_of
+from verifair.models.objects import called, flat, labels_of, last_of, own_of_boosting, own_of_sklearn, width_of
 
 ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "identity": None}
 LEVEL = 2.0**-24
@@ -29,19 +32,37 @@ TIED, CLOSEST = 2.0**-22, 2.0**-60
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Isotonic:
-    """A function that rises from 0 to 1, level at the ends: constant + sum of weight * (scale (f - shift), cut off at 0 and 1)."""
+class Curve:
+    """constant + sum of weight * h(scale (f - shift)),  h the logistic function, or cut off at 0 and 1: isotonic calibration."""
 
-    shift: Floats
-    scale: Floats
+    shift: Array | Floats
+    scale: Array | Floats
     weight: Array
+    constant: float
+    logistic: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chance:
+    """The logistic function of trees of the columns of the model itself, as a score."""
+
+    trees: TreeSum
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Margin:
+    """Functions of trees' scores with weights, and a constant, that add up to the log-odds of a probability."""
+
+    listed: Weighted
     constant: float
 
 
-Score = str | TreeSum
-"""A tensor's name, or trees of the columns of the model itself."""
-Weighted = list[tuple[float, Score, "Isotonic | None"]]
-"""Scores, whose logistic functions (None), or ramps with the weight within them, are added up."""
+Score = str | TreeSum | Chance | Margin
+"""A tensor's name, or what is made of trees of the columns of the model itself."""
+Weighted = list[tuple[float, Score, "Curve | None"]]
+"""Scores, whose logistic functions (None) with a weight, or curves with the weight within them, are added up."""
+Response = str | TreeSum | Chance | Weighted
+"""A score, or functions of scores that add up to a probability."""
 
 
 class Unknown(Exception):
@@ -63,6 +84,7 @@ class Graph:
         self.inputs: dict[str, onnx.ValueInfoProto] = {}  # columns of the model, under names that nodes do not have
         self.matrix: str | None = None  # that trees take
         self.known: dict[object, str] = {}  # names of matrices that were made before
+        self.taken: dict[str, tuple[str, Integers]] = {}  # some columns of a matrix: which ones, of which one
 
     def constant(self, values: Any, dtype: type = np.float32) -> str:
         name = f"constant{len(self.constants)}"
@@ -75,10 +97,8 @@ class Graph:
         self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, domain=domain, **attributes))
         return name
 
-    def affine(self, x: Score, weight: Array, bias: Array) -> Score:
+    def affine(self, x: str, weight: Array, bias: Array) -> str:
         """x W^T + b, for W (m, n)."""
-        if isinstance(x, TreeSum):
-            return x.times(weight.T).plus(bias)
         return self.add("Gemm", [x, self.constant(weight), self.constant(bias)], transB=1)
 
     def table(self, model: Any) -> str:
@@ -118,6 +138,9 @@ class Graph:
     def trees(self, found: TreeSum, model: Any, x: str | None) -> TreeSum:
         """Trees of the matrix x, or of the columns of the model itself. Raises Unknown where others are of another one."""
         x = self.table(model) if x is None else x
+        if x in self.taken:
+            x, columns = self.taken[x]
+            found = found.times(np.eye(len(found.base)), columns)
         if self.matrix not in (None, x):
             raise Unknown("trees of different columns", "fit all of them on the same columns, behind the same steps")
         self.matrix = x
@@ -135,7 +158,7 @@ class Graph:
         layers = _layers(model)
         x = self.table(model) if x is None else x
         for k, (weight, bias) in enumerate(layers):
-            x = str(self.affine(x, weight, bias))
+            x = self.affine(x, weight, bias)
             bend = ACTIVATIONS[model.activation] if k < len(layers) - 1 else None
             x = x if bend is None else self.add(bend, [x])
         return x
@@ -145,13 +168,15 @@ class Graph:
         moved = self.add("Sub", [x, self.constant(scores.centre)])
         along = self.add("MatMul", [moved, self.constant(scores.directions.T)])
         parts = self.add("Concat", [self.add("Mul", [along, along]), moved], axis=1)
-        return str(self.affine(parts, np.concatenate([scores.squares, scores.line], axis=1), scores.constant))
+        return self.affine(parts, np.concatenate([scores.squares, scores.line], axis=1), scores.constant)
 
     def probability(self, model: Any, x: str | None, share: float = 1.0) -> Weighted:
         """The scores whose functions, with these weights, make the share of an estimator's probability."""
         model = flat(model)
-        if not own_of_sklearn(model):
+        if not (own_of_sklearn(model) or own_of_boosting(model)):
             raise Unknown(called(model))
+        if len(last_of(model).classes_) != 2:
+            raise Unknown(f"{called(model)} of {len(last_of(model).classes_)} classes")
         if hasattr(model, "steps"):
             return self.probability(model[-1], self.part(model[:-1], x), share)
         if hasattr(model, "calibrated_classifiers_") and model.method in ("sigmoid", "isotonic"):
@@ -179,7 +204,7 @@ class Graph:
             return [(share, self._stacked(model, x), None)]
         if hasattr(model, "estimator_weights_"):
             raise Unknown("decisions of estimators that are no single trees", "fit it on DecisionTreeClassifier")
-        if not _logistic(model):
+        if not _gives_log_odds(model):
             raise Unknown(called(model))
         return [(share, self.score(model, x), None)]
 
@@ -187,39 +212,48 @@ class Graph:
         """The probabilities of all classes of the model itself."""
         if len(last_of(model).classes_) > 2:
             scores = self.score(model, None)
-            first = str(self.affine(scores, np.zeros((1, len(last_of(model).classes_) - 1)), np.zeros(1)))
+            first = self.affine(scores, np.zeros((1, len(last_of(model).classes_) - 1)), np.zeros(1))
             return self.add("Softmax", [self.add("Concat", [first, scores], axis=1)], axis=1)
         listed = self.probability(model, None)
-        alone = listed[0][1] if len(listed) == 1 and listed[0][2] is None else None
-        chance = self.add("Sigmoid", [alone]) if isinstance(alone, str) else self.mixed(listed)
+        alone = _log_odds(*listed[0]) if len(listed) == 1 else None
+        if isinstance(alone, Margin):
+            alone = self.mixed(alone.listed, alone.constant)
+        chance = self.mixed(listed) if alone is None else self.add("Sigmoid", [alone])
         return self.add("Concat", [self.add("Sub", [self.constant([1.0]), chance]), chance], axis=1)
 
     def chosen(self, x: str | None, columns: Integers, model: Any) -> str:
         """The columns of a matrix that a member takes."""
         if np.array_equal(columns, np.arange(width_of(model))):
             return str(x)
-        return self.add("Gather", [str(x), self.constant(columns, np.int64)], axis=1)
+        chosen = self.add("Gather", [str(x), self.constant(columns, np.int64)], axis=1)
+        self.taken[chosen] = str(x), columns
+        return chosen
 
-    def mixed(self, listed: Weighted) -> str:
-        """The sum of the logistic functions, with their weights."""
-        names, parts, weights, constant = self._names([score for _, score, _ in listed]), list[str](), list[float](), 0.0
-        for name, (share, _, ramps) in zip(names, listed, strict=True):
-            if ramps is None:
+    def mixed(self, listed: Weighted, constant: float | None = None) -> str:
+        """The sum of functions, with their weights, and of a constant."""
+        names, parts, weights, added = self._names([score for _, score, _ in listed]), list[str](), list[float](), constant or 0.0
+        for name, (share, _, curve) in zip(names, listed, strict=True):
+            if curve is None:
                 parts.append(self.add("Sigmoid", [name]))
                 weights.append(share)
                 continue
-            moved = self.add("Mul", [self.add("Sub", [name, self.constant(ramps.shift)]), self.constant(ramps.scale)])
-            parts.append(self.add("Clip", [moved, self.constant(0.0), self.constant(1.0)]))
-            weights += ramps.weight.tolist()
-            constant += ramps.constant
+            moved = self.add("Mul", [self.add("Sub", [name, self.constant(curve.shift)]), self.constant(curve.scale)])
+            ends = [] if curve.logistic else [self.constant(0.0), self.constant(1.0)]
+            parts.append(self.add("Clip" if ends else "Sigmoid", [moved, *ends]))
+            weights += curve.weight.tolist()
+            added += curve.constant
         joined, weight = self.add("Concat", parts, axis=1), self.constant(np.array(weights)[:, None])
-        if not constant:
+        if constant is None and not added:
             return self.add("MatMul", [joined, weight])
-        return self.add("Gemm", [joined, weight, self.constant([constant])])
+        return self.add("Gemm", [joined, weight, self.constant([added])])
 
     def _names(self, scores: Sequence[Score]) -> list[str]:
         """Names of scores; those of trees are columns of what one ensemble gives. Raises Unknown for both beside each other."""
-        trees, named = [one for one in scores if isinstance(one, TreeSum)], [one for one in scores if isinstance(one, str)]
+        if any(isinstance(one, Margin) for one in scores):
+            remedy = "stack or calibrate scores there (stack_method='decision_function')"
+            raise Unknown("log-odds of several functions of trees, within another estimator,", remedy)
+        trees = [one.trees if isinstance(one, Chance) else one for one in scores if isinstance(one, TreeSum | Chance)]
+        named = [one for one in scores if isinstance(one, str)]
         if trees and named:
             raise Unknown("trees and other models")
         if not trees:
@@ -229,10 +263,11 @@ class Graph:
         (node,) = written(0, whole, "NONE", ()).graph.node
         node.input[0], node.output[0] = str(self.matrix), "scores"
         self.nodes.append(node)
-        return [self.add("Gather", ["scores", self.constant([k], np.int64)], axis=1) for k in range(len(trees))]
+        each = [self.add("Gather", ["scores", self.constant([k], np.int64)], axis=1) for k in range(len(trees))]
+        return [self.add("Sigmoid", [name]) if isinstance(one, Chance) else name for name, one in zip(each, scores, strict=True)]
 
-    def response(self, model: Any, x: str | None, method: str) -> Score:
-        """What a method of a classifier gives: a score, or the probability of the second class."""
+    def response(self, model: Any, x: str | None, method: str) -> Response:
+        """What a method of a classifier gives: a score, or the probability of the second class, also as a sum of functions."""
         if (found := summed(model, method)) is not None:
             return self.trees(found.last(), model, x)
         if method == "decision_function":
@@ -240,32 +275,57 @@ class Graph:
         if method != "predict_proba":
             raise Unknown(f"decisions of {called(model)}")
         listed = self.probability(model, x)
-        if any(isinstance(score, TreeSum) for _, score, _ in listed):
-            remedy = "combine scores: StackingClassifier with stack_method='decision_function'"
-            raise Unknown(f"probabilities of {called(model)}, of which each is a function of a sum,", remedy)
-        return self.mixed(listed)
+        if any(isinstance(score, str | Margin) for _, score, _ in listed):
+            return self.mixed(listed)  # raises Unknown for both beside each other
+        ((_, alone, curve), *more) = listed
+        return Chance(trees=alone) if isinstance(alone, TreeSum) and curve is None and not more else listed
 
-    def _calibrated(self, one: Any, x: str | None, share: float) -> tuple[float, Score, Isotonic | None]:
+    def _calibrated(self, one: Any, x: str | None, share: float) -> tuple[float, Score, Curve | None]:
         within = flat(one.estimator)
         (curve,) = one.calibrators
         method = "decision_function" if hasattr(within, "decision_function") else "predict_proba"
-        score = self.response(within, x, method)
-        if hasattr(curve, "X_thresholds_"):
+        score, isotonic = self.response(within, x, method), hasattr(curve, "X_thresholds_")
+        slope, start = (1.0, 0.0) if isotonic else (-curve.a_, -curve.b_)  # 1 / (1 + exp(a f + b)) for the score f
+        if isinstance(score, list):
+            if isotonic or share < 1:
+                found = f"a calibration of {called(within)}, whose probability is a sum of functions of sums,"
+                raise Unknown(found, "calibrate its members, and combine these")
+            return 1.0, Margin(listed=[_times(slope, *part) for part in score], constant=start), None
+        if isotonic:
             return share, score, _ramps(curve.X_thresholds_, curve.y_thresholds_, share)
-        # the probability is 1 / (1 + exp(a f + b)) for the score f
-        return share, self.affine(score, np.array([[-curve.a_]]), np.array([-curve.b_])), None
+        if isinstance(score, TreeSum):
+            return share, score.times(np.array([[slope]])).plus(np.array([start])), None
+        if isinstance(score, str):
+            return share, self.affine(score, np.array([[slope]]), np.array([start])), None
+        if slope == 0:
+            return share, score, _logistic(0.0, 1.0, 0.0, share * float(expit(start)))
+        if slope > 0:
+            return share, score, _logistic(-start / slope, slope, share)
+        return share, Chance(trees=score.trees.times(-np.eye(1))), _logistic(1 + start / slope, -slope, share)
 
     def _stacked(self, model: Any, x: str | None) -> Score:
         final = linear(flat(model.final_estimator_))
         if final is None:
             raise Unknown(f"the final_estimator {called(model.final_estimator_)}")
-        parts = self._names([self.response(one, x, method)
-                             for one, method in zip(model.estimators_, model.stack_method_, strict=True)])
-        if self.matrix is not None:
-            raise Unknown("scores of trees in a way that is no sum")
-        if model.passthrough:
-            parts.append(self.table(model) if x is None else x)
-        return self.affine(self.add("Concat", parts, axis=1), *final)
+        given = [self.response(one, x, method) for one, method in zip(model.estimators_, model.stack_method_, strict=True)]
+        named = [one for one in given if isinstance(one, str)]
+        if len(named) == len(given):
+            if model.passthrough:
+                named.append(self.table(model) if x is None else x)
+            return self.affine(self.add("Concat", named, axis=1), *final)
+        if named or model.passthrough:
+            raise Unknown("trees and columns (passthrough=True)" if model.passthrough else "trees and other models")
+        ((weights,), (constant,)) = final
+        listed: Weighted = []
+        straight: list[TreeSum | None] = []
+        for weight, one in zip(weights.tolist(), given, strict=True):
+            if isinstance(one, TreeSum):
+                straight.append(one.times(np.array([[weight]])))
+            elif not isinstance(one, str):
+                parts: Weighted = one if isinstance(one, list) else [(1.0, one.trees, None)]
+                listed += [_times(weight, *part) for part in parts]
+        line = total(straight, np.zeros(1))
+        return Margin(listed=listed if line is None else [*listed, (1.0, line, _identity(line))], constant=float(constant))
 
 
 def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelProto:
@@ -287,10 +347,53 @@ def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelP
     ]
     names = sorted(graph.inputs, key=[*names_of(model), *graph.inputs].index)
     made = helper.make_graph(graph.nodes, "model", [graph.inputs[name] for name in names], outputs, graph.constants)
+    drop_nodes(made, [label, shown])
     return renamed(model_of(made), names)
 
 
-def _ramps(scores: Any, levels: Any, share: float) -> Isotonic:
+def _log_odds(share: float, score: Score, curve: Curve | None) -> str | Margin | None:
+    """Return the log-odds of a single function of a score; None where they are no sum of functions."""
+    if curve is None and share == 1:
+        return score if isinstance(score, str | Margin) else None
+    if curve is None or not (isinstance(score, Chance) and curve.logistic and curve.weight.all()):
+        return None
+    steep = float(curve.scale[0])
+    return Margin(listed=[(steep, score.trees, None)], constant=-steep * float(curve.shift[0]))
+
+
+def _times(weight: float, share: float, score: Score, curve: Curve | None) -> tuple[float, Score, Curve | None]:
+    """Return a function of trees' scores times a number, with weights of 0 or more."""
+    assert isinstance(score, TreeSum | Chance)
+    if weight >= 0:
+        return weight * share, score, curve and replace(curve, weight=weight * curve.weight, constant=weight * curve.constant)
+    trees = (score.trees if isinstance(score, Chance) else score).times(-np.eye(1))
+    if curve is None:
+        minus = _logistic(0.0, 1.0, -weight * share, weight * share)
+    else:
+        added = weight * (curve.constant + float(curve.weight.sum()))
+        end = curve.shift.astype(np.float64) if curve.logistic else curve.shift + 1 / curve.scale.astype(np.float64)
+        shift = (1.0 if isinstance(score, Chance) else 0.0) - end
+        minus = replace(curve, shift=shift.astype(np.float32), weight=-weight * curve.weight, constant=added)
+    return -weight * share, Chance(trees=trees) if isinstance(score, Chance) else trees, minus
+
+
+def _logistic(shift: float, scale: float, weight: float, constant: float = 0.0) -> Curve:
+    """Return a logistic function of a score, with a weight."""
+    one = [np.array([number], dtype=np.float32) for number in (shift, scale)]
+    return Curve(shift=one[0], scale=one[1], weight=np.array([weight]), constant=constant, logistic=True)
+
+
+def _identity(line: TreeSum) -> Curve:
+    """Return what a sum of trees is between its ends, as a ramp whose steps are exact: from a float32 number, and a power of two
+    wide."""
+    ends = [float(line.base[0] + sum(least(tree.value[tree.feature < 0]) for tree in line.trees)) for least in (np.min, np.max)]
+    room = 2.0**-16 * (abs(ends[0]) + abs(ends[1])) + 2.0**-60
+    low = float(np.float32(ends[0] - room))
+    wide = 2.0 ** np.ceil(np.log2(ends[1] + room - low))
+    return Curve(shift=np.array([low]), scale=np.array([1 / wide]), weight=np.array([wide]), constant=low)
+
+
+def _ramps(scores: Any, levels: Any, share: float) -> Curve:
     """Return a function that is linear between its levels at ascending scores, times a share of the mean: a ramp between every two
     plateaus, whose ends are float32 numbers, one after the other. A plateau at 1/2, which may be the point where a single function
     crosses it, is TIED longer on both sides: sums of float32 leaves that should be its ends are on it. Shares of several are
@@ -318,8 +421,8 @@ def _ramps(scores: Any, levels: Any, share: float) -> Isotonic:
     scale = (1 / width).astype(np.float32)
     scale = np.where(scale * width < 1, np.nextafter(scale, np.float32(np.inf)), scale)
     if not len(rises):  # a constant
-        return Isotonic(shift=at[:1], scale=np.ones(1, dtype=np.float32), weight=np.zeros(1), constant=float(level[0]))
-    return Isotonic(shift=at[rises], scale=scale, weight=np.diff(level)[rises], constant=float(level[0]))
+        return Curve(shift=at[:1], scale=np.ones(1, dtype=np.float32), weight=np.zeros(1), constant=float(level[0]))
+    return Curve(shift=at[rises], scale=scale, weight=np.diff(level)[rises], constant=float(level[0]))
 
 
 def _layers(model: Any) -> list[tuple[Array, Array]]:
@@ -336,7 +439,7 @@ def _layers(model: Any) -> list[tuple[Array, Array]]:
     raise Unknown(called(model))
 
 
-def _logistic(model: Any) -> bool:
+def _gives_log_odds(model: Any) -> bool:
     """Return whether an estimator's probability is the logistic function of its score."""
     known = type(model).__name__ == "MLPClassifier" or discriminants.quadratic(model)
     return known or (linear(model) is not None and hasattr(model, "classes_"))

@@ -11,7 +11,8 @@ from verifair.errors import QueryError
 
 ANOTHER_WAY = "convert it to ONNX in another way, and pass the file"
 """What to do where a conversion fails, or makes another model."""
-PACKAGES = ("torch", "xgboost", "lightgbm", "catboost", "interpret", "sklearn")
+BOOSTING = ("xgboost", "lightgbm", "catboost")
+PACKAGES = ("torch", *BOOSTING, "interpret", "sklearn")
 
 
 def package_of(model: Any) -> str | None:
@@ -22,6 +23,11 @@ def package_of(model: Any) -> str | None:
 def own_of_sklearn(model: Any) -> bool:
     """Return whether an object is of a class of scikit-learn's own: one that is derived from it may answer in another way."""
     return _root(type(model)) == "sklearn"
+
+
+def own_of_boosting(model: Any) -> bool:
+    """The same of a boosting library."""
+    return _root(type(model)) in BOOSTING
 
 
 def called(model: Any) -> str:

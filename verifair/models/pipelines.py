@@ -72,6 +72,8 @@ def _combined(model: Any, steps: str) -> onnx.ModelProto:
     them. Raises ModelError for classifiers that are neither sums of trees nor combinations of linear models and MLPs."""
     model = _calibrating_last(model)
     last = last_of(model)
+    before = [step for one in parts(model) for _, step in getattr(one, "steps", ())[:-1]]
+    boosting.check_dense(last, parts(last), sparse=any(map(boosting.gives_sparse, before)))
     trees = forests.convert(last)
     if trees is not None:
         return _ending_in(model, last, lambda names: columns.by_column(trees, names))
@@ -327,9 +329,7 @@ def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.Mo
     if last is model:
         return convert(columns.names_of(model))
     before = model[:-1]
-    if package_of(last) == "xgboost" and _gives_sparse(before):
-        remedy = "fit it behind sparse_output=False of the encoders, and sparse_threshold=0 of a ColumnTransformer"
-        raise ModelError(called(model), f"its XGBoost model takes the zeros of a sparse matrix for missing values; {remedy}")
+    boosting.check_dense(model, [last], sparse=boosting.gives_sparse(before))
     return _joined(_stored(before, {}), convert(()))
 
 
@@ -344,15 +344,6 @@ def _joined(first: onnx.ModelProto, second: onnx.ModelProto) -> onnx.ModelProto:
     joined = compose.merge_models(first, second, io_map=[(first.graph.output[0].name, second.graph.input[0].name)])
     joined.graph.name = "model"
     return joined
-
-
-def _gives_sparse(step: Any) -> bool:
-    """Return whether a transformer gives a sparse matrix, as far as it knows."""
-    if hasattr(step, "steps"):
-        return any(_gives_sparse(one) for _, one in step.steps)
-    if hasattr(step, "transformer_list"):
-        return any(_gives_sparse(one) for _, one in step.transformer_list)
-    return bool(getattr(step, "sparse_output_", getattr(step, "sparse_output", getattr(step, "encode", "") == "onehot")))
 
 
 def _selects(model: Any) -> bool:

@@ -159,7 +159,8 @@ def _ensemble(
         value = averaged
     # float32 numbers are compared: what lies below t is at most the next one below
     at_most = floor32(threshold)
-    under = np.nextafter(at_most.astype(np.float32), np.float32(-np.inf)).astype(np.float64)
+    with np.errstate(over="ignore"):    # below the least of them, by which CatBoost asks for missing values
+        under = np.nextafter(at_most.astype(np.float32), np.float32(-np.inf)).astype(np.float64)
     strictly = np.where(at_most == threshold, under, at_most)
     bound = np.where((mode == LT) | (mode == GTE), strictly, at_most)
     swapped = (mode == GTE) | (mode == GT) | (mode == NEQ)
@@ -205,7 +206,7 @@ def floor32(values: Array) -> Array:
     """The largest float32 numbers that are at most `values`, as float64."""
     with np.errstate(over="ignore"):
         near = values.astype(np.float32)
-    return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near).astype(np.float64)
+        return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near).astype(np.float64)
 
 
 def _no_transform(node: OnnxNode, transform: str) -> None:

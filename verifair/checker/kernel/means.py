@@ -1,9 +1,10 @@
-"""The leaf rule's bound for means of probabilities, of which each is a function of a sum of trees and grows with it.
+"""The leaf rule's bound for sums of functions of sums of trees, of which each grows with its score: means of probabilities.
 
     s(x) = sum over k of  w_k h_k(c_k (f_k(x) - t_k))  and numbers that are added,        w_k >= 0, c_k > 0, h_k logistic or cut off
 
-is the margin, or its negative. Where every f is at least l, s is at least its value at l; where it is at most u, at most its value
-at u. Where  f(x') - f(x)  is at least -d for a score f, its part of s falls from x to x' by nothing if d <= 0, and else by what it
+is the margin, or its negative; f is a sum of trees, or the logistic function of one (`chances`), and its ends and windows follow
+from those of the sum. Where every f is at least l, s is at least its value at l; where it is at most u, at most its value at u.
+Where  f(x') - f(x)  is at least -d for a score f, its part of s falls from x to x' by nothing if d <= 0, and else by what it
 grows by within a window of length d between the least f(x') and the largest f(x), the best one: of a logistic function the window
 around its middle, or as near to that as may be; of ramps, one after the other, one that ends where a ramp ends, begins where one
 begins, or lies at an end of all. So  -a s(x) + b s(x')  is bounded by both terms, or by the smaller of a and b times the fall and
@@ -39,6 +40,8 @@ class MeanBounds:
             raise ValueError("a mean has weights of 0 or more, and scales above 0")
         self.network, self.scores = network, [TreeBounds(one, domain) for one in network.each]
         self.parts = [ScorePart.of(ramps, k) for k in range(network.trees.outputs)]
+        if len(ramps.chances) != len(self.parts):
+            raise ValueError("a mean says of every score whether it is a logistic function")
         self.sizes = np.array([(ramps.weight.sum() + np.abs(network.added).sum()) * (1 + 2.0**-40)])
 
     def one_way(self, low: Array, high: Array) -> Booleans:
@@ -59,11 +62,16 @@ class MeanBounds:
         one, two = np.sign(a), np.sign(b)
         lines = np.concatenate([[one, 0 * two], [0 * one, two], [one, two]], axis=1)[:, :, None]
         each = [score.least(first, second, apart, np.tile(box, 3), *lines) for score in self.scores]
-        ends = np.stack(each, axis=1).reshape(3, len(box), -1)
+        ends = np.stack(each, axis=1).reshape(3, len(box), len(each))
         at_x, at_second = self._copies(ends[0], one), self._copies(ends[1], two)
         larger = (one < 0)[:, None]     # which copy is to be no larger than the other one, by much
         low, high = np.where(larger, ends[1], ends[0]), -np.where(larger, ends[0], ends[1])
-        falls = [part.fall(low[:, k], high[:, k], -ends[2][:, k]) for k, part in enumerate(self.parts)]
+        most = -ends[2]
+        for k in np.flatnonzero(self.network.ramps.chances):
+            some = np.flatnonzero((most[:, k] > 0) & (high[:, k] > low[:, k]))
+            most[some, k] = _steepest(0.0, 1.0, low[some, k], high[some, k], most[some, k])
+            low[:, k], high[:, k] = expit(low[:, k]) - CURVED, expit(high[:, k]) + CURVED
+        falls = [part.fall(low[:, k], high[:, k], most[:, k]) for k, part in enumerate(self.parts)]
         difference = -np.sum(falls, axis=0) * (1 + 2.0**-40)
         alone = _down(np.abs(a) * at_x) + _down(np.abs(b) * at_second)
         both = np.minimum(np.abs(a), np.abs(b))
@@ -79,7 +87,9 @@ class MeanBounds:
         found = np.zeros(len(least))
         for side in (1.0, -1.0):
             mine = np.flatnonzero(sign == side)
-            apart = side * least[np.ix_(mine, ramps.score)] - ramps.shift
+            scores = side * least[mine]
+            scores = np.where(ramps.chances, expit(scores) - side * CURVED, scores)
+            apart = scores[:, ramps.score] - ramps.shift
             moved = ramps.scale * apart
             near = side * moved - LOST * np.abs(moved) - TINY * (apart != 0)    # at most  side c (f - t)
             value = np.where(ramps.logistic, side * expit(side * near) - CURVED, np.clip(side * near, 0.0, 1.0) * side)
@@ -126,11 +136,7 @@ class ScorePart:
         room = 2.0**-48 * (np.abs(low) + np.abs(high))
         most = np.minimum(most[some], high - low) + room
         for shift, scale, weight in zip(self.shift[0], self.scale[0], self.weight[0], strict=True):
-            room = 2.0**-48 * (np.abs(low) + np.abs(high) + abs(shift))
-            top = np.clip(shift + most / 2, np.minimum(low + most, high), high)
-            ends = (scale * (one - shift) for one in (top + room, top - most - room))
-            above, below = (expit(one + side * LOST * np.abs(one)) for one, side in zip(ends, (1, -1), strict=True))
-            found[some] += weight * (above - below + 2 * CURVED)
+            found[some] += weight * _steepest(shift, scale, low, high, most)
         if len(self.stop):
             step = max(1, WINDOWS // len(self.stop))
             parts = [self._best(*(one[k : k + step, None] for one in (low, high, most))) for k in range(0, len(some), step)]
@@ -153,6 +159,16 @@ class ScorePart:
         place = np.minimum(np.searchsorted(self.stop, score), len(self.stop) - 1)
         moved = self.scale[1][place] * (score - self.shift[1][place])
         return np.asarray(self.passed[place] + self.weight[1][place] * np.clip(moved, 0.0, 1.0))
+
+
+def _steepest(shift: float, scale: float, low: Array, high: Array, most: Array) -> Array:
+    """Return (N,) what a logistic function rises by, at most, in a window `most` (N,) long within low and high (N,)."""
+    room = 2.0**-48 * (np.abs(low) + np.abs(high) + abs(shift))
+    most = np.minimum(most, high - low) + room
+    top = np.clip(shift + most / 2, np.minimum(low + most, high), high)
+    ends = (scale * (one - shift) for one in (top + room, top - most - room))
+    above, below = (expit(one + side * LOST * np.abs(one)) for one, side in zip(ends, (1, -1), strict=True))
+    return np.asarray(above - below + 2 * CURVED)
 
 
 def _down(value: Array) -> Array:

@@ -18,7 +18,7 @@ from functools import partial
 
 import numpy as np
 
-from encoders.network import Array, Integers
+from encoders.network import Array, Integers, Link
 from encoders.probability import SMALLEST
 from encoders.problem import TwinProblem
 from encoders.trees.mean import MeanOfTrees
@@ -93,7 +93,8 @@ def largest_gap_of_trees(
     rng, started = np.random.default_rng(budget.seed), clock.now()
     end, climbed = started + budget.seconds, started + CLIMB * budget.seconds
     most = budget.nodes if budget.nodes is not None else 1 << 62
-    most_apart = float(problem.network.ramps.weight.sum()) if isinstance(problem.network, MeanOfTrees) else np.inf if logit else 1.0
+    mean = isinstance(problem.network, MeanOfTrees) and problem.network.link is Link.SHARES
+    most_apart = np.inf if logit and not mean else 1.0
     known = _Bracket(ascent=Ascent(problem, logit, rng), upper=most_apart, proofs=[], nodes=0)
     out_of: OutOf = "float"
     with noted_interrupt(deferred=True) as interrupted:

@@ -23,6 +23,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
     StackingClassifier,
+    StackingRegressor,
     VotingClassifier,
     VotingRegressor,
 )
@@ -557,6 +558,66 @@ def test_sets_of_categories_of_histogram_trees_are_refused_in_one_line() -> None
             vf.read(model.fit(frame, Y), frame)
 
 
+@pytest.mark.parametrize("around", ["outside", "within"])
+def test_zeros_of_a_sparse_matrix_are_told_of_members_as_well(around: str) -> None:
+    member = pytest.importorskip("xgboost").XGBClassifier(n_estimators=3, max_depth=2)
+    before = make_column_transformer(("passthrough", NUMBERS), (OneHotEncoder(), WORDS), sparse_threshold=1)
+
+    def voting(one: Any) -> VotingClassifier:
+        return VotingClassifier([("a", one)], voting="soft")
+
+    model = voting(make_pipeline(before, member)) if around == "within" else make_pipeline(before, voting(member))
+    with pytest.raises(ModelError, match="zeros of a sparse matrix for missing values; fit it behind sparse"):
+        vf.read(fitted(model), X)
+    before.set_params(sparse_threshold=0)
+    assert vf.read(fitted(model), X).outputs == 1
+
+
+def library(name: str, kind: str, **options: Any) -> Any:
+    """A small model of a boosting library."""
+    package = pytest.importorskip(name.lower())
+    quiet = {"XGB": {}, "LGBM": {"verbose": -1}, "CatBoost": {"verbose": 0}}[SHORT[name]]
+    return getattr(package, SHORT[name] + kind)(n_estimators=4, max_depth=3, **quiet, **options)
+
+
+SHORT = {"xgboost": "XGB", "lightgbm": "LGBM", "catboost": "CatBoost"}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_missing_values_of_members_go_their_own_ways(name: str) -> None:
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random((300, 3)) < 0.2, np.nan, rng.integers(-3, 4, size=(300, 3)).astype(float))
+    y = (np.nan_to_num(x[:, 0], nan=2) + np.nan_to_num(x[:, 1], nan=-2) * x[:, 0] + rng.normal(size=300) > 0).astype(int)
+    members = [("a", HistGradientBoostingClassifier(max_iter=4)), ("b", library(name, "Classifier")),
+               ("c", RandomForestClassifier(4, max_depth=4, random_state=0))]
+    for model in (VotingClassifier(members, voting="soft"), StackingClassifier(members, cv=2)):
+        network = vf.read(fitted(model, x, y), pd.DataFrame(x))
+        own = model.predict_proba(x)[:, 1]
+        np.testing.assert_allclose(probabilities(network, network.forward(x)[:, 0]), own, atol=1e-6)
+        np.testing.assert_allclose(runtime_outputs(network, x.astype(np.float32))[:, 1], own, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_regressors_of_boosting_libraries_are_members(name: str) -> None:
+    frame = X[NUMBERS]
+    value = frame[NUMBERS[0]] * frame[NUMBERS[1]]
+    members = [("a", library(name, "Regressor")), ("b", RandomForestRegressor(3, max_depth=3, random_state=0))]
+    for model in (VotingRegressor(members), StackingRegressor(members, Ridge(), cv=2)):
+        network = vf.read(fitted(model, frame, value), frame)
+        assert isinstance(network, TreeEnsemble)
+        rows = frame.astype(np.float32)
+        found = network.forward(rows.to_numpy(dtype=np.float64))[:, 0]
+        np.testing.assert_allclose(found, model.predict(rows), rtol=1e-5, atol=1e-3)
+
+
+def test_categories_that_a_library_numbers_are_refused_of_members() -> None:
+    frame = X[NUMBERS].assign(code=pd.Categorical(X[WORDS[0]].map({one: 10 * k for k, one in enumerate(sorted(set(X[WORDS[0]])))})))
+    for one in (library("lightgbm", "Classifier"), library("xgboost", "Classifier", enable_categorical=True)):
+        model = VotingClassifier([("a", one), ("b", RandomForestClassifier(3, random_state=0))], voting="soft")
+        with pytest.raises(ModelError, match=r"numbers the categories of a table's columns, .*; fit it behind an encoder"):
+            vf.read(fitted(model, frame, Y == "good"), frame)
+
+
 def test_what_is_no_model(tmp_path: Path) -> None:
     accepted = r"expected the path of an \.onnx file, its bytes, .* or a torch\.nn\.Module"
     for wrong, what in ((3, "int"), (None, "NoneType"), (X, "DataFrame"), (MLPClassifier, "the class MLPClassifier")):
@@ -744,17 +805,24 @@ def test_a_classifier_that_was_calibrated_once_is_read(within: str, frozen: bool
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
-def test_a_calibrated_booster_is_refused_with_the_rule_that_decides_alike(method: str) -> None:
+@pytest.mark.parametrize("bagged", [True, False])
+def test_a_calibrated_booster_is_read_or_refused_with_the_rule_that_decides_alike(method: str, bagged: bool) -> None:
     booster = pytest.importorskip("xgboost").XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1)
     frame, y = X[NUMBERS], (Y == "good").astype(int)
-    one = fitted(booster, frame[:150], y[:150])
+    one = fitted(BaggingClassifier(booster, 2, random_state=0) if bagged else booster, frame[:150], y[:150])
     model = fitted(CalibratedClassifierCV(FrozenEstimator(one), ensemble=False, method=method), frame[150:], y[150:])
-    with pytest.raises(ModelError, match="calibrates probabilities in a way that is not read") as caught:
-        vf.read(model, frame)
-    network = vf.read(one, frame)
-    (rule,) = re.findall(r'positive = "(.*)"', str(caught.value))
+    said, rule = model.predict(frame) == 1, "logit > 0"
+    if bagged and method == "isotonic":
+        with pytest.raises(ModelError, match="calibrates probabilities in a way that is not read") as caught:
+            vf.read(model, frame)
+        (rule,) = re.findall(r'positive = "(.*)"', str(caught.value))
+        network = vf.read(one, frame)
+    else:
+        network = vf.read(model, frame)
+        assert network.link is (Link.SIGMOID if method == "sigmoid" else Link.SHARES)
+        shown = runtime_outputs(network, frame.to_numpy(dtype=np.float32))
+        np.testing.assert_allclose(shown, model.predict_proba(frame), atol=1e-5)
     schema = vf.Schema.infer(frame.assign(y=y), target="y", model=network, positive=rule)
-    said = model.predict(frame) == 1
     assert 0 < said.mean() < 1
     assert positive(network, schema, schema.raw(frame)).tolist() == said.tolist()
 
@@ -844,8 +912,10 @@ def stumps(**options: Any) -> VotingClassifier:
     (lambda: BaggingClassifier(stumps(), 3, random_state=0), "sklearn BaggingClassifier: combines hard votes .*voting='soft'"),
     (lambda: AdaBoostClassifier(LogisticRegression(), n_estimators=3), "decisions .*DecisionTreeClassifier"),
     (lambda: AdaBoostClassifier(RandomForestClassifier(3), n_estimators=3), "decisions .*DecisionTreeClassifier"),
-    (lambda: StackingClassifier([("a", GradientBoostingClassifier(n_estimators=3)), ("b", DecisionTreeClassifier())], cv=2),
-     "GradientBoosting.*; combine scores"),
+    (lambda: VotingClassifier([("a", StackingClassifier([("b", GradientBoostingClassifier(n_estimators=3))], cv=2)),
+                               ("c", DecisionTreeClassifier())], voting="soft"), "log-odds of several functions .*; stack or cal"),
+    (lambda: StackingClassifier([("a", GradientBoostingClassifier(n_estimators=3))], cv=2, passthrough=True),
+     r"trees and columns \(passthrough=True\)"),
     (lambda: CalibratedClassifierCV(BaggingClassifier(HistGradientBoostingClassifier(max_iter=3), 3), cv=2),
      "calibrates .*not read"),
     # such a sum may leave [0, 1]: it is no probability, of which a gap is asked

@@ -59,7 +59,8 @@
     return Float32Array.from(sums);
   };
   const mean = (x) => {
-    const { score, logistic, shift, scale, weight, added } = numbers, f = trees(x);
+    const { chances, score, logistic, shift, scale, weight, added } = numbers;
+    const f = Array.from(trees(x), (v, k) => (chances[k] ? sigmoid(v) : v));
     const parts = weight.map((w, k) => {
       const moved = scale[k] * (f[score[k]] - shift[k]);
       return w * (logistic[k] ? sigmoid(moved) : Math.min(Math.max(moved, 0), 1));

@@ -25,8 +25,9 @@ last gain counts of it."""
 TRIES, SWEEPS, VALUES, WAY = 12, 2, 5, 6
 """Random points of a box that are tried, times that every variable of the best one is changed, and values that are tried of it;
 nodes on the way of a point to a leaf, about."""
-LOOSE, NARROW, SPARE = 1 + 2.0**-36, 2.0**-44, 2.0**-22
-"""What products may round, and more; how much longer windows are for that; and what more they hold, of the largest ramp."""
+LOOSE, NARROW, SPARE, CURVED = 1 + 2.0**-36, 2.0**-44, 2.0**-22, 2.0**-45
+"""What products may round, and more; how much longer windows are for that; what more they hold, of the largest ramp; and what the
+logistic function may be off by."""
 
 
 @compiled
@@ -168,10 +169,11 @@ def _add_means(value: Any, head: Any) -> None:
     head: 1, how many scores there are, and functions, what is added to them, whether their sums round, and what rounding may take;
     of x and of x' 1 for the mean there, -1 for its negative, and 1 where both are asked; from 10 on, of each function the score, 1
     if it is logistic, 2 for a ramp of a score whose ramps overlap, the shift, the scale and the weight, ramps that follow one
-    another behind all others of their score, in their order; then where each score's end.
-    Functions at 0 and 1 alone are added up exactly: what is on a plateau is there.
+    another behind all others of their score, in their order; then where each score's end, and 1 for scores that are logistic
+    functions of their lines. Functions at 0 and 1 alone are added up exactly: what is on a plateau is there.
     """
     scores, functions = int(head[1]), int(head[2])
+    chances = 10 + 5 * functions + scores
     for c in range(3):
         begin, kind, total, rounded = c * scores, head[6 + c], 0.0, head[4] > 0
         if c == 2:
@@ -179,21 +181,30 @@ def _add_means(value: Any, head: Any) -> None:
             k = 2
             for i in range(scores if kind > 0 else 0):
                 end = int(head[10 + 5 * functions + i])
-                fall = _fall(head, k, end, value[two + i], -value[one + i], -value[begin + i])
+                low, high, apart = value[two + i], -value[one + i], -value[begin + i]
+                if head[chances + i] > 0 and apart > 0 and high > low:
+                    apart = min(apart * LOOSE + (abs(low) + abs(high)) * NARROW, high - low)
+                    top = min(max(apart / 2, low + apart), high)
+                    apart = _probability(top) - _probability(top - apart) + CURVED
+                    low, high = _probability(low) - CURVED, _probability(high) + CURVED
+                fall = _fall(head, k, end, low, high, apart)
                 if fall > 0:
                     total -= fall * LOOSE + head[5]
                 k = end
         elif kind != 0:
             for k in range(functions):
                 at = 10 + 5 * k
-                moved = head[at + 3] * (kind * value[begin + int(head[at])] - head[at + 2])
+                score, room = kind * value[begin + int(head[at])], 0.0
+                if head[chances + int(head[at])] > 0:
+                    score, room = _probability(score), head[at + 3] * CURVED
+                moved = head[at + 3] * (score - head[at + 2])
                 if head[at + 1] == 1:
                     total += head[at + 4] * _probability(moved)
                     rounded = True
-                elif moved >= LOOSE:
+                elif moved >= LOOSE + room:
                     total += head[at + 4]
-                elif moved > 0:
-                    total += head[at + 4] * min(moved, 1.0)
+                elif moved > -room:
+                    total += head[at + 4] * min(max(moved, 0.0), 1.0)
                     rounded = True
             total = kind * (total + head[3])
             if rounded:

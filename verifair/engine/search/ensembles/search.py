@@ -69,10 +69,15 @@ def _mixed(goal: Goal) -> bool:
     return len(goal.rows) == 3 and goal.gap is None
 
 
-def _named(goal: Goal) -> list[tuple[Integers, Array]]:
+def _named(goal: Goal, problem: TwinProblem) -> list[tuple[Integers, Array]]:
     """For each row and mixture the rows of the goal that a proof names, with weights; nothing where it need not."""
+    network, many = problem.network, len(goal.rows) > FEW
+    if isinstance(network, MeanOfTrees):
+        return [(np.array([r]), np.ones(1)) for r in MeanRows.of(goal, network, problem.margin).row] if many else []
+    if not isinstance(network, TreeEnsemble):
+        return []
     nothing = np.empty(0, dtype=np.int64), np.empty(0)
-    rows = [(np.array([r]), np.ones(1)) if len(goal.rows) > FEW else nothing for r in range(len(goal.rows))]
+    rows = [(np.array([r]), np.ones(1)) if many else nothing for r in range(len(goal.rows))]
     mixed = [(np.flatnonzero(one), one[one > 0]) for one in MIXED if _mixed(goal)]
     return [*rows, *mixed, *((np.array([r]), np.ones(1)) for r in range(len(goal.rows))), *mixed]
 
@@ -104,15 +109,17 @@ def _meant(goal: Goal, network: MeanOfTrees, margin: Array) -> Closing:
     kind = np.where(ramps.logistic, 1, np.where(overlapping, 2, 0))
     order = np.lexsort([ramps.shift, kind == 0, ramps.score])
     functions = np.column_stack([ramps.score, kind, ramps.shift, ramps.scale, ramps.weight])[order]
-    size = float(ramps.weight.sum() + np.abs(network.added).sum())
+    size = network.size
     short = np.concatenate([ramps.weight, network.added]) * WHOLE
     rounds = size > 2**20 or bool((short != np.rint(short)).any())
     lost, (first, second) = size * (len(functions) + 64) * LOST_A_FUNCTION, rows.lines[2]
     ends = np.searchsorted(functions[:, 0], np.arange(scores), side="right")
     made = [np.array([1, scores, len(functions), sum(network.added), rounds, lost, first, second, float(first * second < 0), 0]),
-            functions.ravel(), 2.0 + ends]
+            functions.ravel(), 2.0 + ends, ramps.chances]
     shares = np.concatenate([np.zeros((count, scores * lines)), rows.shares], axis=1)
     nothing, charges = np.zeros(count, dtype=np.int64), np.abs(rows.constants) * 2.0**-44
+    if len(goal.rows) > FEW:    # whoever checks them takes a named row for a combination of several
+        charges += size * rows.shares @ np.array([1.0, 1.0, 2.0]) * 2.0**-44
     return Closing(lines=rows.lines, lists=(
         count, held(shares), held(rows.constants), held(charges), held(rows.shares.sum(axis=1)),
         held(rows.strict.astype(np.int64)), held(nothing), held(np.full(count, np.inf)), held(np.concatenate(made)), NOTHING,
@@ -124,8 +131,7 @@ class TreeSearch(BoxSearch):
 
     def __init__(self, problem: TwinProblem, limits: Limits) -> None:
         self.twin, count, network = TreeTwin.of(problem), len(problem.batch), problem.network
-        plain = isinstance(network, TreeEnsemble)
-        self.trees = GoalTrees(count, [_named(goal) if plain else [] for goal in problem.goals])
+        self.trees = GoalTrees(count, [_named(goal, problem) for goal in problem.goals])
         super().__init__(self.twin, limits, self.trees)
         self.closing = [
             _compared(goal, network, problem.margin) if isinstance(network, ComparedTrees) else

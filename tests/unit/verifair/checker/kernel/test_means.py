@@ -19,11 +19,13 @@ SCHEMA = schema_of(integer("a", 0, 3), integer("b", 0, 3), integer("c", 0, 2), p
 ROWS = np.stack(np.meshgrid(range(4), range(4), range(3), indexing="ij"), axis=-1).reshape(-1, 3).astype(float)
 
 
-def ramps(rng: np.random.Generator, scores: int, logistic: bool) -> Ramps:
-    """Ramps one after the other for each score, some steep, some next to one another, and logistic functions."""
+def ramps(rng: np.random.Generator, scores: int, logistic: bool, chances: tuple[int, ...] = ()) -> Ramps:
+    """Ramps one after the other for each score, some steep, some next to one another, and logistic functions. chances: scores that
+    are logistic functions of sums themselves."""
     parts = []
     for score in range(scores):
         ends = np.sort(rng.choice(np.arange(-8, 9) / 4 + 0.125, size=6, replace=False)).astype(np.float32)
+        ends = ends / 8 + np.float32(0.5) if score in chances else ends
         ends[1::2] = np.where(rng.random(3) < 0.5, np.nextafter(ends[::2], np.float32(9)), ends[1::2])
         scale = np.float32(1) / np.diff(ends)[::2]
         scale = np.where(scale * np.diff(ends.astype(float))[::2] < 1, np.nextafter(scale, np.float32(np.inf)), scale)
@@ -31,14 +33,18 @@ def ramps(rng: np.random.Generator, scores: int, logistic: bool) -> Ramps:
         if logistic:
             parts.append((score, True, np.float32(rng.normal()), np.float32(rng.choice([0.5, 4.0, 1e4])), 2.0**-3))
     score, curved, shift, scale, weight = zip(*parts, strict=True)
-    return Ramps(score=np.array(score), logistic=np.array(curved), shift=np.array(shift, dtype=float),
-                 scale=np.array(scale, dtype=float), weight=np.array(weight), constant=float(rng.integers(0, 2**20) * 2.0**-23))
+    return Ramps(chances=np.isin(np.arange(scores), chances), score=np.array(score), logistic=np.array(curved),
+                 shift=np.array(shift, dtype=float), scale=np.array(scale, dtype=float), weight=np.array(weight),
+                 constant=float(rng.integers(0, 2**20) * 2.0**-23))
 
 
 def mean(rng: np.random.Generator, tmp_path: object, *, logistic: bool) -> MeanOfTrees:
     trees = read_model(save(tmp_path / "m.onnx", [random_tree(rng, 3, 3, scores=2) for _ in range(3)], 3))
-    made, below = ramps(rng, 2, logistic), bool(rng.random() < 0.5)
-    return MeanOfTrees(link=Link.SHARES, source_sha256="", trees=trees, ramps=made, at=0.25, below=below)
+    made, below = ramps(rng, 2, logistic, ((), (0,), (1,), (0, 1))[rng.integers(4)] if logistic else ()), bool(rng.random() < 0.5)
+    link = Link.SHARES if rng.random() < 0.5 else Link.SIGMOID
+    if link is Link.SIGMOID:
+        made = replace(made, weight=made.weight * rng.choice([1.0, 8.0, 3.5]), constant=-float(np.float32(rng.random())))
+    return MeanOfTrees(link=link, source_sha256="", trees=trees, ramps=made, at=0.25, below=below)
 
 
 @pytest.mark.parametrize("logistic", [False, True])
