@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from encoders.evaluate import pair
-from encoders.network import Array, Integers, Network
+from encoders.network import Array, Integers, Network, layered
 from encoders.onnx.reader import read_onnx
 from encoders.problem import TwinProblem
 from verifair import datasets
@@ -96,7 +96,8 @@ def own(model: Path, schema_file: Path, data: Path) -> AskedRows:
 
     Raises QueryError for a schema that protects nothing, more than two classes, and a table without rows.
     """
-    network, schema = read_onnx(model), Schema.load(schema_file)
+    whole, schema = Schema.load(schema_file).settled(read_onnx(model))
+    network = layered(whole, "a question of the bench")
     if not schema.protected_names:
         raise QueryError(f"{schema_file}: protects no feature, and questions are about one; write protected = true in its section")
     if classes(network) != 2:

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import numpy as np
 import pytest
 
 from tests.bench_support import Fake, record
+from tests.builders import integer, one_hot, schema_of
 from verifair import datasets
 from verifair.bench import worker
 from verifair.bench.cases import QUICK, chosen, families
 from verifair.bench.cases.family import BenchCase
+from verifair.bench.cases.shipped import own, own_families
 from verifair.bench.competitors import Competitor
 from verifair.bench.contradictions import contradictions
 from verifair.bench.peers.process import Tool
@@ -29,6 +32,7 @@ from verifair.bench.run import in_turns, rotated, run
 from verifair.bench.worker import measure
 from verifair.engine import parallel
 from verifair.errors import ClusterError, DataError, QueryError
+from verifair.training.onnx_writer import onnx_model
 
 SETTINGS = {"limit": 5.0}
 ENGINE = Competitor(method="bnb")
@@ -74,6 +78,20 @@ def test_questions_about_one_box_share_their_subject() -> None:
 
 def test_one_instance_with_another_coverage_is_another_subject() -> None:
     assert subject(case("center-german/10-0").question()) != subject(case("part-german/10-0").question())
+
+
+def test_a_network_of_ones_own_is_asked_as_its_schema_describes_it(tmp_path: Path) -> None:
+    """With a category that has no column it was an internal error; a threshold of the schema was taken for 0."""
+    model, schema_file, data = tmp_path / "m.onnx", tmp_path / "s.toml", tmp_path / "t.csv"
+    weights = [(np.array([[1, 0, 0], [0, 1, 3]]), np.zeros(2)), (np.ones((1, 2)), np.zeros(1))]     # age, and 1 for b, 3 for c
+    model.write_bytes(onnx_model([(w.astype(np.float32), b.astype(np.float32)) for w, b in weights], {}).SerializeToString())
+    job = one_hot("job", "a", "b", "c", dropped="a", protected=True)
+    schema_file.write_text(schema_of(integer("age", 0, 3, unit=1), job, positive="logit > 2").dumps(), encoding="utf-8")
+    data.write_text("age,job\n0,a\n1,b\n3,a\n0,c\n2,a\n", encoding="utf-8")
+    asked = own(model, schema_file, data)
+    assert asked.network.inputs == asked.schema.domain.columns == 4
+    assert asked.table.labels.tolist() == [0, 0, 1, 1, 0]
+    assert all(one.build(one.sizes[0], 0, 0) is not None for one in own_families(model, schema_file, data))
 
 
 def test_a_glob_that_matches_nothing_is_refused() -> None:
