@@ -45,15 +45,15 @@ class AuditSettings(Settings):
     file: Annotated[Path | None, Option(name="AUDIT.toml", argument=True)] = None
     """What to audit, and how (TOML)."""
     model: Path | None = None
-    """In place of an audit file: the model (ONNX), whose audit file is drafted beside the page."""
+    """The model (ONNX), in place of an audit file: one is drafted beside the page."""
     data: Path | None = None
     """The table of people (CSV, CSV.GZ or Parquet), for --model."""
     target: str | None = None
-    """Its label column: a schema is drafted from the table, beside the page."""
+    """Label column of --data. A schema is drafted from the table and written beside the page."""
     positive: str | None = None
     """Label value of the favourable class."""
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
-    """A schema that was checked, in place of --target."""
+    """A schema (TOML) that you have checked, in place of --target."""
     sensitive: Annotated[tuple[str, ...], Option(type=list[str])] = ()
     """Sensitive feature; repeat."""
     missing: Missing = "error"
@@ -65,7 +65,7 @@ class AuditSettings(Settings):
     junit: Path | None = None
     """Write the thresholds of the audit file's gate as JUnit XML."""
     sarif: Path | None = None
-    """Write what does not meet the gate as SARIF."""
+    """Write the thresholds that are not met as SARIF."""
     summary: Path | None = None
     """Write a summary for a pull request (Markdown)."""
     model_card: Path | None = None
@@ -73,17 +73,17 @@ class AuditSettings(Settings):
     against: Path | None = None
     """Another audit to compare with: the JSON beside its page, or its audit file (.toml), which is then run first."""
     only: str | None = None
-    """Some of the analyses, with commas: pba,kmax."""
+    """Run only these analyses, separated by commas: pba,kmax."""
     effort: Positive | None = None
-    """Seconds of work on an idle core, counted, for the whole audit (default: the file's, at most --timeout)."""
+    """Work of the whole audit, in seconds of one idle core: counted, not timed (default: the file's, at most --timeout)."""
     timeout: Positive | None = None
     """Seconds by the clock after which the rest is left out (default: the file's)."""
     seed: Annotated[int | None, Field(ge=0)] = None
     """Seed of every random draw (default: the file's)."""
     root: Path | None = None
-    """Folder that the file's paths may not leave (default: the audit file's)."""
+    """Folder in which all paths of the audit file must lie (default: the audit file's own)."""
     write_example: Path | None = None
-    """Write an audit file to begin with, and end."""
+    """Write an example of an audit file, and exit."""
 
 
 def run(system: System, given: dict[str, Any]) -> None:
@@ -162,8 +162,8 @@ SYSTEM = System(
     verb="audit", help=HELPS["audit"], settings=AuditSettings, inputs=Settings,
     run=("json_file", "jobs", "cluster", "resume", "exit_verdict"),
     helps={
-        "json_file": "The whole answer (default: beside the page).",
-        "resume": "Go on with an interrupted audit; what is finished is kept.",
+        "json_file": "Write the whole answer to this JSON file (default: beside the page).",
+        "resume": "Continue an interrupted audit; finished analyses are kept.",
         "exit_verdict": "Exit with 10 where something is refuted, 20 where something is unknown.",
     },
 )

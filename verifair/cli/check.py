@@ -29,13 +29,13 @@ class CheckSettings(Settings):
     """Files of proofs, and what they are about."""
 
     certificates: Annotated[tuple[Path, ...], Option(argument=True, name="CERTIFICATE"), Field(min_length=1)]
-    """Certificates (.json, .json.gz) and stores of certify --partition; a folder stands for all of them in it."""
+    """Certificates (.json, .json.gz) and stores (certify --partition, --share), or a folder that holds them."""
     model: Path | None = None
-    """The network they are about (ONNX)."""
+    """The model that they are about (ONNX)."""
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
     """The schema they are about (TOML)."""
     partial: bool = False
-    """Accept the statement about what is decided, even if something is undecided."""
+    """Also accept files in which something is undecided, for what is decided."""
     demo: str | None = None
     """Use a shipped network and schema: german or adult."""
 

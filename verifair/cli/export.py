@@ -32,13 +32,13 @@ class ExportSettings(FairnessSettings):
     vnnlib: Path
     """Folder to write to."""
     enumerated: Annotated[tuple[str, ...], Option(name="--enumerate")] = ()
-    """A query for each value of this feature; repeat, or `all`."""
+    """Write one query for each value of this feature; repeat, or `all`."""
     relaxed: bool = False
     """Leave other whole numbers and categories open as intervals."""
     limit: Annotated[int, Field(ge=1)] = MOST
-    """Most queries that may be written."""
+    """Largest number of queries to write."""
     timeout: Annotated[int, Field(ge=1)] = 60
-    """Seconds that instances.csv grants a query."""
+    """Seconds for each query, as instances.csv states them."""
 
     def check_options(self, inputs: Inputs, run: Run) -> None:
         """Raise ValueError for two questions in one, and for a folder that cannot be written to."""

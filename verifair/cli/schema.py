@@ -36,7 +36,7 @@ Example: verifair schema infer german.csv --target credit --protected sex --out 
 def infer(
     data: Annotated[Path, typer.Argument(help="CSV, CSV.GZ or Parquet.", show_default=False)],
     target: Annotated[str, typer.Option("--target", help="Label column.", show_default=False)],
-    positive: Annotated[str | None, typer.Option("--positive", help="Label value of the desirable class.")] = None,
+    positive: Annotated[str | None, typer.Option("--positive", help="Label value of the favourable class.")] = None,
     protected: Annotated[list[str] | None, typer.Option("--protected", help="Protected column; repeat.")] = None,
     model: Annotated[Path | None, typer.Option("--model", help="A pipeline (ONNX) that takes the table's columns.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the draft here instead of to the screen.")] = None,
@@ -56,7 +56,7 @@ def infer(
 
 
 JSON_EXAMPLE = """
-Prints the JSON schema (draft 2020-12) of an answer or of a file of proofs; without a name, lists what there is.
+Prints the JSON schema (draft 2020-12) of an answer or of a file of proofs; without a name, lists them all.
 
 Example: verifair schema json certify > certify.schema.json
 """

@@ -28,7 +28,7 @@ class TrainSettings(Settings):
     data: str
     """german, adult, adult-balanced, compas=FILE (ProPublica's), or a table file."""
     out: Path
-    """NAME.onnx; the schema goes to NAME.toml."""
+    """Network to write, NAME.onnx; its schema goes to NAME.toml."""
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
     """Schema of a table file."""
     method: str = "agnostic"
@@ -54,19 +54,19 @@ class TrainSettings(Settings):
     lambda_excess: float | None = None
     """cec: weight of the score's excess over pairs of one group."""
     auc_loss: float | None = None
-    """cec: largest loss of AUC against the plain network."""
+    """cec: largest loss of AUC compared with the plain network (trained without cec)."""
     variance_share: float | None = None
-    """cec, with --auc-loss: least share of the plain network's variance."""
+    """cec, with --auc-loss: smallest share of the plain network's variance of the probability."""
     every: int | None = None
-    """cec: explain only in every Nth step, with N times the weight."""
+    """cec: compute explanations in every Nth step only, with N times the weight."""
     steps: int | None = None
     """cec: steps of integrated gradients."""
     tau: float | None = None
-    """cec: farthest match, in standard deviations of merit."""
+    """cec: largest distance of a counterpart, in standard deviations of merit."""
     class_weight: str | None = None
-    """balanced, or none."""
+    """Weights of the classes: balanced, or none."""
     threads: int = 1
-    """Threads of torch; the last bits depend on it."""
+    """Number of torch threads; the last bits of the weights depend on it."""
 
     @property
     def files(self) -> dict[str, Path | None]:

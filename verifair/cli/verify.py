@@ -33,17 +33,17 @@ class VerifySettings(Settings):
     query: Annotated[Path, Option(argument=True)]
     """The query, a .vnnlib file (or .vnnlib.gz)."""
     network: tuple[str, ...] = ()
-    """NAME=FILE.onnx for each declared network; FILE.onnx where there is one."""
+    """NAME=FILE.onnx for each network that the query declares; FILE.onnx alone if it declares one."""
     as_real: bool = False
-    """Take floating-point types for real numbers."""
+    """Treat declared floating-point types as real numbers."""
     results: Path | None = None
     """Also write answer and assignment here, in VNN-COMP's words (`timeout`)."""
     method: Literal["auto", "bnb", "milp"] = "auto"
-    """auto, bnb (proofs of the engine alone) or milp."""
+    """auto, bnb (branch and bound: only proofs that can be checked) or milp."""
     solver: str | None = None
     """Backend of milp; see `verifair doctor`."""
     check: Path | None = None
-    """Re-prove this certificate instead of solving."""
+    """Check this certificate again instead of solving."""
 
     @property
     def files(self) -> dict[str, Path | None]:

@@ -87,8 +87,8 @@ def tuples(value: Any) -> Any:
 
 
 Missing = Annotated[Literal["error", "drop", "most-frequent"], Field(
-    description="Missing values in --data: error, drop their rows, or the most-frequent value (not of labels and protected "
-    "features)."
+    description="Missing values in --data: error, drop (their rows), or most-frequent (fill in that value; never for "
+    "labels or protected features)."
 )]
 """What to do with missing values: whoever reads them says what is missing; their rows are left out; or the column's most frequent
 value takes their place. Labels and protected features are never filled in: rows without them are left out."""
@@ -123,21 +123,21 @@ class Run(Settings):
     json_file: Annotated[Path | None, Option(name="--json")] = None
     """Write the whole answer to this JSON file."""
     certificate: Path | None = None
-    """Write these proofs here (.json or .json.gz), for `verifair check`."""
+    """Write the proofs to this file (.json or .json.gz), for `verifair check`."""
     plot: Path | None = None
     """Draw the answer (PNG, PDF or SVG)."""
     store: Path | None = None
     """SQLite file of verdicts, written as they are decided."""
     resume: bool = False
-    """Continue the run that the store holds."""
+    """Continue the interrupted run in the store."""
     top: Annotated[int, Field(ge=0)] = 10
-    """People to review on the screen."""
+    """Number of people to review on the screen."""
     jobs: Annotated[int, Field(ge=1)] = 1
-    """Processes or threads; each keeps to one BLAS thread."""
+    """Number of processes or threads; each uses one BLAS thread."""
     cluster: str | None = None
     """Use the workers of a dask cluster instead: tcp://host:port of its scheduler."""
     nodes: Annotated[int | None, Field(ge=1)] = None
-    """Most boxes of branch and bound for each question."""
+    """Largest number of boxes that branch and bound may use for each question."""
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     """Seconds for the whole run; what is not decided by then is UNKNOWN."""
     seed: Annotated[int, Field(ge=0)] = 0
@@ -233,9 +233,9 @@ class Grouped(Settings):
     """Rows of a table that fall into groups, of which some are asked about. `verifair.systems.groups` reads them."""
 
     protected: Protected = ()
-    """Feature or column that makes groups; several combine."""
+    """Feature or column whose values are the groups; repeat for their combinations."""
     split: Annotated[dict[str, Cuts], typed(_cuts), Option(type=list[str])] = {}
-    """feature=5: two groups, at most 5 and above; feature=5,9: three; repeat."""
+    """Groups of a number: feature=5 makes two (at most 5, above), feature=5,9 three; repeat."""
     audit: str = "all"
-    """Whose decisions are asked about: all, test (with --demo), or column=value."""
+    """Rows whose decisions are asked about: all, test (with --demo), or column=value."""
     outside: Outside = "error"

@@ -31,9 +31,9 @@ class CecSettings(Grouped):
 
     belongs: ClassVar = {"certificate": (("certify", None),)}
     reference: Path | None = None
-    """Table of the counterparts and baselines, such as the training rows."""
+    """Table from which counterparts and baselines are taken, such as the training rows (default: --data)."""
     tau: Positive | None = None
-    """Largest distance of a counterpart, in standard deviations of merit."""
+    """Largest distance of a counterpart, in standard deviations of merit (default: no limit)."""
     threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Scores above this (0 to 1) count as different reasons."""
     steps: Annotated[int | Literal["exact"], BeforeValidator(_steps), Option(type=str)] = "exact"
@@ -43,9 +43,9 @@ class CecSettings(Grouped):
     rows: Annotated[int | None, Field(ge=1)] = None
     """Audit only this number of these people, drawn with --seed."""
     within: bool = True
-    """Show the scores of like people of the same group beside it."""
+    """Also show scores of comparable people of the same group."""
     certify: Units | None = None
-    """Prove regime A of pairs wherever both move within DELTA units."""
+    """Prove that pairs stay in regime A when both people move by at most DELTA units."""
 
 
 DEFAULTS = CecSettings()
@@ -54,9 +54,9 @@ THRESHOLD = DEFAULTS.threshold
 SYSTEM = System(
     verb="cec",
     help="""
-Compares everybody with the nearest real person of each other group, near in merit and with the same true label: are the two decided
-alike, and for like reasons (integrated gradients; Shapley values of trees)? Finds hidden bias: the same decision for different
-reasons. Measured, never proved.
+Compares every person of a table with the nearest person (in merit) of each other group with the same true label. Do both get the
+same decision, and for similar reasons (integrated gradients; Shapley values of trees)? The same decision for different reasons is
+hidden bias. This is measured on the table, not proved (but see --certify).
 
 Example: verifair cec --demo german --protected sex
 
@@ -68,9 +68,9 @@ With files: verifair cec adult.onnx --schema adult.toml --data adult.csv --prote
     run=("top", "certificate", "nodes", "out", "store", "resume", "jobs", "cluster", "timeout", "seed", "json_file"),
     defaults={"jobs": 2},
     helps={
-        "protected": "Column that makes groups, input or not; several combine.",
-        "audit": "Whose explanations are compared: all, test (with --demo), or column=value.",
-        "store": "SQLite file of what is explained, until the answer is whole (default: OUT/parts.sqlite).",
+        "protected": "Column whose values are the groups, an input of the model or not; repeat for their combinations.",
+        "audit": "Rows whose explanations are compared: all, test (with --demo), or column=value.",
+        "store": "SQLite file that keeps partial results until the run is complete (default: OUT/parts.sqlite).",
         "jobs": "Threads for the attributions; with --certify processes for the pairs.",
     },
     about=About(

@@ -50,35 +50,35 @@ class Situation(Settings):
     """
 
     do: Annotated[dict[Name, Value], typed(_do), Option(type=list[str], unsaid=True)] = Field(default_factory=dict)
-    """ATTRIBUTE=VALUE of the people who are not protected; several are asked one by one."""
+    """ATTRIBUTE=VALUE of the people who are not protected; repeat for several, each tested alone."""
     intersectional: Annotated[bool, Option(name="--intersectional/--no-intersectional", unsaid=True)] = False
-    """Also ask about several attributes jointly."""
+    """Also test all these attributes jointly."""
     attributes: Annotated[tuple[Name, ...] | None, Option(name="--attribute", unsaid=True)] = None
-    """What makes people similar; repeat. Default: all nodes but --do's."""
+    """Attribute by which people are compared; repeat. Default: all nodes but those of --do."""
     k: Annotated[tuple[Whole, ...], Option(unsaid=True)] = (15, 30, 50, 100)
-    """People in each group; repeat. Default: 15 30 50 100."""
+    """Number of people in each group; repeat. Default: 15 30 50 100."""
     categorical: Annotated[tuple[Name, ...], Option(unsaid=True)] = ()
-    """Attributes that are nominal (equal or not) although they hold numbers; repeat."""
+    """Attribute whose numbers are names of categories (only equal or not); repeat."""
     tau: Annotated[Number, Field(ge=0, lt=1), Option(unsaid=True)] = 0.0
-    """The difference of a case exceeds this (0 to 1). Default: 0."""
+    """A case is a difference of shares (delta p) above this, 0 to 1. Default: 0."""
     level: Annotated[Number, Field(gt=0, lt=1), BeforeValidator(_percent), Option(unsaid=True)] = 0.95
-    """Confidence of intervals, in percent. Default: 95."""
+    """Confidence level of the intervals, in percent. Default: 95."""
     interval: Annotated[Interval, Option(unsaid=True)] = "newcombe"
     """newcombe (also valid at shares of 0 and 1), or wald as in the paper."""
     sides: Annotated[Literal[1, 2], BeforeValidator(_sides), Option(name="--one-sided", type=bool, unsaid=True)] = 2
-    """One-sided intervals: z = 1.645 at 95."""
+    """Use one-sided intervals (z = 1.645 at 95 %)."""
     z: Annotated[Annotated[Number, Field(gt=0, le=38)] | None, Option(unsaid=True)] = None
     """Critical value of intervals, such as 1.645, in place of --level and --one-sided."""
     direction: Annotated[Direction, Option(unsaid=True)] = "negative"
-    """negative: treated worse for the protected value; positive: treated better (delta p < -tau)."""
+    """negative: people treated worse because of the protected value; positive: treated better (delta p < -tau)."""
     correction: Annotated[Correction | None, Option(name="--correct", unsaid=True)] = None
-    """bh: hold the share of false significant cases down (Benjamini and Hochberg)."""
+    """bh: limit the share of false cases among the significant ones (Benjamini and Hochberg)."""
     distance: Annotated[Distance, Option(unsaid=True)] = "mixed"
     """mixed (range-normalised), standardised, heom or mahalanobis."""
     ties: Annotated[Ties, Option(unsaid=True)] = "share"
-    """Equally near rows share the last places, or the first or last in the table win; heap: as the paper's code."""
+    """Equally near rows: share the last places, take the first or last of the table, or heap (the paper's code)."""
     small: Annotated[Small, Option(unsaid=True)] = "error"
-    """Groups smaller than the largest k: error, or leave-out (and say so)."""
+    """Groups smaller than the largest k: error, or leave-out (and name them)."""
     preset: Annotated[Preset | None, Option(unsaid=True)] = None
     """paper: the authors' own procedure: distance, ties, interval and z."""
 
@@ -103,19 +103,19 @@ class CstSettings(Situation):
 
     belongs: ClassVar = {"certificate": (("certify", None),)}
     causal: Annotated[Path, Field(strict=False)] | None = None
-    """Causal model (TOML), with who is compared and who decides (see docs/questions, cst)."""
+    """Causal file (TOML): the causal model, who is compared, and who decides (see docs/questions/cst.md)."""
     case: tuple[str, ...] = ()
-    """Row (as the table calls it) to write a case file of; repeat."""
+    """Row to write a case file of, by its name in the table; repeat."""
     cases: Annotated[int, Field(ge=0)] = 5
-    """Without --case: write case files of the first people to review, this number of them."""
+    """Without --case: number of people to review of whom a case file is written."""
     chance: Annotated[int, Field(ge=0)] = 0
-    """Repeat the test this number of times with shuffled protected values, to show what chance finds."""
+    """Repeat the test this number of times with shuffled protected values, to show how many cases chance finds."""
     draws: Annotated[int, Field(ge=2)] | None = None
-    """Draw the categories of counterfactuals this number of times: in what share of the draws is a person a case?"""
+    """Draw the categories of counterfactuals this number of times, and show in which share of the draws a person is a case."""
     sensitivity: bool = False
-    """How wrong must the (linear) causal model be before claims flip?"""
+    """Show how wrong the (linear) causal model must be before the claims change."""
     certify: Annotated[Annotated[Number, Field(ge=0.5, lt=1)] | None, BeforeValidator(_percent)] = None
-    """Prove CF for all coefficients in their LEVEL % intervals, e.g. 95."""
+    """Prove decisions on counterfactuals (CF) for all coefficients within their LEVEL % intervals, e.g. 95."""
     rows: Annotated[Whole | None, Option(hidden=True)] = None
     """Only this number of rows of the table, drawn with the seed."""
 
@@ -137,9 +137,9 @@ class CstInputs(Inputs):
 SYSTEM = System(
     verb="cst",
     help="""
-For everybody of a protected group, compares the k most similar people of their own group with the k people of the other group who
-are most similar to who they would have been, by a causal model that you state (TOML). Is their own group refused more often?
-Statistical evidence, never a proof.
+For each person of a protected group, compares two sets: the k most similar people of the same group, and the k people of the other
+group who are most similar to the person's counterfactual under a causal model that you state (TOML). A person is a case if the
+first set is refused more often. This is statistical evidence, not a proof (but see --certify).
 
 Example: verifair cst --demo loan
 
@@ -154,9 +154,9 @@ A network decides: verifair cst adult.onnx --schema adult.toml --data adult.csv 
     helps={
         "demo": "Shipped table and causal model: loan, german, adult (law_school: with --data).",
         "out": "Folder for tables (CSV), plots (PNG), case files and the screen's text.",
-        "store": "SQLite file of what searches find, until the answer is whole (default: OUT/parts.sqlite).",
+        "store": "SQLite file that keeps partial results until the run is complete (default: OUT/parts.sqlite).",
         "jobs": "Threads of the neighbour search.",
-        "timeout": "Seconds for tests and proofs.",
+        "timeout": "Seconds for all tests and proofs.",
     },
     about=About(
         title="Situation testing",

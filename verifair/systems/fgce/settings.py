@@ -55,15 +55,15 @@ class FgceSettings(Grouped):
         "solver": (("method", "mip"),), "grid": (("measures", True),),
     }
     k: Annotated[int, Field(ge=1, le=1 << 20)] = 5
-    """Most counterfactuals for each group."""
+    """Largest number of counterfactuals for each group."""
     coverage: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share to cover of the people who have a feasible counterfactual."""
+    """Share of the people with a feasible counterfactual who must be covered."""
     max_cost: AboveZero | None = None
-    """Cover as many as possible at no more than this cost."""
+    """Cover as many people as possible at no more than this cost each."""
     cost: Cost = "l2"
     """l2 (distance), path (weighted by density) or hops (moves)."""
     eps: Annotated[AboveZero, Field(allow_inf_nan=False)] | None = None
-    """Longest move (default: the least that leaves no row alone)."""
+    """Largest distance of one move (default: the smallest at which every row has a neighbour)."""
     factuals: Factuals = "negatives"
     """Explain all negatives, or false-negatives only."""
     changes: Annotated[dict[str, Change], typed(_changes), Option(name="--change", type=list[str])] = Field(default_factory=dict)
@@ -77,7 +77,7 @@ class FgceSettings(Grouped):
     solver: str = "highs"
     """Backend of mip; see `verifair doctor`."""
     empty: Literal["error", "skip"] = "error"
-    """Groups with nobody to explain or to help: error, or skip them."""
+    """Groups with nobody to explain, or nobody who can be helped: error, or skip (leave them out)."""
     robust: tuple[Units, ...] = ()
     """Prove that counterfactuals stay positive within DELTA units; repeat."""
     only_robust: Units | None = None
@@ -85,9 +85,9 @@ class FgceSettings(Grouped):
     measures: bool = False
     """Compute k0, d0, kAUC, dAUC and cAUC, and compare groups by them."""
     grid: CostGrid = "ten"
-    """Costs of the areas: ten, paper (kAUC as in its tables), or all (exact)."""
+    """Costs at which kAUC and dAUC are computed: ten, paper (as in its tables), or all (exact)."""
     compare: bool = False
-    """Compare with AReS, GLOBE-CE and FACE: how much of their advice is feasible?"""
+    """Also show how much of the advice of AReS, GLOBE-CE and FACE is feasible."""
     rows: Annotated[Whole | None, Option(hidden=True)] = None
     """Only this number of rows of the table, drawn with the seed."""
 
@@ -123,8 +123,8 @@ class FgceSettings(Grouped):
 SYSTEM = System(
     verb="fgce",
     help="""
-Chooses, for each group, a few rows of the table that rejected people can become by allowed moves. The rows cover everybody at the
-least largest cost (with --max-cost: as many people as possible), and verifair proves that no choice is better.
+Chooses, for each group, at most --k rows of the table that rejected people can reach by allowed moves. The choice makes the largest
+cost as small as possible (with --max-cost: reaches as many people as possible), and verifair proves that no choice is better.
 
 Example: verifair fgce --demo german --protected sex --k 20
 
@@ -138,10 +138,10 @@ With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --prot
     run=("certificate", "out", "plot", "jobs", "cluster", "timeout", "seed", "json_file"),
     defaults={"jobs": 2, "timeout": 600.0},
     helps={
-        "audit": "Whose decisions are explained: all, test (with --demo), or column=value.",
+        "audit": "Rows whose decisions are explained: all, test (with --demo), or column=value.",
         "plot": "Draw the groups side by side (PNG, PDF or SVG).",
         "jobs": "Threads for graph and densities; processes for --measures.",
-        "timeout": "Seconds for the groups' optima, proofs and measures; the graph comes first.",
+        "timeout": "Seconds for the optima, proofs and measures of all groups; building the graph is not counted.",
     },
     about=About(
         title="Ways to the favourable decision, by group",

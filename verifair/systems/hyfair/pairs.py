@@ -22,7 +22,7 @@ class PairSettings(Settings):
     protected: Protected = ()
     """Protected feature; repeat for several."""
     box: Box = Field(default_factory=dict)
-    """feature=value or feature=low:high; repeat."""
+    """Ask only about rows with feature=value or feature=low:high; repeat. Default: all that the schema allows."""
 
     def names(self, verb: str, known: Sequence[str]) -> tuple[str, ...]:
         """Return the protected features. known: those of the schema. Raises QueryError where none is named."""
@@ -44,7 +44,7 @@ class VariantSettings(PairSettings):
     values: Annotated[
         dict[str, Annotated[tuple[bool | int | float | str, ...], Field(min_length=1)]], typed(_listed), Option(type=list[str])
     ] = Field(default_factory=dict)
-    """Only these: feature=low:high:step or feature=one,two; repeat. Default: all legal values."""
+    """Use only these protected values: feature=low:high:step or feature=one,two; repeat. Default: all legal values."""
 
     def raw_values(self, schema: Schema) -> dict[str, list[float]]:
         """Return protected feature -> the raw values to combine. Raises QueryError for a range that is none."""
@@ -80,17 +80,17 @@ class FairnessSettings(PairSettings):
     """Are such people treated alike?"""
 
     flip: bool = False
-    """No decision flips (the default question)."""
+    """Ask whether any decision flips (the default)."""
     epsilon: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
-    """No probability (share of votes of a forest, value of a model that gives values) moves by more than this."""
+    """Ask whether any probability (of a forest: share of votes; of a regression model: value) moves by more than this."""
     signs: Literal["deployed", "strict"] = "deployed"
-    """deployed: positive means logit > 0; strict: Fairify's, a tie counts on neither side."""
+    """deployed: positive means logit > 0; strict (Fairify): a logit of exactly 0 counts on neither side."""
     classes: Literal["favourable", "any"] = "favourable"
-    """favourable: favourable decisions become others; any: any of several classes becomes another."""
+    """What counts as a flip. favourable: between favourable and other classes; any: between any two classes."""
     relax: Annotated[dict[str, int | Literal["any"]], typed(widths), Option(type=list[str])] = Field(default_factory=dict)
-    """feature=units: the two people may also differ by so much here (steps of ordered categories; any: in any way); repeat."""
+    """feature=units: the two people may also differ here, by so many units (ordered categories: steps; any: freely); repeat."""
     differ: Literal["all", "any"] = "all"
-    """all: every protected feature differs; any: at least one."""
+    """The two people differ in all protected features, or in any (at least one)."""
 
     def check_flip(self) -> None:
         """Raise ValueError for two questions in one."""

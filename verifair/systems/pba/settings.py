@@ -14,9 +14,9 @@ class PbaSettings(Settings):
     """Persistent bias and robustness bias of every row, for each protected feature, and for several at once."""
 
     protected: Protected = ()
-    """Sensitive feature; repeat for several, and the rates of their intersections are shown too."""
+    """Sensitive feature; repeat for several (then rates of their intersections are shown as well)."""
     delta: Annotated[tuple[Units, ...], Field(min_length=1)] = (1.0, 2.0, 3.0)
-    """Neighbourhood in units; repeat for several."""
+    """Size of the neighbourhood, in units of the schema; repeat for several."""
     intersections: bool = False
     """Also decide PBA and RB when several sensitive features change at once."""
     robustness: bool = True
@@ -41,8 +41,8 @@ class PbaSettings(Settings):
 SYSTEM = System(
     verb="pba",
     help="""
-Decides, for every eligible row, whether the network is more confident in it than in its counterfactual throughout the
-neighbourhood (observed), and the reverse (flipped).
+Decides for every row of a table whether a sensitive value alone makes the network more confident, for this row and for all rows
+within DELTA units of it: more confident in the row than in its counterfactual (observed), or the reverse (flipped).
 
 Example: verifair pba german.onnx --schema german.toml --data german.csv --protected age --delta 1 --delta 2 --out runs/german
 """,

@@ -22,15 +22,15 @@ class CertifySettings(FairnessSettings):
     targeted: tuple[str, ...] = ()
     """A sub-population, feature=low:high,feature=value; repeat."""
     maximise: bool = False
-    """The largest probability gap, from both sides."""
+    """Bound the largest probability gap from below and above."""
     logit: bool = False
     """Maximise the gap between log-odds instead."""
     tolerance: Annotated[float | None, Field(ge=0, lt=1)] = None
-    """How far the two sides may stay apart (--maximise: 1e-4, at least 1e-6; --share: 1e-3)."""
+    """Stop when the two bounds are this close (default: 1e-4 with --maximise, at least 1e-6; 1e-3 with --share)."""
     share: bool = False
-    """The share of all people who are treated alike, bracketed."""
+    """Bound the share of all possible people who are treated alike from below and above."""
     partition: Annotated[int | None, Field(ge=2)] = None
-    """Cut features into blocks of this number of values; decide every part."""
+    """Cut every feature into blocks of this number of values, and decide each part of the domain."""
     enumerate: Annotated[int | None, Field(ge=1)] = None
     """List at most this number of people who are treated differently."""
     arithmetic: Arithmetic = "real"
@@ -79,13 +79,14 @@ class CertifySettings(FairnessSettings):
 SYSTEM = System(
     verb="certify",
     help="""
-Proves that nobody in a box is treated differently when protected values change, or shows an exact counterexample.
+Proves that no possible person is treated differently when protected values change, or shows an exact counterexample. Possible
+people are all rows that the schema allows; --box narrows them.
 
 The whole domain of a shipped network (--demo works in every example below, in place of the files):
 
   verifair certify --demo german --protected sex
 
-One box, does any decision flip, or (--epsilon) does the probability ever move by more than that?
+In a box: does any decision flip, or (--epsilon) does any probability move by more than that?
 
   verifair certify german.onnx --schema german.toml --protected sex --box duration=6:24 --certificate proof.json
 
@@ -108,11 +109,11 @@ How far apart can the probabilities be at most?
 
   verifair certify german.onnx --schema german.toml --protected sex --maximise --tolerance 1e-3 --certificate bound.json
 
-The whole domain in parts: which share of it is fair, which is not? (Ctrl-C keeps what is done; --resume goes on)
+The whole domain in parts: in which share of it is everybody treated alike? (Ctrl-C keeps what is done; --resume goes on)
 
   verifair certify adult.onnx --schema adult.toml --protected sex --partition 10 --store adult.sqlite --plot share.png
 
-Which share of all possible people is treated alike, point by point? (Ctrl-C keeps what is done; --resume goes on)
+Which share of all possible people is treated alike? (Ctrl-C keeps what is done; --resume goes on)
 
   verifair certify adult.onnx --schema adult.toml --protected sex --share --tolerance 0.01 --store share.json.gz
 """,
@@ -122,9 +123,9 @@ Which share of all possible people is treated alike, point by point? (Ctrl-C kee
     ),
     defaults={"timeout": 60.0},
     helps={
-        "data": "Table: which share of its rows lies in certified parts (--share: is treated alike)?",
-        "store": "Verdicts and proofs of the parts, or of the share (default: named after the question).",
-        "plot": "Draw the certified share (--share: its bracket over time; PNG, PDF or SVG).",
+        "data": "Table: also show which share of its rows lies in certified parts (--share: is treated alike).",
+        "store": "File of the verdicts and proofs of --partition or --share (default: named after the question).",
+        "plot": "Draw the certified share (--share: its bounds over time; PNG, PDF or SVG).",
         "certificate": "Write the proof here (.json, .json.gz; with --targeted a folder).",
     },
     about=About(

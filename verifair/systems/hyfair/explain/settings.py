@@ -17,23 +17,23 @@ class ExplainSettings(VariantSettings):
     measure: Literal["k", "gap"] = "k"
     """k: outcome buckets; gap: largest probability gap."""
     buckets: Annotated[int, Field(ge=2)] = 20
-    """Outcome buckets of k."""
+    """Number of outcome buckets, for k."""
     rounds: Annotated[int, Field(ge=1)] = 1
-    """Clusters, each outside the rules of those before."""
+    """Number of clusters to find; each lies outside the rules of the earlier ones."""
     samples: Annotated[int, Field(ge=100)] = 5000
-    """Local samples around each cluster."""
+    """Number of samples near each cluster."""
     quantile: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """Samples above this quantile count as high."""
+    """Samples whose severity is above this quantile count as high."""
     delta: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
-    """Least fall of severity when a rule is negated (default: 5 % of the largest)."""
+    """Keep rules whose negation lowers the severity by at least this (default: 5 % of the largest severity)."""
     depth: Annotated[int, Field(ge=1)] = 8
-    """Depth of the decision tree."""
+    """Largest depth of the decision tree."""
     leaf: Annotated[int, Field(ge=1)] = 25
-    """Fewest samples of a leaf."""
+    """Smallest number of samples in a leaf."""
     purity: Annotated[float | None, Field(gt=0, le=1)] = None
-    """Share of high samples that makes a leaf high (default: 0.3, or that of the purest leaf where none has so much)."""
+    """A leaf with at least this share of high samples becomes a rule (default: 0.3, or the largest share of any leaf if lower)."""
     iterations: Annotated[int, Field(ge=1)] = 500
-    """Steps of each search for a cluster."""
+    """Number of steps of each search for a cluster."""
     lime: Annotated[bool, Option(name="--lime")] = False
     """Compare with local surrogates as LIME fits them."""
     outside: Outside = "error"
@@ -42,8 +42,8 @@ class ExplainSettings(VariantSettings):
 SYSTEM = System(
     verb="explain",
     help="""
-Searches the person who falls into the most outcome buckets over all protected values, samples around, and says by rules under
-which conditions that happens. Findings, not proofs. rules.json goes into `verifair guard`.
+Searches for the person who falls into the most outcome buckets over all protected values, samples people near this person, and
+states rules: the conditions under which this happens. These are findings, not proofs. `verifair guard` reads rules.json.
 
 Example: verifair explain german.onnx --schema german.toml --protected sex --protected age --data german.csv --out explain/
 """,

@@ -21,9 +21,9 @@ class GuardSettings(VariantSettings):
     rules: Path | None = None
     """rules.json of `verifair explain`, or your own."""
     target: float | None = None
-    """Find rules: answer where no probability gap above it is left, by proof."""
+    """Find the rules: the network answers only where the probability gap is proved to be at most this."""
     guarded: Annotated[Path | None, Option(name="--out")] = None
-    """NAME.onnx; the schema goes to NAME.toml."""
+    """Guarded network to write, NAME.onnx; its schema goes to NAME.toml."""
     retrain: Path | None = None
     """Write the retrained network here (NAME.onnx)."""
     epochs: Annotated[int, Field(ge=1)] = 5
@@ -31,7 +31,7 @@ class GuardSettings(VariantSettings):
     learning_rate: Positive = 1e-3
     """Learning rate of retraining."""
     iterations: Annotated[int, Field(ge=1)] = 500
-    """Steps of each search before and after."""
+    """Number of steps of each search, before and after."""
     outside: Outside = "error"
 
     @model_validator(mode="after")
@@ -57,9 +57,10 @@ class GuardSettings(VariantSettings):
 SYSTEM = System(
     verb="guard",
     help="""
-Writes GUARDED.onnx with an output `abstain` (true: refused; the other outputs are then NaN), and GUARDED.toml, the schema without
-the refused rows, for `verifair certify`. --target finds the rules itself: it answers where a proof closes, and refuses the rest.
---retrain also trains the network on, with discriminatory instances labelled alike.
+Writes a network that refuses the inputs that its rules describe. GUARDED.onnx has an output `abstain` (true: refused; the other
+outputs are then NaN); GUARDED.toml is the schema without the refused rows, for `verifair certify`. With --target verifair finds the
+rules: the network answers where a proof succeeds, and refuses the rest. --retrain also continues the training of the network with
+discriminatory instances, all variants of which get the same label.
 
 Example: verifair guard german.onnx --schema german.toml --rules explain/rules.json --data german.csv --out guarded.onnx
 """,

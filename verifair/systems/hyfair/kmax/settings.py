@@ -15,11 +15,11 @@ class KmaxSettings(VariantSettings):
 
     belongs: ClassVar = {"certificate": (("bound", True),)}
     buckets: Annotated[int, Field(ge=2, le=1000)] = 20
-    """Outcome buckets of equal width in [0, 1]."""
+    """Number of outcome buckets of equal width in [0, 1]."""
     search: Literal["rw", "sa", "sa-knn"] = "sa"
-    """rw, sa, sa-knn (HyFair, Algorithm 1)."""
+    """Search (HyFair, Algorithm 1): rw (random walk), sa (simulated annealing), or sa-knn (annealing among nearest rows)."""
     chains: Annotated[int, Field(ge=1, le=100_000)] = 64
-    """Rows that walk at once."""
+    """Number of rows from which the search moves at the same time."""
     bound: bool = True
     """Certify an upper bound after the search."""
 
@@ -27,7 +27,8 @@ class KmaxSettings(VariantSettings):
 SYSTEM = System(
     verb="kmax",
     help="""
-Searches for the person who can get the most different outcomes by protected values (k of --buckets), and bounds k from above.
+Searches for the person who can get the most different outcomes when only protected values change (k of --buckets), and proves an
+upper bound of k.
 
 Example: verifair kmax --demo german --protected sex --protected age
 
@@ -37,8 +38,8 @@ With files: verifair kmax adult.onnx --schema adult.toml --protected race --prot
     run=("json_file", "certificate", "plot", "jobs", "cluster", "timeout", "seed"),
     defaults={"timeout": 60.0},
     helps={
-        "data": "Table of rows to start from and to walk among.",
-        "protected": "Protected feature; repeat: all combine.",
+        "data": "Table of rows that the search starts from and moves among.",
+        "protected": "Protected feature; repeat for several, whose values are combined.",
         "certificate": "Write the bound's proof (.json or .json.gz).",
         "plot": "Draw the search and the cluster (PNG, PDF or SVG).",
     },
