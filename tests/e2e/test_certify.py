@@ -408,8 +408,8 @@ def test_ctrl_c_in_a_terminal_keeps_both_sides(tmp_path: Path) -> None:
         assert not family(running.pid)
     finally:
         kill(running.pid)
-    assert (running.returncode, err.strip()) == (130, "interrupted: these are the two sides until then")
-    assert "(interrupted): this is what stood until then" in flat(out)
+    assert (running.returncode, err.strip()) == (130, "interrupted: these are the two bounds found until then")
+    assert "(interrupted): these are the bounds until then" in flat(out)
     assert strict(tmp_path / "m.json")["reason"] == "interrupted"
     assert answered("check", tmp_path / "proof.json.gz", "--demo", "german").returncode == 0
 

@@ -63,7 +63,7 @@ def test_the_documented_example_answers() -> None:
     done = answered(*DEMO)
     words = (
         "evidence, not proved", "AnnualSalary + 5 AccountBalance > 225000", "- 15654.958 Gender + U", "CST w/o", "k = 100",
-        "Negative decisions", "What do(Gender = 0) moves", "To review first", "Found by CST and not by CF", "never a proof",
+        "Negative decisions", "What do(Gender = 0) changes", "To review first", "Found by CST and not by CF", "never a proof",
         "chance alone would make about",
     )
     for expected in words:
@@ -245,7 +245,7 @@ def test_an_attribute_without_effects_is_said(files: Path, tmp_path: Path) -> No
     (tmp_path / "graph.toml").write_text(graph + '[decision]\ncolumn = "LoanApproval"\npositive = 1\n')
     asked = ("--data", files / "loan.csv", "--causal", tmp_path / "graph.toml", "--do", "Gender=0", "--k", 15)
     done = answered("cst", *asked, "--out", tmp_path / "out", "--json", tmp_path / "a.json")
-    assert "moves no other attribute" in flat(done.stdout)
+    assert "changes no other attribute" in flat(done.stdout)
     counts = {line["method"]: line["cases"] for line in json.loads((tmp_path / "a.json").read_text())["tests"][0]["counts"]}
     assert counts["CST w/o"] == counts["ST"]
     assert "nothing: the model knows no effect" in next((tmp_path / "out" / "cases").glob("*.md")).read_text()
@@ -398,7 +398,7 @@ def test_where_nothing_is_drawn_nothing_is_repeated(run_loan: Run, monkeypatch: 
     code, told, _ = run_loan("--causal", "loan.toml", "--draws", "50", "--json", "a.json", "--out", "o", "--cases", "1")
     assert code == 0
     assert asked == [1]
-    assert "do(Gender = 0) draws no category that the test reads: every draw finds the same, and none was made (--draws)." in told
+    assert "do(Gender = 0) draws no category that the test reads, so all draws would be equal and none was made (--draws)." in told
     assert "draws of categories" not in told
     answer = json.loads(Path("a.json").read_text())
     draws = answer["tests"][0]["draws"]

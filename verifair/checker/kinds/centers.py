@@ -198,9 +198,9 @@ def _statement(given: CentersCertificate, schema: InputSpace, network: Model) ->
     """What the file states, in words."""
     query, parts = given.query, []
     for name, proof in given.groups.items():
-        least, most = f"the least largest cost is {exactly(proof.value)}", f"at most {proof.value:.0f} people can be covered"
-        parts.append(f"{name!r}: {least if query.max_cost is None else most}, with {len(proof.chosen)}")
-    cover = f"cover at least {exactly(query.coverage)} of those who can be helped"
+        least, most = f"the largest cost is at least {exactly(proof.value)}", f"at most {proof.value:.0f} people can be covered"
+        parts.append(f"{name!r}: {least if query.max_cost is None else most}, reached with {len(proof.chosen)} chosen")
+    cover = f"cover at least the share {exactly(query.coverage)} of those who can be helped"
     aim = cover if query.max_cost is None else f"cost at most {exactly(query.max_cost)}"
     moves = ", ".join(f"{name} {change}" for name, change in query.changes.items() if change != "free") or "all features free"
     return (

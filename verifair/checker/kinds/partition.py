@@ -350,7 +350,7 @@ def _statement(path: Path, schema: InputSpace, network: Model) -> str:
         near, place = "", "in a box that it does not describe"  # of a file that is rejected
     near += decided(rule, network.outputs, schema) if epsilon is None else ""
     return (
-        f"It states: {what} {with_}{near} in {found.proved:,} of {found.total:,} parts (size {about.get('size')}); some does in "
+        f"It states: {what} {with_}{near} in {found.proved:,} of {found.total:,} parts (size {about.get('size')}); this fails in "
         f"each of {found.refuted:,} others{left}; the parts lie {place}."
     )
 

@@ -81,12 +81,12 @@ def _measured(name: str, found: CecResult) -> Iterator[Statement]:
     other, hidden = percent(one.regimes["C"] + one.regimes["D"]), percent(one.regimes["B"])
     shares = (
         f"Of {one.matched:,} pairs from different groups, {other} are decided differently, and {hidden} alike, but for different "
-        "reasons; such two people may differ in everything but merit"
+        "reasons; the two people of a pair may differ in everything but merit"
     )
     excess = one.beyond
     if excess is None:
-        text = f"{name}: whether the group adds to the difference of reasons is not known: nobody was compared within their own "
-        text += f"group. {shares}."
+        text = f"{name}: it is not known whether the group adds to the difference of reasons, as nobody was compared within "
+        text += f"their own group. {shares}."
         yield Statement(text=text, standing=Standing.MEASURED, tone=Tone.PLAIN, headline=True)
     else:
         more = (
@@ -94,7 +94,7 @@ def _measured(name: str, found: CecResult) -> Iterator[Statement]:
             f"({excess.low:+.3f} to {excess.high:+.3f}, 95 %"
         )
         clear = excess.low > 0
-        adds = "the group adds to the difference" if clear else "whether the group adds anything is not clear"
+        adds = "the group adds to the difference" if clear else "it is not clear whether the group adds anything"
         adds = "the group adds nothing to the difference" if excess.high <= 0 else adds
         yield Statement(
             text=f"{more}; scores run from 0 to 1): {adds}. {shares}.",
@@ -146,8 +146,8 @@ def _groups(name: str, found: CecResult) -> DataTable:
     return DataTable(
         title=f"Groups by {name}", rows=found.group_table(),
         note="cec: mean score, 0 (same reasons) to 1. pfr: share decided differently. A: same decision, same reasons; B: same "
-        "decision, other reasons; C: other decision, same reasons; D: both differ. within: score among the same group; beyond: "
-        "how much more across.",
+        "decision, other reasons; C: other decision, same reasons; D: both differ. within: mean score within the group; beyond: "
+        "how much higher it is across groups.",
     )
 
 

@@ -98,9 +98,9 @@ def _notes(found: CecResult) -> list[str]:
     asked = found.asked
     pool = asked.reference.people
     merit = pool.values[:, np.unique(pool.features[asked.reference.columns])]
-    alike = "note: everybody has the same merit, so anybody of another group with the same label is as near as any other"
+    alike = "note: everybody has the same merit, so all people of another group with the same label are equally near"
     return ([] if np.ptp(merit, axis=0).any() else [alike]) + [
-        f"note: {name!r} makes the groups and is merit as well: counterparts differ in it by construction; drop merit there"
+        f"note: {name!r} is merit and also defines the groups, so counterparts always differ in it; declare it no merit"
         for name in asked.protected if name in asked.merit
     ]
 
@@ -139,17 +139,17 @@ def overview(found: CecResult) -> Grid:
         "people": [f"{one.people:,}" for one in found.groups],
         "with a counterpart": [percent(one.coverage) for one in found.groups],
         "distance, median": [cell(one.distance[0]) for one in found.groups],
-        "90 %, largest": [f"{cell(one.distance[1])}, {cell(one.distance[2])}" for one in found.groups],
-        "of equal merit": [percent(one.twins) for one in found.groups],
-        "equally near (most)": [f"{one.ties[0]:g} ({one.ties[1]:,})" for one in found.groups],
-        "CEC, mean score": [cell(one.cec.mean if one.cec else None, ".3f") for one in found.groups],
+        "  90 % and largest": [f"{cell(one.distance[1])}, {cell(one.distance[2])}" for one in found.groups],
+        "with equal merit": [percent(one.twins) for one in found.groups],
+        "nearest: median (most)": [f"{one.ties[0]:g} ({one.ties[1]:,})" for one in found.groups],
+        "mean score (CEC)": [cell(one.cec.mean if one.cec else None, ".3f") for one in found.groups],
         "  95 %": [_ends(one.cec) for one in found.groups],
-        "PFR, flips": [percent(one.pfr.mean if one.pfr else None) for one in found.groups],
+        "other decision (PFR)": [percent(one.pfr.mean if one.pfr else None) for one in found.groups],
         "  95 %, in %": [_ends(one.pfr, percent=True) for one in found.groups],
     }
     if found.controlled:
-        lines["score within group"] = [cell(one.within) for one in found.groups]
-        lines["  across more by, 95 %"] = [_ends(one.beyond) for one in found.groups]
+        lines["mean score in group"] = [cell(one.within) for one in found.groups]
+        lines["  excess across, 95 %"] = [_ends(one.beyond) for one in found.groups]
     for label, cells in lines.items():
         grid.add_row(label, *cells)
     grid.add_section()
@@ -209,7 +209,7 @@ def threshold_line(found: CecResult) -> str:
     table = found.thresholds.set_index(found.thresholds["threshold"].round(6))
     parts = [f"{percent(table.loc[t, 'B'])} at {t:g}" for t in OTHER_THRESHOLDS]
     return (
-        f"Regimes are separated at threshold {found.query.threshold:g} (--threshold), the paper names none. Regime B would be "
+        f"Scores above {found.query.threshold:g} are different reasons (--threshold; the paper names no value). Regime B would be "
         + ", ".join(parts) + "."
     )
 
@@ -273,9 +273,9 @@ def model_line(found: CecResult) -> str:
     model = found.model_decides
     auc = "" if model.auc != model.auc else f", AUC {model.auc:.3f}"
     variance = "" if model.variance != model.variance else f", variance of the probability {cell(model.variance)}"
-    line = f"The model: decides {percent(model.positive)} of the matched people positively{variance}{auc}."
+    line = f"The model decides positively on {percent(model.positive)} of the matched people{variance}{auc}."
     why = model.hardly_decides
-    return line if why is None else f"{line} Beware: {why}, so a low CEC says little."
+    return line if why is None else f"{line} Caution: {why}, so a low CEC says little."
 
 
 def distance_line(found: CecResult) -> str | None:
@@ -285,7 +285,7 @@ def distance_line(found: CecResult) -> str | None:
     line = f"Rank correlation of score and distance: {found.score_follows_distance:+.2f}"
     if found.score_follows_distance < FOLLOWS:
         return f"{line}, so nearer counterparts would not have more similar reasons."
-    return f"{line}: part of the scores comes of people who differ, not of how they are treated; --tau leaves out the far ones."
+    return f"{line}: scores are partly due to distance between the people, not to their treatment; --tau leaves out distant pairs."
 
 
 def within_line(found: CecResult) -> str | None:
@@ -293,17 +293,17 @@ def within_line(found: CecResult) -> str | None:
     one = found.everybody
     if not found.controlled or one.beyond is None:
         return None
-    line = f"Like people of the same group score {one.within:.3f} in the mean: across groups it is "
+    line = f"Comparable people of the same group have a mean score of {one.within:.3f}. Across groups it differs by "
     line += f"{one.beyond.mean:+.3f} ({one.beyond.low:+.3f} .. {one.beyond.high:+.3f})."
     if one.beyond.low <= 0:
-        line += " Whether the groups add anything is not clear: features beside merit make such scores within a group, too."
+        line += " It is not clear whether the groups add anything: within a group, other features than merit make scores as well."
     return line
 
 
 def ties_line(found: CecResult) -> str:
     one = found.everybody
     if one.ties[1] <= 1:
-        return "Every counterpart is the only nearest one."
+        return "Each person has exactly one nearest counterpart in every other group."
     first = found.query.ties == "first"
     rule = "the first in the table is taken (--ties first)" if first else "one is drawn with --seed (--ties random)"
     rows = len(np.unique(found.measured.counterpart))

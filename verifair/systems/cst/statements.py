@@ -57,9 +57,9 @@ def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
     return Section(
         **SYSTEM.heading,
         method=(
-            f"Asked of {rows}: everybody of a protected group is put beside the k most similar people of that group, and, as who "
-            "they would have been by the causal model, beside the k most similar of the other group. Are the first refused more "
-            f"often? Statistical evidence ({result.query.distance} distance), never a proof; the causal model is an assumption."
+            f"Asked of {rows}: for each person of a protected group, the k most similar people of that group are compared with the "
+            "k people of the other group who are most similar to the person's counterfactual by the causal model. Are the first "
+            f"refused more often? Statistical evidence ({result.query.distance} distance), not proof; the causal model is assumed."
         ),
         semantics=semantics(subject.network), statements=tuple(statements),
         pictures=(_graph(result), *(_picture(n, one) for n, one in enumerate(result.tests))),
@@ -82,25 +82,25 @@ def measured(one: Intervention) -> Iterator[Statement]:
     more = "more often" if terms.direction == "negative" else "less often"
     more += f" (by more than {terms.tau:g})" if terms.tau else ""
     if terms.correction is not None:
-        expected, enough = f"in the mean at most {100 * terms.alpha:.3g} % of these by chance (Benjamini-Hochberg)", 0.0
+        expected, enough = f"on average at most {100 * terms.alpha:.3g} % of these are due to chance (Benjamini-Hochberg)", 0.0
     else:
-        expected, enough = f"by chance about {by_chance:.0f}", by_chance
+        expected, enough = f"chance alone would give about {by_chance:.0f}", by_chance
     yield Statement(
         text=f"For {of(sure, people)} people with {others}, the {one.smallest} people most similar to them are refused "
-        f"significantly {more} than the {one.smallest} most similar to who they would be with {one.name} ({expected}).",
+        f"significantly {more} than the {one.smallest} most similar to them as they would be with {one.name} ({expected}).",
         standing=Standing.MEASURED, tone=Tone.WATCH if sure > enough else Tone.PLAIN, headline=True,
-        brief=f"{of(sure, people)} with {others}: people like them are refused significantly {more} than people like who they "
-        f"would be with {one.name} ({expected}).",
+        brief=f"{of(sure, people)} with {others}: people like them are refused significantly {more} than people like them as "
+        f"they would be with {one.name} ({expected}).",
     )
     yield Statement(
-        text=f"For {of(cases, people)} of them it is {more}, significantly or not (a case).", standing=Standing.MEASURED,
+        text=f"For {of(cases, people)} of them it is {more}, significantly or not (a case each).", standing=Standing.MEASURED,
         tone=Tone.PLAIN,
     )
     if one.draws is not None and one.draws.categories:
         drawn = one.draws.counts.set_index("method").loc[one.ranking]
         yield Statement(
-            text=f"Who they would be is drawn in part ({', '.join(one.draws.categories)}): {len(one.draws.seeds)} draws give "
-            f"{drawn['least']:,} to {drawn['most']:,} such cases, {drawn['mean']:,.1f} in the mean, and {drawn['in over half']:,} "
+            text=f"Counterfactuals are drawn in part ({', '.join(one.draws.categories)}): {len(one.draws.seeds)} draws give "
+            f"{drawn['least']:,} to {drawn['most']:,} such cases, {drawn['mean']:,.1f} on average, and {drawn['in over half']:,} "
             "people are a case in more than half of the draws.",
             standing=Standing.MEASURED, tone=Tone.PLAIN,
         )
@@ -108,13 +108,13 @@ def measured(one: Intervention) -> Iterator[Statement]:
         refused, tilde = one.found.refused, one.found.refused_tilde
         better, worse = int((refused & ~tilde).sum()), int((~refused & tilde).sum())
         yield Statement(
-            text=f"Decided by the model as who they would be with {one.name}, {of(better, people)} people with {others} would no "
-            f"longer be refused, and {worse:,} would be.",
+            text=f"If the model decided on their counterfactuals with {one.name}, {of(better, people)} people with {others} would "
+            f"no longer be refused, and {worse:,} would be refused who are not now.",
             standing=Standing.MEASURED, tone=Tone.WATCH if better else Tone.PLAIN,
         )
     if one.left_out:
         names = ", ".join(f"{name} ({rows:,})" for name, rows in one.left_out.items())
-        yield Statement(text=f"Not tested, as too few: {names}.", standing=Standing.SKIPPED, tone=Tone.PLAIN)
+        yield Statement(text=f"Not tested, because they are too few: {names}.", standing=Standing.SKIPPED, tone=Tone.PLAIN)
 
 
 def _kept(one: CertifiedDecisions, subject: Subject, work: Work) -> Evidence | None:
@@ -161,7 +161,7 @@ def _picture(n: int, one: Intervention) -> Picture:
 def _counts(one: Intervention) -> DataTable:
     return DataTable(
         title=f"Cases, with {one.name}", rows=one.counts,
-        note="CST: compared around who they would be; ST: around who they are; CF: the counterfactual alone is decided otherwise.",
+        note="CST: compared around the counterfactual; ST: around the person; CF: the counterfactual is decided otherwise.",
     )
 
 

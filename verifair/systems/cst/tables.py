@@ -24,9 +24,9 @@ from verifair.systems.results.words import percent
 SIZES = 4
 """Group sizes side by side; more stand in a table below."""
 MEANING = {
-    "CST w/o": "the k nearest of the own group beside the k nearest of the other around the counterfactual, without both centers",
-    "ST": "situation testing: both around the complainant as they are",
-    "CST": "as CST w/o, with complainant and counterfactual counted",
+    "CST w/o": "the k nearest to the complainant in the own group against the k nearest to the counterfactual in the other group",
+    "ST": "situation testing: both sets are nearest to the complainant",
+    "CST": "as CST w/o, but complainant and counterfactual are counted in their sets",
     "CF": "the complainant is refused, the counterfactual is not",
 }
 BETTER = "the complainant is not refused, the counterfactual is"
@@ -196,10 +196,10 @@ def changes_grid(one: Intervention) -> Grid | None:
     table = one.changes
     if not len(table):
         return None
-    grid = Grid(title=f"What do({one.name}) moves", title_justify="left")
+    grid = Grid(title=f"What do({one.name}) changes", title_justify="left")
     grid.add_column("attribute")
     grid.add_column("people", justify="right")
-    grid.add_column("mean, or most frequent move")
+    grid.add_column("mean, or most frequent change")
     for line in table.head(MOVED).to_dict(orient="records"):
         words = line["moves"] or f"{line['before']:,.6g} -> {line['after']:,.6g}"
         grid.add_row(line["attribute"], f"{line['people']:,}", words)
@@ -221,7 +221,7 @@ def nothing_line(one: Intervention) -> str | None:
     """Said where an attribute causes nothing: then CST w/o is ST."""
     if len(one.moved):
         return None
-    return f"do({one.name}) moves no other attribute in this causal model, so that CST w/o is situation testing (ST)."
+    return f"do({one.name}) changes no other attribute in this causal model, so CST w/o equals situation testing (ST)."
 
 
 def equation_lines(model: CausalModel) -> list[str]:
@@ -295,8 +295,8 @@ def chance_line(one: Intervention) -> str:
     if terms.correction is not None:
         return (
             f"Significant: the {terms.words} lies {terms.beyond}, and at most {100 * terms.alpha:.3g} % of the "
-            f"significant are false in the mean (Benjamini-Hochberg). Of {people:,} "
-            f"complainants there remain by {one.ranking} {numbers}."
+            f"significant are false on average (Benjamini-Hochberg). Of {people:,} "
+            f"complainants, {one.ranking} finds {numbers}."
         )
     means = f"Significant: the {terms.words} lies {terms.beyond}."
     if one.chance is not None:  # it was measured, and is not what the level says, as neighbours are decided alike
@@ -304,7 +304,7 @@ def chance_line(one: Intervention) -> str:
     return (
         f"{means} Everybody is tested: at this level chance alone would make about {by_chance:,.0f} of {people:,} significant; "
         f"{one.ranking} finds {numbers}. A case alone says little. --chance 10 measures what chance finds, --correct bh "
-        "holds the share of false ones down."
+        "limits the share of false cases."
     )
 
 
@@ -313,8 +313,8 @@ def dealt_line(one: Intervention) -> str | None:
     if one.chance is None:
         return None
     return (
-        "By chance: the same test with the protected values dealt out anew among the rows, so that they mean nothing; mean of the "
-        "deals. Evidence is what exceeds it. Groups of unequal size differ by chance more as k grows."
+        "By chance: the same test with the protected values shuffled among the rows, so that they mean nothing; mean of the "
+        "shuffles. Only the excess is evidence. Groups of unequal size differ more by chance as k grows."
     )
 
 
@@ -323,17 +323,17 @@ def drawn_line(one: Intervention) -> str | None:
     if one.draws is None:
         return None
     if not one.draws.categories:
-        return f"do({one.name}) draws no category that the test reads: every draw finds the same, and none was made (--draws)."
+        return f"do({one.name}) draws no category that the test reads, so all draws would be equal and none was made (--draws)."
     names, (first, *_, last) = ", ".join(one.draws.categories), one.draws.seeds
     return (
-        f"Draws: the categories of counterfactuals ({names}) drawn anew, seeds {first} to {last}; ST does not depend on them. The "
+        f"Draws: categories of counterfactuals ({names}), drawn with seeds {first} to {last}; ST does not depend on them. The "
         "share of draws in which each person is a case, with its 95 % interval, is in claims.csv (--out) and in --json."
     )
 
 
 def missing_line(name: str) -> str:
     """Return what is said of an intervention that was not tested."""
-    return f"do({name}) was not tested: there was no time."
+    return f"do({name}) was not tested: the time was up."
 
 
 def honest_line() -> str:

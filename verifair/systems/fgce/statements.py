@@ -28,7 +28,7 @@ from verifair.systems.work import Work, called, standing
 ANSWER: dict[str, Any] = {"groups": True, "left_out": True, "comparison": True, "re_evaluated": True, "robust": True}
 """What the page's JSON has of a result, beside some of the graph."""
 ONE: dict[Cost, str] = {
-    "l2": "a distance, in which 1 is one number over its whole range", "path": "length of the path", "hops": "number of moves",
+    "l2": "a distance: 1 is a change of one number over its whole range", "path": "length of the path", "hops": "number of moves",
 }
 """A cost's unit, in a few words."""
 FAR = (
@@ -60,9 +60,9 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
             evidence += [proof] if proof is not None else []
             statements += _robust(name, result, result.robust, proof)
         shown = picture(
-            f"fgce-{n}", f"How people refused differ from the examples assigned to them, and at what cost, by {name}",
-            "Above: how often the assigned example differs in each feature, by group. Below: the cost to that example; a group "
-            "has few of them, so it can be more than what each has to change at least. Groups: "
+            f"fgce-{n}", f"How refused people differ from the examples assigned to them, and at what cost, by {name}",
+            "Above: how often the assigned example differs in each feature, by group. Below: the cost of becoming that example; a "
+            "group has few examples, so the cost can exceed each person's smallest change. Groups: "
             f"{listed([one.name for one in result.groups])}.",
             partial(plot, result),
         )
@@ -142,14 +142,14 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
             text += f" It is higher for {worst}, by {one.apart:.3g} ({one.chance.low:.3g} to {one.chance.high:.3g}, 95 %)."
             best = min(one.ranked, key=lambda group: one.values[group]).removeprefix(f"{name} = ")
             both = " and ".join(said[group] for group in (worst, best))
-            what = f'how much refused people have to change at least to get "{result.fitted.schema.outcomes[1]}", on average '
+            what = f'smallest change that gives refused people "{result.fitted.schema.outcomes[1]}", on average '
             what += f"({ONE[result.fitted.cost]})"
             what = "refused people for whom no chain of allowed changes was found" if share else what
             brief = f"{name}: {what}: {both}; the difference is {one.chance.low:.2g} to {one.chance.high:.2g} (95 % interval)."
         elif len(one.ranked) < 2:
             text += f" Not compared: fewer than two groups have {SMALL} people."
         elif one.chance is not None or not one.known:
-            text += " No clear difference." if one.known else " What time left open could change the order."
+            text += " No clear difference." if one.known else " The order could change: not everything was decided in time."
         tone = Tone.WATCH if one.clear and one.worst is not None and head else Tone.PLAIN
         yield Statement(text=text, standing=Standing.MEASURED, tone=tone, headline=head and one.clear, brief=brief)
 
@@ -158,9 +158,9 @@ def _measure(name: str, result: FgceResult) -> str:
     """Return a measure in words, with its unit."""
     unit = f"(cost: {ONE[result.fitted.cost]})"
     return {
-        WITHOUT: "People refused for whom the rows used show no way to the favourable decision",
-        LEAST: f"What people refused have to change at least, on average {unit}",
-        "largest cost d": f"The costliest way within a group {unit}",
+        WITHOUT: "Refused people for whom no chain of allowed changes through the rows used leads to the favourable decision",
+        LEAST: f"Smallest change that gives refused people the favourable decision, on average {unit}",
+        "largest cost d": f"Largest cost within a group {unit}",
     }.get(name, f"{name[0].upper()}{name[1:]}")
 
 
@@ -205,7 +205,7 @@ def _robust(name: str, result: FgceResult, table: pd.DataFrame, proof: Evidence 
 def _advice(name: str, result: FgceResult) -> DataTable:
     return DataTable(
         title=f"Examples by {name}", rows=advice_table(result.groups).reset_index(drop=True),
-        note="Each is a real row of the table with the favourable decision; serves: how many people refused are sent to it.",
+        note="Each is a real row of the table with the favourable decision; serves: refused people to whom it is assigned.",
     )
 
 

@@ -66,11 +66,11 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
     return Section(
         **SYSTEM.heading,
         method=(
-            f"Asked of {result.rows}, and of these only of people whom the model decides as their label says, as they are and with "
-            "the sensitive value exchanged, and of "
+            f"Asked of {result.rows}: of those people whose label the model predicts correctly, as they are and with the "
+            "sensitive value exchanged, and of "
             f"everybody near them: one unit moves {unit}; categories stay. Bounds and "
-            "branch-and-bound; sound, and complete within the time. Every proof is in a certificate, everything refuted has an "
-            "exact point."
+            "branch-and-bound; sound, and complete within the time. Every proof is in a certificate; every refutation has an "
+            "exact counterexample."
         ),
         semantics=semantics(subject.network), statements=tuple(statements),
         pictures=tuple(_picture(result, name) for name in result.protected),
@@ -124,8 +124,8 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
     pairwise = _by_pair(one.verdicts.answers(**only), outcome)
     if not len(pairwise):
         return
-    who = f"people whose label is {subject.favourable} and who are decided so" if many else "people decided as their label says"
-    who += ", also with the sensitive value exchanged"
+    who = f"people whose label is {subject.favourable}, predicted" if many else "people whose label the model predicts"
+    who += " correctly with either value"
     falls = outcome.of == "value" and outcome.operator in ("<", "<=")  # low values are favourable
     up, down = ("lowers", "raises") if falls else ("raises", "lowers")
     smallest = min(one.query.delta)
@@ -141,12 +141,12 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
         if biased:
             text = (
                 f"{firmly(one.standing)}{near}: being {pair} {up} {what} for "
-                f"{of(raises, people)} {who}; and {down} it for {of(lowers, people)}."
+                f"{of(raises, people)} {who}, and {down} it for {of(lowers, people)}."
             )
         else:
-            text = f"For none of {people:,} {who}, it is proved that being {pair} changes {what}{near}."
+            text = f"For none of {people:,} {who} it is proved that being {pair} changes {what}{near}."
         if line["neither"]:
-            text += f" For {int(line['neither']):,} neither holds for everybody near them (for each an exact counterexample)."
+            text += f" For {int(line['neither']):,} neither is true of everybody near them (an exact counterexample for each)."
         if line["unknown"]:
             text += f" {int(line['unknown']):,} were not decided."
         if near and unit and place == top:
@@ -157,7 +157,7 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
         brief = f"{exchange.name}: being {pair} {up} {what} for {raises:,} of {people:,} {who}{around}; {down} it for {lowers:,}"
         brief += f", neither for {int(line['neither']):,}" if line["neither"] else ""
         brief += f"; {int(line['unknown']):,} not decided." if line["unknown"] else "."
-        by = "by this one most are biased" if biased else "by none of them anybody is proved to be biased"
+        by = "most people are biased by this one" if biased else "nobody is proved to be biased by any of them"
         brief += f" Asked of {rows}{'' if pairs == 1 else f', and of {pairs:,} pairs of values: {by}'}."
         yield Statement(text=text, standing=at, tone=tone, headline=place == top, brief=brief if place == top else "")
     words = len(exchange.names) > 1 or exchange.schema[exchange.names[0]].categories is not None
@@ -205,12 +205,12 @@ def _robust(one: _Proved) -> Iterator[Statement]:
     for delta, part in answers[answers["robust"].notna()].groupby("delta"):
         count = part.groupby("robust")["people"].sum()
         proved, refuted, unknown = (int(count.get(which, 0)) for which in (PROVED, REFUTED, OPEN))
-        everybody, held = proved + refuted + unknown, f"within {units(delta)}, {one.exchange.name} held still"
+        everybody, held = proved + refuted + unknown, f"within {units(delta)}, {one.exchange.name} unchanged"
         if proved:
             text = f"{firmly(one.standing)} {held}: the decision stays the same for everybody near {of(proved, everybody)} "
-            text += f"people whom the model decides rightly{f'; near {refuted:,} it changes' if refuted else ''}."
+            text += f"people whose label is predicted correctly{f'; near {refuted:,} it changes' if refuted else ''}."
         else:
-            who = f"{everybody:,} people whom the model decides rightly"
+            who = f"{everybody:,} people whose label is predicted correctly"
             text = f"For none of {who} it is proved that the decision stays the same {held}"
             text += f"; near {refuted:,} it changes." if refuted else "."
         text += f" {unknown:,} were not decided." if unknown else ""
@@ -238,16 +238,16 @@ def _shares_table(result: PbaResult, subject: Subject) -> DataTable:
     return DataTable(
         title="Proved shares", rows=table.reset_index(drop=True),
         note="PBA observed: the model is more confident in people as they are than with the other value, for everybody near them; "
-        "flipped: the reverse. RB: the decision stays the same near them. By the true outcome, from the own group to the "
-        "other.",
+        "flipped: the reverse. RB: the decision stays the same near them. One row for each true outcome, own group and other "
+        "group.",
     )
 
 
 def _rates_table(rates: pd.DataFrame, drawn: str) -> DataTable:
     return DataTable(
         title="Rates by group", rows=rates.rename(columns={"sensitive": "feature", "rows": "people"}).reset_index(drop=True),
-        note="SP: share given the favourable outcome. TPR, FPR: the same among those who truly are, or are not, of that outcome. "
-        "CFA: share of people and their legal counterfactuals who are decided alike; none for a group of which the schema's "
+        note="SP: share given the favourable outcome. TPR, FPR: the same among people with, or without, the favourable label. "
+        "CFA: share of pairs of a person and a legal counterfactual that are decided alike; none where the schema's "
         f"constraints allow no counterfactual. Measured on {drawn}.",
     )
 
@@ -255,6 +255,6 @@ def _rates_table(rates: pd.DataFrame, drawn: str) -> DataTable:
 def _gaps_table(gaps: pd.DataFrame, drawn: str) -> DataTable:
     return DataTable(
         title="Gaps between groups", rows=gaps.rename(columns={"sensitive": "feature"}).reset_index(drop=True),
-        note=f"The highest group's rate less the lowest one's, with its 95 % interval for all pairs of groups at once. Groups of "
-        f"fewer than {SMALL} people are not compared: small is their number. Measured on {drawn}.",
+        note="The highest rate of a group minus the lowest, with its 95 % interval for all pairs of groups together. Groups "
+        f"of fewer than {SMALL} people are not compared; small: how many. Measured on {drawn}.",
     )

@@ -104,7 +104,7 @@ def test_of_the_pairs_that_are_counted_those_that_favour_both_ways_are_biased_to
         assert rest.text.startswith("5 further pairs of values of race, ")
         assert "the value that the schema names later raises" in rest.text
         assert rest.tone is (Tone.WATCH if goal == PROVED else Tone.GOOD)
-        assert ("by this one most are biased" in told[0].brief) == (goal == PROVED)
+        assert ("most people are biased by this one" in told[0].brief) == (goal == PROVED)
 
 
 def _subject(schema: Schema, network: Network, rows: pd.DataFrame) -> Subject:

@@ -199,7 +199,7 @@ def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -
     return MaximumResult(
         **_about(query, work), **dict(Gap.model_validate(found)), tolerance=tolerance, gap=found,
         proof_line=work.save_proof(found.certificate, "no bound was proved in the time given")[1],
-        interrupted="these are the two sides until then" if found.reason is Reason.INTERRUPTED else None,
+        interrupted="these are the two bounds found until then" if found.reason is Reason.INTERRUPTED else None,
     )
 
 

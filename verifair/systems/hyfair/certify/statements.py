@@ -184,7 +184,7 @@ def _where(subject: Subject, settings: CertifySettings) -> str:
 
 
 def _anywhere(subject: Subject, settings: CertifySettings) -> str:
-    return f"where {_where(subject, settings)}" if settings.box else "anywhere"
+    return f"where {_where(subject, settings)}" if settings.box else "among all possible people"
 
 
 def _asked(query: IndividualFairness) -> str:

@@ -269,10 +269,10 @@ def _largest(result: MaximumResult, console: Console) -> None:
             console.print("float32_agrees = false: the float32 runtime shows another gap at this pair")
     if result.reason is not None:
         further = {
-            Reason.NUMERICAL: "the numbers are too large for float64 bounds", Reason.INTERRUPTED: "this is what stood until then",
-            Reason.NODES: "more --nodes close in further",
-        }.get(result.reason, "a longer --timeout closes in further")
-        console.print(f"The two sides are not within {result.tolerance:g} ({result.reason.value}): {further}.")
+            Reason.NUMERICAL: "the numbers are too large for float64 bounds", Reason.INTERRUPTED: "these are the bounds until then",
+            Reason.NODES: "more --nodes bring them closer",
+        }.get(result.reason, "a longer --timeout brings them closer")
+        console.print(f"The two bounds differ by more than {result.tolerance:g} ({result.reason.value}): {further}.")
     console.print(f"{result.nodes:,} boxes in {result.seconds:.2f} s, {result.engine}. About the {result.semantics}.")
 
 
@@ -292,7 +292,7 @@ def _share(result: ShareResult, console: Console) -> None:
     )
     console.print(grid)
     if result.reason is not None:
-        console.print(f"More than {result.tolerance:g} is open ({result.reason.value}); --resume with more time closes in further.")
+        console.print(f"More than {result.tolerance:g} is open ({result.reason.value}): --resume with more time decides more.")
     console.print(f"{result.cells:,} cells in {result.seconds:.1f} s. About the {result.semantics}.")
 
 
@@ -316,7 +316,7 @@ def _parts(result: PartitionResult, console: Console) -> None:
     if result.reasons:
         console.print("unknown because of: " + ", ".join(f"{reason.value} ({n:,})" for reason, n in result.reasons.items()))
     console.print(
-        f"Proofs: {result.trust.checked:,} checked (the store holds what it takes to prove them again), "
+        f"Proofs: {result.trust.checked:,} checked (the store holds them for `verifair check`), "
         f"{result.trust.claimed:,} only claimed by a solver."
     )
     if result.parts.proved:
@@ -324,7 +324,7 @@ def _parts(result: PartitionResult, console: Console) -> None:
     if result.parts.violated:
         console.print(_float32(result.float32))
         console.print(people_table(query.schema, result.examples))
-    console.print(f"{result.nodes:,} boxes bounded in {result.work_seconds:.1f} s of work; {result.seconds:.1f} s here.")
+    console.print(f"{result.nodes:,} boxes bounded in {result.work_seconds:.1f} s of work; this run took {result.seconds:.1f} s.")
     console.print(f"About the {result.semantics}.")
 
 

@@ -116,8 +116,8 @@ def rejected(given: CentersCertificate) -> str:
 def test_the_statement_names_groups_and_costs(optimum: CentersCertificate) -> None:
     report = check(optimum, network=NETWORK, schema=SCHEMA)
     assert report.accepted
-    assert "cover at least 0.8 of those" in report.statement
-    assert all(f"'{name}': the least largest cost is" in report.statement for name in ("sex = f", "sex = m"))
+    assert "cover at least the share 0.8 of those" in report.statement
+    assert all(f"'{name}': the largest cost is at least" in report.statement for name in ("sex = f", "sex = m"))
 
 
 def forged(given: CentersCertificate, **changes: Any) -> CentersCertificate:
@@ -227,10 +227,10 @@ def test_what_cannot_be_proved_again_says_why() -> None:
 
 def test_a_statement_has_all_digits_and_quotes_the_files_words(optimum: CentersCertificate) -> None:
     query = optimum.query
-    groups = {"f: the least largest cost is 0\nIt states": optimum.groups["sex = f"], "sex = m": optimum.groups["sex = m"]}
+    groups = {"f: the largest cost is at least 0\nIt states": optimum.groups["sex = f"], "sex = m": optimum.groups["sex = m"]}
     forged = replace(optimum, groups=groups, query=replace(query, eps=0.50000012, max_cost=0.60000018))
     said = check(forged, network=NETWORK, schema=SCHEMA).statement
     assert "moves of at most 0.50000012;" in said
     assert "cost at most 0.60000018 " in said
     assert "\n" not in said
-    assert "own names of the groups: 'f: the least largest" in said
+    assert "own names of the groups: 'f: the largest cost" in said

@@ -144,7 +144,7 @@ def test_a_control_that_scores_the_same_is_called_not_clear() -> None:
     across = audit_of(seed=1)
     line = tables.within_line(told(across, inner=across))
     assert line is not None
-    ends = re.search(r"it is [+]0[.]000 [(]-(.*) [.][.] [+](.*)[)]", line)
+    ends = re.search(r"it differs by [+]0[.]000 [(]-(.*) [.][.] [+](.*)[)]", line)
     assert ends is not None
     assert float(ends[1]) == float(ends[2]) > 0.05  # no interval without a width
     assert "not clear" in line
@@ -157,7 +157,7 @@ def test_a_control_that_scores_the_same_is_called_not_clear() -> None:
 def test_the_headline_is_what_the_group_adds_with_its_interval_and_warns_only_where_that_is_clear() -> None:
     across = audit_of(seed=1)
     for inner, tone, adds in (
-        (across, Tone.PLAIN, "whether the group adds anything is not clear"),
+        (across, Tone.PLAIN, "it is not clear whether the group adds anything"),
         (replace(across, score=np.zeros(40)), Tone.WATCH, "the group adds to the difference"),
         (replace(across, score=np.ones(40)), Tone.PLAIN, "the group adds nothing to the difference"),
     ):
@@ -169,7 +169,7 @@ def test_the_headline_is_what_the_group_adds_with_its_interval_and_warns_only_wh
         assert not any(one.headline or one.tone is Tone.WATCH for one in others)
     (alone,) = statements._measured("sex", told(across))
     assert (alone.headline, alone.tone) == (True, Tone.PLAIN)
-    assert "whether the group adds to the difference of reasons is not known" in alone.text
+    assert "it is not known whether the group adds to the difference of reasons" in alone.text
 
 
 def test_pairs_that_are_not_proved_are_a_statement_of_their_own_and_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +349,7 @@ def test_a_model_that_hardly_decides_is_called_so(probability: Array, words: str
     found = told(audit_of(probability=probability))
     assert (found.model_decides.hardly_decides is None) == (words is None)
     line = tables.model_line(found)
-    assert ("Beware" in line) == (words is not None)
+    assert ("Caution" in line) == (words is not None)
     assert words is None or words in line
 
 
@@ -378,7 +378,7 @@ def test_scores_that_grow_with_the_distance_are_warned_of() -> None:
 def test_ties_are_told_with_their_rule() -> None:
     audit = audit_of()
     alone = replace(audit, matches=replace(audit.matches, ties=np.ones(40, dtype=np.int64)))
-    assert tables.ties_line(told(alone)) == "Every counterpart is the only nearest one."
+    assert tables.ties_line(told(alone)) == "Each person has exactly one nearest counterpart in every other group."
     line = tables.ties_line(told(audit, ties="random"))
     assert "--seed (--ties random)" in line
     assert f"{np.median(audit.matches.ties):g} or more" in line

@@ -345,7 +345,7 @@ def test_a_page_says_which_way_people_are_treated_and_what_chance_makes(directio
     assert f"significantly {more} than" in said.text
     assert f"significantly {more} than" in said.brief
     assert f"of them it is {more}" in cases.text
-    chance = "at most 5 % of these by chance (Benjamini-Hochberg)" if correction else "by chance about"
+    chance = "at most 5 % of these are due to chance (Benjamini-Hochberg)" if correction else "chance alone would give about"
     assert chance in said.text
     assert chance in said.brief
     refused = "is refused, the counterfactual is not" if direction == "negative" else "is not refused, the counterfactual is"
@@ -361,7 +361,7 @@ def test_a_page_tells_of_draws_where_categories_are_drawn(run: tuple[SituationTe
     without, told = (" ".join(s.text for s in statements.measured(one.model_copy(update={"draws": d}))) for d in drawn)
     assert "draws" not in without
     assert (
-        f"Who they would be is drawn in part (income): 3 draws give 0 to {cases:,} such cases, {2 * cases / 3:,.1f} in the mean, "
+        f"Counterfactuals are drawn in part (income): 3 draws give 0 to {cases:,} such cases, {2 * cases / 3:,.1f} on average, "
         f"and {cases:,} people are a case in more than half of the draws."
     ) in told
 

@@ -41,8 +41,8 @@ def test_the_picture_is_of_the_headlines_feature_and_says_what_its_costs_are_to(
     assert [one.brief.split(":")[0] for one in found.statements if one.headline] == ["age", "age"]
     assert [one.title.rpartition(" ")[2] for one in found.pictures] == ["age", "sex"]
     for one in found.pictures:
-        assert one.title.startswith("How people refused differ from the examples assigned to them")
-        assert "the cost to that example" in one.alt
+        assert one.title.startswith("How refused people differ from the examples assigned to them")
+        assert "the cost of becoming that example" in one.alt
     said = " ".join(one.text + one.brief for one in found.statements) + found.method
-    assert "1 is one number over its whole range" in said
+    assert "1 is a change of one number over its whole range" in said
     assert "1.41 where there are more" in said

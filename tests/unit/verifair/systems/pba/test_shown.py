@@ -58,7 +58,7 @@ def test_sentences_and_tables_say_of_whom_they_are() -> None:
     )
     (section,) = found.result.sections
     (headline,) = (one for one in section.statements if one.headline)
-    who = "people decided as their label says, also with the sensitive value exchanged"
+    who = "people whose label the model predicts correctly with either value"
     assert who in headline.text
     assert who in headline.brief
     notes = [one.note for one in section.tables if "Measured on" in one.note]
