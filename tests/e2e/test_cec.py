@@ -208,7 +208,7 @@ def test_a_constant_model_does_not_look_fair(tmp_path: Path) -> None:
     done = answered("cec", *files, "--data", tmp_path / "german.csv", "--protected", "sex", "--json", tmp_path / "a.json")
     answer = json.loads((tmp_path / "a.json").read_text())
     assert answer["cec"]["mean"] == 0
-    assert "Beware" in flat(done.stdout)
+    assert "Caution" in flat(done.stdout)
     assert answer["model_decides"]["hardly"]
 
 
@@ -303,7 +303,7 @@ def test_merit_that_makes_the_groups_is_noted(tmp_path: Path) -> None:
     german = datasets.load("german")
     schema = german.schema.dumps().replace('name = "sex"\n', 'name = "sex"\nmerit = true\n')
     done = answered("cec", *_german(tmp_path, german.test, schema), "--no-within")
-    assert "note: 'sex' makes the groups and is merit as well" in flat(done.stdout)
+    assert "note: 'sex' is merit and also defines the groups" in flat(done.stdout)
     assert "within group" not in done.stdout
 
 

@@ -327,7 +327,7 @@ def test_what_chance_finds_stands_beside_what_is_found(tmp_path: Path) -> None:
             assert f"({100 * line['share by chance']:.1f}%)" in done.stdout
     found = {(line["method"], line["k"]): line for line in counts}
     assert found["CST w/o", 15]["significant share"] > 10 * found["CST w/o", 15]["significant share by chance"]
-    assert "dealt out anew" in flat(done.stdout)
+    assert "shuffled among the rows" in flat(done.stdout)
     assert is_drawn(tmp_path / "out" / "counts.png")
 
 
@@ -365,7 +365,7 @@ def test_shares_of_draws_are_written_for_each_person(run_jobs: Run) -> None:
     for line in counts.values():
         shown = (line["method"], f"{line['cases']:,}", f"{line['mean']:,.1f}", f"{line['least']} .. {line['most']}")
         assert any(all(word in told for word in shown) for told in screen.splitlines())
-    assert "(job) drawn anew, seeds 0 to 3" in screen
+    assert "(job), drawn with seeds 0 to 3" in screen
     assert all(len(line) <= 80 for line in screen.splitlines() if line[:1] in "┏┃┡│├└"), "tables fit a terminal"
     claims = pd.read_csv(Path("o") / "claims.csv")
     least = claims[claims["k"] == 5]

@@ -27,7 +27,7 @@ def show(result: GuardResult, console: Console) -> None:
     console.print(effects_table(result.effects))
     console.print(
         "Measured, not proved. accuracy: on answered rows; refused: share of all rows; #ID, ID: number and share of the searched "
-        "rows that fall into several outcome buckets (k >= 2); near: of samples near the explained clusters.", soft_wrap=True,
+        "rows that fall into several buckets (k >= 2); near: of samples near the explained clusters.", soft_wrap=True,
     )
     if result.instances is not None:
         added = result.instances
