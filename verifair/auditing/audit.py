@@ -1,4 +1,4 @@
-"""`vf.audit`: a model and a table in, every analysis on one page out, in one call."""
+"""`vf.audit`: run all analyses of a model on a table, and write them on one page."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ FOLDER = "audit.files/"
 class Audit(Pictured):
     """What an audit found; a notebook shows its statements, and `plot()` the decisions by group.
 
-    result: in full, as the JSON beside a page has it.   schema: what was audited against.
-    folder: of the proofs, with the model and the schema, until they are saved. It goes when nobody has the audit any more.
+    result: all results, as in the JSON beside a page.   schema: the schema of the audit.
+    folder: temporary folder of the proofs, the model and the schema; it is deleted with this object, so `save` what you need.
     """
 
     result: AuditResult
@@ -64,16 +64,16 @@ class Audit(Pictured):
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """Return everything that is said, each with its standing: proved, refuted, measured, unknown ..."""
+        """Return all statements, each with its standing (proved, refuted, measured, unknown ...)."""
         return self.result.statements
 
     def __str__(self) -> str:
-        """What matters most, one statement a line."""
+        """The most important statements, one a line."""
         found = [one for one in self.statements if one.headline] or list(self.statements)
         return "\n".join(f"{one.standing.value:<9} {one.text}" for one in found)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the statements: analysis, standing, tone, what is said, and whether the page's first screen says it."""
+        """Return a table of the statements: analysis, standing, tone, text, and whether it is on the page's first screen."""
         decisions = () if self.result.decisions is None else self.result.decisions.statements
         said = [("decisions", one) for one in decisions]
         said += [(section.key, one) for section in self.result.sections for one in section.statements]
@@ -88,17 +88,17 @@ class Audit(Pictured):
         plot(found.groups, self.result.favourable, path)
 
     def to_html(self) -> str:
-        """Return the page. It names files that `save` writes beside it."""
+        """Return the page as HTML; it refers to files that `save` writes beside it."""
         return page(self.result)
 
     def against(self, other: Audit | str | Path) -> Comparison:
-        """Return what changed from another audit, or from the JSON beside its page. Raises QueryError for a file that is none."""
+        """Compare with another audit, or the JSON beside its page: what is worse, better, ... Raises QueryError for other files."""
         return compare(self.result, other.result if isinstance(other, Audit) else load(Path(other)))
 
     def save(self, path: str | Path) -> Path:
-        """Write the page (.html), its JSON beside it, and a folder of proofs with the model and the schema that they are about.
+        """Write the page (.html), and beside it its JSON and a folder with the proofs, the model and the schema.
 
-        Raises QueryError for a name that is no page's, or where something else is in the way.
+        Raises QueryError for a name that does not end in .html, or where other files are in the way.
         """
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
@@ -118,19 +118,19 @@ def audit(
     effort: float | None = None, timeout: float = 3600.0, seed: int = 0, jobs: int = 1, what_if: bool = True,
     progress: Tell | None = None,
 ) -> Audit:  # fmt: skip
-    """Audit a model on a table of people: all analyses, as `verifair audit` runs them.
+    """Run all analyses of a model on a table of people, as `verifair audit` does.
 
-    Requires: whatever `verifair.read` takes as the model, and a table with its columns, or the path of its file (CSV, CSV.GZ or
-    Parquet). target: the label's column; sensitive: features whose effect is asked about; positive: the favourable label, or a rule
-    as a schema's `positive` ("value >= 600"). schema: one that was checked, in place of target and positive; without it one is
-    drafted from the table (`Schema.infer`), and proofs cover what that allows.
-    analyses: names, or name -> settings as in an audit file's section; None: all that need no causal model. title: of the page.
-    effort: seconds of work on one idle core for all analyses, counted and not measured, so that the answer is the same on a busy
-    machine (150, at most the timeout). timeout: seconds by the clock after which the rest is left out.
-    what_if: whether the page holds the model (up to 2 MB), so that it answers for any person.
-    progress: receives (analysis, what, done, total).
-    Returns: the Audit; `save` writes the page with its proofs. Raises QueryError, DataError, SchemaError, ModelError for what does
-    not fit.
+    model: whatever `verifair.read` takes.   frame: a table with the model's columns, or the path of one (CSV, CSV.GZ, Parquet).
+    target: column of the label.   positive: the favourable label, or a rule such as "value >= 600" (see `Schema.infer`).
+    schema: one that you have checked, in place of target and positive; without it a schema is drafted from the table
+    (`Schema.infer`), and proofs cover the rows that this draft allows.
+    sensitive: features whose effect is examined.   title: of the page.   seed: of every random draw.
+    analyses: names, or name -> settings as in an audit file's section (default: all that need no causal model).
+    effort: work for all analyses, in seconds of one idle core; it is counted, not timed, so results do not depend on how busy the
+    machine is (default: 150, at most timeout).   timeout: seconds by the clock after which the rest is left out.
+    jobs: number of processes.   what_if: include the model in the page (up to 2 MB), so that readers can try other values.
+    progress: called with (analysis, what, done, total).
+    Returns: the Audit; `save` writes the page with its proofs. Raises QueryError, DataError, SchemaError, ModelError.
     """
     if isinstance(frame, (str, Path)):
         frame = read_table(frame)

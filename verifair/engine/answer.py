@@ -56,7 +56,7 @@ class GoalAnswer:
 
     @classmethod
     def blank(cls, engine: str, reason: Reason) -> GoalAnswer:
-        """Return the answer of somebody who knows nothing."""
+        """Return an answer with no bound and no evidence."""
         return cls(
             status=Status.UNKNOWN, reason=reason, lower=-np.inf, upper=np.inf, tree=None, witness=None, margins=None, agrees=None,
             engine=engine, outcomes=(), nodes=0,
@@ -64,18 +64,18 @@ class GoalAnswer:
 
     @property
     def claim(self) -> Claim:
-        """The word of the solver that was asked last."""
+        """The answer of the last solver that was asked."""
         last = self.outcomes[-1]
         return Claim(backend=last.backend, version=last.version, tolerance=last.tolerance)
 
     @property
     def evidence(self) -> Tree | Claim:
-        """What stands behind a proof: its tree, else a solver's word."""
+        """The evidence of a proof: its tree, or else a solver's claim."""
         return self.claim if self.tree is None else self.tree
 
 
 def engines(answers: Iterable[GoalAnswer]) -> str:
-    """Return who decided, or tried to; nobody did with what is moot."""
+    """Return the names of the methods that decided or tried to, without answers that are moot."""
     return "+".join(sorted({answer.engine for answer in answers if answer.reason is not Reason.MOOT}))
 
 

@@ -1,8 +1,7 @@
-"""Counterexamples one after the other: what is left of the box without those found is asked about again.
+"""Search for many counterexamples: after each one, the rest of the box is asked about again.
 
-An individual is a person without protected values (HyFair's x, of which a 2-discriminant has two protected variants): however many
-of them are decided differently, the person counts once and is shown with one pair. With real features two people count as distinct
-where they are at least APART of a feature's range away from each other.
+A person is a row without its protected values (HyFair's x). A person counts once and is shown with one pair, however many protected
+values change the decision. With real features, two people are distinct if they differ by at least APART of a feature's range.
 
 A list of boxes of pairs (x, x') is kept, at first the query's own. Boxes are decided by the cascade, many at a time, or one by one
 by a solver. A person who is found is taken out of every box: what is left of a box around a point is at most two boxes a feature.
@@ -44,7 +43,7 @@ from verifair.errors import QueryError
 from verifair.notebook.shown import Pictured
 
 APART = 1e-3
-"""Of the range of a real feature: nearer to somebody found nobody else is looked for."""
+"""Share of a real feature's range: people nearer than this to one found are not searched for."""
 TOGETHER = 64
 """Boxes that branch-and-bound decides at a time."""
 NODES = (100, 1_000, 10_000)
@@ -57,12 +56,12 @@ FEW = 64
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Counterexamples(Pictured):
-    """The people found, and whether there are others.
+    """People who are decided differently when protected values change, and whether there are others.
 
-    complete: there are none, but for those within `apart` (real feature -> distance) of one of these.
-    by_solver: somewhere that rests on a solver's word alone.   certificate: of the query itself, where nobody was found.
-    reason: why the search ended before it had found all; None: it has, or as many as were asked for.
-    first_seconds: until the first one was found.
+    found: one pair for each person.   complete: there are no others, except within `apart` (real feature -> distance) of one found.
+    by_solver: `complete` rests in part on the answer of a solver.   certificate: proof of the query, if nobody was found.
+    reason: why the search ended early (None: it found everybody, or as many as were asked for).
+    first_seconds: time until the first one was found.
     """
 
     found: tuple[Witness, ...]
@@ -77,7 +76,7 @@ class Counterexamples(Pictured):
     semantics: str
 
     def to_frame(self) -> pd.DataFrame:
-        """Return two rows for each counterexample: x and x', what is decided for them, and what the model gives."""
+        """Return a table with two rows for each counterexample, x and x': features, decision, and probability or value."""
         frames = {number: one.to_frame().T for number, one in enumerate(self.found, start=1)}
         return pd.concat(frames, names=["counterexample", "row"]) if frames else pd.DataFrame()
 
@@ -89,10 +88,10 @@ def counterexamples(
     query: IndividualFairness, count: int, *, budget: Budget | None = None, method: str = "auto", solver: str | None = None,
     progress: Progress | None = None,
 ) -> Counterexamples:
-    """Return up to `count` people who are decided otherwise than their partner. Ctrl-C ends the search; what is found is kept.
+    """Search for up to `count` different people who get another decision when protected values change.
 
-    Requires: no relaxed features, whose partners are other people.
-    Returns: `Counterexamples`, in the order in which they were found.
+    Requires: a query about decisions or epsilon, without `relax`.   method, solver: as in `verify`.
+    Returns: `Counterexamples`, in the order in which they were found. Ctrl-C ends the search and keeps them.
     Sound? Complete? Reference: see the module.
     """
     if query.relax:

@@ -46,7 +46,7 @@ class Exchange:
 
     @property
     def name(self) -> str:
-        """What results call it: "sex", "sex & race"."""
+        """The name in results: "sex", "sex & race"."""
         return " & ".join(self.names)
 
     def of_rows(self, raw: Array) -> Array:

@@ -56,7 +56,7 @@ REASONS = tuple(Reason)
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionRun:
-    """What all chunks of a run have in common: the query, its partition, and what each may use."""
+    """What all chunks of a run share: the query, its partition, and the limits of each."""
 
     query: IndividualFairness
     partition: Partition
@@ -70,12 +70,12 @@ def certify_partition(
     query: IndividualFairness, *, size: int, store: str | Path, resume: bool = False, budget: Budget | None = None, jobs: int = 1,
     progress: Progress | None = None,
 ) -> Path:
-    """Decide the parts of the query's box, `size` values a block, into a store; `report.partition.summary` reads it.
+    """Decide every part of the query's box, and keep verdicts and proofs in a store (SQLite); `partition_summary` reads it.
 
-    budget.seconds bounds the whole run, budget.nodes the boxes a question may take. Chunks of neighbouring parts are taken in a
-    random order (by seed): a run that ends early has some of them, no fair sample of all. progress is called with the parts
-    done and all of them.
-    Raises QueryError for a size below 2, DataError for a store of another question.
+    size: number of values in a block; parts are the products of blocks.   budget: seconds for the whole run, boxes (nodes) for each
+    question.   resume: continue the run in the store.   progress: called with (parts done, all parts).
+    Chunks of neighbouring parts are taken in a random order (by seed), so a run that ends early is no fair sample of all parts.
+    Returns: the path of the store. Raises QueryError for a size below 2, DataError for a store of another question.
     """
     query.require_favourable("a partition")
     query.require_shifts("a partition")
@@ -136,7 +136,7 @@ def partition_of(query: IndividualFairness, size: int, box: tuple[Array, Array])
 
 
 def describe(query: IndividualFairness, size: int, box: tuple[Array, Array]) -> dict[str, Any]:
-    """Return what a store is about: everything that determines its answers, and how many parts a chunk has (`step`)."""
+    """Return everything that determines the answers in a store, and the number of parts in a chunk (`step`)."""
     names, parts = [feature.name for feature in query.schema.features], partition_of(query, size, box).count
     return {
         "network_sha256": query.network.source_sha256,

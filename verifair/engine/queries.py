@@ -1,6 +1,6 @@
-"""The questions that can be asked of a network, in the schema's names. Each is a frozen dataclass; `verifair.verify` answers it.
+"""The questions that can be asked of a model, in the schema's names. Each is a frozen dataclass; `verifair.verify` answers it.
 
-network: whatever `verifair.models.read.read` takes; the question holds the Network.
+network: whatever `verifair.read` takes; the question holds the model that was read.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ class PersistentBias(Shown):
 
         min over |z_num - z~_num| <= delta units of   (f_ci - f_cj)(x) - (f_ci - f_cj)(x')   > 0
 
-    x' is x with `sensitive` set to another value, everything else, perturbation included, the same. *observed* asks it of x
-    against x', *flipped* with the roles swapped. delta counts units of each feature (the schema's `unit`).
+    x' is x with another value of `sensitive`; all other features, and the perturbation, are the same. The goal *observed* is this
+    inequality, *flipped* is the same with x and x' exchanged.
     sensitive: a feature, or several whose values are all exchanged at once (their intersection).
-    arithmetic: "real", or "float32" for proofs of every float32 evaluation of the network as well (see docs/concepts/float32.md).
+    delta: sizes of the neighbourhood, in units of each feature (the schema's `unit`).
+    arithmetic: "real", or "float32" for proofs that also hold for every float32 evaluation (see docs/concepts/float32.md).
     """
 
     network: NetworkField = NETWORK
@@ -67,8 +68,8 @@ class PersistentBias(Shown):
 class Robustness(Shown):
     """Does the decision on x survive every perturbation of the same neighbourhood?  (robustness bias RB, Nanda et al. 2021)
 
-    With `sensitive`, it is also asked of every counterfactual of x (*flipped*), and the sensitive features never move.
-    arithmetic: as in `PersistentBias`.
+    sensitive: features that never move; the same is then also asked of every counterfactual of x (*flipped*).
+    delta, arithmetic: as in `PersistentBias`.
     """
 
     network: NetworkField = NETWORK
@@ -94,10 +95,10 @@ class Robustness(Shown):
 class PairQuestion(Shown):
     """A question about all pairs of rows of a box that differ in protected values.
 
-    protected: attributes that differ between the two copies; with several, all of them differ (Fairify) unless `differ` is "any".
-    box: feature -> value or (low, high), raw units or category names; every other feature ranges over its whole domain.
-    relax: feature -> width: these features may differ as well (Fairify's relaxed variant): integer ones by up to so many of their
-    own units, ordered categories by so many steps, and categories to "any" other; the width of "any" is then the last one's place.
+    protected: features that differ between the two rows: all of them (Fairify), or with differ="any" at least one.
+    box: feature -> value or (low, high), in raw units or category names; every other feature ranges over its whole domain.
+    relax: feature -> width, for features that may differ as well (Fairify's relaxed variant): integer features by up to `width` of
+    their own values, ordered categories by `width` steps, any categories freely with "any".
     """
 
     network: NetworkField = NETWORK
@@ -109,13 +110,13 @@ class PairQuestion(Shown):
 
     @property
     def pinned(self) -> list[int]:
-        """The relaxed variables whose two values are asked about one by one: those whose columns no shift moves by a constant, and
-        all that trees ask about."""
+        """Positions of the relaxed features of which every pair of values is a question: all of them for trees, and for networks
+        those that no constant shift of a column describes (categories, scaled numbers)."""
         index, trees = [self.schema.index(name) for name in self.relax], self.network.of_trees
         return [v for v in index if trees or not _unscaled(self.schema.features[v])]
 
     def require_shifts(self, what: str) -> None:
-        """Raise QueryError where features are relaxed whose values are asked about one by one, which `what` does not do."""
+        """Raise QueryError if a relaxed feature is `pinned`, which the question `what` does not support."""
         if self.pinned and self.network.of_trees:
             raise QueryError(f"{what} of a tree ensemble relaxes nothing; drop relax, or ask certify of a --box")
         if self.pinned:
@@ -124,22 +125,22 @@ class PairQuestion(Shown):
 
     @property
     def odds(self) -> bool:
-        """Whether probabilities or log-odds are asked about, not decisions."""
+        """Whether the question is about probabilities or log-odds, and not about decisions."""
         return False
 
     @property
     def gaps(self) -> bool:
-        """Whether it is asked how far something moves, not whether decisions flip."""
+        """Whether the question is how far something moves, and not whether decisions flip."""
         return True
 
     @property
     def scale(self) -> Scale:
-        """What is asked about: probabilities, or what the model gives as it is: values, log-odds, shares of votes."""
+        """The scale of the question: probabilities, or the model's own outputs: values, log-odds, shares of votes."""
         return "probability" if logistic(self.network) and self.schema.outcome.of != "value" else "logit"
 
     @property
     def quantity(self) -> Quantity:
-        """What lies apart, in words."""
+        """The name of what is compared between the two rows."""
         if self.scale == "probability":
             return "probability"
         if self.schema.outcome.of == "value":
@@ -150,7 +151,7 @@ class PairQuestion(Shown):
 
     @property
     def thresholds(self) -> list[tuple[int, int]]:
-        """Each class that is asked about with the next lower one: whether a person is decided that or higher may not flip."""
+        """Pairs (k + 1, k) of decisions: for each, whether a person gets k + 1 or higher must not flip."""
         return [(k + 1, k) for k in range(self.network.outputs)] if self.network.ordered else [(1, 0)]
 
     def __post_init__(self) -> None:
@@ -164,14 +165,13 @@ class PairQuestion(Shown):
 class IndividualFairness(PairQuestion):
     """Is there no x in the box that is treated differently when protected values change?  (HyFair, 2-discrimination; Fairify)
 
-    epsilon None: no decision flips. Otherwise the probability of the positive class never differs by more than epsilon (HyFair);
-    of forests it is the share of votes, of models that give values the value.
-    signs: when a decision flips. "deployed": the logit is above 0 for one copy and not for the other (of two logits: the positive
-    one is the larger, a tie is negative), as the model decides. "strict": above 0 for one and below 0 for the other (Fairify); a
-    tie counts on neither side. classes: "favourable", whether favourable decisions become others; "any", whether any decision
-    becomes another, between any two of several classes (a tie is the lower one's); of a single score both ask about the schema's
-    threshold. The other fields are those of `PairQuestion`.
-    arithmetic: as in `PersistentBias`.
+    epsilon: None: no decision flips. A number: the probability of the positive class never differs by more than that (HyFair); for
+    forests the share of votes, for regression models the value.
+    signs: what a flip is. "deployed": the logit is above 0 for one row and not for the other, as the model decides (with two
+    logits: the positive one is the larger; a tie is negative). "strict": above 0 for one and below 0 for the other (Fairify).
+    classes: "favourable": a flip is between favourable and other decisions. "any": between any two of several classes (a tie goes
+    to the lower one). With a single score both mean the schema's threshold.
+    arithmetic: as in `PersistentBias`. The other fields are those of `PairQuestion`.
     """
 
     epsilon: float | None = None
@@ -213,23 +213,23 @@ class IndividualFairness(PairQuestion):
         return self.epsilon is not None
 
     def require_favourable(self, what: str) -> None:
-        """Raise QueryError where flips between any of several classes are asked about, which `what` does not decide."""
+        """Raise QueryError for classes="any", which the question `what` does not support."""
         if self.network.ordered and self.network.outputs > 1:
             raise QueryError(f"classes = 'any': {what} is about favourable decisions; ask vf.verify, or certify with a box")
 
     @property
     def epsilon_scale(self) -> Scale | None:
-        """The scale of epsilon; None where decisions are asked about."""
+        """The scale of epsilon; None for questions about decisions."""
         return None if self.epsilon is None else self.scale
 
     @property
     def epsilon_of(self) -> Quantity | None:
-        """What may move by no more than epsilon, in words; None where decisions are asked about."""
+        """The name of what may move by at most epsilon; None for questions about decisions."""
         return None if self.epsilon is None else self.quantity
 
     @property
     def rule(self) -> Signs | None:
-        """The signs that decide; None where probabilities are asked about."""
+        """What a flip is (`signs`); None for questions about probabilities."""
         return self.signs if self.epsilon is None else None
 
 
@@ -237,8 +237,8 @@ class IndividualFairness(PairQuestion):
 class ProbabilityGap(PairQuestion):
     """How far apart can the probabilities of two people be that differ in protected values alone?  (HyFair, max |F(x,z) - F(x,z')|)
 
-    scale: "probability", or "logit" for the gap between log-odds, or between the values of a model that gives these. The other
-    fields are those of `PairQuestion`. `verifair.verify` answers with a witness below and a certified bound above.
+    scale: "probability", or "logit" for the gap between log-odds, or between the values of a regression model. The other fields
+    are those of `PairQuestion`. `verifair.verify` answers with a pair (a lower bound) and a certified upper bound.
     """
 
     scale: Scale = "probability"
@@ -267,8 +267,9 @@ class ProbabilityGap(PairQuestion):
 class KDiscrimination(Shown):
     """Into how many different outcome buckets can one person fall, over all protected combinations?  (HyFair, k-discrimination)
 
-    Two buckets are the two decisions, as the model makes them. More are uniform buckets (i / B, (i + 1) / B] of [0, 1] (the first
-    one closed) into which the probability of decision 1 falls, of several classes that of a group of them under softmax.
+    buckets: number B of outcomes. 2: the two decisions of the model. More: equal parts (i / B, (i + 1) / B] of [0, 1] (the first
+    includes 0) for the probability of decision 1 (with several classes: of the favourable ones together, by softmax).
+    protected: features whose values are all combined.   box: as in `PairQuestion`.
     values: protected feature -> the raw values to combine (default: all legal ones), e.g. {"age": range(10, 100, 10)}.
     """
 
@@ -298,7 +299,7 @@ class KDiscrimination(Shown):
 
     @property
     def probable(self) -> bool:
-        """Whether the buckets are of a probability, and not the two decisions."""
+        """Whether the buckets are parts of a probability, and not the two decisions."""
         return of_probability(self.buckets, self.schema, self.network)
 
     def combinations(self) -> Array:
@@ -317,7 +318,7 @@ Query = PersistentBias | Robustness | IndividualFairness | ProbabilityGap | KDis
 
 
 def _settle(query: Any) -> None:
-    """Give a query the model that its schema's outcome makes of its own, and the schema with the names of that model's classes."""
+    """Replace the query's model and schema by those that `Schema.settled` returns."""
     ready(query.network)
     network, schema = query.schema.settled(query.network)
     object.__setattr__(query, "network", network)
@@ -325,7 +326,7 @@ def _settle(query: Any) -> None:
 
 
 def _judge(query: Any, *, odds: bool) -> None:
-    """Give a settled query the model with one margin, above 0 where decision 1 is made.   odds: the log-odds of that decision."""
+    """Replace a settled query's model by one with a single margin, above 0 for decision 1.   odds: the margin is its log-odds."""
     object.__setattr__(query, "network", query.schema.judges(query.network, odds=odds))
 
 
@@ -376,7 +377,7 @@ def _unscaled(feature: Feature) -> bool:
 
 
 def _relaxed(schema: Schema, protected: Sequence[str], relax: Mapping[str, Any]) -> dict[str, int]:
-    """Return relaxed features with their widths as numbers. Raises QueryError."""
+    """Return relaxed feature -> width as a number. Raises QueryError for features or widths that do not fit the schema."""
     found = {}
     for name, width in relax.items():
         feature = schema[name]
@@ -399,7 +400,7 @@ def _relaxed(schema: Schema, protected: Sequence[str], relax: Mapping[str, Any])
 
 
 def _sizes(delta: Sequence[float]) -> tuple[float, ...]:
-    """Return each neighbourhood size once. Raises QueryError for none, and for what is no size."""
+    """Return the different neighbourhood sizes. Raises QueryError for an empty list, and for anything but a number from 0."""
     if not len(delta):
         raise QueryError("delta is empty: pass at least one neighbourhood size in units, e.g. delta=[1, 2, 3]")
     for value in delta:

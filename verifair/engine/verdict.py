@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Status(Enum):
-    """PROVED: holds at every legal point.  VIOLATED: a confirmed point fails.  UNKNOWN: neither was established."""
+    """PROVED: the goal holds at every legal point.  VIOLATED: it fails at a confirmed point.  UNKNOWN: neither was shown."""
 
     PROVED = "proved"
     VIOLATED = "violated"
@@ -38,16 +38,16 @@ class Reason(Enum):
     NUMERICAL = "numerical"
     SOLVER_ERROR = "solver-error"
     MOOT = "moot"
-    """A question beside it is refuted, which decides both."""
+    """Another question of the same group is refuted, which decides the group."""
     FLOAT32 = "float32"
-    """Proved of the real-valued function; at some point the margin is within the rounding of float32."""
+    """Proved for the real-valued function only: at some point the margin is smaller than the rounding error of float32."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Finding(Pictured):
-    """What a search or a measurement found: never a proof, and never called one.
+    """The result of a search or a measurement; it is not a proof.
 
-    kind: what was measured.   value: how large it came out.   details: the rest, JSON-ready.   method, seed: how it was found.
+    kind: what was measured.   value: the number found.   details: more results, ready for JSON.   method, seed: how it was found.
     """
 
     kind: str
@@ -64,10 +64,11 @@ class Finding(Pictured):
 class Verdict(Pictured):
     """The answer to one query.
 
-    lower, upper: certified lower bound on, and least value met of, the quantity that has to stay positive (NaN: not computed).
-    float32: of a proof, whether it is certified for float32: its margins exceed the rounding of any float32 evaluation, whatever
-    the order of the sums (False: it is about the real-valued function only); None where nothing is proved.
-    outcomes: what solvers answered on the way.   semantics: which function the verdict is about.
+    status with its evidence: PROVED has a certificate, VIOLATED a witness, UNKNOWN a reason.
+    lower, upper: a certified lower bound of the quantity that must stay positive, and its smallest value found (NaN: not computed).
+    float32: whether a proof is certified for float32, that is, holds for every float32 evaluation in any order of summation
+    (False: for the real-valued function only; None: nothing is proved).
+    engine: the method that decided.   outcomes: answers of solvers.   semantics: the function that the verdict is about.
     """
 
     status: Status
@@ -105,13 +106,13 @@ class Verdict(Pictured):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Witness(Pictured):
-    """x, x_prime: rows in the schema's words.   outputs: the margins g(x), g(x').   decisions: what the model decides
-    for each, in the schema's words; in PBA which of the two classes that are compared has the larger margin.   probabilities: of
-    decision 1 in fairness queries, of the row's own class against the other one in PBA; None for a model that gives values.
-    values: these; None for other models.
+    """A counterexample: two legal rows x and x', with what the model gives for each.
 
+    x, x_prime: the rows, in the schema's words.   outputs: the margins g(x), g(x').   decisions: of the model, in the schema's
+    words (PBA: the one of the two compared classes that has the larger margin).   probabilities: of decision 1 (PBA: of the row's
+    own class against the other one); None for a regression model.   values: of a regression model; None for others.
     margin: the value that should have been positive, shown as float64; its sign was decided in exact arithmetic.
-    float32_agrees: whether onnxruntime, in float32, shows the same violation (None: the model file was not at hand).
+    float32_agrees: whether onnxruntime, in float32, shows the same violation (None: there was no model file to run).
     """
 
     x: dict[str, Any]
@@ -125,13 +126,13 @@ class Witness(Pictured):
 
     @property
     def shown(self) -> tuple[float, float]:
-        """What the model gives for the two: probabilities, or values."""
+        """The probabilities of the two rows, or the values of a regression model."""
         found = self.values or self.probabilities
         assert found is not None
         return found
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the two rows side by side: a line for each feature, and what the model decides and gives at the end."""
+        """Return a table with columns x and x': a line for each feature, then the decision, and the probability or value."""
         import pandas as pd
 
         given = "value" if self.values is not None else "probability"

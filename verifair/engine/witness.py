@@ -1,4 +1,4 @@
-"""A counterexample of a fairness query in the schema's words: two rows, how each is decided, and what the model gives."""
+"""Counterexamples of fairness queries in the schema's words: two rows with their decisions and probabilities (or values)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ def witness_at(
     schema: Schema, network: Model, rows: Array, margins: tuple[float, float], *, margin: float, agrees: bool | None,
     any_two: bool = False,
 ) -> Witness:
-    """Return the witness of raw rows x, x' (2, V).   network: that of the margins g(x), g(x').   margin: what had to be positive.
+    """Return the witness of two raw rows x, x' (2, V).
 
-    Decisions are exact, and of the outcome also where the margins are log-odds.   any_two: between any two of several classes.
+    network: the model of which `margins` are g(x), g(x').   margin: the value that had to be positive.   agrees: `float32_agrees`.
+    any_two: the decisions are classes of the model, not favourable or unfavourable. Decisions are computed exactly.
     """
     first, second = margins
     whole = network.whole

@@ -36,18 +36,18 @@ __all__ = ["Constraint", "Feature", "Scale", "Schema"]
 
 
 class Schema(Shown, InputSpace):
-    """All features in network order, what counts as positive, and where the label stands in the data. Raises SchemaError."""
+    """Description of a model's inputs: features in network order, favourable decision, label, constraints. Raises SchemaError."""
 
     @classmethod
     def infer(
         cls, frame: pd.DataFrame, *, target: str, positive: Any = None, protected: Sequence[str] = (), model: Any = None,
     ) -> Schema:
-        """Return a first draft from a table; `verifair schema infer` writes it with notes on what to check. Raises DataError.
+        """Return a draft from a table, to be checked; `verifair schema infer` writes it with notes. Raises DataError.
 
-        target: the label's column.   positive: the label of the favourable class, of whatever type the column has; or a rule, such
-        as "value >= 600" for a model that gives values, or "class in [low, middle]" (`verifair.schema.outcome`).
-        model: whatever `verifair.read` takes. Where it takes the table's own columns it says their order, kinds and categories;
-        of one that takes a matrix of numbers, scaling and one-hot blocks are drafted as the table's labels suggest (`infer`).
+        target: the label's column.   positive: the label of the favourable class, in the column's own type; or a rule, such as
+        "value >= 600" for a regression model, or "class in [low, middle]" (`verifair.schema.outcome`).
+        model: whatever `verifair.read` takes. If it takes the table's own columns, it gives their order, kinds and categories; if
+        it takes a matrix of numbers, scaling and one-hot blocks are guessed from the table and its labels (`infer`).
         A DraftWarning names columns with missing values. Numbers that go with the label, and are not protected, are
         proposed as merit.
         """
@@ -61,7 +61,7 @@ class Schema(Shown, InputSpace):
     def drafted(
         cls, frame: pd.DataFrame, *, target: str, positive: Any, protected: Sequence[str], model: Any, network: Model | None,
     ) -> Schema:
-        """Do the same for an object that was read already: network is what `read` made of the model."""
+        """Return the draft of `infer` for a model that was read already.   network: what `read` returned for it."""
         unscaled = package_of(model) is not None  # an object takes the table as it is
         fields = inferred(frame, target=target, positive=positive, protected=protected, network=network, unscaled=unscaled)
         drafted = cls.build(fields)
@@ -78,7 +78,7 @@ class Schema(Shown, InputSpace):
         return drafted
 
     def dumps(self) -> str:
-        """Return the schema as TOML, the same for equal schemas; `loads` gives it back."""
+        """Return the schema as TOML text, the same for equal schemas; `loads` reads it."""
         return toml(self)
 
     def save(self, path: str | Path) -> None:
@@ -86,7 +86,7 @@ class Schema(Shown, InputSpace):
             half.write_text(self.dumps(), encoding="utf-8", newline="\n")
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row a feature: its kind, values, unit, change, and whether it is protected."""
+        """Return a table with a row for each feature: kind, values, unit, change, and whether it is protected."""
         about = [{"kind": f.kind, "values": ", ".join(f.categories) if f.categories else "{} to {}".format(*f.range or ("", "")),
                  "unit": f.unit, "change": f.change, "protected": f.protected} for f in self.features]
         return pd.DataFrame(about, index=pd.Index([f.name for f in self.features], name="feature"))
@@ -104,12 +104,12 @@ class Schema(Shown, InputSpace):
 
     @property
     def class_names(self) -> tuple[str, str]:
-        """Return what decision 0 and decision 1 are called."""
+        """Return the names of decision 0 and decision 1."""
         return (self.outcomes[1 - self.good], self.outcomes[self.good])
 
     @property
     def quantity(self) -> str:
-        """Return what is compared beside decisions: the probability of decision 1 (where a threshold decides, the model's)."""
+        """Return the name of the number compared beside decisions: a probability (of decision 1, or the model's) or a value."""
         threshold = {"value": "value", "logit": "model's probability"}.get(self.outcome.of)
         return f'probability of "{self.class_names[1]}"' if threshold is None or self.outcome.plain else threshold
 
@@ -132,37 +132,37 @@ class Schema(Shown, InputSpace):
         return self.domain.legal(raw)
 
     def broken(self, raw: Array) -> dict[str, Booleans]:
-        """For each constraint, called by its name or number, which raw rows (B, V) break it: (B,)."""
+        """Return constraint (by its name or number) -> (B,) which raw rows (B, V) break it."""
         return schema_rows.broken(self.constraints, self.features, raw)
 
     @property
     def columns_read(self) -> list[str]:
-        """Return the columns of a table that features and the label are read from, where it has them."""
+        """Return the names of the table's columns from which features and the label may be read."""
         return self._read_from(self.features)
 
     def facts(self, protected: Collection[str] = ()) -> list[str]:
-        """Return the columns in which no value can be made up: of the label, of protected features, and of whatever a question
-        takes for protected, be it a feature or another column."""
+        """Return the columns in which missing values are never filled in: those of the label, of protected features, and of the
+        features or other columns `protected`."""
         own = [one for one in self.features if one.protected or one.name in protected]
         return [*self._read_from(own), *(name for name in protected if name not in {one.name for one in self.features})]
 
     def _read_from(self, features: Sequence[Feature]) -> list[str]:
-        """Return the columns of these features and of the label."""
+        """Return the names of the columns of these features and of the label."""
         blocks = [name for one in features for name in schema_rows.block_of(one)]
         return [*(one.source for one in features), *blocks, *([] if self.label is None else [self.label])]
 
     def forbidding(self, boxes: Sequence[Mapping[str, Any]], name: str) -> Schema:
-        """Return the same schema with more rows forbidden: those that meet all conditions of one of `boxes` (feature -> value, list
-        of values or {"low": ..., "high": ...}, as in a constraint's `never`). A guardrail refuses them. Raises SchemaError."""
+        """Return the schema with one more constraint for each of `boxes` (feature -> value, list of values, or {"low": ..., "high":
+        ...}): rows that meet all conditions of a box are forbidden, as a guardrail refuses them. Raises SchemaError."""
         names = [name] if len(boxes) == 1 else [f"{name} {k}" for k in range(1, len(boxes) + 1)]
         more = [Constraint(name=one, never=box) for one, box in zip(names, boxes, strict=True)]
         return self.changed(constraints=(*self.constraints, *more))
 
     def steps(self, still: Sequence[str]) -> Array:
-        """Return (V,) one perturbation unit of every feature that PBA moves, 0 for the others.
+        """Return (V,) the unit of every feature that moves in PBA, 0 for the others.
 
-        Numbers with a unit move, save those in `still`, protected ones and those with change = "fixed". Raises SchemaError when
-        nothing would move: delta counts units, so without any it means nothing.
+        Numbers with a unit move, except those in `still`, protected ones and those with change = "fixed". Raises SchemaError if
+        nothing would move.
         """
         moves = [f.numeric and f.change != "fixed" and f.name not in still and not f.protected for f in self.features]
         steps = np.array([float(f.unit or 0.0) if moving else 0.0 for f, moving in zip(self.features, moves, strict=True)])
@@ -189,9 +189,9 @@ class Schema(Shown, InputSpace):
             )
 
     def settled(self, model: Model) -> tuple[Model, Schema]:
-        """Return a model and a schema that fit each other: the model as `reads` gives it, the schema with the model's class names.
+        """Return the model with the schema's outcome as its decision (see `reads`), and the schema with the model's class names.
 
-        Every question, system and estimator begins here. Raises SchemaError unless the schema's columns and outcome fit the model.
+        Every question, system and estimator calls this first. Raises SchemaError unless the schema's columns and outcome fit.
         """
         described = self.named(model)
         described.check_network(described.spread(model))
@@ -200,9 +200,9 @@ class Schema(Shown, InputSpace):
     # Tables
 
     def raw(self, frame: pd.DataFrame, *, outside: Literal["error", "keep"] = "error") -> Array:
-        """Return raw rows (N, V) of a table. Raises DataError naming file, feature, row, what was found and the remedy.
+        """Return the raw rows (N, V) of a table. Raises DataError naming file, feature, row, value and remedy.
 
-        outside: "error" refuses values outside the declared ranges, "keep" keeps them, for `inside` to tell.
+        outside: "error" refuses values outside the declared ranges, "keep" keeps them (`inside` finds them).
         """
         with schema_rows.blamed(frame):
             raw = np.column_stack([schema_rows.raw_column(frame, feature) for feature in self.features])
@@ -211,7 +211,7 @@ class Schema(Shown, InputSpace):
             return raw
 
     def fitting(self, frame: pd.DataFrame) -> Booleans:
-        """Return (N,) which rows of a table are legal. Raises DataError for cells that are no values of their feature."""
+        """Return (N,) which rows of a table are legal. Raises DataError for a cell that is not a value of its feature."""
         return self.inside(self.raw(frame, outside="keep"))
 
     def _raise_outside(self, raw: Array, rows: pd.Index) -> None:
@@ -234,10 +234,10 @@ class Schema(Shown, InputSpace):
         return self.domain.take(np.array([v])).legal(raw[:, [v]])
 
     def labels(self, frame: pd.DataFrame, *, names: Collection[str] | None = None) -> Integers:
-        """True classes (N,) of a table: `good` where the label column holds `positive_label`, or a value that `positive` calls
-        favourable, else the other; without either the classes' numbers, from numbers or names.
+        """Return the true classes (N,) of a table: `good` if the label is `positive_label`, or a value that `positive` calls
+        favourable, else the other class; without a rule for labels, the number of the class that the label names.
 
-        names: of the label in the whole table (`label_names`), where the frame is a chunk of it.
+        names: names of the label in the whole table (`label_names`), if the frame is a chunk of it.
         Raises SchemaError without a label, DataError for a column that does not fit it.
         """
         label = self._label
@@ -251,8 +251,8 @@ class Schema(Shown, InputSpace):
         return found if self.good else 1 - found
 
     def label_names(self, chunks: Iterable[pd.DataFrame]) -> Collection[str] | None:
-        """Return what the label is called in a table that comes in chunks, for `labels`; None where it is a number that a threshold
-        compares. Raises as `labels` does."""
+        """Return all names of the label in a table that comes in chunks, for `labels`; None if the label is a number compared
+        with a threshold. Raises as `labels` does."""
         label = self._label
         if self._valued:
             return None
@@ -270,9 +270,9 @@ class Schema(Shown, InputSpace):
 
     @property
     def _valued(self) -> bool:
-        """Whether the label is a number that a threshold compares."""
+        """Whether the label is a number that is compared with a threshold."""
         return self.positive_label is None and self.outcome.of == "value"
 
     def favoured(self, frame: pd.DataFrame, *, names: Collection[str] | None = None) -> Booleans:
-        """Return (N,) whose true class is favourable. Takes names and raises as `labels` does."""
+        """Return (N,) whether the true class is favourable.   names, errors: as in `labels`."""
         return self.outcome.favourable(self.labels(frame, names=names))

@@ -19,9 +19,12 @@ def check(
     file: Envelope | str | Path, *, network: Any, schema: InputSpace, partial: bool = False, progress: Progress | None = None,
     spread: Spread = starmap,
 ) -> CheckReport:
-    """Prove again what a file of proofs states: `verifair.checker.check.check` for whatever `read` takes as the network.
+    """Check the proofs in a certificate or a store again (`verifair.checker.check.check`).
 
-    spread: who works, here this process; `verifair.engine.parallel.spread(jobs)` are other processes, or a cluster's workers.
+    file: a certificate, or the path of a file.   network: whatever `verifair.read` takes.   schema: that of the proofs.
+    partial: accept a file in which something is undecided.   progress: called with (done, total).
+    spread: runs the checks: by default this process; `verifair.engine.parallel.spread(jobs)` uses processes or a cluster's workers.
+    Returns: a report; `accepted`: all that was asked is answered and proved again (with `partial`: all that is answered).
     Sound? Yes: what is accepted is true of the model that is read.   Complete? No.
     """
     return checker.check(file, network=read(network), schema=schema, partial=partial, progress=progress, spread=spread)

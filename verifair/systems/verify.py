@@ -29,7 +29,7 @@ DECIDERS: dict[type, str] = {
     PersistentBias: "verifair.systems.pba.rows:verify_rows",
     Robustness: "verifair.systems.pba.rows:verify_rows",
 }
-"""Type of a query -> what decides it, imported when such a query is asked."""
+"""Type of a query -> the function that decides it, imported when it is needed."""
 BY_ROW = (PersistentBias, Robustness)
 """Types of queries that are asked of the rows of a table; the others are asked of a box."""
 
@@ -61,11 +61,12 @@ def verify(query: PersistentBias | Robustness, frame: pd.DataFrame, **options: U
 def verify(query: Any, frame: pd.DataFrame | None = None, **options: Any) -> Any:
     """Decide a query of any type, within a budget.
 
-    Requires: a query; of PersistentBias and Robustness also the table whose rows are asked about. Options are those of the
-    decider: budget for all; method and solver for IndividualFairness, PersistentBias and Robustness; tolerance for ProbabilityGap.
+    frame: for PersistentBias and Robustness the table whose rows are asked about; other queries take none.
+    options: budget for all queries; method and solver for IndividualFairness, PersistentBias and Robustness; tolerance for
+    ProbabilityGap; others as in the functions of `DECIDERS`.
     Returns: a Verdict (IndividualFairness), a MaximumGap (ProbabilityGap), a KmaxVerdict (KDiscrimination), or a table with one
-    verdict a line, in the schema's words (PersistentBias, Robustness). Raises QueryError for what is no query, or for a table too
-    many or missing.
+    verdict a line, in the schema's words (PersistentBias, Robustness). Raises QueryError for anything else than a query, and for a
+    missing or superfluous table.
     Method: `DECIDERS`.
     Sound? Yes.   Complete? As the decider says, within the budget.
     """

@@ -57,9 +57,9 @@ SEARCHING = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class CombinationOutcome:
-    """One protected combination at the witness, in the schema's words.
+    """One combination of protected values at the witness, in the schema's words.
 
-    bucket: None where the row is not legal, or where balls around the margin of a smooth model reach two buckets.
+    bucket: None if the row is not legal, or if the balls around the margin of a smooth model reach two buckets.
     """
 
     combination: dict[str, Any]
@@ -69,12 +69,13 @@ class CombinationOutcome:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class KmaxVerdict(Pictured):
-    """lower <= kmax <= upper.
+    """Bounds of the largest k over a box: lower <= largest k <= upper.
 
-    lower: k at the witness, exactly.   upper: certified, never above min(K, buckets).   x: (V,) raw witness, its protected
-    entries those of the first legal combination.   witness: the same in the schema's words, without the protected features.
-    reason: why lower < upper (None: they are equal).   float32_agrees: whether onnxruntime, in float32, shows `lower` buckets at
-    the witness too (None: no model file, or no witness).   boxes: how many were bounded.
+    lower: k at the witness, counted exactly.   upper: certified, at most min(K, buckets).   combinations: K, of protected values.
+    x: (V,) the witness in raw units, with its first legal combination.   witness: x in the schema's words, without protected
+    features.   outcomes: of every combination.   reason: why lower < upper (None: they are equal).
+    float32_agrees: whether onnxruntime, in float32, also shows `lower` buckets at the witness (None: no model file, or no witness).
+    boxes: number of boxes that were bounded.
     """
 
     lower: int
@@ -103,12 +104,12 @@ def kmax(
     query: KDiscrimination, *, budget: Budget | None = None, start: Array | None = None, jobs: int = 1,
     progress: Progress | None = None,
 ) -> KmaxVerdict:
-    """Return the largest k over the query's box, between an exact witness and a certified bound; equal when the budget suffices.
+    """Bound the largest k over the query's box: an exact witness from below, a certified bound from above.
 
-    budget: seconds for all of it, nodes for the boxes.   start: (N, V) raw points to begin with, e.g. of a search; those outside
-    the box are left out, protected entries do not matter.   jobs: processes that bound the boxes of a step; bounds are the same.
+    budget: seconds for the whole run, and boxes (nodes).   start: (N, V) raw points to start from, e.g. of a search; points
+    outside the box are left out, protected entries ignored.   jobs: processes that bound boxes; the bounds do not depend on it.
     progress: called with (lower, upper) after every step.
-    Ctrl-C ends the run with what is certified so far. Raises QueryError for a box that names protected features.
+    Ctrl-C ends the run with the bounds so far. Raises QueryError for a box that names protected features.
     """
     started = clock.now()
     run = _KmaxSearch(query, budget or Budget(), started, jobs)

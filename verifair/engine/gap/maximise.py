@@ -45,10 +45,10 @@ REASONS = {"time": Reason.TIME, "nodes": Reason.NODES, "float": Reason.NUMERICAL
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MaximumGap(Pictured):
-    """lower <= largest gap <= upper.
+    """Bounds of the largest gap between two rows that differ in protected values: lower <= largest gap <= upper.
 
-    lower: the gap at the witness, decided exactly and rounded down (0 without one).   upper: what the certificate proves (1, or
-    infinity for log-odds, without one).   reason: why the two are further apart than the tolerance, None when they are not.
+    lower: the gap at the witness, computed exactly and rounded down (0 without a witness).   upper: proved by the certificate
+    (without one: 1, or infinity for log-odds).   reason: why upper - lower exceeds the tolerance (None: it does not).
     """
 
     lower: float
@@ -70,10 +70,10 @@ def maximise(
     query: ProbabilityGap, *, budget: Budget | None = None, tolerance: float = 1e-4, jobs: int = 1,
     progress: Callable[[float, float], None] | None = None,
 ) -> MaximumGap:
-    """Return the largest gap between two rows of the box that differ in protected values alone, bracketed to `tolerance` or as far
-    as the budget goes; Ctrl-C ends it with what is known by then.
+    """Bound the largest gap between two rows of the box that differ in protected values alone, until upper - lower <= tolerance.
 
-    jobs: processes that bound boxes, or ask about different gaps, at the same time; seconds count on the clock.
+    budget: seconds by the clock, and boxes (nodes). When it is spent, or after Ctrl-C, the bounds so far are returned.
+    jobs: processes that bound boxes, or ask about different gaps, at the same time.   progress: called with (lower, upper).
     Sound? yes: `lower` is exact, `upper` is proved by the certificate.   Complete? to the tolerance, within the budget.
     Raises QueryError for a tolerance below 1e-6: bounds carry rounding errors.
     """

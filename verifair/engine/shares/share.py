@@ -1,4 +1,4 @@
-"""`certify_share`: which share of a box is treated alike, and which is not, bracketed by cutting the box into cells.
+"""`certify_share`: bound the share of a box that is treated alike from below and above, by cutting the box into cells.
 
 Method: every cell is bounded for each copy (`cells`). Cells where the bounds show one answer throughout are done; of the
 others the points on both sides of an undecided strip are counted. Those with the most open volume are cut first.
@@ -52,10 +52,10 @@ EACH = 64
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CertifiedShare(Pictured):
-    """At least `fair` and at most 1 - `unfair` of the box is fair.
+    """Bounds of the share of a box in which no decision flips: fair <= share <= 1 - unfair.
 
-    certificate: shows both; also the store of the run.   cells: leaves of its tree.   rows: of a table, see `row_shares`.
-    reason: why the bracket is wider than the tolerance, None where it is not.   seconds: of all runs together.
+    certificate: proves both; it is also the store of the run.   cells: number of leaves of its tree.
+    reason: why 1 - fair - unfair exceeds the tolerance (None: it does not).   seconds: of all runs together.
     """
 
     fair: float
@@ -68,6 +68,7 @@ class CertifiedShare(Pictured):
 
     @property
     def width(self) -> float:
+        """The share that is open: 1 - fair - unfair."""
         return max(0.0, 1 - self.fair - self.unfair)
 
     def _draw(self, path: Path) -> None:
@@ -79,13 +80,13 @@ def certify_share(
     query: IndividualFairness, *, tolerance: float = 1e-3, budget: Budget | None = None, store: str | Path | None = None,
     resume: bool = False, jobs: int = 1, progress: Callable[[float, float], None] | None = None,
 ) -> CertifiedShare:
-    """Bracket the share of the query's box where no decision flips, to `tolerance` or as far as the budget goes.
+    """Bound the share of the query's box in which no decision flips, until at most `tolerance` of it is open.
 
-    Of a schema with constraints it is the share of those points where two compared rows at least are legal.
+    Only points with at least two legal rows to compare are counted.
     Requires: a piecewise-linear network or a tree ensemble, one or two logits, no epsilon and nothing relaxed.
-    Returns: the bracket and its certificate, which is written to `store` where one is named; `resume` goes on with the tree there.
-    jobs: processes that share the cells of every step; the tree is the same. seconds count on the clock, whatever their number.
-    progress is called with estimates of the fair share and of that which is not unfair. Ctrl-C ends it with what is known by then.
+    Returns: the bounds and their certificate, which is also written to `store`; `resume` continues with the tree in that file.
+    budget: seconds by the clock, and cells (nodes). When it is spent, or after Ctrl-C, the bounds so far are returned.
+    jobs: processes that bound cells; the tree does not depend on it.   progress: called with estimates of both bounds.
     Sound? yes, see the certificate.   Complete? to the tolerance, within the budget (seconds, nodes: cells).
     Raises QueryError for other questions, DataError for a store of another one.
     """

@@ -138,13 +138,13 @@ def certify_consistency(
     network: Any, schema: Schema, audit: ComparedPairs, reference: Reference, people: People, delta: float, *,
     budget: Budget | None = None, jobs: int = 1, progress: Progress | None = None,
 ) -> CertifiedConsistency:
-    """Certify regime A within delta units for the pairs of an audit of `people` against `reference` by this network.
+    """Prove that pairs of an audit stay in regime A (same decision, same reasons) when both people move by at most delta units.
 
     network: a Network, or whatever `verifair.read` takes.
-    budget: seconds for the whole run (default: no limit), nodes: boxes a pair may be cut into (default 320).
-    jobs: so many processes work, within `vf.cluster` its workers; pairs are independent of each other.
-    progress(done, total) counts pairs in regime A.
-    Raises QueryError for a delta that is no number from 0 or people not audited, SchemaError where delta is positive and no
+    audit, reference, people: the audit, its reference, and the people audited.   delta: units of the schema, 0 for the pair itself.
+    budget: seconds for the whole run (default: no limit), boxes for each pair (nodes; default: 320).
+    jobs: number of processes; within `vf.cluster` its workers.   progress: called with (pairs done, pairs in regime A).
+    Raises QueryError for a delta below 0 or people not audited, SchemaError where delta is positive and no
     feature has a unit, DataError for people who are no rows of the schema.
     Sound? yes.  Complete? no.
     """

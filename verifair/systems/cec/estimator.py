@@ -28,14 +28,13 @@ from verifair.systems.stores import Parts
 class ExplanationConsistency(TableEstimator):
     """Does the model decide like people alike, and for like reasons?  (CEC)
 
-    network: one or two outputs; a model, or whatever `verifair.read` takes.
-    schema: of its columns; features with merit = true make people comparable.
-    tau: people farther apart, in standard deviations of merit, are no counterparts; None: however far.
-    threshold: scores above it are different reasons.   steps: None for exact integrals, T for the paper's Riemann sum (32).
+    network: a model, or whatever `verifair.read` takes.   schema: of its columns; merit = true marks the features of merit.
+    tau: largest distance of a counterpart, in standard deviations of merit (None: no limit).
+    threshold: scores above it count as different reasons.   steps: None for exact integrals, T for a Riemann sum (the paper: 32).
     ties, seed: the choice among equally near people.   threads: for the attributions.
-    attribution: what explains the model, called with model inputs x (B, n) and the rows (R, n) to compare them with, those of the
-    person's own group and true class; gives (B, n) numbers. None: integrated gradients of a network, interventional Shapley values
-    of a tree ensemble.
+    attribution: a function that explains the model: takes model inputs x (B, n) and reference rows (R, n), the people of the same
+    group and true class, and returns (B, n) numbers. None: integrated gradients of networks, interventional Shapley values of tree
+    ensembles.
     Sound? Complete? neither: a measurement (`Finding`), never a proof.
     Reference: CEC (Counterfactual Explanation Consistency), definitions 2 and 3.
     """
@@ -49,9 +48,9 @@ class ExplanationConsistency(TableEstimator):
         self.ties, self.seed, self.threads, self.attribution = ties, seed, threads, attribution
 
     def fit(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> ExplanationConsistency:
-        """Take the rows of X as those that counterparts and baselines come from.
+        """Take counterparts and baselines from the rows of X.
 
-        y: (N,) true classes; None: the schema's label column in X.   sensitive_features: a column's name, several names (groups are
+        y: (N,) true classes (default: the schema's label column).   sensitive_features: a column's name, several names (groups are
         their combinations), an array or Series (N,), or a DataFrame.   Sets reference_.
         Raises SchemaError without merit features, DataError for one group or label only, or a group without one of the labels.
         """
@@ -65,9 +64,9 @@ class ExplanationConsistency(TableEstimator):
         self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any, progress: Progress | None = None,
         store: str | Path | None = None, resume: bool = False,
     ) -> ComparedPairs:
-        """Compare the rows of X with their counterparts; see `ComparedPairs`. The rows may be those of `fit`.
+        """Compare the rows of X, which may be those of `fit`, with their counterparts; returns `ComparedPairs`.
 
-        store: SQLite file of what is explained, written as it goes.   resume: take what it holds of these rows.
+        store: SQLite file that keeps partial results.   resume: use the partial results for these rows that the store holds.
         Raises DataError where a group is unknown to `fit`, or where nobody has a counterpart within tau.
         """
         network = self._check()
@@ -82,9 +81,9 @@ class ExplanationConsistency(TableEstimator):
     def control(
         self, found: ComparedPairs, *, progress: Progress | None = None, store: str | Path | None = None, resume: bool = False
     ) -> ComparedPairs:
-        """Compare the people of an audit with the nearest other of their own group: see `audit.control`, and `measures.excess`.
+        """Compare each person of an audit with the nearest other one of the same group (`audit.control`, `measures.excess`).
 
-        store, resume: as in `audit`; the same file may be named.
+        store, resume: as in `audit`; it may be the same file.
         """
         check_is_fitted(self)
         with self._kept(store, resume) as parts:
@@ -99,7 +98,7 @@ class ExplanationConsistency(TableEstimator):
         return Parts.kept(store, resume=resume)
 
     def score_samples(self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any) -> np.ndarray:
-        """(N,) each person's CEC score: the mean over the other groups with a counterpart, NaN where there is none."""
+        """Return (N,) each person's CEC score: the mean over the other groups that have a counterpart, NaN if none has."""
         found = self.audit(X, y, sensitive_features=sensitive_features)
         count = np.bincount(found.individual, minlength=len(found.people))
         total = np.bincount(found.individual, weights=found.score, minlength=len(found.people))

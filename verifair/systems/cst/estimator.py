@@ -1,7 +1,7 @@
 """SituationTesting: fit a causal model to a table, test its protected rows. scikit-learn's conventions.
 
-`chance` tells what the same test finds where the protected attribute is dealt out anew, so that it means nothing; `redraws` tells
-who is a case where the categories of counterfactuals are drawn anew.
+`chance` counts what the same test finds when protected values are shuffled among the rows, so that they mean nothing. `redraws`
+finds who is a case when the categories of counterfactuals are drawn with other seeds.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ COPIED = int(pd.__version__.partition(".")[0]) >= 3
 class SituationTesting(TableEstimator):
     """Would these people have been decided on alike, had they not been of their group?  (CST)
 
-    causal_model: a DAG over the table's columns with mechanisms, fitted or not.   decider: who decides (`deciders`).
-    do: protected attribute -> its value for those who are not protected. Several are tested each alone; with `intersectional`
-    jointly as well.   attributes: what makes two people similar; None: all nodes of the causal model but those in do, and
-    the recorded decision.
-    k: group sizes.   tau, level, sides, z, interval, correction, direction: what counts as a case, see `Terms`.
+    causal_model: a DAG over the table's columns with mechanisms, fitted or not.   decider: makes the decisions (`deciders`).
+    do: protected attribute -> its value for those who are not protected. Several are tested each alone, with `intersectional`
+    also jointly.   attributes: columns by which people are compared (None: all nodes of the causal model but those in `do` and the
+    recorded decision).
+    k: numbers of neighbours.   tau, level, sides, z, interval, correction, direction: what counts as a case, see `Terms`.
     distance, ties, categorical, small: see `situation_test`.   seed: of the noise of categories.
-    preset: "paper" for the authors' procedure: it sets distance, ties, z, interval and rounding, whatever they are here.
+    preset: "paper" for the authors' procedure, which overrides distance, ties, z, interval and rounding.
     Sound? Complete? neither: statistical evidence (`Finding`) under the causal model, never a proof.
     Reference: CST (Alvarez and Ruggieri 2023), algorithm 1.
     """
@@ -64,7 +64,7 @@ class SituationTesting(TableEstimator):
         self.intersectional, self.preset, self.small, self.seed, self.threads = intersectional, preset, small, seed, threads
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> SituationTesting:
-        """Fit the causal model to the rows of X, and let the decider decide on them. y is ignored: it has no part in the test.
+        """Fit the causal model to the rows of X, and let the decider decide on them.   y: ignored; the test does not use labels.
 
         Sets causal_model_, frame_, decisions_ (N,).   Raises DataError, SchemaError, QueryError for what does not fit.
         """
@@ -79,14 +79,14 @@ class SituationTesting(TableEstimator):
         return self
 
     def interventions(self) -> tuple[dict[str, Any], ...]:
-        """What is tested: each protected attribute alone, and jointly where that was asked for."""
+        """Return the interventions to test: each protected attribute alone, and with `intersectional` all of them jointly."""
         alone = tuple({name: value} for name, value in self.do.items())
         return (*alone, dict(self.do)) if self.intersectional and len(alone) > 1 else alone
 
     def counterfactual(self, do: Mapping[str, Any], *, seed: int | None = None) -> tuple[pd.DataFrame, Booleans | None]:
-        """The complainants (C rows) under `do`, as the decider takes them, and its decisions (C,), None where it has none.
+        """Return the counterfactuals of the complainants (C rows) under `do`, and the decisions on them (C,), None without any.
 
-        seed: of the noise of categories; None: that of the test.
+        seed: of the noise of categories (default: that of the test).
         """
         check_is_fitted(self)
         do = self.causal_model_.check(self.frame_, do)  # the values as the table writes them: True for 1 in a column of booleans
@@ -94,7 +94,7 @@ class SituationTesting(TableEstimator):
         return decided(self.decider, self.causal_model_.counterfactual(rows, do, seed=self.seed if seed is None else seed))
 
     def drawn(self, do: Mapping[str, Any]) -> tuple[str, ...]:
-        """Nodes whose categories are drawn for counterfactuals under `do`, if attributes or decisions depend on them."""
+        """Return the nodes whose categories are drawn for counterfactuals under `do`, and affect attributes or decisions."""
         check_is_fitted(self)
         model = self.causal_model_
         matter = {*may_read(self.decider, model.by_name), *self.attributes_}
@@ -104,16 +104,17 @@ class SituationTesting(TableEstimator):
         )
 
     def complainants(self, do: Mapping[str, Any], frame: pd.DataFrame | None = None) -> Integers:
-        """(C,) positions of the rows that are tested, in the table of `fit` or another."""
+        """Return positions (C,) of the rows that are tested, in `frame` (default: the table of `fit`)."""
         frame = self.frame_ if frame is None else frame
         return np.flatnonzero(groups_under(frame, do, least=least_group(self.k, self.small))[1] >= 0)
 
     def test(
         self, *, progress: Progress | None = None, store: str | Path | None = None, resume: bool = False
     ) -> dict[str, Situations]:
-        """Intervention in words -> what was found. progress(done, total) starts anew with each.
+        """Test every intervention, and return its name, such as "Gender = 0" -> the result.
 
-        store: SQLite file of what the searches find, written as they go.   resume: take what it holds of this test.
+        progress: called with (done, total), for each intervention anew.   store: SQLite file that keeps partial results.
+        resume: use the partial results of this test that the store holds.
         Raises DataError where a group is smaller than a k, and for a file that is no such store.
         """
         check_is_fitted(self)
@@ -121,7 +122,7 @@ class SituationTesting(TableEstimator):
             return {in_words(do): self.test_one(do, progress=progress, parts=parts) for do in self.interventions()}
 
     def test_one(self, do: Mapping[str, Any], *, progress: Progress | None = None, parts: Parts = UNKEPT) -> Situations:
-        """One intervention only."""
+        """Test one intervention, as `test` does."""
         tilde, decisions = self.counterfactual(do)
         do = self.causal_model_.check(self.frame_, do)
         return self.compared(self.frame_, tilde, do, decisions, progress=progress, parts=parts)
@@ -130,7 +131,7 @@ class SituationTesting(TableEstimator):
         self, frame: pd.DataFrame, tilde: pd.DataFrame, do: Mapping[str, Any], decisions: Booleans | None = None, *,
         progress: Progress | None = None, parts: Parts = UNKEPT,
     ) -> Situations:
-        """The test, on these terms, of a table whose rows are decided as those of `fit` are: see `situation_test`."""
+        """Run the test with these settings on a table `frame` with counterfactuals `tilde`; decisions are those of `fit`."""
         paper = self.preset == "paper"
         terms = Terms(tau=self.tau, interval="wald", z=Z_OF_PAPER, decimals=3, direction=self.direction) if paper else Terms(
             tau=self.tau, level=self.level, sides=self.sides, interval=self.interval, correction=self.correction, z=self.z,
@@ -145,7 +146,7 @@ class SituationTesting(TableEstimator):
 
     @property
     def attributes_(self) -> tuple[str, ...]:
-        """What makes two people similar; never the recorded decision, for then everybody's neighbours are decided as they are."""
+        """The columns by which people are compared, without the recorded decision (else all neighbours would be decided alike)."""
         if self.attributes is not None:
             return tuple(self.attributes)
         apart = {*self.do, self._recorded}
@@ -189,14 +190,14 @@ def chance(
     test: SituationTesting, do: Mapping[str, Any], *, deals: int = 10, progress: Progress | None = None,
     parts: Parts = UNKEPT,
 ) -> pd.DataFrame:
-    """Mean counts over `deals` of ST and CST w/o, a line for each method and k, columns as in `Situations.counts`.
+    """Return mean counts of ST and CST w/o over `deals` shuffles, a line for each method and k, columns as in `Situations.counts`.
 
-    test: fitted. In each deal the rows' values of do's attributes change hands at random, together, and the causal model is fitted
-    anew; attributes and decisions stay, so that nothing depends on the protected ones. (CF and CST with search centers take
-    decisions on counterfactuals, which a decider that reads the attribute would still make depend on it.)
-    Shares of refusals in two groups of fifteen are hardly ever equal, and where groups differ in size, or have reached the edge of
-    the table, one is drawn to the mean more than the other. The counts of a test are evidence by what they exceed of these.
-    progress(done, total) counts deals.   Raises QueryError for no deals.
+    test: fitted. In each shuffle the rows exchange their values of the attributes of `do` at random, and the causal model is fitted
+    again; attributes and decisions stay, so nothing depends on the protected attributes. (CF and CST use decisions on
+    counterfactuals, which would still depend on the attribute if the decider reads it; they are left out.)
+    Shares of refusals in two groups of fifteen are hardly ever equal, and groups of unequal size differ more. So only the excess of
+    a test's counts over these is evidence.
+    progress: called with (shuffles done, all).   Raises QueryError for fewer than one.
     Reference: none; a permutation test of the counts.
     """
     check_is_fitted(test)
@@ -219,10 +220,10 @@ def chance(
 
 
 def redraws(test: SituationTesting, found: Situations, *, draws: int, parts: Parts = UNKEPT) -> Iterator[dict[Method, Booleans]]:
-    """Yield who (C,) is a case by each method at the smallest k, for each of `draws` draws of the noise of categories.
+    """Yield for each of `draws` draws of the noise of categories which complainants (C,) are a case, by method, at the smallest k.
 
-    test: fitted.   found: what it found of one intervention, which is the first draw; the seeds of the others are the next ones.
-    The causal model stays as it was fitted. Raises QueryError for no draws.
+    test: fitted.   found: its result for one intervention, which is the first draw; the others use the next seeds.
+    The causal model is not fitted again. Raises QueryError for fewer than one draw.
     Reference: none; Monte Carlo over the noise that abduction leaves undetermined (Oberst and Sontag 2019, section 3.2).
     """
     check_is_fitted(test)

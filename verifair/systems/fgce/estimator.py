@@ -1,4 +1,4 @@
-"""GroupCounterfactuals: from a model, a schema and a table to the counterfactuals of every group. Reads top to bottom in `fit`."""
+"""GroupCounterfactuals: choose counterfactuals for every group of a table. Start reading at `fit`."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ DEFAULT = FgceSettings()
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Group:
-    """One group's answer. negatives: all that are to be explained; instance.hopeless of them have no feasible counterfactual.
+    """The answer for one group.
 
-    found: the centers, or with a cost limit the coverage.   assigned: (F,) the node that each factual of the instance is sent to,
-    -1 for none.   cost: (F,) what it costs.   robust: how the candidates fared, where only robust ones were to be chosen.
+    negatives: nodes to be explained; those in instance.hopeless have no feasible counterfactual.   found: the centers, or with a
+    cost limit the coverage.   assigned: (F,) the counterfactual of each factual of the instance, -1 for none.   cost: (F,) its
+    cost.   robust: which candidates are robust, if only robust ones could be chosen.
     """
 
     name: str
@@ -64,18 +65,18 @@ class Group:
 
     @property
     def used(self) -> Integers:
-        """The chosen nodes that serve somebody."""
+        """The chosen nodes that are assigned to somebody."""
         return np.unique(self.assigned[self.assigned >= 0])
 
 
 class GroupCounterfactuals(TableEstimator):
-    """Few counterfactuals that explain each group's negative decisions, feasible and optimal.  (FGCE)
+    """Choose a few counterfactuals for each group: rows that its rejected people can reach, optimally.  (FGCE)
 
-    model: a Network, an estimator whose `predict` takes a DataFrame, or whatever else `verifair.read` takes; it decides by its
-    `predict`, but where robustness is asked for by what `read` gives.   schema: of its columns, with `change` for each feature.
+    model: a Network, an estimator whose `predict` takes a DataFrame, or whatever else `verifair.read` takes. Decisions are those of
+    `predict`; questions of robustness are about what `read` returns.   schema: of its columns, with `change` for each feature.
     seconds: for each group.   threads: for the graph.   custom: a rule for moves, see `FeatureSpace`.   empty: "skip" leaves out
-    groups with nobody to explain, or nobody who can be helped, and notes them in `skipped_`.   The others are as in `FgceSettings`:
-    either the share `coverage` of the factuals is covered at the least largest cost, or with max_cost the most at that cost.
+    groups with nobody to explain, or nobody who can be helped (see `skipped_`).   The others are as in `FgceSettings`: the share
+    `coverage` of the factuals is covered at the smallest possible cost, or with max_cost as many as possible at that cost.
     Sound? Complete? yes with methods exact and components, given time (`found.optimal`); mip is the solver's claim, greedy a bound.
     Reference: FGCE (Fragkathoulas, Papanikou, Pitoura, Terzi).
     """
@@ -96,16 +97,16 @@ class GroupCounterfactuals(TableEstimator):
     def fit(
         self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any = None, audit: Any = None, progress: Tell | None = None
     ) -> GroupCounterfactuals:
-        """Build the graph over all rows of X, and answer for each group.
+        """Build the graph over all rows of X, and choose counterfactuals for each group.
 
-        y: true classes (1 positive, or the label column's own values), needed for false negatives; None: the schema's label column
-        in X.   sensitive_features: a column's name, several names, an array or Series (N,), or a DataFrame: one group for each
-        (combination of) value; None: one group of all.
-        audit: (N,) rows whose decisions are to be explained; None: all. Every row may serve as a step or as a counterfactual.
+        y: true classes (1 positive, or the label column's own values), needed for false negatives (default: the schema's label
+        column in X).   sensitive_features: a column's name, several names, an array or Series (N,), or a DataFrame: one group for
+        each value or combination of values (None: a single group).
+        audit: (N,) rows whose decisions are to be explained (default: all). Every row may be a step or a counterfactual.
 
-        Sets model_ (who decides), words_ (how the table writes categories), space_, graph_, levels_ (`binned` rows), reachability_,
-        positive_ (N,), groups_ (name -> Group), skipped_ (name -> why), stranded_ (name -> how many are to be explained, of groups
-        that are skipped because none of them has a way).
+        Sets model_ (makes the decisions), words_ (how the table writes categories), space_, graph_, levels_ (`binned` rows),
+        reachability_, positive_ (N,), groups_ (name -> Group), skipped_ (name -> reason), stranded_ (name -> number of people to be
+        explained, for groups that are skipped because nobody in them can be helped).
         Raises DataError, QueryError, SchemaError: no negative or positive rows, no feasible counterfactual, k too few (a line for
         each group).
         """
@@ -141,7 +142,7 @@ class GroupCounterfactuals(TableEstimator):
         return self
 
     def counterfactuals(self, name: str) -> pd.DataFrame:
-        """Return the chosen rows of a group in the schema's words, with the number of factuals each serves and their top cost."""
+        """Return a group's chosen rows in the schema's words, with the number of factuals assigned to each and the largest cost."""
         group = self._group(name)
         chosen = group.found.chosen
         served = group.assigned[:, None] == chosen[None, :]
@@ -153,20 +154,20 @@ class GroupCounterfactuals(TableEstimator):
         return table
 
     def explanations(self, name: str) -> pd.DataFrame:
-        """Return one line for each factual of a group: its row, the counterfactual's, the cost; -1 and inf where none serves."""
+        """Return a line for each factual of a group: its row, its counterfactual's row and the cost; -1 and inf if it has none."""
         group = self._group(name)
         return pd.DataFrame({"row": group.instance.factuals, "counterfactual": group.assigned, "cost": group.cost})
 
     def re_evaluated(self) -> pd.DataFrame:
-        """Return what the network decides on the counterfactuals of every group, exactly and in float32; see `re_evaluated`."""
+        """Return the network's decisions on the counterfactuals of every group, exactly and in float32; see `re_evaluated`."""
         used, nodes = self._used()
         return by_group(re_evaluated(self.model_, self.schema, self.graph_.raw[nodes]), nodes, used)
 
     def certify(
         self, delta: Sequence[float], *, seconds: float | None = None, progress: Callable[[int, int], None] | None = None
     ) -> CertifiedRobustness:
-        """Return which counterfactuals stay positive within delta units, for each delta: a line for each of every group, and one
-        certificate of all that is proved; see `certify_robust`. Takes at most `seconds`, or as long as a group may.
+        """Prove which counterfactuals stay positive within delta units: a line for each group, counterfactual and delta, and one
+        certificate of all proofs; see `certify_robust`.   seconds: limit (default: that of a group).
         """
         used, nodes = self._used()
         budget = Budget(seconds=self.seconds if seconds is None else seconds)
@@ -174,8 +175,8 @@ class GroupCounterfactuals(TableEstimator):
         return CertifiedRobustness(table=by_group(found.table, nodes, used), certificate=found.certificate)
 
     def prove_optima(self, *, seconds: float | None = None) -> CentersCertificate | str:
-        """Return a certificate that no choice is better, of the groups whose optimum is proved again within `seconds`, or why there
-        can be none: it is about l2 costs, all rows decided positively as candidates, and a model that `verifair.read` takes.
+        """Return a certificate that no choice is better, for the groups whose optimum is proved within `seconds`, or the reason why
+        there is none: it needs l2 costs, all positive rows as candidates, and a model that `verifair.read` takes.
         """
         check_is_fitted(self, "groups_")
         if self.cost != "l2" or self.custom is not None or self.only_robust is not None or self.method == "mip":
@@ -191,11 +192,11 @@ class GroupCounterfactuals(TableEstimator):
         )
 
     def compared(self, *, seed: int = 0, tell: Tell | None = None) -> Iterator[dict[str, Any]]:
-        """Yield for each group, and each of AReS, GLOBE-CE, FACE and FGCE, a line: group, method, size (rules, translations or
+        """Yield a line for each group and each of AReS, GLOBE-CE, FACE and FGCE: group, method, size (rules, translations or
         counterfactuals), advised, coverage and cost.
 
-        advised: share of those to be explained who get a counterfactual that is decided positively.   coverage: share for whom it
-        is feasible too, by moves that are allowed.   cost: mean L2 distance over these; NaN where there is nobody.
+        advised: share of the people to be explained who get a counterfactual with the positive decision.   coverage: share for whom
+        it is also feasible by allowed moves.   cost: mean L2 distance over these; NaN if there is nobody.
         Raises QueryError for other costs than l2, and where AReS and GLOBE-CE have nothing to change.   Reference: FGCE, table VI.
         """
         check_is_fitted(self, "groups_")
@@ -222,7 +223,7 @@ class GroupCounterfactuals(TableEstimator):
         return self._of_changes(change_frequency, self.levels_)
 
     def attribute_sizes(self) -> pd.DataFrame:
-        """Return for each group by how much each number changes, in its own unit, on average for those for whom it does."""
+        """Return for each group the mean change of each number, in its own unit, over the people for whom it changes."""
         check_is_fitted(self, "groups_")
         return self._of_changes(change_size, self.graph_.raw)
 
@@ -233,7 +234,7 @@ class GroupCounterfactuals(TableEstimator):
         return pd.DataFrame(found).T
 
     def _used(self) -> tuple[dict[str, Integers], Integers]:
-        """Return the nodes that serve somebody, by group, and all of them once."""
+        """Return the nodes that are assigned to somebody, by group, and all of them once."""
         check_is_fitted(self, "groups_")
         used = {name: group.used for name, group in self.groups_.items()}
         return used, np.unique(np.concatenate(list(used.values())))

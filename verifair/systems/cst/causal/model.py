@@ -57,7 +57,7 @@ class CausalModel(Shown):
 
     @classmethod
     def build(cls, content: Mapping[str, Any]) -> CausalModel:
-        """The causal model of a file's content in Python, {"causal": {"node": [{"name": ...}]}}. Raises SchemaError."""
+        """Return the causal model of a file's content, {"causal": {"node": [{"name": ...}]}}. Raises SchemaError."""
         return cls(nodes=causal_file.build(content).nodes)
 
     @cached_property
@@ -76,10 +76,11 @@ class CausalModel(Shown):
 
     @property
     def roots(self) -> tuple[str, ...]:
+        """Names of the nodes without parents."""
         return tuple(node.name for node in self.nodes if not node.parents)
 
     def descendants(self, of: str | Sequence[str]) -> tuple[str, ...]:
-        """What an intervention on `of` may change, causes first; without `of` itself. Raises QueryError for what is no node."""
+        """Return the nodes that an intervention on `of` may change, causes first, without `of`. Raises QueryError."""
         names = [of] if isinstance(of, str) else list(of)
         for name in names:
             if name not in self.graph:
@@ -88,7 +89,7 @@ class CausalModel(Shown):
         return tuple(name for name in self.order if name in below)
 
     def equations(self) -> tuple[str, ...]:
-        """A line for each node, causes first, as fitted; a node not fitted shows its parents only."""
+        """Return the fitted equation of each node, causes first; of a node that is not fitted only its parents."""
         lines = []
         for name in self.order:
             node = self.by_name[name]
@@ -100,7 +101,7 @@ class CausalModel(Shown):
         return tuple(lines)
 
     def fit(self, frame: pd.DataFrame, *, seed: int = 0) -> CausalModel:
-        """The same model with its mechanisms fitted to a table. seed: of estimators that draw.
+        """Return this model with its mechanisms fitted to a table.   seed: of estimators that draw.
 
         Raises DataError, SchemaError for a table that does not fit the graph, or cannot tell the effects of parents apart.
         """
@@ -113,7 +114,7 @@ class CausalModel(Shown):
         return replace(self, fitted=fitted, known={name: _distinct(frame[name]) for name in self.roots})
 
     def check(self, frame: pd.DataFrame, do: Mapping[str, Any]) -> dict[str, Any]:
-        """do, with the values as the table writes them.
+        """Return an intervention `do` (root -> value) with its values in the table's type.
 
         Raises DataError for a table that does not fit, QueryError for an attribute that is no root, or a value that no row has.
         """
@@ -131,12 +132,12 @@ class CausalModel(Shown):
         return pd.Series([*here.tolist(), *more]) if more else here
 
     def counterfactual(self, frame: pd.DataFrame, do: Mapping[str, Any], *, seed: int = 0) -> pd.DataFrame:
-        """What each row would have been under do: same rows, same columns; only do's columns and their descendants may differ.
+        """Return the counterfactual of each row under `do`: a table with the same index and columns.
 
-        do: root -> the value it is set to; several at once are one joint intervention. seed: of noise that a row leaves
-        undetermined (categorical nodes); the same for a row whichever other rows are asked, as long as the index names each row
-        once. A node none of whose parents changed keeps its value to the bit. Types are kept, except that whole numbers become
-        floats where the prediction needs it.
+        do: root -> the value it is set to; several roots are one joint intervention. Only these columns and their descendants
+        change. A node none of whose parents changed keeps its exact value. Types are kept, except that whole numbers become floats
+        if the prediction needs it.   seed: of noise that a row does not determine (categorical nodes); a row's noise is the same
+        whichever other rows there are, if the index has each name once.
         Raises DataError, QueryError as `check` does, and QueryError before `fit`.
         """
         values = self.check(frame, do)
@@ -153,7 +154,7 @@ class CausalModel(Shown):
         return result
 
     def set_to(self, frame: pd.DataFrame, do: Mapping[str, Any]) -> pd.DataFrame:
-        """The table with do's columns set and all else as it is. do: as `check` gives it."""
+        """Return the table with the columns of `do` set to its values.   do: as `check` returns it."""
         result = frame.copy(deep=False)
         for name, value in do.items():
             result[name] = _filled(frame[name], value)
@@ -162,7 +163,7 @@ class CausalModel(Shown):
     def predicted(
         self, name: str, frame: pd.DataFrame, result: pd.DataFrame, rows: Booleans, *, seed: int
     ) -> tuple[pd.Series, Booleans]:
-        """The node's column under the intervention, and which rows (N,) of it changed. rows: (N,) those with a changed parent."""
+        """Return the node's column under the intervention, and (N,) which rows changed.   rows: (N,) with a changed parent."""
         node, mechanism = self.by_name[name], self.fitted[name]
         parents = list(node.parents)
         fact, draws = frame[name], Draws.of(frame.index, node=name, seed=seed)

@@ -147,16 +147,16 @@ def certify_counterfactuals(
     simultaneous: bool = False, errors: Errors | None = None, rows: Sequence[int] | None = None, cells: int = 32,
     alternatives: int = ALTERNATIVES, budget: Budget | None = None, progress: Progress | None = None,
 ) -> CertifiedCounterfactuals:
-    """Decide the network's decisions on counterfactuals for the whole confidence box of the causal model's coefficients.
+    """Prove the network's decisions on counterfactuals for all coefficients of the causal model in their confidence intervals.
 
     network: a model, or whatever `verifair.read` takes.
     causal_model: fitted, or fitted here to the table; linear, log-linear or categorical wherever do has an effect on the network.
     frame: the table.   do: protected attribute -> the value of those who are not protected; several are one joint intervention.
     level: of the coefficients' normal intervals; simultaneous: of all of them together (Bonferroni).   errors: standard errors of
-    coefficients that were given, see `effects.Errors`.   rows: positions in the table; None: everybody who differs from do.
-    cells: parts that the coefficients' box of one row may be cut into.   alternatives: counterfactuals of a row, where categories
-    are on the way: the most probable ones are looked at.   budget: seconds for the whole run, nodes: boxes a part.
-    progress(done, total) counts counterfactuals.
+    coefficients that were given, see `effects.Errors`.   rows: positions in the table (default: everybody who differs from do).
+    cells: largest number of parts that the coefficients' box of one row is cut into.   alternatives: if categories depend on do,
+    number of a row's counterfactuals that are decided, the most probable ones.   budget: seconds for the whole run, boxes (nodes)
+    for each part.   progress: called with (counterfactuals done, all).
     Raises QueryError, DataError, SchemaError for arguments, tables and models that do not fit.
     Sound? yes.  Complete? no.
     """

@@ -277,7 +277,9 @@ class Float32Counts(Named):
 
 
 class PartitionSummary(Pictured, Shape):
-    """What a store says. volume: of the box's lattice points (and of the length of real features).   examples: the starkest."""
+    """Results of a partition: counts of parts, and shares of the domain.
+
+    volume: share of the box's points (for real features of their length).   examples: counterexamples with the largest change."""
 
     about: dict[str, Any] = Field(exclude=True, repr=False)
     volume: VolumeShares = Field(exclude=True)
@@ -306,11 +308,11 @@ class PartitionSummary(Pictured, Shape):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def trust(self) -> TrustCounts:
-        """Parts by what their proofs rest on. A store holds trees and nothing else: none rests on a solver's word."""
+        """Number of parts by the evidence of their proofs; a store holds trees only, so none is a solver's claim."""
         return TrustCounts(checked=self.parts.proved, claimed=0)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row a measure (parts, volume, rows where a table was given) with its shares."""
+        """Return a table of shares: a row each for parts, volume, and the rows of a table if one was given."""
         measured = {name: one.model_dump() for name, one in self.shares if one is not None}
         return pd.DataFrame.from_dict(measured, orient="index")
 

@@ -51,11 +51,11 @@ def partition_summary(
     rows: Array | None = None,
     progress: Progress | None = None,
 ) -> PartitionSummary:
-    """Read the store of a query that `certify_partition` wrote, also an unfinished one; rows: (N, V) raw rows of a table.
+    """Summarise the store that `certify_partition` wrote for a query, which may be unfinished.
 
-    progress receives the parts read and their total. Raises DataError for a store of another query, CertificateError for a broken
-    one, and QueryError for rows where features are relaxed: a part then speaks of the pairs that begin in it, not of those that
-    end there.
+    rows: (N, V) raw rows of a table, to count in which parts they lie.   progress: called with (parts read, all parts).
+    Raises DataError for a store of another query, CertificateError for a broken one, and QueryError for rows together with relaxed
+    features: a part then covers pairs by their first row only.
     """
     if rows is not None and query.relax:
         raise QueryError("rows cannot be weighed where features are relaxed: a pair may end in another part; drop one of the two")

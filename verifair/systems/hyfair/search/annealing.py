@@ -72,12 +72,13 @@ def search_clusters(
     enough: int | None = None,
     progress: Progress | None = None,
 ) -> ClusterSearch:
-    """Look for the row of the box that falls into the most outcome buckets (HyFair, Algorithm 1).
+    """Search for the row of the box that falls into the most outcome buckets (HyFair, Algorithm 1).
 
-    data: raw rows (N, V) of a table, the paper's A; without it, random rows of the box take its place.   iterations: steps, each
-    of one candidate a chain.   reseed: where chains start, and start anew (default: rows of the data).   enough: stop at this k
-    (default: at the largest possible, min(K, buckets)).   progress(done, total) counts seconds, or steps where these are limited.
-    Ctrl-C ends the search like a time-out. The same seed and iterations give the same result, if the time does not run out first.
+    method: "rw" (random walk), "sa" (simulated annealing) or "sa-knn" (among nearest rows).   data: (N, V) raw rows of a table, the
+    paper's A (default: random rows of the box).   seconds, iterations: limits; a step tries one candidate for each chain.
+    reseed: gives the rows at which chains start (default: rows of the data).   enough: stop at this k (default: the largest
+    possible, min(K, buckets)).   progress: called with (done, total) in seconds, or steps if these are limited.
+    Ctrl-C ends the search like a time limit. The same seed and iterations give the same result if the time suffices.
 
     Sound? its k is exact at the row found.  Complete? no: the largest k may be larger, `verifair.engine.buckets.kmax` bounds it.
     Raises QueryError and DataError where there is nothing to search, or no data to walk among.

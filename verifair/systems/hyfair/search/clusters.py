@@ -102,9 +102,9 @@ class Statistics(Shape):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ClusterSearch(Finding):
-    """What Algorithm 1 found: a Finding with value = the largest k met, exact at `cluster.x`, and never a proof.
+    """Result of Algorithm 1, a Finding: value is the largest k found, counted exactly at `cluster.x`. It is not a proof.
 
-    peers: (R, V) more distinct rows at that k by float32's count, the best row first: what a cluster's explanation starts from.
+    peers: (R, V) other rows with the same k as float32 counts it, the best first; an explanation starts from them.
     """
 
     cluster: Cluster
@@ -117,7 +117,7 @@ class ClusterSearch(Finding):
         return self.cluster.k
 
     def table_two(self) -> dict[str, float | int | None]:
-        """The run as a line of HyFair's Table II, under its column names (Iter in thousands of rows)."""
+        """Return the run as a line of HyFair's Table II, with its column names (Iter in thousands of rows)."""
         s = self.statistics
         return {
             "Iter (x1K)": s.rows / 1000,
