@@ -108,7 +108,7 @@ class Decisions(Shape):
         ]
         note = (
             f"All {self.people:,} rows. rate: share with the favourable decision. Groups of fewer than {SMALL} people are shown "
-            "and not compared. four-fifths: whether the rate is at least 80 % of the highest one; not surely: the 95 % "
+            "and not compared. four-fifths: whether the rate is at least 80 % of the highest one; uncertain: the 95 % "
             "interval of the ratio, for all pairs of groups together, includes 0.8."
         )
         note += "".join(f" {name} is cut at its median, {cut:g}." for name, cut in self.cuts.items())
@@ -333,7 +333,7 @@ def clear(one: GroupDecisions) -> bool:
 def _passes(one: GroupDecisions) -> str:
     if one.ratio is None:
         return "not compared"
-    return ("fails" if fails(one) else "passes") + ("" if clear(one) else ", not surely")
+    return ("fails" if fails(one) else "passes") + ("" if clear(one) else ", uncertain")
 
 
 def _ratio(one: GroupDecisions) -> str:

@@ -351,7 +351,7 @@ def _close(result: AuditResult, places: Places, console: Screen) -> None:
     if proofs:
         console.print(
             f"proofs: {counted(len(proofs), 'file', 'files')} in {places.final}, {accepted} accepted by the separate checker"
-            f"{f', {in_part} in part, for some of what was asked is undecided' if in_part else ''}; to re-check them all:",
+            f"{f', {in_part} in part, because something in them is undecided' if in_part else ''}; to check them all again:",
             soft_wrap=True,
         )  # fmt: skip
         console.print(f"  cd {shlex.quote(str(places.page.resolve().parent))} && {result.command}", soft_wrap=True)

@@ -30,13 +30,13 @@ TALL = 14
 PRINTED = 60
 """Rows of a table on paper (page.css says the same)."""
 WORDS = {
-    Standing.PROVED: ("proved", "Holds for all that the sentence speaks of, no exception. Proofs on file can be checked again."),
+    Standing.PROVED: ("proved", "True without exception for all that the sentence is about. The proof can be checked again."),
     Standing.REFUTED: (
-        "refuted", "That the value makes no difference is false: an exact counterexample has one person twice, and both outcomes."
+        "refuted", "The value makes a difference: an exact counterexample shows the same person with two values, and both outcomes."
     ),
-    Standing.CLAIMED: ("claimed", "A solver, or the search, says so. Nobody else has checked it."),
-    Standing.MEASURED: ("measured", "Computed from rows of the table, or found by a search. Says nothing about other inputs."),
-    Standing.UNKNOWN: ("unknown", "Not decided, mostly for want of time. It may hold, it may fail."),
+    Standing.CLAIMED: ("claimed", "A solver or the search says so. The separate checker has not confirmed it."),
+    Standing.MEASURED: ("measured", "Computed from rows of the table, or found by a search. It says nothing about other people."),
+    Standing.UNKNOWN: ("unknown", "Not decided, mostly because the time was up. It may be true or false."),
     Standing.SKIPPED: ("not run", "The analysis did not run. The statement says why."),
 }
 

@@ -191,8 +191,8 @@ def surely(result: AuditResult) -> str:
     if checked:
         fine, part = checked["accepted"] + checked["accepted in part"], checked["accepted in part"]
         other = [f"{checked[what]} {what}" for what in ("rejected", "not re-checked") if checked[what]]
-        other = [*([f"{part} of them as far as they are decided"] if part else []), *other]
-        said = f"a separate program re-computed what is proved and accepted {fine:,} of {checked.total():,} proof files"
+        other = [*([f"in {part} of them some questions are undecided"] if part else []), *other]
+        said = f"a separate program checked the proofs again and accepted {fine:,} of {checked.total():,} proof files"
         parts.append(said + (f" ({', '.join(other)})" if other else ""))
     return "; ".join(parts)
 
@@ -269,8 +269,8 @@ def not_examined(result: AuditResult) -> Iterator[str]:
     """What the audit does not answer, one line each."""
     if any(source.role == DRAFT for source in result.sources):
         yield (
-            "Whether the schema is right: it is a draft from the table. Nobody has confirmed its ranges, scaling and order of "
-            "columns, on which every proof rests."
+            "Whether the schema is right: it was drafted from the table, and nobody has confirmed its ranges, scaling and order of "
+            "columns. Every proof depends on them."
         )
     asked = {section.key for section in result.sections}
     left_out = [system(key) for key in known_analyses() if key not in asked]
@@ -283,9 +283,9 @@ def not_examined(result: AuditResult) -> Iterator[str]:
             yield f"{section.title}: {how}."
     drawn = [f"{section.title} ({words})" for section in result.sections if DRAWN in (words := str(section.settings.get("rows")))]
     if drawn:
-        yield f"The other people of the table, where only some were drawn: {listed(drawn)}."
+        yield f"People of the table who were not drawn: {listed(drawn)}."
     if result.treated:
-        yield f"People whose rows have missing values or lie outside the schema's ranges, as they are{result.treated}."
+        yield f"The original rows of people with missing values or values outside the schema's ranges{result.treated}."
     if result.decisions is None:
         yield "Rates of groups: there is no table of people."
     else:

@@ -66,7 +66,7 @@ def test_a_model_and_a_table_become_a_page_with_proofs(model: Pipeline, tmp_path
     # Every file is what the page says, and every proof is about the model and the schema beside it.
     sources = {one["role"]: one["sha256"] for one in answer["sources"]}
     assert sources["model"] == hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest() == vf.read(model).source_sha256
-    assert "Whether the schema is right: it is a draft from the table." in html
+    assert "Whether the schema is right: it was drafted from the table," in html
     assert sources["schema (a draft)"] == hashlib.sha256((folder / "schema.toml").read_bytes()).hexdigest()
     proofs = [proof for section in answer["sections"] for proof in section["evidence"]]
     assert proofs
@@ -256,7 +256,7 @@ def test_neither_groups_nor_labels_are_made_up_and_the_page_says_who_is_left_out
     assert counted == whole["sex"].value_counts().to_dict()
     page = Path("a.html").read_text(encoding="utf-8")
     assert "190 rows (10 rows with missing values left out)" in page
-    assert "lie outside the schema&#39;s ranges, as they are (10 rows with missing values left out)." in page
+    assert "values outside the schema&#39;s ranges (10 rows with missing values left out)." in page
     done = verifair(
         "cec", "credit.onnx", "--schema", "credit.toml", "--data", "credit.csv", "--protected", "sex", "--missing", "most-frequent",
         "--json", "cec.json",

@@ -69,7 +69,7 @@ def test_groups_of_few_people_are_shown_and_never_ranked() -> None:
     table = found.table.frame.set_index("group")
     assert table.loc["one", "people"] == 1
     assert table.loc["one", "four-fifths"] == table.loc["few", "four-fifths"] == "not compared"
-    assert table.loc["some", "four-fifths"] == "passes, not surely"
+    assert table.loc["some", "four-fifths"] == "passes, uncertain"
 
 
 @pytest.mark.parametrize("groups", [{"one": (1, 1), "many": (500, 1)}, {"a": (100, 0), "b": (100, 0)}, {"all": (100, 50)}])

@@ -81,8 +81,8 @@ def test_the_group_that_would_gain_most_often_is_named_where_it_is_large_enough(
 def test_people_who_were_not_drawn_were_not_examined() -> None:
     for rows, said in (("all 100 rows of the table", []), ("50 of the table's 100 rows, drawn at random (seed 0)", ["said"])):
         found = list(not_examined(certified(exchanged(0), rows=rows)))
-        assert [line for line in found if "were drawn" in line] == [
-            f"The other people of the table, where only some were drawn: {certified({}).sections[0].title} ({rows})." for _ in said
+        assert [line for line in found if "not drawn" in line] == [
+            f"People of the table who were not drawn: {certified({}).sections[0].title} ({rows})." for _ in said
         ]
 
 
@@ -177,7 +177,7 @@ def test_a_gap_is_ruled_out_by_an_accepted_proof_alone(checked: str) -> None:
 def test_how_surely_says_what_is_exact_and_what_the_checker_accepted() -> None:
     text = screen(certified(exchanged(5), checked="accepted in part"))
     assert "How sure is this? Changed decisions compare each person with themselves and are counted exactly" in text
-    assert "accepted 1 of 1 proof files (1 of them as far as they are decided)." in text
+    assert "accepted 1 of 1 proof files (in 1 of them some questions are undecided)." in text
     compared = screen(rated({"Black": (58, 100), "White": (80, 100)}))
     assert "Ratios compare whole groups, in which other features differ too, and have 95 % intervals" in compared
     assert "How sure" not in screen(replace(audit(witnesses=0), sections=(), decisions=None))

@@ -233,7 +233,7 @@
       own.forEach((one, place) => {
         const { group, n, k } = one, ratio = best.k && n >= known.small ? k * best.n / (n * best.k) : null;
         const [low, high] = ratio !== null && one !== best ? ends(one, best, known.z[feature]) : [ratio, ratio], fail = ratio !== null && ratio < 0.8;
-        const chance = ratio !== null && (low < 0.8) !== (high < 0.8) ? ", not surely" : "";
+        const chance = ratio !== null && (low < 0.8) !== (high < 0.8) ? ", uncertain" : "";
         if (fail) fails.push(`${feature} ${group} (n = ${n.toLocaleString("en")}${chance})`);
         row(table, [feature, group, n.toLocaleString("en"), percent(k / n), wilson(k, n, Z).map(percent).join(" to "),
           ratio === null ? "–" : said(ratio) + (one === best ? "" : ` (${low.toFixed(2)} to ${high.toFixed(2)})`),
