@@ -40,7 +40,7 @@ Numbers = TypeVar("Numbers")
 
 
 class Link(Enum):
-    """What the graph applies to the logits: the values that the model's user sees are link(logits)."""
+    """The function that the graph applies to the logits: users of the model see link(logits)."""
 
     IDENTITY = "identity"
     SIGMOID = "sigmoid"
@@ -68,7 +68,7 @@ class Layer:
 
     @property
     def linear(self) -> bool:
-        """True when the layer has no kink at all (an identity layer, such as the last one)."""
+        """True if the layer is affine without an activation, such as the last one."""
         return bool((self.slope == 1).all())
 
     @property
@@ -95,7 +95,7 @@ ONLY_BENT = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rounding:
-    """What float32 arithmetic may do to the pre-activations of one layer (`encoders.bounds.float32` says how much that is).
+    """Roundings of float32 arithmetic in the pre-activations of one layer (`encoders.bounds.float32` bounds their effect).
 
     size: (m, n), bias_size: (m,) sums of |contributions| to each weight and bias before any of them cancel (see `Exact.size`);
     size None: those of the weights are |weight|.   operations: roundings on the longest way to a neuron.
@@ -136,7 +136,7 @@ class Feed:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Model(ABC):
-    """A model as the rest of the house asks it: a `Network`, or a tree ensemble (`encoders.trees.ensemble`).
+    """What every model offers: a `Network`, or a tree ensemble (`encoders.trees.ensemble`).
 
     link: applied to the logits.   source: the file, or a name where `stored` is the model's bytes.   source_sha256: its hash.
     `output` is the ONNX tensor that the reader was asked to read, or None where the model has one candidate only.
@@ -160,7 +160,7 @@ class Model(ABC):
 
     @property
     def ordered(self) -> bool:
-        """True where output k is a margin that is above 0 where class k + 1 or a higher one is decided: that of one logit, too."""
+        """True if output k is a margin that is above 0 exactly if the decision is class k + 1 or higher; so for one logit."""
         return self.outputs == 1 or self.decision is not None
 
     @property
@@ -181,46 +181,46 @@ class Model(ABC):
     @property
     @abstractmethod
     def work(self) -> int:
-        """Multiplications, or what takes as long, of one evaluation."""
+        """Cost of one evaluation, in multiplications."""
 
     @property
     @abstractmethod
     def knows_float32(self) -> bool:
-        """Whether anything can be said about what a float32 runtime makes of it."""
+        """Whether the rounding of a float32 runtime can be bounded for this model."""
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """Widths of the hidden layers, e.g. (500, 100); none where there are no neurons."""
+        """Widths of the hidden layers, e.g. (500, 100); empty for models without neurons."""
         return ()
 
     @property
     def piecewise_linear(self) -> bool:
-        """True where logits of float32 inputs have exact values: sums, products and comparisons of stored numbers."""
+        """True if logits can be computed exactly: by sums, products and comparisons of stored numbers."""
         return True
 
     @property
     def programs(self) -> bool:
-        """True where LP, MILP and SMT programs, and neuron branching, can say what it computes."""
+        """True if LP, MILP and SMT programs, and neuron branching, can encode the model."""
         return False
 
     @property
     def of_trees(self) -> bool:
-        """True where its decisions are those of trees, which change at thresholds alone."""
+        """True for models of trees, whose decisions change only at thresholds."""
         return False
 
     @property
     def kind(self) -> str:
-        """What it is, where something else is asked for."""
+        """Name of this kind of model, for messages that refuse it."""
         return "a tree ensemble"
 
     @property
     @abstractmethod
     def built(self) -> str:
-        """What it is made of, in words."""
+        """Description of its parts, such as the widths of its layers."""
 
     @property
     def facts(self) -> dict[str, str]:
-        """Return what a reader wants to know of it, fact -> words."""
+        """Return a summary for readers: fact -> words."""
         return {
             "made of": self.built, "input columns": f"{self.inputs:,}", "outputs": f"{self.outputs:,}",
             "output function": self.link.value, "classes": ", ".join(self.classes) or "without names",
@@ -236,7 +236,7 @@ class Model(ABC):
         return f"<div><p><strong>{type(self).__name__}</strong></p><table>{rows}</table></div>"
 
     def require_piecewise_linear(self, what: str) -> Network:
-        """Return the model where it is a piecewise-linear network. Raises ModelError or CurveError that `what` takes no other."""
+        """Return the model if it is a piecewise-linear network. Raises ModelError or CurveError: `what` needs such a network."""
         return layered(self, what)
 
     @abstractmethod
@@ -245,11 +245,11 @@ class Model(ABC):
 
     @abstractmethod
     def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
-        """Return (B,) where rows x and x' (B, n_0) have the same logits, whatever these are: nothing is asked of what differs."""
+        """Return (B,) for which rows x, x' (B, n_0) the logits are surely equal: the model does not read what differs."""
 
 
 def layered(model: Model, what: str) -> Network:
-    """Return a model that has layers. Raises ModelError naming `what` cannot take any other ("fgce --robust", say)."""
+    """Return the model as a Network. Raises ModelError for others: `what` ("fgce --robust") needs layers."""
     if not isinstance(model, Network):
         raise ModelError(model.source or "model", f"is {model.kind}, which {what} cannot take: see docs/concepts/models.md")
     return model
@@ -318,7 +318,7 @@ class Network(Model):
         return self.rounding is not None and self.piecewise_linear
 
     def require_piecewise_linear(self, what: str) -> Network:
-        """Return the network where it is piecewise linear. Raises CurveError naming the layer. what: "neuron branching", say."""
+        """Return the network if it is piecewise linear. Raises CurveError naming the layer.   what: needs it ("kmax")."""
         for number, layer in enumerate(self.layers, start=1):
             if not layer.piecewise_linear:
                 found = f"hidden layer {number} has {layer.shown} neurons, which {what} cannot take. {ONLY_BENT}"

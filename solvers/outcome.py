@@ -1,4 +1,4 @@
-"""What a backend answers: why it stopped, which limit, what it claims, and the values; and every way it can refuse before that.
+"""Answers of solvers (backends): why a run stopped, bounds and values; and the errors that a backend raises before a run.
 
 What happens while solving is an Outcome, not an error. `BackendRun` makes the Outcome; `run_interruptible` brings Ctrl-C to
 backends that do not hear it while they run in C++.
@@ -46,11 +46,11 @@ class Limit(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What a run may use, and what ends it before its optimum.
+    """Limits of a run: time, work, memory; and values of the objective at which a solver may stop.
 
-    seconds: wall clock.   nodes: branch-and-bound nodes.   memory_mb.   threads.   seed: of every draw.
-    stop_below: a feasible point with an objective of at most this ends the run.   stop_above: a dual bound of at least this does.
-    Both are about the search of a program with an objective; an LP is solved to its optimum, save by exact backends.
+    seconds: wall clock.   nodes: boxes or nodes of branch and bound.   memory_mb, threads: for solvers.   seed: of every draw.
+    stop_below: stop at a feasible point with an objective of at most this.   stop_above: stop at a dual bound of at least this.
+    Both apply to programs with an objective; an LP is solved to its optimum, except by exact backends.
     """
 
     seconds: float = 60.0
@@ -78,7 +78,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """A backend's answer. All claims hold up to the backend's `tolerance` (0 for exact arithmetic).
+    """The answer of a solver (backend). All its numbers hold within the backend's `tolerance` (0 for exact arithmetic).
 
     values: (n,) a point or None.   primal_bound: objective at values.   dual_bound: proved bound on the optimum.
     Both bounds are None for a feasibility question.

@@ -130,9 +130,9 @@ def stored_model(network: Model) -> StoredModel:
 
 
 def save_onnx(network: Model, path: str | Path) -> None:
-    """Write the ONNX model that a network was read from: reading that file gives the same network, with the same hash.
+    """Write the ONNX model from which a network was read; reading this file gives the same network, with the same hash.
 
-    Raises ModelError where there is no such model any more, and for one that keeps its weights in other files.
+    Raises ModelError if the model's bytes are not known, or if it keeps its weights in other files.
     """
     stored = stored_model(network)
     if len(stored.files) > 1:

@@ -41,7 +41,7 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
     """Read a model from an ONNX file: a network, piecewise linear or with smooth layers (see `SmoothLayer`), or a tree
     ensemble (`encoders.trees.TreeEnsemble`), whose scores and label are compared at rows next to all of its thresholds as well.
 
-    path: the file, or a model in memory: its bytes, or an `onnx.ModelProto`.   name: what messages call such a model.
+    path: the file, or a model in memory: its bytes, or an `onnx.ModelProto`.   name: of such a model, in messages.
     output: the tensor that holds the logits or probabilities, where the model has several candidates.
     check_points: number of random points at which every layer is compared with onnxruntime (at least 1), drawn with
     `seed`: uniformly from `box` = (lower, upper), two arrays (n,), or else from a mix of normal and uniform

@@ -1,4 +1,4 @@
-"""What a check answers: the proofs that were looked at, and what is wrong with which of them."""
+"""The report of a check: how many proofs were checked, and what is wrong with which of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verifair.checker.certificates.extent import Extent
 
 NOTHING_DECIDED = "nothing in it is decided, so it states nothing; go on with certify --resume"
 Progress = Callable[[int, int], None]
-"""Called with what is done, and all there is to do."""
+"""Called with (done, total)."""
 Spread = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
 """Calls a function with each of these arguments, here (`itertools.starmap`) or elsewhere, and yields the results in any order."""
 Batches = Callable[[Callable[..., tuple[int, Any]], Iterable[tuple[Any, ...]], int], Iterator[Any]]
@@ -20,7 +20,7 @@ Batches = Callable[[Callable[..., tuple[int, Any]], Iterable[tuple[Any, ...]], i
 
 @dataclass(frozen=True, kw_only=True)
 class Rejection:
-    """What is wrong, and in which proof (its position; None: the certificate as a whole)."""
+    """A flaw: the reason, and the position of the proof (None: the certificate as a whole)."""
 
     proof: int | None
     reason: str
@@ -31,13 +31,13 @@ class Rejection:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReport:
-    """proofs and leaves that were looked at.
+    """The result of checking a file.   proofs, leaves: numbers of those checked.
 
     extent: how much of the question is answered, counted from the file.   unit: what is counted.
-    partial: the statement about what is decided was asked for, not one about all that was asked.
-    refuted: counterexamples, which are no proofs.   format, statement: of the file, and what it states in words.
-    float32: proofs that claim to be certified for float32; a claim that does not stand is a rejection. None: this kind of proof is
-    about the real-valued function only.
+    partial: a file in which something is undecided was to be accepted, too.
+    refuted: number of counterexamples.   format: of the file.   statement: what it states, in words.
+    float32: number of proofs that are certified for float32 (a wrong one is a rejection). None: this kind of proof is about the
+    real-valued function only.
     """
 
     proofs: int
@@ -54,17 +54,17 @@ class CheckReport:
 
     @property
     def claimed(self) -> int:
-        """Statements that only a solver vouches for, which nobody re-proved."""
+        """Number of statements that are only claimed by a solver, and not proved again."""
         return self.extent.claimed
 
     @property
     def accepted(self) -> bool:
-        """Everything that the file states was re-proved, and it answers the whole question, or `partial` asks for no more."""
+        """Everything that the file states was proved again, and it answers the whole question (or `partial` was given)."""
         return not self.rejections and (self.partial or self.extent.whole)
 
     @property
     def missing(self) -> str | None:
-        """What the file leaves out of its question, in words; None where it answers all of it."""
+        """The part of its question that the file leaves open, in words; None if it answers all of it."""
         left = self.extent
         if left.whole:
             return None
@@ -74,7 +74,7 @@ class CheckReport:
 
     @property
     def verdict(self) -> str:
-        """What became of the file, in capitals."""
+        """The result in capitals, such as ACCEPTED."""
         if not self.rejections:
             return "ACCEPTED" if self.extent.whole else "PARTIALLY ACCEPTED" if self.partial else "INCOMPLETE"
         if [one.reason for one in self.rejections] == [NOTHING_DECIDED]:

@@ -1,4 +1,4 @@
-"""The answer to one goal of one question, still in arrays: its replay in float32, and answers that contradict each other.
+"""Answers to one goal of one question, as arrays: evidence, replay in float32, and errors for contradictory answers.
 
 When two engines contradict each other, nothing is answered: the question is saved and `Disagreement` is raised.
 """

@@ -1,4 +1,4 @@
-"""The cascade that decides twin problems: bounds, branch-and-bound on the inputs, then MILP or SMT for what is left.
+"""The cascade that decides fairness questions: bounds, branch and bound on inputs and neurons, then MILP or SMT.
 
 Reads top to bottom. Every answer goes through the rules of the house: VIOLATED only by exact evaluation of a legal point,
 PROVED only with a tree that `check` re-proves (CHECKED) or a solver's claim that is marked as one (CLAIMED), and everything else

@@ -1,4 +1,4 @@
-"""Many machines: the batches of a run on the workers of a dask cluster.
+"""Run batches on many machines: the workers of a dask cluster.
 
 `with cluster("tcp://host:8786"):` sends every batch within it (`engine.parallel`) to the cluster, whose scheduler shares them out.
 Before anything is asked, all workers must run the same code and the same packages as this machine, so that answers do not depend on
@@ -51,10 +51,10 @@ REMEDY = "Start the cluster again, then the same command; where it has a store, 
 
 @contextmanager
 def cluster(address: str | None, *, patience: float = PATIENCE) -> Iterator[None]:
-    """Run the batches within on the dask cluster whose scheduler listens at `address` (tcp://host:port); None changes nothing.
+    """Context: run all batches on the dask cluster with its scheduler at `address` (tcp://host:port); None changes nothing.
 
     patience: seconds without any worker after which a run is given up.
-    Raises QueryError for what is no address, MissingPackage without dask, ClusterError when nobody listens, no worker is there, or
+    Raises QueryError for a wrong address, MissingPackage without dask, ClusterError when nobody listens, no worker is there, or
     one runs other code or packages, has several threads, or (later) when the cluster is lost.
     """
     if address is None:
@@ -101,7 +101,7 @@ def _silence() -> Iterator[None]:
 
 
 def check_address(address: str) -> None:
-    """Raise QueryError for what is no address, MissingPackage without dask."""
+    """Raise QueryError for a wrong address, MissingPackage without dask."""
     scheme, _, rest = address.partition("://")
     host, _, port = rest.rpartition(":")
     if scheme not in ("tcp", "tls") or not host or not port.isdecimal():
@@ -189,7 +189,7 @@ def several_threads(worker: str, count: int) -> str:
 
 @lru_cache
 def fingerprint() -> dict[str, str | None]:
-    """Return what must be the same on all machines of a run: Python, the packages' versions, and the digest of our own source."""
+    """Return what must be equal on all machines of a run: Python, versions of packages, and a digest of verifair's source."""
     found: dict[str, str | None] = {"python": ".".join(map(str, sys.version_info[:2]))}
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
@@ -204,7 +204,7 @@ def fingerprint() -> dict[str, str | None]:
 
 
 def unlike(found: dict[str, str | None]) -> str:
-    """Return what differs on another machine from this one; empty when nothing does."""
+    """Return the differences between another machine and this one; empty if there are none."""
     here = fingerprint()
     other = [name for name in here if found.get(name) != here[name]]
     return ", ".join(f"{name} {found.get(name) or 'missing'} (here {here[name]})" for name in other)

@@ -1,4 +1,4 @@
-"""What a counterfactual exchanges: the value of one sensitive feature, or the values of several at once."""
+"""Exchanges: the values of one sensitive feature, or of several at once, that counterfactuals may have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_COMBINATIONS = 1000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exchange:
-    """The values of one feature, or the combinations of those of several (their intersection), each with a number.
+    """Numbered values of one sensitive feature, or combinations of values of several (their intersection).
 
     index: of the features.   numbers: (K,) what `to` and `group` of a verdict hold: raw values of one feature, of several the
     positions of the combinations.   combined: (K, p) the raw values.
@@ -63,13 +63,13 @@ class Exchange:
         return dict(zip(self.names, self.combined[self._place(number)].tolist(), strict=True))
 
     def put(self, raw: Array, numbers: Array) -> Array:
-        """Return raw rows (B, V) with the values of numbers (B,) in place of their own."""
+        """Return raw rows (B, V) in which the sensitive values are replaced by those with numbers (B,)."""
         out = raw.copy()
         out[:, self.index] = self.combined[self._place(numbers)]
         return out
 
     def apart(self, raw: Array, number: float) -> Booleans:
-        """Return (B,) which raw rows (B, V) have another value of every one of the features."""
+        """Return (B,) which raw rows (B, V) differ from the value in every sensitive feature."""
         return np.asarray((raw[:, self.index] != self.combined[self._place(number)]).all(axis=1))
 
     def word(self, number: float) -> str | int | float:
@@ -79,7 +79,7 @@ class Exchange:
         return ", ".join(self.schema.format(name, value) for name, value in self.values(number).items())
 
     def format(self, number: float) -> str:
-        """As `word`, always as text."""
+        """Return the value as `word` does, always as text."""
         return self.schema.format(self.names[0], number) if len(self.names) == 1 else str(self.word(number))
 
     def _place(self, number: float | Array) -> Any:

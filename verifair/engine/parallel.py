@@ -1,4 +1,4 @@
-"""Batches: one kind of job, done by processes of this machine (joblib) or by the machines of a cluster (`engine.cluster`).
+"""Run many tasks of one kind on processes of this machine (joblib) or on a cluster (`engine.cluster`).
 
 Two kinds of arguments are translated on their way to other machines: `Shared` is sent once, not with every task; a `Deadline` is
 the same moment on another machine's clock.
@@ -79,19 +79,19 @@ def _arrived(at: float, counted: float | None) -> Deadline:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Shared(Generic[T]):
-    """An argument that all tasks of a run have in common."""
+    """An argument that all tasks of a run share."""
 
     value: T
 
 
 class ProcessError(VerifairError):
-    """A process of this machine that was killed while it did a part of the work."""
+    """A process of this machine was killed during a task."""
 
     exit_code = 4
 
 
 class Machines(Protocol):
-    """Who does tasks elsewhere."""
+    """Anything that runs tasks on other machines."""
 
     def workers(self) -> int:
         """Return how many tasks are done at once."""
@@ -248,7 +248,7 @@ def _awake(function: Shared[Callable[..., T]]) -> None:
 
 
 def spread(jobs: int) -> Spread:
-    """Return what calls a function with many arguments, as batches: how the checker is given other processes, or machines."""
+    """Return a function that calls another one with many arguments, in batches: the checker uses it for processes or machines."""
 
     def results(function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> Iterator[T]:
         common = Shared(value=function)
@@ -283,7 +283,7 @@ def _here(tasks: Iterator[Task], jobs: int) -> Iterator[Any]:
     failed: list[Exception] = []
 
     def safe() -> Iterator[Task]:
-        """joblib takes tasks in threads of its own, which would hide an error."""
+        """Yield the tasks, and keep an error of their iterator: joblib takes them in its own threads, which would hide it."""
         try:
             yield from tasks
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Partitioned certification (Fairify): decide every part of a box, keep the verdicts and proofs as they come, report the share.
+"""Partitioned certification (Fairify): decide every part of a box, and keep verdicts and proofs in a store.
 
 Reads top to bottom: the parts are taken in chunks, several processes at once; each chunk is decided by batched branch-and-bound on
 the inputs, what that leaves open by neuron branching, and what is still open by more of the first. A part is PROVED when all its

@@ -1,4 +1,4 @@
-"""From names to arrays: queries about rows and boxes become twin problems."""
+"""Translate queries about rows and boxes, in names, into problems of arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bar that shows how far work is: on a terminal and in a notebook."""
+"""A progress bar for terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from verifair.screen import Screen
 def progress_bar(label: str) -> Iterator[Callable[..., None]]:
     """Show a bar with rate and remaining time on a terminal and in a notebook, nothing elsewhere.
 
-    It gives what takes `progress=`: a call with (done, total), and words before them, if any, which are shown after the label.
-    Raises MissingPackage in a notebook without ipywidgets, in which rich draws.
+    Yields a function to pass as `progress=`: it is called with (done, total); words before these are shown after the label.
+    Raises MissingPackage in a notebook without ipywidgets.
     """
     err = Screen(stderr=True)
     if not (err.is_terminal or err.is_jupyter):

@@ -43,7 +43,7 @@ def number(value: Any) -> float:
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """Return the names that stand more than once, sorted."""
+    """Return the names that occur more than once, sorted."""
     return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
@@ -68,14 +68,14 @@ class Scale(BaseModel):
 
 
 class Feature(schema_file.SchemaPart):
-    """One feature. Raises SchemaError, one line a problem, where its fields do not fit each other.
+    """One feature of a schema. Raises SchemaError, with a line for each problem, if its fields do not fit together.
 
     range: raw units, for numbers.   categories: names in code order, for categorical and one-hot features.
-    codes: what the network takes for each category of a categorical feature, if not 0, 1, 2, ...: increasing, evenly spaced.
-    change: which way a counterfactual may move it; unless said, a protected feature is fixed and any other free.
-    dropped: the category that the model has no column for: with it, all columns of its one-hot block are 0.
-    ordered: the order of the categories means something.   moves: category -> the categories it may become; others are free.
-    unit: one perturbation unit of PBA, in raw units.   column: the data column, if it is not called like the feature.
+    codes: input of the network for each category, if not 0, 1, 2, ...: increasing, evenly spaced.
+    change: how a counterfactual may change it (default: fixed for a protected feature, else free).
+    dropped: a category without a column: rows that have it are 0 in all columns of the one-hot block.
+    ordered: whether the order of the categories matters.   moves: category -> those it may become; others may become any.
+    unit: one perturbation unit of PBA, in raw units.   column: the data column, if its name is not the feature's.
     """
 
     WORD: ClassVar = "feature"
@@ -205,7 +205,7 @@ class Feature(schema_file.SchemaPart):
 
     @property
     def read_by_code(self) -> bool:
-        """Whether a number may stand for a category: not where a category is called by a number itself."""
+        """Whether a number in a table may be a category's code: not if some category's name is a number."""
 
         def is_number(name: str) -> bool:
             try:

@@ -35,13 +35,13 @@ CLASSES = BeforeValidator(lambda value: tuple(map(text, value)) if isinstance(va
 
 
 class InputSpace(schema_file.SchemaPart):
-    """All features in network order, what counts as positive, and where the label stands in the data. Raises SchemaError.
+    """Description of a model's inputs: features in network order, favourable decision, label, constraints. Raises SchemaError.
 
     positive: the favourable decision: "logit > 0" (one logit), "class = 1" (a logit for each), "value >= 600" ... (`outcome`).
     classes: names of the model's classes, in the order of its outputs.
-    label: the data column of the true class.   positive_label: its favourable value; without one it numbers or names the classes,
-    or holds the value that `positive` compares.
-    constraints: which rows are not legal, whatever the ranges of their features say.
+    label: the data column of the true class.   positive_label: its favourable value (None: the column holds numbers or names of the
+    classes, or the value that `positive` compares).
+    constraints: combinations of values that are not legal, although each value is.
     """
 
     model_config = ConfigDict(ignored_types=(cached_property,))

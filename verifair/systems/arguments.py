@@ -1,4 +1,4 @@
-"""What a caller hands to an estimator, read and checked: numbers, the table, groups, true classes, who is audited."""
+"""Checks of what a caller passes to an estimator: numbers, the table, groups, true classes, audited rows."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ HIDDEN = ("integer", "floating", "mixed-integer-float", "decimal", "complex")
 
 
 def check_number(name: str, value: Any, *, whole: bool = False) -> None:
-    """Raises QueryError for anything but a number, or with `whole` a whole one. Bounds are the caller's."""
+    """Raise QueryError for anything but a number, or with `whole` a whole number. Bounds are checked by the caller."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral if whole else Real):
         raise QueryError(f"{name} = {value!r}: expected a {'whole ' if whole else ''}number")
 
 
 def check_settings(settings: type[G], given: Mapping[str, Any]) -> G:
-    """Return an estimator's parameters as settings; others than those are not looked at. Raises QueryError.
+    """Return an estimator's parameters as settings; parameters that are no settings are ignored. Raises QueryError.
 
     A parameter counts as given where it is not at its default.
     """
@@ -51,7 +51,7 @@ def check_settings(settings: type[G], given: Mapping[str, Any]) -> G:
 
 
 def check_table(table: Any, name: str = "X") -> None:
-    """Raises DataError for anything but a DataFrame with rows.   name: of the argument."""
+    """Raise DataError for anything but a DataFrame with rows.   name: of the argument."""
     if not isinstance(table, pd.DataFrame):
         raise DataError(f"{name}: found {type(table).__name__}; expected a DataFrame with the schema's columns")
     if not len(table):
@@ -59,7 +59,7 @@ def check_table(table: Any, name: str = "X") -> None:
 
 
 def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
-    """name -> rows (N,): one group for each value of a column, each combination of several, or of an array, Series or DataFrame.
+    """Return group name -> rows (N,): a group for each value of a column, an array, a Series, or each combination of several.
 
     A list of words is one of columns, unless it has a word for each row and none is a column.
     Raises DataError for a column that is not there, an array of another length, or missing values.
@@ -100,7 +100,7 @@ def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
 
 
 def positives(y: Any, schema: Schema, rows: int) -> Booleans:
-    """(N,) whether the true class is the positive one. y (N,): classes 0, 1, or what the schema's label column would hold.
+    """Return (N,) whether the true class is the positive one.   y: (N,) classes 0, 1, or values of the schema's label column.
 
     Raises DataError for missing or unknown values, and for 0 and 1 where the positive label is "0": which is meant is not clear.
     """
@@ -119,7 +119,7 @@ def positives(y: Any, schema: Schema, rows: int) -> Booleans:
 
 
 def audited(values: Any, rows: int) -> Booleans:
-    """(N,) rows to be explained, from booleans or 0 and 1. Raises DataError for anything else, such as row numbers."""
+    """Return (N,) the rows to be explained, from booleans or 0 and 1. Raises DataError for anything else, such as row numbers."""
     found = column(values, rows, "audit")
     if found.dtype.kind != "b" and not (found.dtype.kind in "iuf" and np.isin(found, (0, 1)).all()):
         raise DataError("audit: expected True or False for each row: whether its decision is to be explained")
@@ -127,7 +127,7 @@ def audited(values: Any, rows: int) -> Booleans:
 
 
 def check_no_hidden_numbers(column: pd.Series) -> None:
-    """Raises DataError for numbers in a column of objects: they would be taken for words, each unlike every other."""
+    """Raise DataError for numbers in a column of objects: they would be compared as words."""
     if column.dtype == object and pd.api.types.infer_dtype(column, skipna=False) in HIDDEN:
         raise DataError(
             f"column {column.name!r}: holds numbers such as {column.iloc[0]!r} as objects, which count as words; convert it with "
@@ -136,7 +136,7 @@ def check_no_hidden_numbers(column: pd.Series) -> None:
 
 
 def booleans(values: Any, rows: int, what: str) -> Booleans:
-    """(N,) True or False for each row, by place, from booleans or 0 and 1. Raises DataError for anything else."""
+    """Return (N,) True or False for each row, by position, from booleans or 0 and 1. Raises DataError for anything else."""
     found = column(values, rows, what)
     if found.dtype.kind == "O" and all(isinstance(value, (bool, np.bool_)) for value in found.tolist()):
         return found.astype(bool)
@@ -146,7 +146,7 @@ def booleans(values: Any, rows: int, what: str) -> Booleans:
 
 
 def check_order(frame: pd.DataFrame, values: Any, what: str) -> None:
-    """Values are taken by place, as in scikit-learn. Raises DataError where their index has the table's rows in another order."""
+    """Raise DataError if the index of values has the table's rows in another order: values are taken by position."""
     if not isinstance(values, (pd.Series, pd.DataFrame)) or len(values) != len(frame) or values.index.equals(frame.index):
         return
     if frame.index.is_unique and values.index.is_unique and values.index.isin(frame.index).all():
@@ -158,7 +158,7 @@ def check_order(frame: pd.DataFrame, values: Any, what: str) -> None:
 
 
 def column(values: Any, rows: int, what: str) -> np.ndarray:
-    """(N,) one value for each row, in the rows' order whatever the index. Raises DataError for another shape."""
+    """Return (N,) one value for each row, by position, whatever the index. Raises DataError for another shape."""
     found = np.asarray(values)
     if found.shape != (rows,):
         raise DataError(f"{what}: found an array of shape {found.shape} for {rows} rows; expected one value for each row")
@@ -166,7 +166,7 @@ def column(values: Any, rows: int, what: str) -> np.ndarray:
 
 
 def _names(frame: pd.DataFrame, sensitive: Any) -> list[str] | None:
-    """Names of columns, or None for values of rows."""
+    """Return names of columns, or None if `sensitive` holds values of rows."""
     if isinstance(sensitive, str):
         return [sensitive]
     if not isinstance(sensitive, Sequence) or not all(isinstance(name, str) for name in sensitive):
@@ -177,6 +177,6 @@ def _names(frame: pd.DataFrame, sensitive: Any) -> list[str] | None:
 
 
 def _labels(name: str, values: pd.Series) -> pd.Series:
-    """name = value of each row, missing where the value is."""
+    """Return "name = value" for each row; missing values stay missing."""
     words = values.astype(object).map(lambda value: f"{name} = {text(value)}")
     return words.where(values.notna(), None)

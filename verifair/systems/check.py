@@ -1,4 +1,4 @@
-"""`vf.check`: one door for every file of proofs, and for a model of any kind. The checker itself is `verifair.checker.check`."""
+"""`vf.check`: check any file of proofs, for a model of any kind. The checker itself is `verifair.checker.check`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the estimators share: scikit-learn's conventions, for tables in place of arrays."""
+"""Base of the estimators: scikit-learn's conventions for tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals of shares, and of the difference and the ratio of two of them; how sure one is where several hold together."""
+"""Intervals of shares, and of differences and ratios of two shares, alone or for several together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wilson(p: Array, n: Array | float, z: Array | float) -> tuple[Array, Array]:
 
 
 def wilson_of(share: float, people: int) -> tuple[float, float]:
-    """Its ends at 95 % for one share of so many people."""
+    """Return the ends of Wilson's interval at 95 % for one share of so many people."""
     low, high = wilson(np.array(share), people, critical(0.95, 2))
     return float(low), float(high)
 

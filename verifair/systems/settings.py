@@ -1,4 +1,4 @@
-"""Settings: everything that can be asked, declared once.
+"""Settings: every option of every question, declared once.
 
 A field and its docstring become the option of the command, the key of the audit file's section, the parameter
 of the estimator, and the entry in the JSON schema. This module imports pydantic alone, so that `--help` is quick.
@@ -116,7 +116,7 @@ class Inputs(Settings):
 
 
 class Run(Settings):
-    """How a question is worked on, and where its answer goes. A system names those that it takes."""
+    """Settings of a run: files to write, limits, processes. A system names those that it takes."""
 
     out: Path | None = None
     """Folder for tables (CSV), plots (PNG) and the screen's text."""

@@ -1,4 +1,4 @@
-"""The file of what a run has decided or computed, written as it goes: one rule for whoever keeps one."""
+"""Stores: files that keep what a run has decided or computed, written as it goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a question is about: the network, its schema and the table of people."""
+"""The subject of a question: the model, its schema and the table of people."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Subject:
 
     @property
     def without(self) -> str:
-        """What the table lacks, in words."""
+        """Return what the table lacks, in words."""
         return f" ({counted(self.dropped, 'row', 'rows')} outside the schema's ranges left out)" if self.dropped else ""
 
     def inside(self, section: str, key: str, written: str) -> Path:

@@ -1,4 +1,4 @@
-"""The shape that all systems share, and the list of them.
+"""The shape that all systems share, and the list of systems.
 
 A system is a folder:
 
@@ -69,7 +69,7 @@ class System:
 
     @property
     def package(self) -> str:
-        """The folder, as a package."""
+        """Return the system's folder, as a package."""
         return self.settings.__module__.rpartition(".")[0]
 
     def part(self, module: str, name: str) -> Any:

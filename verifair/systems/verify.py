@@ -1,4 +1,4 @@
-"""`vf.verify`: one door for every type of query."""
+"""`vf.verify`: decide a query of any type."""
 
 from __future__ import annotations
 

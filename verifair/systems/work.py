@@ -1,4 +1,4 @@
-"""What a system works with: its time, its seed, where files go, and who receives its progress."""
+"""Resources of a system's run: time, seed, files, and callbacks of progress."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Work:
 
     @property
     def left(self) -> float:
-        """Seconds."""
+        """Seconds that are left."""
         return max(self.deadline - clock.now(), 1e-9)
 
     @property
@@ -85,7 +85,7 @@ class Work:
 
     @property
     def seconds(self) -> float:
-        """Since the work began."""
+        """Seconds since the work began."""
         return clock.now() - self.started
 
     def budget(self, share: float = 1.0) -> Budget:
@@ -193,7 +193,7 @@ def called(name: str) -> str:
 
 
 def standing(evidence: Evidence) -> Standing:
-    """Return PROVED only for what the checker accepted in this very run.
+    """Return PROVED only if the checker accepted the file in this very run.
 
     What was accepted in part is proved of what is decided, and a statement that stands on it says so.
     """

@@ -28,7 +28,7 @@ from verifair.checker.certificates.tree import Tree, TreeFile
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class Claim:
-    """The word of a solver: which one, and the tolerance within which it calls a statement true."""
+    """A solver's claim: which solver says that a statement is true, within which tolerance."""
 
     backend: Text
     version: Text
@@ -44,9 +44,9 @@ class Counterexample:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Proof:
-    """A statement and what stands behind it, or refutes it. float32: it is certified for float32, so it holds of every float32
-    evaluation of the network as well, in whatever order that sums; else it is about the real-valued function only.
-    margin: the least bound of its tree's leaves, where the goal has one row: that row is at least so much throughout; None: no more
+    """A statement with its evidence, or its counterexample. float32: the proof also holds for every float32 evaluation of the
+    network, in any order of summation (False: for the real-valued function only).
+    margin: a lower bound of the goal's only row on the whole box, the smallest bound of the tree's leaves; None: nothing more
     than the goal itself is claimed."""
 
     statement: Statement
@@ -62,7 +62,7 @@ class Proof:
 
     @property
     def key(self) -> Hashable:
-        """The values of the statement: two proofs with the same ones say the same."""
+        """The values of the statement; two proofs with the same key state the same."""
         return tuple(tuple(sorted(v.items())) if isinstance(v, dict) else v for v in vars(self.statement).values())
 
 

@@ -1,4 +1,4 @@
-"""Certificates of explanation consistency: pairs of people who are decided alike, for like reasons, wherever both move a little.
+"""Certificates of explanation consistency: pairs of people who stay decided alike for like reasons when both move a little.
 
 Rows are in raw units and schema order, baselines in network inputs:
 
@@ -58,10 +58,10 @@ FILE = TypeAdapter(ConsistencyFile)
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ConsistencyCertificate(Envelope):
-    """P pairs in regime A throughout their neighbourhoods.
+    """P pairs that are in regime A (same decision, same reasons) in their whole neighbourhoods.
 
-    baselines: (K, n_0) network inputs.   rows, counterparts: (P, V) raw.   baseline: (P,) positions in baselines.   trees: P of
-    them, over 2 V features: those of the person, then those of the counterpart.
+    baselines: (K, n_0) network inputs.   rows, counterparts: (P, V) raw.   baseline: (P,) positions in baselines.   trees: one for
+    each pair, over 2 V features: those of the person, then those of the counterpart.
     """
 
     FORMAT = "verifair-consistency-certificate/3"

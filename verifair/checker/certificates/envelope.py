@@ -35,7 +35,7 @@ Text = Annotated[str, Field(max_length=10_000)]
 
 
 class Trust(Enum):
-    """CHECKED: every statement comes with a tree that can be re-proved. CLAIMED: some rest on a solver's word."""
+    """CHECKED: every statement has a tree that can be checked again. CLAIMED: some are only claimed by a solver."""
 
     CHECKED = "checked"
     CLAIMED = "claimed"
@@ -57,8 +57,8 @@ class EnvelopeFile:
 class Envelope(ABC):
     """A certificate about one network and one schema. `intact` is False when a file's digest does not fit its content.
 
-    undecided, not_reached: what was asked and is not in the certificate, for want of an answer or because nobody looked at it.
-    stated: the extent that a file states; None for a certificate that was not read from one.
+    undecided, not_reached: numbers of questions that were asked and not decided, or not begun; they are not in the certificate.
+    stated: the extent that a file states (None: the certificate was not read from a file).
     """
 
     FORMAT: ClassVar[str]
@@ -78,7 +78,7 @@ class Envelope(ABC):
 
     @property
     def trust(self) -> Trust:
-        """Every bound can be re-proved: no solver's word is in it."""
+        """CHECKED: every bound can be proved again, and nothing is only claimed by a solver."""
         return Trust.CHECKED
 
     @property

@@ -25,7 +25,7 @@ Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
 
 
 def of_probability(buckets: int, schema: InputSpace, model: Model) -> bool:
-    """Return whether so many outcome buckets are of a probability. Two are the decisions where these do not cut it at 1/2."""
+    """Return whether outcome buckets are parts of a probability. Two buckets are the decisions if these do not cut it at 1/2."""
     return buckets > 2 or schema.outcome.of == "value" or schema.outcome.judged(model, odds=False) is None
 
 
@@ -72,10 +72,10 @@ FILE = TypeAdapter(KmaxFile)
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class KmaxCertificate(Envelope):
-    """No legal x in the query's box hits more than `upper` buckets.
+    """Proof that no legal x in the query's box falls into more than `upper` buckets.
 
-    reference: position of the combination that the others are compared with, the same on every leaf.
-    tree: of inputs alone; on each of its leaves one evaluation of the checker's rule shows no more than `upper`.
+    reference: position of the combination with which the others are compared, the same for all leaves.
+    tree: boxes of inputs; for each leaf the checker's rule shows at most `upper` buckets.
     """
 
     FORMAT = "verifair-kmax-certificate/3"

@@ -31,7 +31,7 @@ Whole = Annotated[str, Field(pattern=r"^[0-9]{1,400}$")]
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class ShareQuery:
     """What was asked. box: (lower, upper) of every feature, raw, by name; differ: "all" or "any" of the protected features;
-    tolerance: how much of the box may be left open (older files do not say)."""
+    tolerance: share of the box that may be left open (None in older files)."""
 
     kind: Literal["certified-share"]
     protected: tuple[Text, ...] = Field(min_length=1)
@@ -56,7 +56,7 @@ FILE = TypeAdapter(ShareFile)
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ShareCertificate(Envelope):
-    """At least the share `fair` of the query's box is fair, and at least the share `unfair` is not."""
+    """Proof that at least the share `fair` of the query's box is fair, and at least the share `unfair` is not."""
 
     FORMAT = "verifair-share-certificate/1"
     query: ShareQuery

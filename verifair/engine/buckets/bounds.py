@@ -1,4 +1,4 @@
-"""How many different buckets can K copies be in at once, given bounds of the copies and of their differences?
+"""Bound the number of different buckets of K copies, from bounds of the copies and of their differences.
 
 Every x of a box has one reference logit t = g_r(x). Given t, copy z lies in  [t + delta_lower, t + delta_upper]  and in its own
 [lower, upper], so it can be in a run of consecutive buckets, and the number of different buckets is at most a maximum matching of

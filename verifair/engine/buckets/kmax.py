@@ -1,4 +1,4 @@
-"""Max k-discrimination: an exact witness below, a certified bound above.  (HyFair, k-discrimination; the paper only searches)
+"""Largest k: an exact witness as the lower bound, a certified upper bound.  (HyFair, k-discrimination; the paper only searches)
 
     k(x) = number of buckets hit by sigma(g(x, z)) over the protected combinations z that are legal with x,   kmax = max over x
 

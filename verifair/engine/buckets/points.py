@@ -1,4 +1,4 @@
-"""Single points of a kmax query: how many buckets they hit, in float64 to look for good ones and exactly to count."""
+"""Search for points of a kmax query that hit many buckets: float64 guides the search, exact arithmetic counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONFIRMED = 4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Point:
-    """A raw point x (V,), decided exactly.
+    """A raw point x (V,), evaluated exactly (of smooth models, in ball arithmetic).
 
     counted: (K,) copies that are legal rows.   buckets: (K, 2) the least and the largest that each can be in, as by `buckets_of`.
     """
@@ -57,7 +57,7 @@ class Point:
 
 
 class PointSearch:
-    """Looks for points that hit many buckets: random ones, then mutations of the best. `best`: the best decided exactly.
+    """Search for points that hit many buckets: random points, then mutations of the best. `best`: the best, evaluated exactly.
 
     deadline: by clock.now(), past which no further points are evaluated.
     """

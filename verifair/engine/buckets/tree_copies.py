@@ -75,7 +75,7 @@ class TreeCopies(Copied):
 
     @property
     def final(self) -> bool:
-        """Whether `linear` shows all that the checker does."""
+        """Whether `linear` gives the bounds that the checker computes."""
         return True
 
     def evaluate(self, raw: Array) -> Array:
@@ -101,5 +101,5 @@ class TreeCopies(Copied):
         return bounds, score[:, self.variables], at[:, self.variables]
 
     def standard(self, lower: Array, upper: Array, *, closer: bool) -> CopyBounds:
-        """The same bounds: there are no others."""
+        """Return the same bounds: trees have only one kind."""
         return self.linear(lower, upper)[0]

@@ -1,4 +1,4 @@
-"""What bounds show of the gaps over a batch of boxes, and the best corners that they point to.
+"""Bounds of the gaps over a batch of boxes, and the corners with the largest gaps.
 
 For a fall from x to x', with (a, b) = (g, g') (and (g', g) for a rise), a bound on a box is that of a line  a - m b <= w. Intervals
 give D >= a - b, U >= a and L' <= b on it: of the pairs that these allow, a = b + D with b = -D/2 clipped into [L', U - D] has the

@@ -1,4 +1,4 @@
-"""`maximise`: the largest probability or logit gap, a witness below and a certified bound above."""
+"""`maximise`: the largest probability or logit gap: a witness as the lower bound, a certified upper bound."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _searched(
 
 
 def _tighter(first: MaximumGap, second: MaximumGap, tolerance: float) -> MaximumGap:
-    """Return the better witness of two runs and the smaller bound, with its certificate."""
+    """Return the better witness of two runs, and the smaller bound with its certificate."""
     met = second if second.lower > first.lower else first
     bound = second if second.certificate is not None and second.upper < first.upper else first
     closed = bound.upper - met.lower <= tolerance * CLOSED

@@ -46,7 +46,7 @@ OutOf = Literal["time", "nodes", "float", "interrupted"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Extreme:
-    """What was found of the largest gap: a bound on it, and the best point met (raw x (V,), its question and direction).
+    """The state of a search for the largest gap: a bound, and the best point (raw x (V,), its question and direction).
 
     evidence: [question][direction] proofs that the gap is at most `claim`, 0 a fall and 1 a rise; empty where that says nothing.
     by_neurons: some of them are of neuron branching.
@@ -118,7 +118,7 @@ class _Pace:
 
 
 class _GapSearch:
-    """Both searches, and whose turn it is."""
+    """Both searches (inputs and neurons), which take turns."""
 
     def __init__(
         self, inputs: InputSearch, spare: float, end: float, most: int, progress: Callable[[float, float], None] | None

@@ -1,4 +1,4 @@
-"""The largest gap of a tree ensemble: the question "is every gap at most epsilon?", asked again and again.
+"""The largest gap of a tree ensemble, by questions "is every gap at most epsilon?" for different epsilon.
 
 A local search finds a large gap first (`ascent`). A counterexample has a larger gap than epsilon, and the local search goes on from
 there. Where every gap is proved to be at most epsilon, that is a bound, and its proof the certificate. Epsilon lies a tolerance
@@ -64,11 +64,11 @@ class _Bracket:
 
     @property
     def least(self) -> float:
-        """What the largest gap is at least."""
+        """A lower bound of the largest gap."""
         return max(self.ascent.best, 0.0)
 
     def learn(self, epsilon: float, said: _Said) -> bool | None:
-        """Is every gap at most epsilon? True and False change what is known; None: it was not decided."""
+        """Update the bounds with an answer to "is every gap at most epsilon?": True, False, or None (not decided)."""
         self.nodes += said.nodes
         before = self.least
         if len(said.question):

@@ -1,4 +1,4 @@
-"""Looking for bad pairs: the largest gap, or the clearest decision flip, by random points and coordinate ascent, in batches.
+"""Search for bad pairs by random points and coordinate ascent, in batches: the largest gap, or the clearest decision flip.
 
 Random legal points of every question are evaluated; the best few dozen by the objective, and as many by |g - g'| (an objective that
 saturates has plateaus), climb by the best single-variable move: a step to either side, an end of the range, any category. What
@@ -65,7 +65,7 @@ class Climbers(Batched):
 
 
 class Climb:
-    """An ascent over the questions of a twin, and the points that it has come to: `best`, after `rounds` rounds."""
+    """An ascent over the questions of a problem, with the best points so far (`best`) after `rounds` rounds."""
 
     def __init__(self, twin: Twin, objective: Objective, rng: np.random.Generator) -> None:
         self.twin, self.objective, self.rng = twin, objective, rng

@@ -1,4 +1,4 @@
-"""What searches of all kinds of models share: open boxes, goals that are closed, limits, cuts.
+"""Common parts of all box searches: open boxes, closed goals, limits, cuts.
 
 A search of one kind plugs in how a batch of boxes is looked at, bounded and cut (`step`).
 """

@@ -1,4 +1,4 @@
-"""Batches of boxes of the moving variables: their likeliest corners, and where they are cut."""
+"""Batches of boxes of the moving variables: corners that are likely witnesses, and places to cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batched branch-and-bound on the moving inputs: all questions of a batch at once, down to single points if need be.
+"""Batched branch and bound on the moving inputs: all questions of a batch together, down to single points.
 
 A node is a box of one question with the goals still open there. In each step the newest nodes of all questions are evaluated
 at their centres, bounded (intervals first, linear bounds for what stays open), evaluated at the corners that the linear bounds

@@ -1,4 +1,4 @@
-"""Looking for points against goals: moves of a few variables at once, whose effect gradients foretell, in batches.
+"""Search for points that violate goals: moves of a few variables at once, chosen by gradients, in batches.
 
 A goal fails where all of its rows do. For a decision flip that is a strip between g = 0 and g' = 0, often narrower than what one
 unit of any single variable moves g by, while the moves of several together come to almost any amount. Therefore some points of

@@ -1,4 +1,4 @@
-"""Whether what branch-and-bound closes holds of every float32 evaluation too: bounds against the error of both margins.
+"""Decide whether a closed goal also holds for every float32 evaluation: compare bounds with the error of both margins.
 
 A row p g(x) + q g(x') + c with bound b over a box holds of whatever a float32 runtime makes of x and x', in whichever orders it
 sums, where b exceeds (|p| + |q|) E, with E the error of either margin over the box (`encoders.bounds.float32`). E over all boxes

@@ -1,4 +1,4 @@
-"""What branch-and-bound knows at any moment: which goals of which questions are decided, and by what."""
+"""The state of a branch and bound: which goals of which questions are decided, and their evidence."""
 
 from __future__ import annotations
 

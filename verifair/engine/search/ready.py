@@ -1,4 +1,4 @@
-"""What is done before a clock starts: the loops that search tree ensembles are compiled, or loaded as they were kept."""
+"""Preparations before a time limit starts: the loops for tree ensembles are compiled, or loaded from a cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from encoders.trees.ensemble import TreeEnsemble
 
 
 def ready(model: object) -> float:
-    """Make everything ready that searching this model needs. Returns the seconds that took: no limit of time should count them."""
+    """Prepare everything that a search of this model needs. Returns the seconds that it took, which no time limit should count."""
     started = time.monotonic()
     if isinstance(model, Model) and model.of_trees:
         _loops()

@@ -1,4 +1,4 @@
-"""What a leaf is re-proved by: one row's bound by the standard relaxation (`encoders.bounds.regions`), with room for rounding.
+"""Bounds that the checker can repeat: one row's bound by the standard relaxation (`encoders.bounds.regions`), rounded outwards.
 
 Searches close boxes of piecewise-linear networks by it alone; what other bounds promise guides them. The hidden layers' bounds are
 first those of interval arithmetic, and where these do not suffice those of backward substitution: who re-proves a leaf tries both.

@@ -1,4 +1,4 @@
-"""The loop of every search that cuts its question up: take open parts, look at them, keep what is left of them in halves.
+"""The loop of every search that divides its question: take open parts, handle them, keep what is left in halves.
 
 A search plugs in what it does with a batch (evaluate, bound, close, split), which parts come first, and what ends it.
 """

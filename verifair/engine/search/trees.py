@@ -1,4 +1,4 @@
-"""Trees as they grow: which node was split where. A search keeps what it knows of the nodes beside them, and what it proved."""
+"""Growing trees of splits: a search keeps its data about the nodes, and the proofs, beside them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SURELY = 0.5
 
 
 class DraftWarning(UserWarning):
-    """Something about a table that its drafted schema cannot say."""
+    """A warning about a table that its drafted schema cannot express, such as missing values."""
 
 
 def check_asked(frame: Any, *, target: Any, positive: Any) -> None:

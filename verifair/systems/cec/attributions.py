@@ -1,4 +1,4 @@
-"""What a model's reasons are: integrated gradients of a network, interventional Shapley values of trees, or what somebody passes.
+"""The reasons of a model: integrated gradients of a network, interventional Shapley values of trees, or a function of the user.
 
 All of them explain f, the margin of class 1, against the person's own label and group in the reference: from the mean of these
 people (integrated gradients; the paper's principle 1), or from all of them, one by one (Shapley values). Both sum to f(x) less
@@ -43,7 +43,7 @@ AT_ONCE = 2048
 
 
 def words_of(model: Model, settings: CecSettings, attribution: Attribution | None) -> str:
-    """Return what the attributions are. Raises QueryError for steps of a model that has no paths."""
+    """Return the name of the attributions. Raises QueryError for steps of a model without paths."""
     if attribution is not None:
         return f"attribution by {getattr(attribution, '__name__', type(attribution).__name__)}"
     if isinstance(model, MeanOfTrees):
@@ -95,7 +95,7 @@ def attributed(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExplainedPairs:
-    """Pairs of persons and counterparts with their explanations; who is of several pairs is there once.
+    """Pairs of persons and counterparts with their explanations; a person in several pairs is stored once.
 
     x: (B, n_0) model inputs.   g: (B, n_0) attributions; those of a one-hot block may stand in its first column alone.
     own, other: (K,) rows of each pair's person and counterpart in x.
@@ -144,7 +144,7 @@ def _explainer(
 
 
 def _scores(model: Model) -> tuple[TreeEnsemble, Array]:
-    """Return an ensemble, and the weights (m,) of its scores in f."""
+    """Return an ensemble and the weights (m,) of its scores in the margin f."""
     if isinstance(model, ComparedTrees):
         weights = np.zeros(model.undecided.outputs)
         for side, sign in zip(model.sides, (1, -1), strict=True):

@@ -1,4 +1,4 @@
-"""The audit: everybody's explanation beside that of the nearest comparable person of each other group. Reads top to bottom."""
+"""The audit: compare everybody's explanation with that of the nearest comparable person of each other group."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SILENT = 1e-6
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ComparedPairs(Finding):
-    """What was measured: a Finding with value = the population's CEC (mean score), never a proof.
+    """The measured pairs, a Finding: value is the population's CEC (mean score). It is not a proof.
 
     matches: all pairs.   pair: (M,) those with a counterpart; everything below is about them.   g, g_tilde: (M, V) attributions
     of the person and of the counterpart, both from the person's baseline, summed over the columns of each feature; none in a
@@ -82,7 +82,7 @@ class ComparedPairs(Finding):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Explanations:
-    """What is known of one side of some matched pairs.
+    """Results for one side (persons, or counterparts) of some matched pairs.
 
     g: (K, n_0) attributions.   decision: (K,) classes.   probability: (K,) of class 1.
     """
@@ -120,7 +120,7 @@ def control(
     attribution: Attribution | None = None, seed: int = 0, threads: int = 2, progress: Progress | None = None,
     parts: Parts = UNKEPT,
 ) -> ComparedPairs:
-    """Compare the people of an audit with the nearest other person of their *own* group: what the group does not explain.
+    """Compare each person of an audit with the nearest other person of their *own* group: what the group does not explain.
 
     Comparable people agree in merit alone and may differ in all else, whatever their groups, and so may their reasons: what tells
     of the groups is the excess of the score across over this one (`measures.excess`).   settings: ties and steps; the rest is as
@@ -186,7 +186,7 @@ KINDS = {"decision": np.int16, "decision_tilde": np.int16, "most": np.int16, "si
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Scores:
-    """What is known of M pairs, as `ComparedPairs` names it.   first: (V,) each feature's first column.   parts: (V,) sums."""
+    """Results of M pairs, named as in `ComparedPairs`.   first: (V,) each feature's first column.   parts: (V,) sums."""
 
     people: People
     first: Integers
@@ -241,7 +241,7 @@ class _Scores:
 
 
 def probability(network: Model, x: Array) -> Array:
-    """(B,) probability of class 1: the logistic function of f, or its share of votes; of several classes by softmax."""
+    """Return (B,) the probability of class 1: the logistic function of f, or its share of votes; softmax for several classes."""
     if isinstance(network.decision, Favoured):
         return probabilities(network, replace(network.decision, odds=True).of(network.whole.forward(x))[:, 0])
     whole = network.whole  # whose probability it is, wherever `positive` cuts it

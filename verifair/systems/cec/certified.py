@@ -1,4 +1,4 @@
-"""The certified companion of CEC: whose regime A holds for everybody in the neighbourhood, and not only at two measured points.
+"""Certified CEC: which pairs stay in regime A when both people move in their neighbourhoods.
 
 A pair in regime A (same decision, same reasons) is *certified A* within delta when, for ALL x' within delta units of the person and
 ALL x~' within delta units of the counterpart (PBA's neighbourhood; the two move independently, so that a shared displacement is a
@@ -69,7 +69,7 @@ ELSEWHERE, LEAVES, DECISION, SCORE, TIME = "not in regime A", "leaves A", "decis
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CertifiedConsistency:
-    """What became of the M matched pairs, in the order of the audit.
+    """The result of the M matched pairs, in the order of the audit.
 
     status: (M,) "certified" or "unknown".   reason: (M,) "" where certified; "not in regime A": nothing to certify; "leaves A":
     points of the neighbourhoods were found in another regime; "decision", "score": this is what could not be bounded; "time".
@@ -93,17 +93,17 @@ class CertifiedConsistency:
 
     @property
     def candidates(self) -> int:
-        """Pairs in regime A."""
+        """Number of pairs in regime A."""
         return int((self.reason != ELSEWHERE).sum())
 
     @property
     def share(self) -> float:
-        """Of the pairs in regime A, those certified; NaN where there are none."""
+        """Share of the pairs in regime A that are certified; NaN if there are none."""
         return float(self.certified.sum() / self.candidates) if self.candidates else float("nan")
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many pairs are unknown for each reason."""
+        """Number of unknown pairs for each reason."""
         return dict(Counter(self.reason[~self.certified].tolist()))
 
 
@@ -220,7 +220,7 @@ def _certificate(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Common:
-    """What all batches of pairs have in common."""
+    """Arguments that all batches of pairs share."""
 
     network: Network
     schema: Schema
@@ -242,7 +242,7 @@ def _settled(
     common: Shared[_Common], part: Integers, baseline: Array, near: tuple[tuple[Array, Array], tuple[Array, Array]],
     deadline: Deadline,
 ) -> tuple[Integers, list[_Settled]]:
-    """Decide the pairs with these numbers, in whatever process they are."""
+    """Decide the pairs with these numbers; runs in any process."""
     run = common.value
     with threadpool_limits(limits=1):
         pairs = _decided(run.network, run.schema, baseline, near, run.threshold, run.most, clock.now() + deadline.left())
@@ -429,12 +429,12 @@ class SubBox:
 
     @property
     def decision(self) -> int | None:
-        """The class throughout the box (1 iff the margin is positive), None where it is not known."""
+        """The class on the whole box (1 iff the margin is positive), None if it is not known."""
         return 1 if self.least > 0 else 0 if self.most <= 0 else None
 
     @property
     def spread(self) -> float:
-        """How far the attributions stray, relative to their size."""
+        """Width of the attributions' bounds, relative to their size."""
         norm = self.attributions.length[self.index] + self.attributions.radius[self.index]
         return float(self.attributions.radius[self.index] / max(norm, np.finfo(float).tiny))
 

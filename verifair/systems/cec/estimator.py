@@ -1,4 +1,4 @@
-"""ExplanationConsistency: fit on the people to compare with, audit any others. scikit-learn's conventions, Fairlearn's keyword."""
+"""ExplanationConsistency: fit on the people to compare with, then audit these or others. scikit-learn's conventions."""
 
 from __future__ import annotations
 

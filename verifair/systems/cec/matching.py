@@ -1,4 +1,4 @@
-"""Label-stratified matching: for everybody the nearest real person of each other group with the same true label.
+"""Matching: for each person the nearest real person of each other group with the same true label.
 
 Comparable means near in the standardised columns of merit. One KD-tree for each label and group, over distinct points of merit:
 people who agree in merit exactly are all equally near, which on coarse features is the rule and not the exception (on Adult a
@@ -31,7 +31,7 @@ SAME = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reference:
-    """The real people that counterfactuals and baselines come from.
+    """The people from whom counterparts and baselines are taken.
 
     columns: (F,) of merit.   mean, std: (F,) of these columns (std 1 where a column is constant).
     baselines: (2, G, n_0) the means b_{y,a} of each label and group; NaN where there is nobody.
@@ -45,7 +45,7 @@ class Reference:
 
     @classmethod
     def of(cls, people: People, columns: Integers) -> Reference:
-        """Raises DataError where there is one group or one label only, or a group that lacks a label altogether."""
+        """Raise DataError if there is only one group or label, or if a group lacks a label."""
         count = np.zeros((2, len(people.names)), dtype=int)
         np.add.at(count, (people.labels, people.groups), 1)
         if (count.sum(axis=0) > 0).sum() < 2:
@@ -84,11 +84,11 @@ class Reference:
 
     @property
     def determines(self) -> tuple[Any, ...]:
-        """Return what explanations come from: arrays, and what JSON can hold."""
+        """Return everything that the explanations depend on: arrays, and values for JSON."""
         return *self.people.determines, self.baselines
 
     def background(self, label: int, group: int) -> Array:
-        """(R, n_0) the model inputs of everybody with a label in a group."""
+        """Return (R, n_0) the model inputs of all people of a group with a label."""
         return self.people.inputs(np.flatnonzero((self.people.labels == label) & (self.people.groups == group)))
 
     def merit(self, people: People) -> tuple[Array, Integers]:
@@ -117,7 +117,7 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Matches:
-    """Pairs of a person and the nearest one of another group, by person, then by group.
+    """Pairs of a person and the nearest person of another group, sorted by person, then by group.
 
     individual: (P,) rows of the audited people.   other: (P,) the other group.   row: (P,) the counterpart's row in the reference,
     -1 where nobody is within tau.   distance: (P,) to the nearest, matched or not.   ties: (P,) how many are equally near.
@@ -151,7 +151,7 @@ class Matches:
 
 
 def match(reference: Reference, people: People, *, tau: float | None = None, ties: Ties = "first", seed: int = 0) -> Matches:
-    """The nearest person of each other group with the same label, by L2 on standardised merit; none farther than tau.
+    """Match each person with the nearest of each other group with the same label, by L2 on standardised merit, within tau.
 
     tau: in standard deviations; None: however far.   Raises QueryError for a tau that is no positive number, and DataError where a
     needed label and group has nobody, or where everybody is farther than tau.
@@ -199,7 +199,7 @@ def match(reference: Reference, people: People, *, tau: float | None = None, tie
 def match_within(
     reference: Reference, people: People, *, tau: float | None = None, ties: Ties = "first", seed: int = 0
 ) -> Matches:
-    """The nearest *other* person of everybody's own group with the same label: what `match` is to be compared with.
+    """Match each person with the nearest *other* person of the own group with the same label: the control of `match`.
 
     Rows that are the person in every input are passed over: nobody of another group can be that when the network sees the group.
     The rest as in `match`, but people without such a neighbour are unmatched, not an error.   Reference: ours, not in the paper.
@@ -262,7 +262,7 @@ def _other(rows: Integers, identity: Integers, own: int, draw: int) -> int:
 
 
 def check_groups(reference: Reference, people: People) -> None:
-    """Raises DataError for people of a group without baseline."""
+    """Raise DataError for people of a group without a baseline."""
     strangers = np.setdiff1d(people.groups, reference.people.groups)
     if len(strangers):
         raise DataError(

@@ -1,4 +1,4 @@
-"""From an audit to what is reported: population figures with intervals, shares by threshold, features, people to review.
+"""Results of an audit: population figures with intervals, shares by threshold, features, people to review.
 
 All of these are measures of a sample. Its independent units are people, not pairs: one person has counterparts in several groups,
 and is the counterpart of several others. So standard errors are cluster-robust for dyadic data: any two pairs that share a person
@@ -228,7 +228,7 @@ def review_order(audit: ComparedPairs, top: int) -> Integers:
 
 
 def to_review(audit: ComparedPairs, schema: Schema, top: int) -> pd.DataFrame:
-    """The pairs to look at first, in the order of `review_order`.
+    """Return the pairs to look at first, in the order of `review_order`.
 
     Columns: row (of the audited table), group, counterpart (row of the reference), other, score, regime, decision and
     counterpart's decision, probabilities, distance, ties, and the two features whose attributions differ most.
@@ -249,7 +249,7 @@ def to_review(audit: ComparedPairs, schema: Schema, top: int) -> pd.DataFrame:
 
 
 class Triviality(Shape):
-    """Whether a low score is that of a model that hardly decides: a constant one explains everybody alike."""
+    """Whether a low score is due to a model that hardly decides: a constant model explains everybody alike."""
 
     variance: Measured
     """Of the probability of class 1; null of a model that gives values."""
@@ -263,7 +263,7 @@ class Triviality(Shape):
     @computed_field(alias="hardly")  # type: ignore[prop-decorator]
     @property
     def hardly_decides(self) -> str | None:
-        """Why a low CEC would say nothing of this model, in words; None where there is no such reason."""
+        """Reason why a low CEC says nothing about this model, in words; None if there is none."""
         if self.silent > 0.01:
             return f"{100 * self.silent:.1f}% of the people have no attribution above 1e-6"
         if self.variance < FLAT:
@@ -276,7 +276,7 @@ class Triviality(Shape):
 
 
 def triviality(audit: ComparedPairs, good: int = 1, *, valued: bool = False) -> Triviality:
-    """Over the matched people, each once.
+    """Measure triviality over the matched people, each counted once.
 
     good: the class that is the favourable decision.   valued: the model gives values, and no probabilities.
     """

@@ -1,4 +1,4 @@
-"""Who is compared: network inputs with true labels and groups, and the columns of merit that make two people comparable."""
+"""The people who are compared: model inputs, true labels, groups, and the columns of merit."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class People:
 
     @property
     def determines(self) -> tuple[Any, ...]:
-        """Return all of them: arrays, and what JSON can hold."""
+        """Return everything that describes these people: arrays, and values for JSON."""
         of = self.domain
         fed = () if of is None else (of.start, of.width, of.one_hot)
         return self.values, self.labels, self.groups, list(self.names), *fed
 
     @cached_property
     def x(self) -> Array:
-        """(N, n_0) all network inputs, in memory from now on."""
+        """(N, n_0) all model inputs; kept in memory after the first call."""
         return self.inputs(slice(None))
 
     def inputs(self, rows: Integers | slice) -> Array:
@@ -85,7 +85,7 @@ class People:
         return found.values, place
 
     def take(self, rows: Integers) -> People:
-        """Only some of the rows; the same people where that is all of them, in their order."""
+        """Return only some of the rows (self if these are all rows in their order)."""
         if len(rows) == len(self) and (rows[1:] - rows[:-1] == 1).all():
             return self
         return replace(self, **{name: taken(getattr(self, name), rows) for name in ("values", "labels", "groups")})
@@ -132,7 +132,7 @@ class Gathered:
 def people_of(
     schema: Schema, frame: pd.DataFrame, sensitive: Any, y: Any = None, *, names: tuple[str, ...] | None = None
 ) -> People:
-    """Rows of a table as people.
+    """Return the rows of a table as `People`.
 
     sensitive: name of a column, several names (groups are then their combinations), an array or Series (N,), or a DataFrame.
     It need not be an input of the network.   y: (N,) true classes; None: the schema's label column.   names: the groups, in the

@@ -1,4 +1,4 @@
-"""What CEC finds, in the schema's words: groups, features, people to review, the unmatched; and which pairs are certified."""
+"""The result of CEC in the schema's words: groups, features, people to review, unmatched people, certified pairs."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class ThresholdLine(Shape):
 
 
 class Review(Shape):
-    """Whom to look at first."""
+    """A pair to look at first."""
 
     row: RowName
     group: str
@@ -231,7 +231,7 @@ class CertifiedPair(Shape):
 
 
 class CertifiedPairs(Shape):
-    """Whose regime A is proved wherever both move within delta units."""
+    """Pairs that are proved to stay in regime A when both people move within delta units."""
 
     delta: float
     threshold: Share
@@ -255,7 +255,7 @@ class CertifiedPairs(Shape):
     def of(
         cls, found: CertifiedConsistency, measured: ComparedPairs, asked: Audited, *, file: Path | None, note: str | None
     ) -> CertifiedPairs:
-        """Return what was certified of the audit's pairs, with rows called as in their tables."""
+        """Return the certified pairs of an audit, with row names as in their tables."""
         sure, mine = found.certified, np.flatnonzero(found.reason != ELSEWHERE)
         return cls(
             delta=found.delta, threshold=found.threshold, pairs=len(found.status), regime_A=found.candidates,
@@ -301,7 +301,7 @@ class CecResult(Result):
         cls, measured: ComparedPairs, inner: ComparedPairs | None, asked: Audited, *, ties: Ties = "first", top: int = REVIEWED,
         seed: int = 0, **more: Any,
     ) -> CecResult:
-        """Return what an audit found.
+        """Return the result of an audit.
 
         inner: the same people beside the nearest of their own group, if that was measured.   seed: of random ties.
         more: the fields that all results have, and `certified`.

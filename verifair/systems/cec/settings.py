@@ -1,4 +1,4 @@
-"""What can be asked of CEC."""
+"""The settings of CEC."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _steps(value: Any, info: ValidationInfo) -> int | str:
 
 
 class CecSettings(Grouped):
-    """Explanations of everybody beside those of comparable people of other groups."""
+    """Which explanations are compared, and how."""
 
     belongs: ClassVar = {"certificate": (("certify", None),)}
     reference: Path | None = None

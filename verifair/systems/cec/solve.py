@@ -1,4 +1,4 @@
-"""CEC at work: whose explanations are compared, with whom, and which pairs are certified."""
+"""Run CEC: read the people, compare their explanations, certify pairs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from verifair.systems.work import Work
 
 
 def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
-    """Compare everybody's explanation with that of comparable people, and certify the pairs in regime A where that was asked for.
+    """Compare everybody's explanation with that of comparable people; with `certify` also prove which pairs stay in regime A.
 
     Scores of some of the people only would be of those who happen to stand first: an audit that does not end in time has no answer.
     Raises QueryError, DataError and SchemaError for what does not fit, OutOfTime, Interrupted.
@@ -85,7 +85,7 @@ def _saved(found: CertifiedConsistency, work: Work) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Read:
-    """A table of people, without the table.   rows: what it calls them.   audit: (N,) which are asked about; audited: in words."""
+    """People of a table, without the table.   rows: names in the table.   audit: (N,) who is audited; audited: in words."""
 
     people: People
     rows: pd.Index

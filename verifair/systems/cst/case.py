@@ -1,4 +1,4 @@
-"""The case file of one complainant: who they are, who they would be and why, who was compared with them, and what that says."""
+"""The case file of one complainant: the person, the counterfactual and its equations, the neighbours, and the result."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Case:
 
     @property
     def row(self) -> Any:
-        """What the table calls the complainant."""
+        """The complainant's name in the table."""
         return self.tested.rows[self.at]
 
     @property

@@ -1,4 +1,4 @@
-"""Who decides: recorded decisions, a linear rule, a scikit-learn classifier, or a network. True is the positive decision."""
+"""Deciders: recorded decisions, a linear rule, a scikit-learn classifier, or a network. True is the positive decision."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from verifair.systems.results.words import model_words
 
 
 class Decider(Protocol):
-    """b() of the paper. `decide` gives (N,) decisions on rows, `words` who it is."""
+    """The paper's b(): `decide` returns (N,) decisions on rows; `words` is its description."""
 
     def decide(self, frame: pd.DataFrame) -> Booleans: ...
 
@@ -165,7 +165,7 @@ class NetworkDecider:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recorded:
-    """Decisions that stand in a column; `positive` is its favourable value.
+    """Decisions recorded in a column; `positive` is its favourable value.
 
     counterfactual: who decides on counterfactuals, of whom no decision is on record; None: nobody does, and neither CF nor CST with
     search centers can be decided.
@@ -212,7 +212,7 @@ def taken(decider: Decider, counterfactual: pd.DataFrame) -> pd.DataFrame:
 
 
 def counterfactually(decider: Decider) -> Decider | None:
-    """Who decides on counterfactuals; None: nobody."""
+    """Return the decider on counterfactuals; None if there is none."""
     return decider.counterfactual if isinstance(decider, Recorded) else decider
 
 

@@ -36,7 +36,7 @@ COPIED = int(pd.__version__.partition(".")[0]) >= 3
 
 
 class SituationTesting(TableEstimator):
-    """Would these people have been decided on alike, had they not been of their group?  (CST)
+    """Test whether people of a protected group would be decided otherwise if they were not in it.  (CST)
 
     causal_model: a DAG over the table's columns with mechanisms, fitted or not.   decider: makes the decisions (`deciders`).
     do: protected attribute -> its value for those who are not protected. Several are tested each alone, with `intersectional`

@@ -1,4 +1,4 @@
-"""One intervention's test, in the table's words: claims, counts, overlaps, rates, what changed, whom to review."""
+"""The result of one intervention in the table's words: claims, counts, overlaps, rates, changes, people to review."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class GroupRate(Shape):
 
 
 class AttributeChange(Shape):
-    """What the intervention moves."""
+    """How an intervention changes one attribute."""
 
     attribute: str
     people: Count
@@ -144,7 +144,7 @@ class DrawnCases(Shape):
 
 
 class Intervention(Shape):
-    """One intervention: a finding, no proof."""
+    """The result of one intervention: a finding, not a proof."""
 
     do: dict[str, str]
     finding: str
@@ -237,7 +237,7 @@ class Intervention(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
     def overlaps(self) -> Annotated[pd.DataFrame, RowsOf(Overlap)]:
-        """Who is found by one method and not by another, for each k."""
+        """Return how many people one method finds and another does not, for each k."""
         pairs: list[tuple[Method, Method]] = [("CST w/o", "ST"), ("ST", "CST w/o"), ("CST", "CF"), ("CF", "CST")]
         lines = []
         for one, other in pairs:

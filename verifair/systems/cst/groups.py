@@ -1,4 +1,4 @@
-"""Who is compared under an intervention: the complainants' groups, and those who have all of its values."""
+"""The groups that an intervention compares: the complainants' groups, and the people with all its values."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def _coded(frame: pd.DataFrame, name: str, value: Any) -> tuple[Integers, list[s
 
 
 def in_words(do: Mapping[str, Any]) -> str:
-    """An intervention in words."""
+    """Return an intervention in words, such as "Gender = 0"."""
     return ", ".join(f"{name} = {text(value)}" for name, value in do.items())
 
 
 def check_sizes(k: tuple[int, ...], names: tuple[str, ...], group: Integers, test: Booleans) -> None:
-    """Raises DataError naming the smallest group and the largest k."""
+    """Raise DataError naming the smallest group and the largest k, if the group is too small."""
     sizes = {name: int((group == g).sum()) - 1 for g, name in enumerate(names)}
     sizes["the test group"] = int(test.sum())
     name = min(sizes, key=lambda one: sizes[one])

@@ -1,4 +1,4 @@
-"""What CST finds: cases by intervention, how robust they are to the causal model, and what is certified of counterfactuals."""
+"""The result of CST: cases by intervention, their robustness to the causal model, and certified counterfactual decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of CST."""
+"""The settings of CST."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CST at work: what is compared and who decides, every intervention in turn, then how robust the cases are, and proofs."""
+"""Run CST: read table, model and decider, test every intervention, then robustness and proofs."""
 
 from __future__ import annotations
 

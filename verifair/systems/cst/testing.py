@@ -1,4 +1,4 @@
-"""Counterfactual situation testing: every complainant's control and test group, and what they say. Reads top to bottom.
+"""Counterfactual situation testing: each complainant's control and test group, and the resulting claims. Start at `situation_test`.
 
 For a complainant c of a protected group, with counterfactual c~ under do(A := a):
 
@@ -85,7 +85,7 @@ def p_value(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Arr
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What counts as a case.
+    """The definition of a case.
 
     tau: the least difference of shares.   level, sides: of the intervals, 0.95 and 2 for z = 1.96.   interval: its kind.
     correction: "bh" for Benjamini and Hochberg's control of the false discovery rate over the complainants of one method and k.
@@ -148,12 +148,12 @@ class Terms:
 
     @property
     def bound(self) -> float:
-        """What delta has to be beyond: tau, or -tau."""
+        """The limit that delta must exceed: tau, or -tau."""
         return self.tau if self.direction == "negative" else -self.tau
 
     @property
     def case(self) -> str:
-        """What makes a case."""
+        """The definition of a case, in words."""
         return "delta p > tau" if self.direction == "negative" else "delta p < -tau (treated better: positive discrimination)"
 
     @property

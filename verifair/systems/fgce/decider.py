@@ -1,4 +1,4 @@
-"""Who is decided positively: by a model that was read (exactly), or by anything with scikit-learn's `predict`."""
+"""Decisions of FGCE: by a model that was read (exactly), or by anything with scikit-learn's `predict`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def as_decider(model: Any, schema: Schema) -> Any:
 def positive(
     model: Any, schema: Schema, raw: Array, progress: Callable[[int, int], None] | None = None, *, words: Words | None = None
 ) -> Booleans:
-    """(N,) whether raw rows (N, V) are decided positively by the schema's outcome, of what was read or of an estimator.
+    """Return (N,) whether raw rows (N, V) get the favourable decision of a model that was read, or of an estimator.
 
     An estimator is given a DataFrame of the schema's columns, with categories as in `words`, else as the schema writes them. What
     was read decides exactly, ties included.

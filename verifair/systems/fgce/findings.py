@@ -1,4 +1,4 @@
-"""What FGCE found for each group, in the schema's words: counterfactuals, subgroups, explanations, and how groups compare."""
+"""The result of FGCE for each group, in the schema's words, and the comparison of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One group's question: who needs a counterfactual, who can be one, and what each costs.
+"""The problem of one group: people who need a counterfactual, candidates, and the cost of each pair.
 
 Factuals and candidates of different weak components never meet, so costs come in blocks, one a component (a subgroup).
 Reference: FGCE, section II: cost is the L2 vector distance, the weight of the shortest path, or its number of hops.
@@ -62,7 +62,7 @@ class Instance:
         weights: Array | None = None,
         group: str = "the group",
     ) -> Instance:
-        """Return the question for nodes `negatives` (n,) and `candidates` (C,).   weights: (E,) of edges, for cost "path".
+        """Return the problem for nodes `negatives` (n,) and `candidates` (C,).   weights: (E,) of edges, for cost "path".
 
         Raises DataError when there is nobody to explain, or nobody has a feasible counterfactual; QueryError for an unknown cost.
         """

@@ -1,4 +1,4 @@
-"""What FGCE finds: each group's counterfactuals, how groups compare, and which of it is proved, claimed or measured."""
+"""The result of FGCE: each group's counterfactuals, the comparison of groups, and what is proved, claimed or measured."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GraphSize(Shape):
 
 
 class Certainty(Shape):
-    """How sure the optimum is."""
+    """What is known about the optimum: bounds, and who vouches for them."""
 
     of: Literal["cost", "coverage"]
     """Which number is optimised."""
@@ -55,7 +55,7 @@ class Certainty(Shape):
 
 
 class Advice(Shape):
-    """A counterfactual, and whom it serves."""
+    """A counterfactual, and the people to whom it is assigned."""
 
     row: RowName
     values: Row
@@ -105,7 +105,7 @@ class GroupSummary(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def used(self) -> Count:
-        """Counterfactuals that serve somebody."""
+        """Number of counterfactuals that are assigned to somebody."""
         return len(self.advice)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -149,7 +149,7 @@ class GroupComparison(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def clear(self) -> bool:
-        """Groups differ by more than chance, or what time left open, would have them."""
+        """Whether groups differ by more than chance, or open questions, can explain."""
         return self.worst is not None and self.known and (self.chance is None or self.chance.low > 0)
 
 
@@ -206,7 +206,7 @@ class GroupTrust(Shape):
 
 
 class FgceResult(Result):
-    """`verifair fgce`: what groups would have to change, and who is left without help."""
+    """`verifair fgce`: what people of each group would have to change, and who cannot be helped."""
 
     query: FgceQuery
     groups: list[GroupSummary]
@@ -240,7 +240,7 @@ class FgceResult(Result):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def left_out(self) -> dict[str, str]:
-        """Group -> why."""
+        """Group that is left out -> reason."""
         return self.fitted.skipped_
 
     @computed_field  # type: ignore[prop-decorator]

@@ -1,4 +1,4 @@
-"""Counterfactuals that keep working: positive on the network itself, and proved positive throughout their PBA neighbourhood.
+"""Robust counterfactuals: decided positively by the network, and proved so in their whole PBA neighbourhood.
 
 Somebody who follows the advice ends near the counterfactual, not on it. `certify_robust` asks the engine about every row within
 delta units of it (PBA, eq. 4-5); `robust_choice` then chooses among those rows only for which the answer is a proof.

@@ -1,4 +1,4 @@
-"""What can be asked of FGCE."""
+"""The settings of FGCE."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _width(value: Any, info: ValidationInfo) -> Any:
 
 
 class FgceSettings(Grouped):
-    """Few rows of the table that those decided negatively can become by allowed moves, for each group."""
+    """How counterfactuals of each group are chosen, and what else is computed."""
 
     belongs: ClassVar = {
         **dict.fromkeys(("weighting", "bandwidth"), (("cost", "path"),)), "compare": (("cost", "l2"),),

@@ -1,4 +1,4 @@
-"""FGCE at work: the groups' counterfactuals, what the network says of them, and the measures, each in its share of the time."""
+"""Run FGCE: counterfactuals of the groups, decisions and proofs of the network, and measures, each with a share of the time."""
 
 from __future__ import annotations
 

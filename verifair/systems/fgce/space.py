@@ -1,4 +1,4 @@
-"""The space that counterfactuals move in: every feature on [0, 1], and which moves of each are allowed.
+"""The space of moves: every feature on [0, 1], and how it may change.
 
 Numbers and ordered categories are scaled by their declared range, two-valued categories are 0 or 1, other categories one-hot, so
 that any two of them are equally far apart.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PairSettings(Settings):
-    """People who are alike in all but protected features."""
+    """Which people are compared: pairs that differ in protected features alone."""
 
     protected: Protected = ()
     """Protected feature; repeat for several."""
@@ -39,7 +39,7 @@ def _listed(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 class VariantSettings(PairSettings):
-    """People with all combinations of protected values."""
+    """Which variants of a person are compared: all combinations of protected values."""
 
     values: Annotated[
         dict[str, Annotated[tuple[bool | int | float | str, ...], Field(min_length=1)]], typed(_listed), Option(type=list[str])
@@ -77,7 +77,7 @@ def _range(schema: Schema, name: str, text: str) -> list[float]:
 
 
 class FairnessSettings(PairSettings):
-    """Are such people treated alike?"""
+    """What must not change between the two people of a pair."""
 
     flip: bool = False
     """Ask whether any decision flips (the default)."""

@@ -1,4 +1,4 @@
-"""What a batch run leaves behind for others: its proofs as one certificate, its counterexamples as witnesses."""
+"""Evidence of a PBA run: its proofs and counterexamples as certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PBA finds: verdicts by row, and scores by group."""
+"""The result of PBA: verdicts by row, and scores by group."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class BiasShare(Shape):
 
 
 class BiasedPeople(Shape):
-    """How many rows have a persistent bias, whichever other value shows it."""
+    """Number of rows with a persistent bias against at least one other value."""
 
     sensitive: str
     delta: float
@@ -126,7 +126,7 @@ class BiasVerdict(Shape):
 
 
 class StoredVerdicts(Shape):
-    """Where verdicts are that are too many for a list."""
+    """The store of verdicts that are too many for a list."""
 
     file: str
     """SQLite. Its table `verdicts` has a line for each."""

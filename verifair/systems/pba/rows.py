@@ -69,7 +69,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Run:
-    """What all batches of a run have in common."""
+    """Arguments that all batches of a run share."""
 
     query: PersistentBias | Robustness
     method: str

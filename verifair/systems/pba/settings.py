@@ -1,4 +1,4 @@
-"""What can be asked of PBA."""
+"""The settings of PBA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verifair.systems.system import About, System
 
 
 class PbaSettings(Settings):
-    """Persistent bias and robustness bias of every row, for each protected feature, and for several at once."""
+    """Which questions about persistent bias and robustness bias are asked of every row."""
 
     protected: Protected = ()
     """Sensitive feature; repeat for several (then rates of their intersections are shown as well)."""

@@ -1,4 +1,4 @@
-"""PBA at work: every question about every row of a table, for each protected feature."""
+"""Run PBA: decide every question about every row of a table, for each protected feature."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ KINDS = {"bias": ("observed", "flipped"), "robust": ("robust",), "robust-flipped
 
 
 def kinds(query: PersistentBias | Robustness) -> tuple[str, ...]:
-    """Return the kinds of questions that a query asks of rows."""
+    """Return the kinds of questions (goals) that a query asks of rows."""
     if isinstance(query, PersistentBias):
         return ("bias",)
     return ("robust", "robust-flipped") if query.sensitive else ("robust",)

@@ -1,1 +1,1 @@
-"""What systems answer: typed results, statements for a page, numbers and people in words, files and pictures."""
+"""Results of systems: typed results, statements for a page, numbers and people in words, files and pictures."""

@@ -1,4 +1,4 @@
-"""What a system found, as a page shows it: statements, witnesses, figures, tables and certificates.
+"""What a page shows of a system: statements, counterexamples, pictures, tables and proofs.
 
 Every statement says how firmly it stands, so that no page can make a measurement look like a proof.
 """
@@ -18,7 +18,7 @@ from verifair.systems.results.result import RowName, Seconds, Shape
 
 
 class Standing(Enum):
-    """How firmly a statement stands.
+    """How certain a statement is.
 
     PROVED: holds at every legal input that the statement is about, and the separate checker accepted the proof in this run (or the
     part of the file that the statement is about).

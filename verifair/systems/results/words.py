@@ -44,7 +44,7 @@ def _unit(feature: Feature, number: float) -> str:
 
 
 def of(part: int, whole: int) -> str:
-    """A count out of another, with the share: "312 of 1,000 (31.2%)"."""
+    """Return a count out of another with its share: "312 of 1,000 (31.2%)"."""
     return f"{part:,} of {whole:,} ({percent(part / whole if whole else 0.0)})"
 
 
@@ -75,7 +75,7 @@ def moves(schema: Schema, still: Sequence[str]) -> str:
 
 
 def firmly(standing: Standing) -> str:
-    """How a sentence with a certificate begins."""
+    """Return the first word of a sentence that has a certificate: Proved, or Claimed."""
     return "Proved" if standing is Standing.PROVED else "Claimed, not confirmed by the separate checker"
 
 
@@ -122,7 +122,7 @@ def cell(value: float | None, form: str = ".3g") -> str:
 
 
 def percent(share: float | None) -> str:
-    """Never 0 % or 100 % of what is not; a dash where there is no share."""
+    """Return a share in percent; never 0 % or 100 % unless it is exactly that; a dash for no share."""
     if share is None or share != share:
         return "-"
     if 0 < share < 0.0005:
@@ -146,7 +146,7 @@ def rounded(value: float, *, up: bool, digits: int = 5) -> str:
 
 
 def box_options(box: Mapping[str, Any]) -> str:
-    """The box as somebody would type it."""
+    """Return the box as options of the command line."""
     parts = []
     for name, value in box.items():
         ends = value if isinstance(value, (tuple, list)) else (value,)

@@ -1,4 +1,4 @@
-"""A closer bound of a sum over trees than the sum of their least leaves, for the search (the checker has its own).
+"""A tighter bound of a sum over trees than the sum of their smallest leaves, for the search (the checker has its own).
 
 Of one variable after the other, what the trees that ask about it add at least in each of its cells is evened out: each gets the
 mean of all less its own, so that all together get nothing. What each then adds at least is summed up in the end (max-sum diffusion:

@@ -1,1 +1,1 @@
-"""Branch-and-bound over the signs of neurons, and whose turn it is beside boxes."""
+"""Branch and bound over the signs of neurons, and the rule for its turns with the search over boxes."""

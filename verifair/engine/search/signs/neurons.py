@@ -1,4 +1,4 @@
-"""Neuron branching: one question decided by splitting signs of pre-activations (and inputs where that is what is missing).
+"""Neuron branching: decide one question by splitting signs of pre-activations, and inputs where needed.
 
 A node is a raw box with some neurons of either copy fixed to a <= 0 or a >= 0. Each is relaxed to an LP (`phase_relaxation`)
 and closed where the LP's multipliers are a proof; the LP's point, rounded to a legal row, is tried as a witness in exact

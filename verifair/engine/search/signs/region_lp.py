@@ -43,7 +43,7 @@ def seconds_a_region(network: Network) -> float:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RelaxedRegion:
-    """What is known of a region.
+    """Results of the relaxation of a region.
 
     proved: by rigorous bounds.   plain: without multipliers (no legal row in it, one row, no point, equal copies).
     nobody: no legal row in it, or no point.

@@ -1,4 +1,4 @@
-"""Whose turn it is, inputs or neurons, by what counted steps brought: the same on every machine.
+"""The turns of inputs and neurons, by counted progress: the same on every machine.
 
 The measure of both is the *open share* of a question's tree: a half of a node, of a box or of a sign, counts for half of what is
 halved, and what is closed counts no more. A search that gets on halves it in twice as many nodes; one that does not will not end.

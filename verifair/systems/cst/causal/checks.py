@@ -1,4 +1,4 @@
-"""What makes a causal model, a table and an intervention fit each other, and what is said where they do not."""
+"""Checks that a causal model, a table and an intervention fit together, with their error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a node comes about from its parents: f(parents) and a noise that is the row's own.
+"""Mechanisms: how a node's value follows from its parents, f(parents), and the row's own noise.
 
 A *spec* (Linear, LogLinear, Additive, `categorical.Categorical`) says which form it has; `fit` makes it a
 *mechanism*,

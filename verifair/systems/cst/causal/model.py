@@ -1,4 +1,4 @@
-"""A structural causal model: who causes what, and what a row would have been, had an attribute been another.
+"""Structural causal models: causes, fitted equations, and counterfactuals of rows.
 
 Abduction, action, prediction (Pearl et al. 2016, section 4.2; CST, section 3.1): the noise of each node is found from the row, the
 attribute is set, and the change runs down the graph with the noises kept.

@@ -1,4 +1,4 @@
-"""Counterfactual fairness, certified: is the decision the same whatever the causal model's coefficients are in their intervals?
+"""Certified counterfactual decisions: are they the same for all coefficients of the causal model in their intervals?
 
 For a row x decided by a network, and its counterfactual x~(theta) under do, with theta anywhere in the confidence box of a causal
 model's coefficients:
@@ -80,7 +80,7 @@ BOXES = 200
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CertifiedCounterfactuals:
-    """What became of C rows under one intervention.
+    """The decisions on C counterfactuals under one intervention.
 
     rows: (C,) positions in the table.   factual: (C,) the network's classes of the rows.   estimated: (C,) those of their
     counterfactuals at the estimates, the most probable ones.   constrained: whether the schema forbids some rows: what is proved is
@@ -122,7 +122,7 @@ class CertifiedCounterfactuals:
 
     @property
     def box(self) -> str:
-        """What the intervals are, in words."""
+        """The intervals of the coefficients, in words."""
         t = quantile(self.level, int((self.effects.errors > 0).sum()), simultaneous=self.simultaneous)
         whose = "all coefficients together (Bonferroni)" if self.simultaneous else "each coefficient alone"
         return f"{100 * self.level:.6g} % confidence intervals of {whose}: estimates -+ {t:.4g} standard errors"

@@ -1,4 +1,4 @@
-"""How wrong must the causal model be before a complainant's verdict flips?  In standard errors of its coefficients.
+"""Sensitivity: by how many standard errors must coefficients of the causal model change before a verdict changes?
 
 For a causal model whose numbers come about by linear or log-linear equations, every complainant's
 
@@ -117,7 +117,7 @@ def sensitivity(
     verdict: Verdict = "positive", errors: Errors | None = None, most: float = 5.0, effort: int = 256,
     claims_only: bool = True, found: Situations | None = None, progress: Progress | None = None,
 ) -> Sensitivity:
-    """How far the coefficients must move before verdicts of a fitted test flip.
+    """Find how far the coefficients must move before verdicts of a fitted test change.
 
     do: the intervention; may be left out where the test has one.   k: group size, default the smallest.   errors: standard errors
     of coefficients that were given, see `effects.Errors`.   most: standard errors up to which flips are sought.   effort: parts of

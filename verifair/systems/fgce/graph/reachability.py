@@ -1,4 +1,4 @@
-"""Who can become whom: strong and weak components of the feasibility graph, and reachability by condensation.
+"""Reachability in the feasibility graph: weak and strong components, and who can become whom.
 
 A one-way coordinate never returns, so a strong component lies within rows that agree in all one-way coordinates: only edges among
 such rows are searched for cycles, and sorting by those coordinates is a topological order of the rest.

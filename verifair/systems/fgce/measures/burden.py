@@ -1,4 +1,4 @@
-"""How hard groups are to help: all curves of all groups.
+"""How hard it is to help each group: all curves of all groups.
 
 `burden` works them out in a given time, level by level, all groups at each, so that what is done when Ctrl-C or the end of the time
 comes still compares groups.

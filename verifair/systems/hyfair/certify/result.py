@@ -1,5 +1,5 @@
-"""What certify finds: a verdict, one for each of several boxes, who is treated differently, the largest gap, or which share of all
-parts is certified."""
+"""Results of certify: a verdict, verdicts of several boxes, counterexamples, the largest gap, or shares: of points, or of parts
+that are proved."""
 
 from __future__ import annotations
 

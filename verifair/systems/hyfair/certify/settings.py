@@ -1,4 +1,4 @@
-"""What can be asked of certify."""
+"""The settings of certify."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verifair.systems.system import About, System
 
 
 class CertifySettings(FairnessSettings):
-    """Individual fairness in a box; in several; in every part of one; who is treated differently; or the largest gap there is."""
+    """One question about individual fairness: a box, several boxes, all parts, counterexamples, the largest gap, or the share."""
 
     belongs: ClassVar = {
         "logit": (("maximise", True),), "tolerance": (("maximise", True), ("share", True)),

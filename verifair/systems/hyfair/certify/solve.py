@@ -1,4 +1,4 @@
-"""certify at work: one box, several, every part of one, who is treated differently, or the largest gap."""
+"""Run certify: one box, several, every part, counterexamples, the largest gap, or the share."""
 
 from __future__ import annotations
 

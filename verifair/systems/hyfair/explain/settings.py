@@ -1,4 +1,4 @@
-"""What can be asked of `explain`."""
+"""The settings of `explain`."""
 
 from __future__ import annotations
 

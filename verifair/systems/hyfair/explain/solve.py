@@ -1,4 +1,4 @@
-"""`explain` at work: the worst clusters, and rules about each."""
+"""Run `explain`: find the worst clusters, and rules about each."""
 
 from __future__ import annotations
 

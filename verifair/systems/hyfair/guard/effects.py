@@ -1,4 +1,4 @@
-"""What a mitigation buys and costs: HyFair's Table IV, before and after.
+"""Benefits and costs of a mitigation: HyFair's Table IV, before and after.
 
 Everything here is measured, nothing proved; `verifair certify --maximise` proves what is left outside a guardrail.
 """

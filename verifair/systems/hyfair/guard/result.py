@@ -1,4 +1,4 @@
-"""What `guard` made, and what it changes."""
+"""The result of `guard`: the networks written, and their effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of `guard`."""
+"""The settings of `guard`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifair.systems.system import System
 
 
 class GuardSettings(VariantSettings):
-    """Which inputs a network refuses, and whether it is trained on (HyFair, mitigation)."""
+    """Which inputs a network refuses, and whether it is also retrained (HyFair, mitigation)."""
 
     belongs: ClassVar = {
         **dict.fromkeys(("epochs", "learning_rate"), (("retrain", None),)), "certificate": (("target", None),),

@@ -1,4 +1,4 @@
-"""`guard` at work: the network that refuses, the retrained one, and what both change."""
+"""Run `guard`: write the guarded and the retrained network, and measure both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kmax finds: the person who falls into the most outcome buckets, how the search went, and the certified bound."""
+"""The result of kmax: the person with the most outcome buckets, the search, and the certified bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of kmax."""
+"""The settings of kmax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verifair.systems.system import About, System
 
 
 class KmaxSettings(VariantSettings):
-    """The person who falls into the most outcome buckets, over all combinations of protected values."""
+    """How the person with the most outcome buckets is searched for, over all combinations of protected values."""
 
     belongs: ClassVar = {"certificate": (("bound", True),)}
     buckets: Annotated[int, Field(ge=2, le=1000)] = 20

@@ -1,4 +1,4 @@
-"""kmax at work: a search for the person, then a certified bound for everybody."""
+"""Run kmax: search for the person, then certify a bound for everybody."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Space:
 
     @property
     def cap(self) -> int:
-        """No k is larger."""
+        """The largest possible k."""
         return min(len(self.combinations), self.query.buckets)
 
     # Rows
@@ -93,7 +93,7 @@ class Space:
         return raw
 
     def possible(self, x: Array) -> Booleans:
-        """(N, K) which combinations can be together with which rows x (N, V): nothing in the schema forbids them."""
+        """Return (N, K) which combinations are legal with which rows x (N, V)."""
         allowed = np.ones((len(x), len(self.combinations)), dtype=bool)
         forbidden = self.query.schema.domain.forbidden
         if forbidden is None:
@@ -107,7 +107,7 @@ class Space:
         return allowed
 
     def legal(self, x: Array) -> Booleans:
-        """(N,) which rows lie in the box, are whole where they must be, and can be with at least one combination."""
+        """Return (N,) which rows lie in the box, are whole numbers where needed, and are legal with at least one combination."""
         whole = ~self.query.schema.domain.integer | (x == np.floor(x))
         inside = (x >= self.lower) & (x <= self.upper) & whole
         inside[:, self.protected] = True
