@@ -144,7 +144,7 @@ class Envelope(ABC):
 
 def about_another(what: str, sha256: str, given: str) -> str:
     """Return why a file cannot be checked against this network or schema."""
-    return f"it is about another {what} (sha256 {sha256[:12]}, this one has {given[:12]}): check it against its own"
+    return f"it is about another {what} (sha256 {sha256[:12]}, this one has {given[:12]}): pass the {what} that it is about"
 
 
 def of_another_version(found: str, expected: str) -> str:

@@ -48,8 +48,9 @@ def _print(result: ExplainResult, console: Console, shown: int) -> None:
         values = f"{one.severity:g}" if settings.measure == "k" else f"{one.severity:.4f}"
         high = int(one.labelled.high.sum())
         console.print(
-            f"cluster {number}: {values} {what}; {high} of {len(one.labelled.raw):,} samples around it are high (from "
-            f"{one.labelled.threshold:.4g}); {len(one.rules)} rules kept, {len(one.dropped)} not confirmed by negation"
+            f"cluster {number}: {values} {what}; {high:,} of {len(one.labelled.raw):,} samples near it are high "
+            f"({settings.measure} >= {one.labelled.threshold:.4g}); {len(one.rules)} rules kept, {len(one.dropped)} dropped "
+            "(negation changes little)"
         )
         if settings.purity is None and one.purity < PURITY:
             console.print(f"  no leaf of the tree is {two_digits(PURITY)} high; the purest, {two_digits(one.purity)}, was taken")
@@ -68,7 +69,7 @@ def _print(result: ExplainResult, console: Console, shown: int) -> None:
         console.print(comparison_table(result.lime))
     if result.stopped:
         console.print(f"stopped after {len(found)} of {settings.rounds} rounds: {result.stopped}")
-    console.print("Findings of sampling, not proofs.")
+    console.print("These are findings of sampling, not proofs.")
 
 
 def print_rules(schema: Schema, rules: Sequence[Explained], measure: str, console: Console) -> None:
@@ -79,8 +80,8 @@ def print_rules(schema: Schema, rules: Sequence[Explained], measure: str, consol
         shares = ", ".join(f"{two_digits(share)} of the {name}" for name, share in covered.items())
         console.print(f"{number}. {one.rule.words(schema)}", soft_wrap=True)
         console.print(
-            f"   mean {measure} {e.inside:.3g}, one condition negated {e.negated:.3g} (difference {e.difference:.3g}), elsewhere "
-            f"{e.outside:.3g}; covers {shares}",
+            f"   mean {measure} {e.inside:.3g}, with one condition negated {e.negated:.3g} (difference {e.difference:.3g}), "
+            f"elsewhere {e.outside:.3g}; covers {shares}",
             soft_wrap=True,
         )
 
