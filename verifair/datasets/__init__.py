@@ -1,4 +1,4 @@
-"""Real datasets, preprocessed as the papers do (German Credit, Adult shipped; COMPAS, HMDA, law school by path), and drawn ones."""
+"""Datasets as the papers preprocess them: German Credit and Adult (shipped), COMPAS, HMDA, law school (by path), synthetic ones."""
 
 from verifair.datasets.sources import (
     Dataset,

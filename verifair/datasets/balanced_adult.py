@@ -1,4 +1,4 @@
-"""A sample of Adult of the size and balance that the numbers of the PBA paper fit. Inferred: the paper does not tell of it.
+"""A sample of Adult with the size and balance that fit the PBA paper's numbers. Inferred: the paper does not describe it.
 
 The percentages of its table 1 are fractions of 302 women and 658 men, of 186 Black and 774 White people, nobody else; the
 true-positive rates of women are fractions of 143, those of Black people of 79, and about half have a high income. Five times as

@@ -1,4 +1,4 @@
-"""What makes groups of a table's rows: values of a feature in the schema's words, or of a column that the network does not see."""
+"""Groups of a table's rows: by values of a feature in the schema's words, or of a column that the network does not see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mortgage register that the Home Mortgage Disclosure Act (HMDA) demands of lenders, as the CEC paper uses it.
+"""The HMDA mortgage register (Home Mortgage Disclosure Act), as the CEC paper uses it.
 
 From an extract of the register with one line an application. What is done to it (the paper does not say how it did):
 

@@ -1,4 +1,4 @@
-"""Synthetic loan applicants whose salary and balance suffer under their gender, by known equations. (CST paper, section 4.1)
+"""Synthetic loan applicants: salary and balance depend on gender by known equations. (CST paper, section 4.1)
 
     A ~ Ber(0.45), 1 = female                        U1 = 10000 Poi(10),  U2 = 2500 N(0, 1)
     AnnualSalary   X1 = -1500 Poi(10) A + U1         AccountBalance  X2 = -300 chi2(4) A + 0.3 X1 + U2

@@ -54,7 +54,7 @@ class Dataset:
 
     @cached_property
     def split(self) -> tuple[Integers, Integers]:
-        """Positions in `frame` of the rows to train on, and of those held out. Raises DataError for a table of a single row."""
+        """Return positions in `frame` of training rows, and of held-out rows. Raises DataError for a table of a single row."""
         from sklearn.model_selection import train_test_split  # half a second, for commands that do not split
 
         rows, labels = np.arange(len(self.frame)), self.schema.labels(self.frame)
@@ -67,7 +67,7 @@ class Dataset:
 
 
 def named(text: str) -> Dataset | None:
-    """Return the dataset that --data of a command names, "german" or "compas=compas-scores-two-years.csv"; None for a file."""
+    """Return the dataset that --data names ("german", "compas=compas-scores-two-years.csv"); None for the path of a file."""
     name, _, path = text.partition("=")
     return load(name, path or None) if name in (*SHIPPED, *UNSHIPPED) else None
 
@@ -87,7 +87,7 @@ def load(name: str, path: str | Path | None = None) -> Dataset:
 
 
 def causal_path(name: str) -> Path:
-    """Return the path of a dataset's shipped causal model, with who is compared and who decides: assumptions, to be argued with."""
+    """Return the path of a dataset's shipped causal file: model, who is compared, who decides. All this is assumed."""
     return _shipped(name, ".causal.toml", "causal model")
 
 
@@ -102,7 +102,7 @@ def network_path(name: str) -> Path:
 
 
 def _shipped(name: str, suffix: str, what: str) -> Path:
-    """Return the path of a shipped file. Raises DataError where there is none."""
+    """Return the path of a shipped file. Raises DataError if there is no such file."""
     resource = DATA / f"{name}{suffix}"
     if not resource.is_file():
         known = sorted(one.name.removesuffix(suffix) for one in DATA.iterdir() if one.name.endswith(suffix))

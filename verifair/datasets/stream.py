@@ -1,4 +1,4 @@
-"""Rows of a table as a stream: read in chunks, as often as they are asked for, of a file or of a table in memory."""
+"""Rows of a table as a stream: read in chunks, again whenever they are needed, from a file or a table in memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Stream:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Return all rows, for those who need them at once. They are held from now on."""
+        """Return all rows as one table, which is kept in memory from then on."""
         return self.whole()
 
     @cached_property

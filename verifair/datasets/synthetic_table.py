@@ -1,4 +1,4 @@
-"""Synthetic applicants with a known truth: merit alone decides, proxies tell the group. (CEC paper, section "Datasets")"""
+"""Synthetic applicants with a known truth: merit alone decides, other features reveal the group. (CEC paper, section "Datasets")"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables from files, with clear errors."""
+"""Read tables from files, with clear errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other verifiers: questions written for them (VNN-LIB and ONNX), and their questions answered here."""
+"""Exchange of questions with other verifiers, in VNN-LIB and ONNX."""
 
 MOST = 1000
 """Pieces of one export, unless asked for more: each becomes a file."""

@@ -1,4 +1,4 @@
-"""What an unsat of a VNN-LIB query leaves behind, and its check against the query's own file and networks.
+"""Certificates of unsat VNN-LIB queries, and their check against the query's file and networks.
 
     {"format": "verifair-vnnlib-certificate/2", "query_sha256", "networks": {name: sha256}, "semantics",
      "cases": [{"way", "tree"}], "digest"}

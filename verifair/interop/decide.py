@@ -1,4 +1,4 @@
-"""Deciding VNN-LIB queries with the engine: sat with a witness that is exact, unsat with a proof, or unknown.
+"""Decide VNN-LIB queries with the engine: sat with an exact witness, unsat with a proof, or unknown.
 
 Case by case (`encoders.vnnlib.cases`), each one problem of the engine (`verifair.interop.problems`). Its proofs are about float32
 inputs where it decides points; here inputs are real numbers, so a proof counts only when every leaf of it was bounded as an
@@ -37,7 +37,7 @@ INWARDS = (Fraction(1, 2**20), Fraction(1, 1024), Fraction(1, 16), Fraction(1, 2
 
 
 class VnnlibStatus(Enum):
-    """What is said of a query; the words of the VNN-LIB standard's command line."""
+    """The answer to a query, in the words of the VNN-LIB standard's command line."""
 
     SAT = "sat"
     UNSAT = "unsat"

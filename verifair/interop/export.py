@@ -1,4 +1,4 @@
-"""A fairness query as files for other verifiers, laid out as a benchmark of VNN-COMP.
+"""Write a fairness query as files for other verifiers, in the layout of a VNN-COMP benchmark.
 
     FOLDER/export.json                  what each file asks, what it leaves open, hashes
     FOLDER/1.0/instances.csv            onnx/product.onnx,vnnlib/0000-fall.vnnlib,60

@@ -1,4 +1,4 @@
-"""Witnesses of VNN-LIB queries: decided exactly over the whole file, replayed in onnxruntime, and written down.
+"""Witnesses of VNN-LIB queries: checked exactly against the whole file, replayed in onnxruntime, and written as text.
 
 A point that the engine found lies in a box rounded outwards, so it is first moved into the exact bounds. Then every assertion of
 the file is evaluated over the rationals, with the networks' exact outputs: what does not meet all of them is no witness.

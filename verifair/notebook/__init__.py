@@ -1,1 +1,1 @@
-"""What a notebook shows of an object: one line, a table, a picture."""
+"""Display of results in notebooks: a line, a table, a picture."""

@@ -1,4 +1,4 @@
-"""The few kinds of picture that results need."""
+"""The kinds of pictures that results use."""
 
 from __future__ import annotations
 

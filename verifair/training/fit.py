@@ -32,7 +32,7 @@ def fit(
 def fine_tune(
     weights: Weights, x: Floats, labels: Integers, descent: GradientDescent, progress: Progress | None = None
 ) -> tuple[Weights, tuple[float, ...]]:
-    """Train a network that exists on, with cross-entropy on rows of the caller's own; returns as `descend` does.
+    """Continue the training of an existing network, with cross-entropy on the given rows; returns as `descend` does.
 
     weights: ((W (m, n), b (m,)), ...), ReLU in between; one logit, or one for each class.   x: (N, n) network inputs.
     labels: (N,) 0 or 1. The same seed and threads give the same weights on the same machine.
@@ -45,7 +45,7 @@ def descend(
     network: Perceptron, x: Floats, descent: GradientDescent, objective: Objective,
     progress: Progress | None = None,
 ) -> tuple[Weights, tuple[float, ...]]:
-    """Go down the objective on rows x (N, n); returns the weights and the mean loss of each epoch.
+    """Minimise the objective on rows x (N, n); returns the weights and the mean loss of each epoch.
 
     torch's global generator and thread count are left as they were. progress(done, total) counts epochs. Raises
     TrainingError when the loss is no longer finite.

@@ -1,4 +1,4 @@
-"""What a trained network does on held-out rows, in plain NumPy."""
+"""Measure a trained network on held-out rows, in plain NumPy."""
 
 from __future__ import annotations
 

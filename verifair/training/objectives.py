@@ -1,4 +1,4 @@
-"""What the loop goes down: one object for each method, holding the tensors of all training rows that its loss needs; and its terms.
+"""Objectives of training: one object for each method, which holds the tensors of all training rows that its loss needs.
 
 z: logits (B, 2), class 1 is the positive one. The only arithmetic here is torch's; every term is a scalar tensor.
 Reference: PBA, A.3 (agnostic, CertiFair, Fair-N).
@@ -36,7 +36,7 @@ class Objective(ABC):
 
 
 class CrossEntropy(Objective):
-    """The prediction's loss alone.
+    """Cross-entropy of the prediction, without a fairness term.
 
     labels: (N,) 0 or 1.   class_weight: None, or "balanced": each class weighs rows / (2 rows of the class).
     weights: (N,) of the rows, at least 0, scaled here to a mean of 1; None: all alike. Not both.

@@ -1,4 +1,4 @@
-"""What a training run is made of, and the paper's values for its three datasets."""
+"""Settings of a training run, and the papers' values for three datasets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ METHODS = ("agnostic", "certifair", "fair-n")
 
 @dataclass(frozen=True, kw_only=True)
 class GradientDescent:
-    """How the loop goes down a loss.
+    """Settings of the training loop.
 
     epochs: passes over the training rows. batch: rows a step. learning_rate: Adam's. dropout: share of every hidden
     layer's neurons that a step leaves out. seed: of every random draw. threads: torch's CPU threads; the order of sums

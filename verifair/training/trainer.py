@@ -37,7 +37,7 @@ class TrainedModel:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """How it was trained, as its ONNX file says it."""
+        """Settings and data of the training, as written into the ONNX file."""
         settings = json.dumps(self.settings.plain(), sort_keys=True)
         return {
             "dataset": self.dataset, "method": self.settings.method, "seed": str(self.settings.seed), "settings": settings,
@@ -69,7 +69,7 @@ class TrainedModel:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingTask:
-    """A dataset made ready for training: encoded rows to train on and held out, and the flips of the reported features."""
+    """A dataset ready for training: encoded rows to train on and held out, and the flips of the reported features."""
 
     dataset: str
     schema: Schema

@@ -28,7 +28,8 @@ from verifair.systems.work import Work, called, standing
 ANSWER: dict[str, Any] = {"groups": True, "left_out": True, "comparison": True, "re_evaluated": True, "robust": True}
 """What the page's JSON has of a result, beside some of the graph."""
 ONE: dict[Cost, str] = {
-    "l2": "a distance: 1 is a change of one number over its whole range", "path": "length of the path", "hops": "number of moves",
+    "l2": "a distance, where 1 is a change of one number over its whole range", "path": "length of the path",
+    "hops": "number of moves",
 }
 """A cost's unit, in a few words."""
 FAR = (
