@@ -151,7 +151,7 @@ def _analyses(content: Any, lines: list[str]) -> dict[str, Analysis]:
 
 
 def _read(read: Callable[[Mapping[str, Any]], Any], data: Any, title: str, lines: list[str]) -> Any:
-    """A section, or None and what is wrong with it in `lines`."""
+    """Return a section, or None with its flaws added to `lines`."""
     if not isinstance(data, Mapping):
         lines.append(
             f"{title}: found {schema_file.shown(data)}, expected a section of keys; write {title} on a line of its own, and the "

@@ -1,4 +1,4 @@
-"""Two audits side by side: what got better, what got worse, what is not clear, and what cannot be compared.
+"""Compare two audits: what got better, what got worse, what is not clear, and what cannot be compared.
 
 Shares of people differ where their 95 % intervals (Wilson) do not overlap. That holds however the people of the two audits hang
 together, as the deviation of a difference is at most the sum of the two; an interval for different people (Newcombe's) would be too
@@ -60,7 +60,7 @@ class _Quantity:
 
 
 def load(path: Path) -> AuditResult:
-    """Return the audit that a JSON holds, without its pictures. Raises QueryError for a file that is none."""
+    """Return the audit in a JSON file, without its pictures. Raises QueryError for any other file."""
     try:
         if path.stat().st_size > MOST:
             raise QueryError(f"--against {path}: has more than {MOST >> 20} MiB; name the file that an audit wrote beside its page")
@@ -98,7 +98,7 @@ def _with_pictures(content: Any) -> Any:
 
 
 def compare(now: AuditResult, before: AuditResult) -> Comparison:
-    """Return what changed from one audit to another."""
+    """Return the changes from one audit to another."""
     same = {role: _digest(now, role) == _digest(before, role) for role in ("model", "schema", "data")}
     changes = []
     if now.favourable != before.favourable:
@@ -149,7 +149,7 @@ def _quantities(result: AuditResult, key: str) -> dict[tuple[str, str], _Quantit
 
 
 def _decisions(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:
-    """What the model decides on the table's people."""
+    """Return the quantities of the model's decisions on the table's people."""
     if result.decisions is None:
         return
     for feature in result.protected:
@@ -177,7 +177,7 @@ def _decisions(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity
 
 
 def _flips(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:
-    """Who of the table is decided otherwise with another value of the schema."""
+    """Return how many people of the table would be decided otherwise with another value of the schema."""
     people = {feature: one["people"] for feature, one in by_feature(result, "exchanged")}
     for feature, low, high, shown in flips(result):
         yield ("people of the table decided otherwise with another value", feature), _Quantity(
@@ -186,7 +186,7 @@ def _flips(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:
 
 
 def _answers(result: AuditResult, key: str) -> Iterator[tuple[tuple[str, str], _Quantity]]:
-    """What one analysis proved, by feature."""
+    """Return the quantities that one analysis proved, by feature."""
     section = _section(result, key)
     standings = {one.checked for one in section.evidence} if section is not None else set()
     if key == "pba":

@@ -1,4 +1,4 @@
-"""What the model decides for each sensitive group of the whole table: rates with intervals, the four-fifths rule, accuracy."""
+"""Decisions of the model for each sensitive group of the whole table: rates with intervals, four-fifths rule, accuracy."""
 
 from __future__ import annotations
 

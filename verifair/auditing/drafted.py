@@ -47,7 +47,7 @@ def chosen(
 
 
 def audit_text(head: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return an audit file.   head: what stands above the sections.   sections: title -> keys; None says nothing."""
+    """Return an audit file as text.   head: keys above the sections.   sections: title -> keys; a key with None is left out."""
     lines = [f"{key} = {written(value)}" for key, value in head.items() if value is not None]
     for title, keys in sections.items():
         lines += ["", f"[{title}]", *(f"{key} = {written(value)}" for key, value in keys.items() if value is not None)]

@@ -42,7 +42,7 @@ WHOLE = ("certified_gap", "certified_share")
 
 
 def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
-    """Return every threshold against what was found, feature by feature.
+    """Return the outcome of every threshold, feature by feature.
 
     passed and failed only where that is known: by exact counts, a proved bound, or an exact counterexample.
     """
@@ -148,7 +148,7 @@ def strict(result: AuditResult) -> bool:
 
 
 def by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What `certify` answers of each feature, where it has that part."""
+    """Return the answers of `certify` for each feature, if it has that part."""
     for section in result.sections:
         if section.key == "certify":
             for one in section.answer.get("by_feature", ()):
@@ -157,7 +157,7 @@ def by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str, 
 
 
 def flips(result: AuditResult) -> Found:
-    """Who of the table is decided otherwise with another value."""
+    """Return the share of the table's people who are decided otherwise with another value."""
     for feature, found in by_feature(result, "exchanged"):
         people, asked, changed = found["people"], found["asked"], found["decided_otherwise"]
         if people:
@@ -173,7 +173,7 @@ def accepted_files(result: AuditResult) -> set[str]:
 
 
 def gaps(result: AuditResult, limit: Fraction | None = None) -> Found:
-    """What a probability moves by, in words that tell on which side of a limit."""
+    """Return the largest gap of probabilities, in words that show on which side of a limit it lies."""
     accepted = accepted_files(result)
     for feature, found in by_feature(result, "largest_gap"):
         if found["quantity"] not in PROBABILITIES:
@@ -185,7 +185,7 @@ def gaps(result: AuditResult, limit: Fraction | None = None) -> Found:
 
 
 def shares(result: AuditResult, limit: Fraction | None = None) -> Shares:
-    """Who is treated alike, exactly where the answer says so, in words that tell on which side of a limit."""
+    """Return the share of people who are treated alike, exact if the answer has it, in words that show its side of a limit."""
     accepted = accepted_files(result)
     for feature, found in by_feature(result, "share"):
         if strict(result):
@@ -262,7 +262,7 @@ def save_junit(result: AuditResult, path: Path, unknown: str) -> None:
 
 
 def save_sarif(result: AuditResult, path: Path, unknown: str, model: str) -> None:
-    """Write what is not passed as SARIF 2.1.0: one rule a threshold, results at the model's file.
+    """Write the thresholds that are not met as SARIF 2.1.0: one rule for each threshold, results at the model's file.
 
     model: the file's path, "/" between its parts, from the folder that the pipeline works in.
     """

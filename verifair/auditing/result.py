@@ -1,4 +1,4 @@
-"""What an audit found: the sections of its analyses, and what they were about. It is the JSON beside the page."""
+"""The result of an audit: the sections of its analyses, and what they are about. It is the JSON beside the page."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def run(
     file: AuditFile, subject: AuditSubject, places: Places, how: Run, *, effort: float, only: Sequence[str], tell: Tell,
     done: Callable[[Section], None], against: AuditResult | None = None,
 ) -> AuditResult:
-    """Run what the file asks for, and write page, JSON and proofs.
+    """Run the analyses of an audit file, and write page, JSON and proofs.
 
     how: time, seed, jobs, and whether to resume.   effort: seconds of work.   only: some of the analyses; empty: all.
     tell(key, what, done, total): how far one is.   done: receives every finished section.   against: an audit to compare with.
@@ -159,7 +159,7 @@ def _sources(wanted: Mapping[str, Analysis], subject: AuditSubject) -> tuple[Sou
 
 
 def _bar(key: str, tell: Tell) -> Callable[[str], AbstractContextManager[Any]]:
-    """Return what gives the progress callback of a label."""
+    """Return a function that makes the progress callback of a label."""
     return lambda label: nullcontext(partial(tell, key, label))
 
 

@@ -1,4 +1,4 @@
-"""The sections of an audit file: which keys each has, and what they may be."""
+"""The sections of an audit file: their keys and allowed values."""
 
 from __future__ import annotations
 
@@ -120,13 +120,13 @@ class Analysis:
 
 
 class _Effort(Settings):
-    """What every analysis may say beside its own settings."""
+    """Keys that every analysis may have beside its own settings."""
 
     effort: Positive | None = None
 
 
 def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
-    """Return what a section asks for. Raises SchemaError, one line a problem."""
+    """Return the settings of a section. Raises SchemaError, one line a problem."""
     found = system(verb)
     keys = found.keys or tuple(found.settings.model_fields)
     given = {key: value for key, value in content.items() if key in keys}
@@ -153,7 +153,7 @@ SECTIONS: dict[str, type[TomlSection]] = {
 
 
 class Head(TomlSection):
-    """What stands above the sections.
+    """Keys above the sections of an audit file.
 
     effort: seconds of work on one idle core for the whole audit, counted and not measured: what is done depends on it alone.
     timeout: seconds by the clock after which the rest is left out.

@@ -1,4 +1,4 @@
-"""What is audited: the network, its schema and the table that an audit file names, read and checked against each other."""
+"""The subject of an audit: the network, schema and table of its file, read and checked against each other."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class AuditSubject(systems.Subject):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PeopleTable:
-    """A table of people.   words: where it is from.   name: what the page's list of sources calls it.   sha256: of its content."""
+    """A table of people.   words: its origin.   name: in the page's list of sources.   sha256: of its content."""
 
     data: Stream
     words: str

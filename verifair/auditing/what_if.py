@@ -1,4 +1,4 @@
-"""What the page's *What if* computes with: the model's numbers, the schema's ranges and constraints, and people to begin with."""
+"""Data of the page's *What if*: the model's numbers, the schema's ranges and constraints, and people to start with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LARGEST = 2_000_000
 
 
 class WhatIf(Shape):
-    """problem: why the page cannot compute; None: it can.   content: what its script computes with.
+    """Data of *What if*.   problem: why the page cannot compute (None: it can).   content: data of its script.
 
     people: of each counterexample, in the order of the sections, its raw row; None where it is not known.
     """

@@ -1,4 +1,4 @@
-"""A first draft of a schema file from a table: what can be seen is filled in, what has to be decided is left as a note."""
+"""Draft a schema file from a table: facts are filled in, and decisions that a person must make are left as notes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def noted(schema: Schema, frame: pd.DataFrame) -> str:
 
 
 def _note(feature: Feature) -> str:
-    """Return what to check of a feature."""
+    """Return the note of what to check about a feature."""
     merit = "; merit was proposed: it goes with the label, but is it a legitimate reason?" if feature.merit else ""
     scaled = "; scale (as the labels suggest; the table's mean and deviation, so correct them to those of the training)"
     return _note_of_kind(feature) + (scaled if isinstance(feature.scale, Scale) else "") + merit

@@ -1,4 +1,4 @@
-"""What the sections of the page say, worked out of the audit before anything is set: how they ended, witnesses, counts."""
+"""Contents of the page's sections, computed from the audit before the page is set: how they ended, witnesses, counts."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Row:
 
 
 def tone(statement: Statement) -> str:
-    """How a statement is marked. What is not known is neither fine nor wrong, whatever tone it was given."""
+    """Return how a statement is marked. An unknown statement is neither good nor bad, whatever tone it was given."""
     return "open" if statement.standing in (Standing.UNKNOWN, Standing.SKIPPED) else statement.tone.value
 
 
 def ended(section: Section) -> str:
-    """How an analysis ended, with what it left open."""
+    """Return how an analysis ended, and what it left open."""
     count, whole = Counter(one.standing for one in section.statements), len(section.statements)
     open_ = count[Standing.UNKNOWN] + count[Standing.SKIPPED]
     if whole and count[Standing.SKIPPED] == whole:
@@ -74,7 +74,7 @@ def parted(section: Section) -> tuple[list[Statement], list[Statement]]:
 
 
 def folded(section: Section) -> str:
-    """What is folded away, in words."""
+    """Return a summary of the parts that are folded away."""
     counts = (
         (len(parted(section)[1]), "more statement", "more statements"),
         (len(section.pictures[1:]), "more picture", "more pictures"),
@@ -111,7 +111,7 @@ def changed(witness: WitnessRow) -> str:
 
 
 def what_if(result: AuditResult) -> dict[str, Any] | None:
-    """What the script of *What if* reads; None where there is nothing that it can do."""
+    """Return the data of the script of *What if*; None if it can do nothing."""
     if result.what_if is None:
         return None
     made = result.decisions

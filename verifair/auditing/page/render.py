@@ -1,4 +1,4 @@
-"""The page is set: one template, one style sheet, one script, and a policy that lets nothing else in."""
+"""Render the page: one template, one style sheet, one script, and a policy that allows nothing else."""
 
 from __future__ import annotations
 

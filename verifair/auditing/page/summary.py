@@ -1,4 +1,4 @@
-"""The first screen, worked out of the audit: an answer, the groups, one line an analysis, people, and what was not examined."""
+"""The first screen, computed from the audit: the answer, the groups, a line for each analysis, examples, and open questions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class SensitiveFeature:
-    """A sensitive feature: its groups, and what the feature alone does.
+    """A sensitive feature: its groups, and the effect of the feature alone.
 
     flips: people of the table who would be decided otherwise, for how many it is decided, and how many there are; None: not asked.
     gain: how many of those who would be decided otherwise would be decided favourably; None: not asked.
@@ -80,7 +80,7 @@ class SensitiveFeature:
 
     @property
     def ruled(self) -> str:
-        """What no change exceeds, rounded up."""
+        """A proved limit of all changes, rounded up."""
         return "" if self.gap is None else rounded(self.gap[1], up=True, digits=3)
 
 
@@ -261,12 +261,12 @@ def people(result: AuditResult) -> tuple[Person, ...]:
 
 
 def _who(witness: WitnessRow) -> Any:
-    """Return which person a counterexample is about: a row, or a possible person by what is not exchanged."""
+    """Return the person whom a counterexample is about: a row, or a possible person by all values that are not exchanged."""
     return witness.row if witness.row is not None else {k: v for k, v in witness.person.items() if k not in witness.changes}
 
 
 def not_examined(result: AuditResult) -> Iterator[str]:
-    """What the audit does not answer, one line each."""
+    """Return the questions that the audit does not answer, one a line."""
     if any(source.role == DRAFT for source in result.sources):
         yield (
             "Whether the schema is right: it was drafted from the table, and nobody has confirmed its ranges, scaling and order of "

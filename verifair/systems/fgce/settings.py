@@ -63,7 +63,7 @@ class FgceSettings(Grouped):
     cost: Cost = "l2"
     """l2 (distance), path (weighted by density) or hops (moves)."""
     eps: Annotated[AboveZero, Field(allow_inf_nan=False)] | None = None
-    """Largest distance of one move (default: the smallest at which every row has a neighbour)."""
+    """Largest distance of one move (default: the smallest at which every row that can have a neighbour has one)."""
     factuals: Factuals = "negatives"
     """Explain all negatives, or false-negatives only."""
     changes: Annotated[dict[str, Change], typed(_changes), Option(name="--change", type=list[str])] = Field(default_factory=dict)
@@ -141,7 +141,7 @@ With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --prot
         "audit": "Rows whose decisions are explained: all, test (with --demo), or column=value.",
         "plot": "Draw the groups side by side (PNG, PDF or SVG).",
         "jobs": "Threads for graph and densities; processes for --measures.",
-        "timeout": "Seconds for the optima, proofs and measures of all groups; building the graph is not counted.",
+        "timeout": "Seconds for optima, proofs and measures. The graph is built first; if that takes longer, the run ends.",
     },
     about=About(
         title="Ways to the favourable decision, by group",

@@ -25,13 +25,13 @@ class ExplainSettings(VariantSettings):
     quantile: Annotated[float, Field(gt=0, lt=1)] = 0.95
     """Samples whose severity is above this quantile count as high."""
     delta: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
-    """Keep rules whose negation lowers the severity by at least this (default: 5 % of the largest severity)."""
+    """Keep rules whose negation lowers the severity by at least this (default: 5 % of the largest possible severity)."""
     depth: Annotated[int, Field(ge=1)] = 8
     """Largest depth of the decision tree."""
     leaf: Annotated[int, Field(ge=1)] = 25
     """Smallest number of samples in a leaf."""
     purity: Annotated[float | None, Field(gt=0, le=1)] = None
-    """A leaf with at least this share of high samples becomes a rule (default: 0.3, or the largest share of any leaf if lower)."""
+    """Share of high samples that makes a leaf a candidate rule (default: 0.3, or the largest share of any leaf if lower)."""
     iterations: Annotated[int, Field(ge=1)] = 500
     """Number of steps of each search for a cluster."""
     lime: Annotated[bool, Option(name="--lime")] = False
