@@ -21,6 +21,7 @@ from encoders.trees.compared import ComparedTrees, least_margins
 from encoders.trees.compiled import compiled, held, real, whole
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.joint import JointTrees, LineTrees, line_trees
+from encoders.trees.mean import MeanOfTrees
 
 INFINITE = float("inf")
 SCORES = 1 << 22
@@ -34,7 +35,8 @@ MODES: dict[Signs | None, int] = {None: 0, "deployed": 1, "strict": 2}
 class TreeLines:
     """S lines of P pairs of copies. trees: of each pair.   cells: nodes about protected variables belong to variable -2.
 
-    rows: (S, 2).   compared: where margins are made of several classes, of which every pair has lines of its own.
+    rows: (S, 2).   compared: where margins are made of several classes, of which every pair has lines of its own, as every score of
+    a mean has.
     owner: (C,) the variable of each value after which a box can be cut.   at: (C,) these values, raw.
     """
 
@@ -47,14 +49,18 @@ class TreeLines:
 
     @classmethod
     def of(
-        cls, model: TreeEnsemble | ComparedTrees, domain: Domain, protected: Integers, margin: Array,
+        cls, model: TreeEnsemble | ComparedTrees | MeanOfTrees, domain: Domain, protected: Integers, margin: Array,
         pairs: Sequence[tuple[Array, Array]], lines: Array,
     ) -> TreeLines:
         """pairs: two raw rows (V,) each, of which the protected entries count.   lines: (S, 2).   margin: (m,), g = margin . f."""
-        compared = model if isinstance(model, ComparedTrees) else None
-        ensemble = model if isinstance(model, TreeEnsemble) else model.undecided
-        unit = np.eye(ensemble.outputs)
-        margins = [margin] if compared is None else [unit[a] - unit[b] for a, b in product(*compared.sides)]
+        compared, margins = None, [margin]
+        if isinstance(model, MeanOfTrees):
+            ensemble, margins = model.trees, list(np.eye(model.trees.outputs))
+        elif isinstance(model, ComparedTrees):
+            compared, ensemble, unit = model, model.undecided, np.eye(model.undecided.outputs)
+            margins = [unit[a] - unit[b] for a, b in product(*model.sides)]
+        else:
+            ensemble = model
         cells = TreeCells.of(ensemble, domain)
         cells = replace(cells, variable=np.where(np.isin(cells.variable, protected), -2, cells.variable))
         asked, column = cells.variable == -2, np.maximum(ensemble.column, 0)
@@ -73,8 +79,8 @@ class TreeLines:
         )
 
     def least(self, lower: Array, upper: Array, above: Booleans, *, undecided: Signs | None = None) -> tuple[Array, Array, Array]:
-        """Return lower bounds (B, P, S) over raw boxes (B, V), how much every variable's best cut counts (B, V), and where that is
-        (B, V), NaN where nothing is asked. above: (B, V) lower ends that are left out.
+        """Return lower bounds (B, P, S) over raw boxes (B, V), of a mean those (B, P, S m) of its scores; how much the best cut of
+        every variable counts (B, V), and where that is (B, V), NaN where nothing is asked. above: (B, V) lower ends left out.
 
         undecided: cuts count only for the pairs whose sign is open by this rule: the lines are g and -g then, of no log-odds.
         """
@@ -97,7 +103,7 @@ class TreeLines:
                 trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, trees.cells, one.adds, len(one.base),
                 one.base, len(lower), low, high, begin, MODES[undecided], inside, outside, scores,
             )
-            found.append(self._margins(np.asarray(least).reshape(len(lower), len(self.rows), inside, outside)))
+            found.append(self._margins(np.asarray(least).reshape(len(lower), len(self.rows), -1, outside)))
         sums = np.asarray(scores).reshape(len(lower), -1)
         score, at = np.zeros((len(lower), variables)), np.full((len(lower), variables), np.nan)
         for v in range(variables):
@@ -108,9 +114,9 @@ class TreeLines:
         return np.stack(found, axis=1), score, at
 
     def _margins(self, least: Array) -> Array:
-        """Bounds (B, S) of lines of the margin, from those of every pair of classes (B, S, inside, outside)."""
+        """Bounds (B, S) of lines of the margin, from those of pairs of classes (B, S, inside, outside); of a mean, (B, S m)."""
         if self.compared is None:
-            return least[:, :, 0, 0]
+            return least.reshape(len(least), -1)
         odds = self.compared.decision.odds
         return np.stack([least_margins(least[:, s], p, q, odds=odds) for s, (p, q) in enumerate(self.rows.tolist())], axis=1)
 

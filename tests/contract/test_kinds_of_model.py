@@ -119,7 +119,7 @@ def described(**more: str) -> Schema:
 
 
 def test_the_list_names_kinds_and_questions_that_are_asked() -> None:
-    assert len(refused()) == 30
+    assert len(refused()) == 27
     assert {asked for asked, _ in refused()} <= set(ASKED)
     assert {name for _, name in refused()} <= set(MODELS)
 

@@ -32,6 +32,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import verifair as vf
+from encoders.buckets import buckets_of
 from encoders.exact.dyadic import exact
 from encoders.network import Link, Network
 from encoders.shares import probabilities
@@ -319,6 +320,28 @@ def test_thresholds_of_means_of_trees(positive: str, name: str, seed: int) -> No
     assert verdict.status is (vf.Status.VIOLATED if flips(decided) else vf.Status.PROVED)
     if verdict.certificate is not None:
         assert vf.check(verdict.certificate, network=network, schema=schema).accepted
+
+
+@pytest.mark.parametrize("seed", draws(8))
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_kmax_of_functions_of_trees(name: str, seed: int) -> None:
+    network = read(fitted(FUNCTIONS[name], seed))
+    buckets, positive = [2, 3, 10, 40][seed % 4], ["logit > 0", "class = 0", "logit >= 0.05", "logit > 0"][seed // 2 % 4]
+    schema = schema_of(*FEATURES, positive=positive)
+    query = vf.KDiscrimination(network=network, schema=schema, protected=["p"], buckets=buckets)
+    found = buckets_of(query.network, ROWS, buckets)
+    assert (found[:, 0] <= found[:, 1]).all()
+    share = probabilities(query.network, query.network.forward(ROWS)[:, 0])
+    near = np.abs(buckets * share - np.rint(buckets * share)) < 1e-6
+    assert (found[~near] == np.ceil(buckets * share[~near])[:, None] - 1).all()
+    people = found.reshape(-1, 3, 2)
+    least = [{low for low, high in one if low == high} for one in people.tolist()]
+    most = [len(known) + sum(low < high for low, high in one) for known, one in zip(least, people.tolist(), strict=True)]
+    verdict = vf.verify(query, budget=vf.Budget(seconds=30))
+    assert max(map(len, least)) == verdict.lower <= verdict.upper == max(most)
+    assert vf.check(verdict.certificate, network=network, schema=schema).accepted
+    forged = replace(verdict.certificate, upper=verdict.lower - 1)
+    assert not vf.check(forged, network=network, schema=schema).accepted
 
 
 @pytest.mark.parametrize("name", [*TREES, *NETWORKS, *FUNCTIONS])

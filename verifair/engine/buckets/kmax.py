@@ -26,6 +26,7 @@ from encoders.onnx.runtime import runtime_logits
 from encoders.shares import logistic
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees
 from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.envelope import semantics
@@ -201,7 +202,7 @@ class _KmaxSearch:
         weights = margin(query.network, 1, 0)
         model, about = query.network, (domain, weights, values, protected, (self.lower, self.upper))
         copies: Copies | TreeCopies
-        if isinstance(model, TreeEnsemble | ComparedTrees):
+        if isinstance(model, TreeEnsemble | ComparedTrees | MeanOfTrees):
             copies = TreeCopies.of(model, *about)
         else:
             copies = Copies.of(layered(model, "kmax"), *about)

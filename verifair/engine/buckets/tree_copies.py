@@ -1,7 +1,8 @@
 """The K copies of a tree ensemble that share everything but the protected variables, bounded over boxes.
 
 As `encoders.bounds.cluster` does for networks: every copy and its difference from the reference copy are bounded by the extremes of
-the trees, the difference by those of both copies at once. Real boxes are half open: what lies above a cut leaves the cut out
+the trees, the difference by those of both copies at once. Of a mean of functions of scores all scores are, and from these bounds
+follow those of the mean, as in the search. Real boxes are half open: what lies above a cut leaves the cut out
 (`encoders.trees.twin`).
 Sound? yes.   Complete? with splitting at thresholds it is.
 """
@@ -9,7 +10,7 @@ Sound? yes.   Complete? with splitting at thresholds it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from encoders.domain import Domain
 from encoders.network import Array, Integers
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees
 from solvers import clock
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 LINES = np.array([[0.0, 1.0], [0.0, -1.0], [-1.0, 1.0], [1.0, -1.0]])
 """With x the reference copy and x' the copy z: lower bounds of  g_z,  -g_z,  g_z - g_r  and  g_r - g_z."""
+LINES_OF_SCORES = np.array([[-1.0, 0.0], [0.0, 1.0], [-1.0, 1.0], [1.0, 0.0], [0.0, -1.0], [1.0, -1.0]])
+"""The same for every score of a mean: of these three, and their negatives, `add_means` makes the bounds of the mean."""
 ROOM = 2.0**-45
 """Of the margins' size: taken off bounds of leaves that are not float32 numbers, whose sums the checker rounds otherwise."""
 ROOM_OF_ODDS = 2.0**-36
@@ -35,19 +39,20 @@ NODE = 8
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeCopies(Copied):
-    """margin: (m,), g = margin . f.   start: (V,) lower end of the root box.   variables: that it moves.   lines: of all pairs
-    (r, z).   room: taken off every bound."""
+    """margin: (m,), g = margin . f.   root: the box, (V,) and (V,).   variables: that it moves.   lines: of all pairs (r, z).
+    room: taken off every bound.   heads: of a mean, for its bounds from below and from above (`mean_head`)."""
 
-    network: TreeEnsemble | ComparedTrees
+    network: TreeEnsemble | ComparedTrees | MeanOfTrees
     margin: Array
     root: tuple[Array, Array]
     variables: Integers
     lines: TreeLines
     room: float
+    heads: tuple[Any, Any] | None
 
     @classmethod
     def of(
-        cls, model: TreeEnsemble | ComparedTrees, domain: Domain, margin: Array, values: Array, protected: Integers,
+        cls, model: TreeEnsemble | ComparedTrees | MeanOfTrees, domain: Domain, margin: Array, values: Array, protected: Integers,
         root: tuple[Array, Array], reference: int = 0,
     ) -> TreeCopies:
         """Copies over the root box (lower, upper), each (V,); its protected entries are ignored."""
@@ -57,16 +62,18 @@ class TreeCopies(Copied):
         rows[:, protected] = values
         moves = root[0] < root[1]
         moves[protected] = False
-        ensemble = model if isinstance(model, TreeEnsemble) else model.undecided
-        size = 2 * float(ensemble.largest.max()) if model is not ensemble else float(np.abs(margin) @ ensemble.largest)
-        numbers = [ensemble.value, ensemble.base]
-        exact = bool(np.isin(np.abs(margin), (0, 1)).all()) and all((one.astype(np.float32) == one).all() for one in numbers)
-        room = 0.0 if exact else ROOM * size
-        room = room if model.piecewise_linear else ROOM_OF_ODDS * (1 + size)
+        lines, heads, room = LINES, None, 0.0
+        if isinstance(model, MeanOfTrees):
+            from verifair.engine.search.ensembles.search import mean_head
+
+            sign = -1.0 if model.below else 1.0
+            lines, heads = sign * LINES_OF_SCORES, (mean_head(model, -sign, sign), mean_head(model, sign, -sign))
+        else:
+            room = _room(model, margin)
         return cls(
             network=model, domain=domain, margin=margin, values=values, protected=protected, reference=reference, root=root,
-            variables=np.flatnonzero(moves), room=room,
-            lines=TreeLines.of(model, domain, protected, margin, [(rows[reference], row) for row in rows], LINES),
+            variables=np.flatnonzero(moves), room=room, heads=heads,
+            lines=TreeLines.of(model, domain, protected, margin, [(rows[reference], row) for row in rows], lines),
         )
 
     def with_reference(self, reference: int, lower: Array, upper: Array) -> TreeCopies:
@@ -89,6 +96,8 @@ class TreeCopies(Copied):
         counts, and (B, v) where that is. Where nothing is asked it is the middle if the schema forbids rows, else NaN."""
         clock.spend(NODE * len(lower) * len(self) * len(self.lines.cells.variable))
         least, score, at = self.lines.least(lower, upper, ~self.domain.integer & (lower > self.root[0]))
+        if self.heads is not None:
+            least = _means(least, *self.heads)
         least = least - self.room
         alike = np.zeros(least.shape[:2], dtype=bool)
         alike[:, self.reference] = True
@@ -103,3 +112,23 @@ class TreeCopies(Copied):
     def standard(self, lower: Array, upper: Array, *, closer: bool) -> CopyBounds:
         """Return the same bounds: trees have only one kind."""
         return self.linear(lower, upper)[0]
+
+
+def _room(model: TreeEnsemble | ComparedTrees, margin: Array) -> float:
+    """Return what is taken off bounds for sums that the checker rounds otherwise."""
+    ensemble = model if isinstance(model, TreeEnsemble) else model.undecided
+    size = 2 * float(ensemble.largest.max()) if model is not ensemble else float(np.abs(margin) @ ensemble.largest)
+    numbers = [ensemble.value, ensemble.base]
+    exact = bool(np.isin(np.abs(margin), (0, 1)).all()) and all((one.astype(np.float32) == one).all() for one in numbers)
+    room = 0.0 if exact else ROOM * size
+    return room if model.piecewise_linear else ROOM_OF_ODDS * (1 + size)
+
+
+def _means(least: Array, below: Any, above: Any) -> Array:
+    """Return bounds (B, K, 4) of `LINES` of a mean, from those (B, K, 6 m) of `LINES_OF_SCORES`.   below, above: `mean_head`."""
+    from encoders.trees.compiled import held
+    from verifair.engine.search.ensembles.kernel import means_of
+
+    boxes, pairs, numbers = least.shape
+    found = np.asarray(means_of(held(least), 2 * boxes * pairs, numbers // len(LINES_OF_SCORES), below, above))
+    return np.asarray(found.reshape(boxes, pairs, 2, 2).swapaxes(2, 3).reshape(boxes, pairs, len(LINES)))

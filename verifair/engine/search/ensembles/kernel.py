@@ -7,7 +7,7 @@ counterexamples that are known, moved into the box, and then one value after the
 
 Rows are closed by combinations of lines, as `encoders.trees.twin.RowBounds` has them. They stand in clauses, all of which some row
 has to close: one for scores, several for what is decided among classes (`encoders.trees.twin.ClauseRows`). Of a mean of functions
-of scores the lines are filled in (`_add_means`).
+of scores the lines are filled in (`add_means`).
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> A
 
 
 @compiled
-def _add_means(value: Any, head: Any) -> None:
+def add_means(value: Any, head: Any) -> None:
     """Fill in the last lines, of a mean of functions of scores, from those of every score (`encoders.trees.twin.MeanRows`).
 
     head: 1, how many scores there are, and functions, what is added to them, whether their sums round, and what rounding may take;
@@ -213,6 +213,18 @@ def _add_means(value: Any, head: Any) -> None:
 
 
 @compiled
+def means_of(least: Any, count: Any, scores: Any, even: Any, odd: Any) -> Any:
+    """The mean at x' and its difference from that at x, (N, 2), from lines (N, 3, m) of all scores. even, odd: heads, in turns."""
+    value, found = real(3 * scores + 3), real(2 * count)
+    for k in range(count):
+        for s in range(3 * scores):
+            value[s] = least[3 * scores * k + s]
+        add_means(value, even if k % 2 == 0 else odd)
+        found[2 * k], found[2 * k + 1] = value[3 * scores + 1], value[3 * scores + 2]
+    return found
+
+
+@compiled
 def _best_row(
     value: Any, lines: Any, rows: Any, shares: Any, constants: Any, charges: Any, sizes: Any, strict: Any, clause: Any, head: Any
 ) -> Any:
@@ -222,7 +234,7 @@ def _best_row(
     if len(head) > 0:
         if head[0] == 0:
             return _gap_row(value, head)
-        _add_means(value, head)
+        add_means(value, head)
     best, found, most = 0, -INFINITE, -INFINITE
     worst, least, met = -1, INFINITE, True
     for r in range(rows):

@@ -101,28 +101,32 @@ def _compared(goal: Goal, network: ComparedTrees, margin: Array) -> Closing:
     return Closing(lines=rows.lines, lists=lists)
 
 
-def _meant(goal: Goal, network: MeanOfTrees, margin: Array) -> Closing:
-    """What closes a goal about a mean of functions of scores: its checker bounds all rows by itself."""
-    rows, ramps, scores = MeanRows.of(goal, network, margin), network.ramps, network.trees.outputs
-    count, lines = len(rows.constants), 3
+def mean_head(network: MeanOfTrees, first: float, second: float) -> Any:
+    """Return what `kernel.add_means` is told of a mean, for its lines at x and at x', with these signs (0: not asked)."""
+    ramps, scores, size = network.ramps, network.trees.outputs, network.size
     overlapping = np.isin(ramps.score, [score for score in range(scores) if not ramps.apart(score)])
     kind = np.where(ramps.logistic, 1, np.where(overlapping, 2, 0))
     order = np.lexsort([ramps.shift, kind == 0, ramps.score])
     functions = np.column_stack([ramps.score, kind, ramps.shift, ramps.scale, ramps.weight])[order]
-    size = network.size
     short = np.concatenate([ramps.weight, network.added]) * WHOLE
     rounds = size > 2**20 or bool((short != np.rint(short)).any())
-    lost, (first, second) = size * (len(functions) + 64) * LOST_A_FUNCTION, rows.lines[2]
+    lost = size * (len(functions) + 64) * LOST_A_FUNCTION
     ends = np.searchsorted(functions[:, 0], np.arange(scores), side="right")
-    made = [np.array([1, scores, len(functions), sum(network.added), rounds, lost, first, second, float(first * second < 0), 0]),
-            functions.ravel(), 2.0 + ends, ramps.chances]
-    shares = np.concatenate([np.zeros((count, scores * lines)), rows.shares], axis=1)
+    begin = np.array([1, scores, len(functions), sum(network.added), rounds, lost, first, second, float(first * second < 0), 0])
+    return held(np.concatenate([begin, functions.ravel(), 2.0 + ends, ramps.chances]))
+
+
+def _meant(goal: Goal, network: MeanOfTrees, margin: Array) -> Closing:
+    """What closes a goal about a mean of functions of scores: its checker bounds all rows by itself."""
+    rows = MeanRows.of(goal, network, margin)
+    count, (first, second) = len(rows.constants), rows.lines[2].tolist()
+    shares = np.concatenate([np.zeros((count, network.trees.outputs * len(rows.lines))), rows.shares], axis=1)
     nothing, charges = np.zeros(count, dtype=np.int64), np.abs(rows.constants) * 2.0**-44
     if len(goal.rows) > FEW:    # whoever checks them takes a named row for a combination of several
-        charges += size * rows.shares @ np.array([1.0, 1.0, 2.0]) * 2.0**-44
+        charges += network.size * rows.shares @ np.array([1.0, 1.0, 2.0]) * 2.0**-44
     return Closing(lines=rows.lines, lists=(
-        count, held(shares), held(rows.constants), held(charges), held(rows.shares.sum(axis=1)),
-        held(rows.strict.astype(np.int64)), held(nothing), held(np.full(count, np.inf)), held(np.concatenate(made)), NOTHING,
+        count, held(shares), held(rows.constants), held(charges), held(rows.shares.sum(axis=1)), held(rows.strict.astype(np.int64)),
+        held(nothing), held(np.full(count, np.inf)), mean_head(network, first, second), NOTHING,
     ))
 
 
