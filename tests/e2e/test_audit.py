@@ -308,7 +308,7 @@ def test_mistakes_are_told_before_the_work(refused: Callable[..., str], tmp_path
 def test_a_shipped_audit_runs_from_anywhere_and_its_proofs_check(inside: Run, tmp_path: Path) -> None:
     code, screen, errors = inside("audit", "--demo", "german", "--only", "kmax", "--timeout", "20", "--out", "out/german.html")
     assert code == 0, errors
-    assert "1 accepted by the separate checker; to re-check" in screen
+    assert "1 accepted by the separate checker; to check them" in screen
     found = answer(tmp_path / "out" / "german.json")
     assert found["title"] == "German Credit: the shipped network"
     assert (found["rows"], found["protected"], found["favourable"]) == (1000, ["sex", "age"], "good credit")

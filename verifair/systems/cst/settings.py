@@ -103,7 +103,7 @@ class CstSettings(Situation):
 
     belongs: ClassVar = {"certificate": (("certify", None),)}
     causal: Annotated[Path, Field(strict=False)] | None = None
-    """Causal file (TOML): the causal model, who is compared, and who decides (see docs/questions/cst.md)."""
+    """Causal file (TOML): the causal model, who is compared, and who decides (see docs/questions, cst)."""
     case: tuple[str, ...] = ()
     """Row to write a case file of, by its name in the table; repeat."""
     cases: Annotated[int, Field(ge=0)] = 5
