@@ -158,7 +158,16 @@ class MeanOfTrees(Model):
         return found
 
     def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
-        return self.trees.surely_equal(x, x_prime)
+        # leaves may differ that add up alike
+        return np.asarray(((self._moved(exact(x)) - self._moved(exact(x_prime))).sign == 0).all(axis=1))
+
+    def _moved(self, x: Dyadic) -> Dyadic:
+        """Return (B, K) scores as each function takes them, moved and scaled, cut off where it is one of a sum."""
+        ramps, scores = self.ramps, self.trees.forward(x)
+        moved = (scores[:, ramps.score] - exact(ramps.shift)) * exact(ramps.scale)
+        whole = ramps.logistic | ramps.chances[ramps.score]
+        inside, above = (moved.sign > 0) | whole, ((moved - exact(np.ones(1))).sign > 0) & ~whole
+        return Dyadic(limbs=moved.limbs * (inside & ~above), exponent=moved.exponent) + exact(above.astype(np.float64))
 
     def margins(self, scores: Array) -> Array:
         """Return margins (B,) of float64 scores (B, m)."""
@@ -174,11 +183,8 @@ class MeanOfTrees(Model):
             raise ModelError(self.source or "model", "has logistic functions of sums of trees, which are no rational numbers")
         if not isinstance(x, Dyadic):
             return self._forward(exact(np.asarray(x, dtype=np.float64))).to_fractions()
-        ramps, scores = self.ramps, self.trees.forward(x)
-        moved = (scores[:, ramps.score] - exact(ramps.shift)) * exact(ramps.scale)
-        inside, above = moved.sign > 0, (moved - exact(np.ones(1))).sign > 0
-        cut = Dyadic(limbs=moved.limbs * (inside & ~above), exponent=moved.exponent) + exact(above.astype(np.float64))
-        found = total(cut * exact(ramps.weight), axis=1)[:, None] + total(exact(np.array(self.added)[:, None]), axis=0)
+        weighted = self._moved(x) * exact(self.ramps.weight)
+        found = total(weighted, axis=1)[:, None] + total(exact(np.array(self.added)[:, None]), axis=0)
         return -found if self.below else found
 
     def _balls(self, x: Balls) -> Balls:

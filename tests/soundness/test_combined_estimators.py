@@ -43,6 +43,7 @@ from tests.builders import categorical, integer, schema_of
 from tests.draws import draws
 from verifair.errors import QueryError
 from verifair.models.mixtures import LEVEL, _ramps
+from verifair.systems.pba.rows import verify_rows
 
 FEATURES = integer("a", -2, 3), integer("b", 0, 4), categorical("p", "f", "m", "o")
 SCHEMA = schema_of(*FEATURES, positive="logit > 0")
@@ -279,6 +280,42 @@ def test_plateaus_at_one_half_are_ties(name: str) -> None:
         assert (margins[chance == 0.5] == 0).all()
         assert ((margins > 0) == (model.predict(ROWS) == 1)).all()
     assert found > 2
+
+
+@pytest.mark.parametrize("name", ["calibrated boosting, folds", "bagging of boosting", "soft calibrated"])
+def test_equal_scores_by_other_leaves_are_decided(name: str) -> None:
+    """Of logistic functions no arithmetic says whether their difference is 0; of the scores within exact arithmetic does."""
+    schema = schema_of(integer("a", -2, 3, unit=1), integer("b", 0, 4), categorical("p", "f", "m", "o"), label="y")
+    ties = 0
+    for seed in range(6):
+        network = read(fitted(MEANS[name], seed))
+        ramps, scores = network.ramps, network.trees.forward(exact(ROWS)).to_fractions()
+        numbers = np.vectorize(Fraction, otypes=[object])
+        moved = numbers(ramps.scale) * (scores[:, ramps.score] - numbers(ramps.shift))
+        moved = np.where(ramps.logistic, moved, np.clip(moved, 0, 1))
+        decided = network.forward(ROWS)[:, 0] > 0
+        people = pd.DataFrame([schema.decode(row) for row in ROWS]).assign(y=decided.astype(int))
+        query = vf.PersistentBias(network=network, schema=schema, sensitive="p", delta=[0])
+        for line in verify_rows(query, people).itertuples():
+            other = line.row - line.row % 3 + int(line.to)
+            tie = (moved[line.row] == moved[other]).all()
+            above = network.forward(ROWS[[line.row, other]])[:, 0] @ [1, -1] * (1 if decided[line.row] else -1)
+            expected = not tie and (above > 0 if line.goal == "observed" else above < 0)
+            assert line.status == ("proved" if expected else "violated")
+            ties += tie and (scores[line.row] == scores[other]).all()
+    assert ties
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_rows_that_are_surely_equal_are_equal(name: str) -> None:
+    """Ramps of a probability do not cut off the sum of trees whose logistic function it is."""
+    first, second = (one.ravel() for one in np.indices((len(ROWS), len(ROWS))))
+    for seed in range(3):
+        network = read(fitted(FUNCTIONS[name], seed))
+        shown = network.forward(ROWS)[:, 0]
+        same = network.surely_equal(ROWS[first], ROWS[second])
+        assert (np.abs(shown[first] - shown[second])[same] < 1e-12).all()
+        assert same[first == second].all()
 
 
 @pytest.mark.parametrize("folds", [2, 3, 5, 7])
