@@ -364,11 +364,12 @@ def test_numbers_are_not_read_from_texts(about: dict[str, Any], tmp_path: Path) 
         check(store(tmp_path / "s.sqlite", **about), network=NETWORK, schema=SCHEMA)
 
 
-@pytest.mark.parametrize("about", [{"relax": 7}, {"relax": [[]]}, {"relax": "age"}, {"box": 3}])
+@pytest.mark.parametrize("about", [{"relax": 7}, {"relax": [[]]}, {"relax": "age"}, {"box": 3}, {"size": "\ud800"}])
 def test_a_statement_of_another_network_that_describes_nothing(about: dict[str, Any], tmp_path: Path) -> None:
     """Such a file is rejected for its network; its statement was made all the same, and failed."""
     found = check(store(tmp_path / "s.sqlite", network_sha256="1" * 64, **about), network=NETWORK, schema=SCHEMA)
     assert "another network" in str(found.rejections[0])
+    assert found.statement.encode().startswith(b"It states")
 
 
 @pytest.mark.parametrize("number", ["1e999", "NaN", "-Infinity"])

@@ -540,7 +540,11 @@ def test_check_knows_a_bound_of_k(tiny: list[object], verifair: Run, tmp_path: P
     assert f"certificate: {proof} (verifair check {proof} " in out
     code, out, _ = verifair("check", proof, *about(tiny), "--json", tmp_path / "c.json")
     assert (code, "ACCEPTED" in out) == (0, True)
-    assert strict(tmp_path / "c.json")["format"] == "verifair-kmax-certificate/3"
+    answer, digest = strict(tmp_path / "c.json"), hashlib.sha256(Path(str(tiny[0])).read_bytes()).hexdigest()
+    assert answer["format"] == "verifair-kmax-certificate/3"
+    assert answer["model_sha256"] == digest
+    assert f"SHA-256 {digest}" in out
+    assert f"SHA-256 of its content {answer['schema_sha256']}" in out
     upper = json.loads(proof.read_text())["upper"]
     assert f"nobody falls into more than {upper} of 10 outcome buckets" in out
 

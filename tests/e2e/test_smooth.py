@@ -114,4 +114,5 @@ def test_an_audit_says_what_does_not_take_curves_and_goes_on(folder: Path) -> No
     assert kmax["evidence"][0]["checked"] == "accepted"
     (said,) = cec["statements"]
     assert said["standing"] == "skipped"
-    assert "hidden layer 1 has tanh neurons" in said["text"]
+    assert said["text"].startswith("Did not run: m.onnx: hidden layer 1 has tanh neurons")   # no folder of ours on the page
+    assert said["text"].endswith("smooth.md.")

@@ -177,7 +177,9 @@ def _one(key: str, asked: Analysis, subject: AuditSubject, work: Work, share: fl
         message = "Not decided: the memory was not enough. Ask about fewer rows (rows = ...), or use a larger machine."
         section = _without(key, asked, subject, message, Standing.UNKNOWN)
     except (VerifairError, ModelError, BackendError) as error:
-        section = _without(key, asked, subject, f"Did not run: {error}", Standing.SKIPPED)
+        file = str(subject.network.source)  # the page is for others, to whom our folders say nothing
+        message = f"Did not run: {str(error).replace(file, Path(file).name).removesuffix('.')}."
+        section = _without(key, asked, subject, message, Standing.SKIPPED)
     return section.model_copy(update={"seconds": time.monotonic() - started})
 
 

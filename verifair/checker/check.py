@@ -64,7 +64,7 @@ def check(
             raise RuntimeError(f"{asked} batches were to be checked, and {came} were")
 
     report = one.check(given, network=schema.reads(network), schema=schema, batches=batches)
-    statement = one.statement(given, schema, network.whole)
+    statement = one.statement(given, schema, network.whole).encode(errors="backslashreplace").decode()  # of halves of letters
     return replace(report, format=one.format, statement=statement, partial=partial)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import BeforeValidator, Field
 
-from verifair.checker.certificates.extent import Extent
+from verifair.checker.certificates.extent import Extent, Sha256
 from verifair.checker.report import CheckReport, Spread
 from verifair.cli.command import app_of, asked
 from verifair.cli.helps import HELPS
@@ -76,11 +76,20 @@ class CheckedFile(Shape):
     seconds: Seconds
 
 
-class CheckAnswer(CheckedFile, Answer):
+class Checked(Answer):
+    """What the files are about."""
+
+    model_sha256: Sha256
+    """Of the model's file."""
+    schema_sha256: Sha256
+    """Of the schema's content, however the file writes it: not that of the file."""
+
+
+class CheckAnswer(CheckedFile, Checked):
     """`verifair check` of one file."""
 
 
-class CheckFilesAnswer(Answer):
+class CheckFilesAnswer(Checked):
     """`verifair check` of several files, or of a folder."""
 
     accepted: bool
@@ -109,8 +118,14 @@ def run(system: System, given: dict[str, Any]) -> None:
         from verifair import datasets
 
         network, schema = read_model(datasets.network_path(settings.demo)), datasets.load(settings.demo).schema
+        described = f"{settings.demo}.toml"
     else:
         network, schema = read_model(settings.model), InputSpace.load(settings.schema_file)
+        described = settings.schema_file.name
+    about = {"model_sha256": network.source_sha256, "schema_sha256": schema.sha256}
+    model = f"Model {Path(str(network.source)).name}: SHA-256 {network.source_sha256}"
+    digests = f"{visible(model)}\n{visible(f'Schema {described}: SHA-256 of its content {schema.sha256}')}"
+    one = len(paths) == 1 and not settings.certificates[0].is_dir()
 
     def again(path: Path, kept: str) -> CheckReport:
         with keeping(kept), progress_bar(kind_of(path).counts) as progress:
@@ -119,9 +134,13 @@ def run(system: System, given: dict[str, Any]) -> None:
         return report
 
     with _spread(files) as spread:
-        one = len(paths) == 1 and not settings.certificates[0].is_dir()
-        named = settings.certificates
-        answer = CheckAnswer.model_validate(again(paths[0], "nothing is accepted")) if one else _each(paths, named, again, screen)
+        answer: CheckAnswer | CheckFilesAnswer
+        if one:
+            report = CheckedFile.model_validate(again(paths[0], "nothing is accepted"))
+            answer = CheckAnswer.model_validate(about | dict(report))
+        else:
+            answer = CheckFilesAnswer.model_validate(about | _each(paths, settings.certificates, again, screen))
+        screen.print(digests, soft_wrap=True)
     save_answer(files.json_file, answer)
     if not answer.accepted:
         raise typer.Exit(1)
@@ -141,8 +160,8 @@ def _files(path: Path) -> list[Path]:
 
 def _each(
     paths: Sequence[Path], named: Sequence[Path], again: Callable[[Path, str], CheckReport], screen: Screen
-) -> CheckFilesAnswer:
-    """Prove the files again, one after the other; what is wrong with one keeps no other from being checked.
+) -> dict[str, Any]:
+    """Prove the files again, one after the other; what is wrong with one keeps no other from being checked. Return the answer.
 
     named: those that were not found in a folder: each has to hold proofs.
     """
@@ -167,7 +186,7 @@ def _each(
     each = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
     screen.print(f"{counted(len(paths), 'file', 'files')}: {each}")
     accepted = bool(reports) and not unread and all(report.accepted for report in reports.values())
-    return CheckFilesAnswer.model_validate({"accepted": accepted, "files": reports, "unread": unread})
+    return {"accepted": accepted, "files": reports, "unread": unread}
 
 
 def _show(report: CheckReport, screen: Screen) -> None:

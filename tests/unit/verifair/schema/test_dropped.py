@@ -1,6 +1,7 @@
 """Categories that a model has no column for, as pandas.get_dummies(drop_first=True) makes tables."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,11 +10,13 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
+from typer.testing import CliRunner
 
 import verifair as vf
 from encoders.columns import with_columns
 from encoders.onnx.runtime import runtime_logits
 from tests.builders import categorical, integer, one_hot, schema_of
+from verifair.cli.main import app
 from verifair.errors import DataError, SchemaError
 from verifair.schema.draft import draft
 from verifair.schema.drafts.infer import DraftWarning
@@ -156,3 +159,16 @@ def test_what_is_known_of_float32_stays_with_its_weights() -> None:
     size = replace(model.rounding[0], size=np.abs(model.layers[0].weight))  # type: ignore[attr-defined]
     known = replace(model, rounding=(size, *model.rounding[1:]))  # type: ignore[attr-defined]
     assert with_columns(known, np.array([1, 3, 4]), 6).rounding[0].size.shape == (6, 6)  # type: ignore[attr-defined]
+
+
+def test_explain_proposes_no_guardrail_that_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = spread(table())
+    vf.save_onnx(vf.read(LogisticRegression().fit(data[["age", "job_b", "job_c"]], data["credit"])), tmp_path / "m.onnx")
+    SCHEMA.save(tmp_path / "s.toml")
+    table().to_csv(tmp_path / "t.csv", index=False)
+    asked = ["explain", "m.onnx", "--schema", "s.toml", "--data", "t.csv", "--protected", "job", "--measure", "gap", "--out", "out"]
+    done = CliRunner().invoke(app, [*asked, "--samples", "200", "--leaf", "5", "--iterations", "5"])
+    assert done.exception is None, done.output
+    assert "rules.json" in done.output
+    assert "verifair guard" not in done.output

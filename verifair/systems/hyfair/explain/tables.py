@@ -28,7 +28,8 @@ def show(result: ExplainResult, console: Console) -> None:
         console.print(f"{about} {box_options(result.box)}", soft_wrap=True)
     if result.file is not None and result.rules:
         guard = f"verifair guard {result.options.removeprefix('--model ')} --rules {quote(str(result.file))} --out guarded.onnx"
-        console.print(f"wrote {result.file}; next: {guard}", soft_wrap=True)
+        short = any(one.dropped is not None for one in result.described.features)  # of which guard takes no rules
+        console.print(f"wrote {result.file}{'' if short else f'; next: {guard}'}", soft_wrap=True)
 
 
 def text(result: ExplainResult, console: Console) -> None:
