@@ -32,6 +32,11 @@ from verifair.systems.results.words import percent, rounded
 
 SHOWN = {"proved": "proved", "violated": "refuted", "unknown": "unknown", "not_reached": "not reached", "outside": "outside"}
 """How outcomes are called, in the order in which they stand."""
+FURTHER = (
+    "Both are people whom the schema allows; they need not be in a table. --maximise bounds the largest gap, --share says for how "
+    "many people there is such a pair, and --enumerate lists more pairs."
+)
+"""Said of a counterexample."""
 SHOWN_PEOPLE = 5
 """Of those listed, side by side on the screen."""
 MEASURES = {"parts": "parts", "volume": "domain", "rows": "data rows"}
@@ -133,6 +138,7 @@ def _verdict(result: VerdictResult, console: Console) -> None:
             console.print(f"decided {names}; {schema.quantity} {shown[0]:.6g} and {shown[1]:.6g}")
             if result.witness.float32_agrees is False:
                 console.print("float32_agrees = false: the float32 runtime rounds this violation away")
+            console.print(FURTHER, soft_wrap=True)
         case Status.UNKNOWN:
             assert result.reason is not None
             console.print(f"UNKNOWN ({result.reason.value}) after {took}; {_further(result.reason)}", soft_wrap=True)
