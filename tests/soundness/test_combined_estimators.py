@@ -359,9 +359,10 @@ def test_thresholds_of_means_of_trees(positive: str, name: str, seed: int) -> No
         assert vf.check(verdict.certificate, network=network, schema=schema).accepted
 
 
-@pytest.mark.parametrize("seed", draws(8))
+@pytest.mark.parametrize("seed", [*draws(8), 19, 23])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_kmax_of_functions_of_trees(name: str, seed: int) -> None:
+    """Of seeds 19 and 23 some shares are borders of buckets, which the checker's bounds round."""
     network = read(fitted(FUNCTIONS[name], seed))
     buckets, positive = [2, 3, 10, 40][seed % 4], ["logit > 0", "class = 0", "logit >= 0.05", "logit > 0"][seed // 2 % 4]
     schema = schema_of(*FEATURES, positive=positive)

@@ -62,12 +62,13 @@ class TreeCopies(Copied):
         rows[:, protected] = values
         moves = root[0] < root[1]
         moves[protected] = False
-        lines, heads, room = LINES, None, 0.0
+        lines, heads = LINES, None
         if isinstance(model, MeanOfTrees):
             from verifair.engine.search.ensembles.search import mean_head
 
             sign = -1.0 if model.below else 1.0
             lines, heads = sign * LINES_OF_SCORES, (mean_head(model, -sign, sign), mean_head(model, sign, -sign))
+            room = ROOM * (1 + model.size)
         else:
             room = _room(model, margin)
         return cls(
@@ -93,20 +94,22 @@ class TreeCopies(Copied):
 
     def linear(self, lower: Array, upper: Array) -> tuple[CopyBounds, Array, Array]:
         """Bounds of all copies over raw boxes (B, V) within the root box, (B, v) how much each moving variable's best threshold
-        counts, and (B, v) where that is. Where nothing is asked it is the middle if the schema forbids rows, else NaN."""
+        counts, and (B, v) where that is. Where nothing is asked it is the middle if the schema forbids rows, of a mean if the
+        variable is whole, else NaN."""
         clock.spend(NODE * len(lower) * len(self) * len(self.lines.cells.variable))
         least, score, at = self.lines.least(lower, upper, ~self.domain.integer & (lower > self.root[0]))
         if self.heads is not None:
             least = _means(least, *self.heads)
-        least = least - self.room
+        least = np.where((least == 0) & (self.heads is not None), 0.0, least - self.room)  # the checker rounds means but for 0
         alike = np.zeros(least.shape[:2], dtype=bool)
         alike[:, self.reference] = True
         bounds = CopyBounds(
             lower=least[:, :, 0], upper=-least[:, :, 1], delta_lower=np.where(alike, 0.0, least[:, :, 2]),
             delta_upper=np.where(alike, 0.0, -least[:, :, 3]),
         )
-        if self.domain.forbidden is not None:
-            at = np.where(np.isnan(at), self.domain.middle(lower, upper), at)
+        if self.domain.forbidden is not None or self.heads is not None:  # single rows decide what bounds of means round
+            middle = np.isnan(at) & ((self.domain.forbidden is not None) | self.domain.integer)
+            at = np.where(middle, self.domain.middle(lower, upper), at)
         return bounds, score[:, self.variables], at[:, self.variables]
 
     def standard(self, lower: Array, upper: Array, *, closer: bool) -> CopyBounds:
