@@ -17,7 +17,10 @@ def with_columns(model: Model, place: Integers, columns: int) -> Model:
     trees = model.trees if isinstance(model, MeanOfTrees) else model
     if isinstance(trees, TreeEnsemble):
         trees = replace(trees, column=np.where(trees.column < 0, trees.column, place[trees.column]), columns=columns, feeds=feeds)
-        return replace(model, trees=trees, feeds=feeds) if isinstance(model, MeanOfTrees) else trees
+        if not isinstance(model, MeanOfTrees):
+            return trees
+        lines = None if model.lines is None else model.lines @ np.eye(columns)[place]
+        return replace(model, trees=trees, feeds=feeds, lines=lines)
     assert isinstance(model, Network), type(model)
     pick = np.eye(columns)[place]  # of 0 and 1, so that products are exact; `replace` would ask smooth layers for a slope
     (first, *others), records = model.layers, model.rounding

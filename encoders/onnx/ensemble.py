@@ -46,9 +46,11 @@ class KnownColumns:
 
 
 def tree_ensemble(
-    stored: StoredModel, logits: LogitsModel, reading: Reading, final: Tensor, feeds: tuple[Feed, ...], place: Integers
+    stored: StoredModel, logits: LogitsModel, reading: Reading, final: Tensor, feeds: tuple[Feed, ...], place: Integers, *,
+    lines: bool = False,
 ) -> TreeEnsemble:
-    """Return the ensemble that a graph computes. Raises ModelError for what is computed besides, naming node and operator."""
+    """Return the ensemble that a graph computes; without linear functions of the columns that are added, where `lines` allows them.
+    Raises ModelError for what is computed besides, naming node and operator."""
     at = next(k for k, source in enumerate(reading.sources) if source.trees is not None)
     source = reading.sources[at]
     others = [one for k, one in enumerate(reading.sources) if k not in (0, at)]
@@ -56,7 +58,7 @@ def tree_ensemble(
     assert trees is not None
     assert x is not None
     assert source.before is not None
-    if others or set(final.terms) - {at} or set(x.terms) - {0}:
+    if others or set(final.terms) - {at, *([0] if lines else [])} or set(x.terms) - {0}:
         node = others[0].node if others else source.node
         raise ModelError(stored.path, "the graph computes with a tree ensemble and with something else; supported is one ensemble, "
                                       "scalers and encoders in front of it, sums and multiples of its scores behind it", node=node)
@@ -92,6 +94,35 @@ def tree_ensemble(
         )
     except ValueError as error:
         raise ModelError(stored.path, f"its trees are none: {error}; export the model again") from error
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearScores:
+    """What columns add to m scores: weights (m, n); and the sizes of what these (m, n) and constants (m,) are made of.
+
+    rounded: nodes whose constants gave weights that are no float64 numbers.
+    """
+
+    weight: Array
+    size: Array
+    constant: Array
+    rounded: tuple[str, ...]
+
+    @classmethod
+    def of(cls, stored: StoredModel, final: Tensor, place: Integers) -> LinearScores | None:
+        """Take them from scores of trees and of columns; None where there are none of columns. Raises ModelError for numbers out of
+        range."""
+        term = final.terms.get(0)
+        if term is None:
+            return None
+        weight, size = np.zeros((2, final.size, len(place)))
+        numbers, same = term.entries.rounded()
+        np.add.at(weight, (term.row, place[term.column]), numbers)
+        np.add.at(size, (term.row, place[term.column]), term.entries.size)
+        if not np.isfinite(weight).all():
+            raise ModelError(stored.path, f"folding its constants leaves the range of float64 (nodes {list(final.inexact)})")
+        constant = np.asarray(final.const.size, dtype=np.float64)
+        return cls(weight=weight, size=size, constant=constant, rounded=() if same else tuple(final.inexact))
 
 
 def _plain(final: Tensor, at: int) -> bool:
@@ -253,7 +284,8 @@ def _number(key: Integers, *, whole: bool) -> Array:
 
 
 def check_trees(
-    stored: StoredModel, logits: LogitsModel, model: TreeEnsemble, x: Floats, random: np.random.Generator
+    stored: StoredModel, logits: LogitsModel, model: TreeEnsemble, x: Floats, random: np.random.Generator,
+    lines: LinearScores | None = None,
 ) -> Floats:
     """Compare scores and label with onnxruntime's: at x (B, n), and at rows all of whose columns lie next to thresholds. Returns
     all these rows.
@@ -268,6 +300,9 @@ def check_trees(
     size = model.largest
     known = float32_errors(model)
     allowed = np.where(np.isfinite(known), known, (len(model.root) + 8) * 2.0**-23 * size)
+    if lines is not None:
+        reach = np.abs(rows.astype(np.float64)) @ lines.size.T + lines.constant
+        here, allowed = here + rows.astype(np.float64) @ lines.weight.T, allowed + (lines.weight.shape[1] + 16) * 2.0**-23 * reach
     if here.shape != there.shape:
         raise ModelError(stored.path, f"the import gives {here.shape[1]} scores, onnxruntime {there.shape[1]}; please report it")
     wrong = ~(np.abs(here - there) <= allowed)

@@ -4,7 +4,7 @@
 
 A mean of probabilities has weights that, with the constant of a Gemm, add up to 1, or to less where some h is cut off. Scores of a
 network may be anything; those of trees are columns, by Gather, of what one ensemble gives, or a Sigmoid of one: then the functions
-become `encoders.trees.mean.Ramps`, also in front of a last Sigmoid.
+become `encoders.trees.mean.Ramps`, also in front of a last Sigmoid. Linear scores may be joined to the ensemble's, by Concat.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ def ramps_of(mean: Mean, by_output: Nodes, constant: Constants) -> tuple[str, Ra
         parts.append(np.broadcast_arrays(place, shift, scale, one.op_type == "Sigmoid"))
     score, shift, scale, logistic = (np.concatenate(one) for one in zip(*parts, strict=True))
     source = by_output.get(next(iter(found)))
-    if len(found) > 1 or source is None or source.op_type not in REGRESSORS or len(score) != len(mean.weight):
+    joined = list(source.input) if source is not None and source.op_type == "Concat" else list(found)
+    trees = [one for one in map(by_output.get, joined) if one is not None and one.op_type in REGRESSORS]
+    if len(found) > 1 or len(trees) != 1 or len(score) != len(mean.weight):
         return None
     if not np.isfinite([shift, scale]).all() or not (scale > 0).all() or (score < 0).any():
         return None

@@ -15,7 +15,7 @@ from encoders.curves.layer import Curve
 from encoders.errors import ModelError
 from encoders.network import Array, Feed, Floats, Link, Model, Network, activate, affine, layered
 from encoders.onnx.chain import ChainLink, Neurons, assemble
-from encoders.onnx.ensemble import check_trees, tree_ensemble
+from encoders.onnx.ensemble import LinearScores, check_trees, tree_ensemble
 from encoders.onnx.feed import make_legal
 from encoders.onnx.file import MEMORY, LogitsModel, StoredModel, class_names, load, logits_model
 from encoders.onnx.graph import Reading, read_graph
@@ -65,14 +65,15 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
     feeds, place = reading.inputs.layout()
     random = np.random.default_rng(seed)
     if any(source.trees is not None for source in reading.sources):
-        ensemble = replace(tree_ensemble(stored, logits, reading, final, feeds, place), source=str(stored.path), stored=stored.data,
-                           output=output)
+        ensemble = tree_ensemble(stored, logits, reading, final, feeds, place, lines=whole.mean is not None)
+        ensemble = replace(ensemble, source=str(stored.path), stored=stored.data, output=output)
+        lines = LinearScores.of(stored, final, place)
         points = comparison_points(stored.path, ensemble.inputs, check_points, random, box)
         for feed in feeds:
             make_legal(feed, points, random)
-        near = check_trees(stored, logits, ensemble, points, random)
+        near = check_trees(stored, logits, ensemble, points, random, lines)
         if whole.mean is not None:
-            return _mean(stored, whole, ensemble, near)
+            return _mean(stored, whole, ensemble, lines, near)
         check_shown(stored, logits, feeds, points)
         return replace(ensemble, doubt=doubt(ensemble))
     reading.sources[0] = replace(reading.sources[0], slope=np.ones(len(place)))
@@ -94,7 +95,7 @@ def read_model(path: str | Path | bytes | ModelProto, *, output: str | None = No
     return replace(network, doubt=doubt(network))
 
 
-def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, x: Floats) -> Model:
+def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, lines: LinearScores | None, x: Floats) -> Model:
     """Return the sum of functions of trees' scores that a graph computes, compared with what it shows and decides at x (B, n)."""
     from encoders.trees.mean import MeanOfTrees
 
@@ -114,7 +115,8 @@ def _mean(stored: StoredModel, whole: LogitsModel, trees: TreeEnsemble, x: Float
     check_labels(stored, whole, trees.feeds, x)
     return MeanOfTrees(
         link=whole.link, source_sha256=trees.source_sha256, source=trees.source, stored=trees.stored, output=trees.output,
-        rounded=trees.rounded, feeds=trees.feeds, classes=class_names(stored.model, 2), trees=trees, ramps=ramps,
+        rounded=trees.rounded if lines is None else tuple(dict.fromkeys([*trees.rounded, *lines.rounded])), feeds=trees.feeds,
+        classes=class_names(stored.model, 2), trees=trees, ramps=ramps, lines=None if lines is None else lines.weight,
     )
 
 

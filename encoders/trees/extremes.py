@@ -22,6 +22,7 @@ from encoders.trees.compiled import compiled, held, real, whole
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.joint import JointTrees, LineTrees, line_trees
 from encoders.trees.mean import MeanOfTrees
+from encoders.trees.stairs import searched
 
 INFINITE = float("inf")
 SCORES = 1 << 22
@@ -55,7 +56,7 @@ class TreeLines:
         """pairs: two raw rows (V,) each, of which the protected entries count.   lines: (S, 2).   margin: (m,), g = margin . f."""
         compared, margins = None, [margin]
         if isinstance(model, MeanOfTrees):
-            ensemble, margins = model.trees, list(np.eye(model.trees.outputs))
+            ensemble = searched(model, domain)
         elif isinstance(model, ComparedTrees):
             compared, ensemble, unit = model, model.undecided, np.eye(model.undecided.outputs)
             margins = [unit[a] - unit[b] for a, b in product(*model.sides)]
@@ -68,8 +69,11 @@ class TreeLines:
         for pair in pairs:
             left = [asked & (row[column] <= ensemble.threshold) for row in domain.encode(np.stack(pair))]
             joint = JointTrees.of(ensemble, cells, left[0], left[1])
-            worth = [joint.worth(one) for one in margins]
-            trees.append(line_trees(joint, [one.rounded(float(p), float(q)) for p, q in lines for one in worth]))
+            if isinstance(model, MeanOfTrees):
+                each = joint.scores(model.trees.outputs, lines)
+            else:
+                each = [[joint.worth(one).rounded(float(p), float(q)) for one in margins] for p, q in lines]
+            trees.append(line_trees(joint, [leaves for line in each for leaves in line]))
         count = [cells.count(v) for v in range(domain.variables)]
         at = [np.arange(count[v], dtype=np.float64) if domain.one_hot[v] else np.append(cuts, np.inf)
               for v, cuts in enumerate(cells.cuts)]

@@ -76,6 +76,14 @@ class JointTrees:
             self._worth[key] = Worth(self, margin)
         return self._worth[key]
 
+    def scores(self, count: int, lines: Array) -> list[list[tuple[Array, float]]]:
+        """What is added to lines (S, 2) of each of so many scores, [line][score]; behind these leaves may have as many numbers that
+        say how far the scores may be off (`trees.stairs`)."""
+        worth = [self.worth(one) for one in np.eye(self.ensemble.outputs)]
+        radius = worth[count:]
+        return [[one.looser(float(p), float(q), radius[k]) if radius else one.rounded(float(p), float(q))
+                 for k, one in enumerate(worth[:count])] for p, q in lines]
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LineTrees:
@@ -110,6 +118,12 @@ class Worth:
         leaves = _down(_row(p, q, self.one, self.two, self.same), self.step)
         base = _down(_row(p, q, self.base, self.base, np.ones(1, dtype=bool)), self.step)
         return leaves, float(base[0])
+
+    def looser(self, p: float, q: float, radius: Worth) -> tuple[Array, float]:
+        """The same where values are off by as much as `radius` has: nothing where both copies take one leaf, and p = -q."""
+        (leaves, base), (off, _) = self.rounded(p, q), radius.rounded(-abs(p), -abs(q))
+        off = np.where(self.same, 0.0, off) if p + q == 0 else off
+        return leaves + _down(off, self.step), base
 
     def lines(self, lines: Array) -> LineTrees:
         """The trees of lines (S, 2), collapsed."""

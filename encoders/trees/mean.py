@@ -2,9 +2,10 @@
 
     p = constant + sum over k of  weight_k h_k(scale_k (f_k - shift_k)),        h_k the logistic function, or cut off at 0 and 1,
 
-f_k one of the scores, a sum of trees or the logistic function of one (`chances`), weights of 0 or more, scales above 0. So p grows
-with every score: over a box it lies between its values at the least scores and at the largest ones, and of two copies the one all
-of whose scores are at least the other's has no smaller p. p is a mean of probabilities, or the log-odds of one (stacking).
+f_k one of the scores, a sum of trees and of columns times numbers (`lines`), or the logistic function of one (`chances`), weights
+of 0 or more, scales above 0. So p grows with every score: over a box it lies between its values at the least scores and at the
+largest ones, and of two copies the one all of whose scores are at least the other's has no smaller p. p is a mean of probabilities,
+or the log-odds of one (stacking).
 Isotonic calibration is a sum of ramps, one between every two of its plateaus; a share of votes itself is one ramp, from 0 to 1.
 """
 
@@ -83,6 +84,8 @@ class MeanOfTrees(Model):
 
     trees: TreeEnsemble
     ramps: Ramps
+    lines: Array | None = None
+    """(m, n) what the columns of a row are multiplied by, and added to each sum of trees; None: nothing is."""
     at: float = 0.0
     below: bool = False
 
@@ -96,7 +99,8 @@ class MeanOfTrees(Model):
 
     @property
     def built(self) -> str:
-        return f"a mean of functions of {self.trees.outputs:,} sums of trees: {self.trees.built}"
+        sums = "sums of trees" if self.lines is None else "sums of trees and linear functions"
+        return f"a mean of functions of {self.trees.outputs:,} {sums}: {self.trees.built}"
 
     @property
     def work(self) -> int:
@@ -157,17 +161,33 @@ class MeanOfTrees(Model):
         found: Numbers = self._forward(x)
         return found
 
+    @property
+    def straight(self) -> Booleans:
+        """(n,) columns that are multiplied by numbers, and added."""
+        return np.zeros(self.inputs, dtype=bool) if self.lines is None else np.asarray((self.lines != 0).any(axis=0))
+
     def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
         # leaves may differ that add up alike
         return np.asarray(((self._moved(exact(x)) - self._moved(exact(x_prime))).sign == 0).all(axis=1))
 
     def _moved(self, x: Dyadic) -> Dyadic:
         """Return (B, K) scores as each function takes them, moved and scaled, cut off where it is one of a sum."""
-        ramps, scores = self.ramps, self.trees.forward(x)
+        ramps, scores = self.ramps, self.sums(x)
         moved = (scores[:, ramps.score] - exact(ramps.shift)) * exact(ramps.scale)
         whole = ramps.logistic | ramps.chances[ramps.score]
         inside, above = (moved.sign > 0) | whole, ((moved - exact(np.ones(1))).sign > 0) & ~whole
         return Dyadic(limbs=moved.limbs * (inside & ~above), exponent=moved.exponent) + exact(above.astype(np.float64))
+
+    def sums(self, x: Any) -> Any:
+        """Return what trees and columns add up to (B, m), in the arithmetic of rows x (B, n)."""
+        found = self.trees.forward(x)
+        if self.lines is None:
+            return found
+        if isinstance(x, Dyadic):
+            return found + total(x[:, None] * exact(self.lines), axis=2)
+        if x.dtype == object:
+            return found + x @ np.vectorize(Fraction, otypes=[object])(self.lines).T
+        return found + x @ self.lines.T
 
     def margins(self, scores: Array) -> Array:
         """Return margins (B,) of float64 scores (B, m)."""
@@ -178,7 +198,7 @@ class MeanOfTrees(Model):
         if isinstance(x, Balls):
             return self._balls(x)
         if isinstance(x, np.ndarray) and x.dtype != object:
-            return self.margins(self.trees.forward(x))[:, None]
+            return self.margins(self.sums(x))[:, None]
         if not self.piecewise_linear:
             raise ModelError(self.source or "model", "has logistic functions of sums of trees, which are no rational numbers")
         if not isinstance(x, Dyadic):
@@ -193,7 +213,7 @@ class MeanOfTrees(Model):
         numbers = list(zip(ramps.score.tolist(), ramps.logistic.tolist(), ramps.shift.tolist(), ramps.scale.tolist(),
                            ramps.weight.tolist(), strict=True))
         found = []
-        for scores in self.trees.forward(exact(rows)).to_fractions().tolist():
+        for scores in self.sums(exact(rows)).to_fractions().tolist():
             margin = sum((ball(one) for one in self.added), ball(0.0))
             for k, logistic, shift, scale, weight in numbers:
                 if ramps.chances[k]:

@@ -22,6 +22,7 @@ from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.joint import JointTrees, LineTrees, Worth, line_trees
 from encoders.trees.mean import MeanOfTrees
+from encoders.trees.stairs import searched
 from solvers import clock
 
 SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
@@ -36,7 +37,9 @@ HELD = 8
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeTwin:
-    """variables: raw variables that some box moves; moving: their columns; local: the domain of these alone.
+    """ensemble: its trees; of a mean with linear functions these as trees, too, with how far they may be off (`trees.stairs`).
+
+    variables: raw variables that some box moves; moving: their columns; local: the domain of these alone.
 
     cells: those of all variables.
     which: (Q,) the pair of values of each question, in what differs between its copies; pairs: (P,) a question of each.
@@ -60,7 +63,8 @@ class TreeTwin:
         if isinstance(network, ComparedTrees):      # a margin is then a difference of two scores
             ensemble, size = network.undecided, 2 * float(network.undecided.largest.max())
         elif isinstance(network, MeanOfTrees):
-            ensemble, size = network.trees, network.size + float(network.steepness @ network.trees.largest)
+            ensemble = searched(network, domain)
+            size = network.size + float(network.steepness @ ensemble.largest[: network.trees.outputs])
         elif isinstance(network, TreeEnsemble):     # as it decides, not as it was read
             ensemble, size = network, float(np.abs(problem.margin) @ network.largest)
         else:
@@ -105,8 +109,7 @@ class TreeTwin:
         """The trees of both copies for a pair of protected values, collapsed for lines (C, 2) of every score, C m; and behind these
         for the sum of each over the scores, times `steep` (m,)."""
         joint = self._joint(pair, *self._sides(pair))
-        worth = [joint.worth(one) for one in np.eye(self.ensemble.outputs)]
-        every = [[one.rounded(float(p), float(q)) for one in worth] for p, q in lines]
+        every = joint.scores(len(steep), lines)
         sums = [(sum(s * leaves for s, (leaves, _) in zip(steep, mine, strict=True)), float(steep @ [base for _, base in mine]))
                 for mine in every]
         return line_trees(joint, [*(one for mine in every for one in mine), *sums])

@@ -16,7 +16,8 @@ from matplotlib.image import imread
 from onnx import TensorProto, helper, numpy_helper
 from scipy.special import expit
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, StackingClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
+from sklearn.linear_model import LogisticRegression
 
 import verifair as vf
 from encoders.curves.layer import Curve, SmoothLayer
@@ -519,7 +520,8 @@ def test_the_page_computes_means_of_functions_of_trees(browser: Any, tmp_path: P
     forest = RandomForestClassifier(5, max_depth=4, random_state=0)
     boosted = GradientBoostingClassifier(n_estimators=5, random_state=0)
     stacked = StackingClassifier([("a", forest), ("b", boosted), ("c", CalibratedClassifierCV(boosted, cv=2))], cv=3)
-    listed = [CalibratedClassifierCV(forest, cv=3), CalibratedClassifierCV(forest, cv=3, method="isotonic"), stacked]
+    mixed = VotingClassifier([("a", forest), ("b", LogisticRegression())], voting="soft")
+    listed = [CalibratedClassifierCV(forest, cv=3), CalibratedClassifierCV(forest, cv=3, method="isotonic"), stacked, mixed]
     booster = pytest.importorskip("xgboost").XGBClassifier(n_estimators=5, max_depth=3)
     listed.append(CalibratedClassifierCV(booster, cv=3, method="isotonic"))
     for model in listed:

@@ -179,6 +179,21 @@ STACKED: dict[str, Callable[[int], Any]] = {
         CalibratedClassifierCV(xgboosted(k), method="isotonic", cv=2), C=1e6),
 }
 """Log-odds that are sums of functions."""
+MIXED: dict[str, Callable[[int], Any]] = {
+    "soft with a linear model": lambda k: VotingClassifier(
+        named(LogisticRegression(), forest(k), boosted(k)), voting="soft", weights=[2, 1, 1]),
+    "soft with a scaled model": lambda k: VotingClassifier(
+        named(forest(k), make_pipeline(StandardScaler(), LogisticRegression(C=10.0))), voting="soft"),
+    "soft with isotonic margins": lambda k: VotingClassifier(
+        named(CalibratedClassifierCV(LinearSVC(), cv=2, method="isotonic"), forest(k)), voting="soft"),
+}
+STACKED |= {
+    "stacking with a linear model": lambda k: stacked(
+        make_pipeline(StandardScaler(), LogisticRegression()), forest(k), boosted(k), C=1e3),
+    "stacking with alike linear models": lambda k: stacked(
+        LogisticRegression(), tree(k), LogisticRegression(C=0.1), CalibratedClassifierCV(LinearSVC(), cv=2), C=1e6),
+}
+MEANS |= MIXED
 FUNCTIONS = MEANS | STACKED
 
 
@@ -225,7 +240,7 @@ def exact_margins(network: Any) -> np.ndarray:
     if isinstance(network, Network):
         return exact_forward(network, ROWS)[:, 0]
     ramps, numbers = network.ramps, np.vectorize(Fraction, otypes=[object])
-    scores = network.trees.forward(numbers(ROWS))
+    scores = network.sums(numbers(ROWS))
     heights = np.clip(numbers(ramps.scale) * (scores[:, ramps.score] - numbers(ramps.shift)), 0, 1)
     return np.asarray(heights @ numbers(ramps.weight) + sum(map(Fraction, network.added)))
 

@@ -100,7 +100,10 @@ def _evaluation_error(network: Model, x: Array) -> Array:
         return np.asarray(factor(len(network.root)) * network.largest.max() + np.zeros(len(x)) + TINY)
     if isinstance(network, MeanOfTrees):
         functions = factor(len(network.ramps.score) + 8) * network.size
-        return np.asarray(_evaluation_error(network.trees, x) * network.steepness.sum() + functions)
+        sums = _evaluation_error(network.trees, x)[:, None]
+        if network.lines is not None:
+            sums = sums + factor(x.shape[1] + 1) * (np.abs(x) @ np.abs(network.lines).T + network.trees.largest)
+        return np.asarray((sums * network.steepness).sum(axis=1) + functions)
     size, lost = np.abs(x), 0.0
     for layer in layered(network, "evaluation").layers:
         size = size @ np.abs(layer.weight).T + np.abs(layer.bias)

@@ -84,6 +84,7 @@ class Graph:
         self.inputs: dict[str, onnx.ValueInfoProto] = {}  # columns of the model, under names that nodes do not have
         self.matrix: str | None = None  # that trees take
         self.known: dict[object, str] = {}  # names of matrices that were made before
+        self.linear = set[str]()  # scores that are linear functions of columns
         self.taken: dict[str, tuple[str, Integers]] = {}  # some columns of a matrix: which ones, of which one
 
     def constant(self, values: Any, dtype: type = np.float32) -> str:
@@ -99,7 +100,9 @@ class Graph:
 
     def affine(self, x: str, weight: Array, bias: Array) -> str:
         """x W^T + b, for W (m, n)."""
-        return self.add("Gemm", [x, self.constant(weight), self.constant(bias)], transB=1)
+        found = self.add("Gemm", [x, self.constant(weight), self.constant(bias)], transB=1)
+        self.linear |= {found} if x in self.linear else set()
+        return found
 
     def table(self, model: Any) -> str:
         """The matrix of the columns of the model itself, by name where the estimator knows their names."""
@@ -161,6 +164,7 @@ class Graph:
             x = self.affine(x, weight, bias)
             bend = ACTIVATIONS[model.activation] if k < len(layers) - 1 else None
             x = x if bend is None else self.add(bend, [x])
+        self.linear |= {x} if len(layers) == 1 else set()
         return x
 
     def quadratic(self, scores: discriminants.Quadratic, x: str) -> str:
@@ -254,17 +258,21 @@ class Graph:
             raise Unknown("log-odds of several functions of trees, within another estimator,", remedy)
         trees = [one.trees if isinstance(one, Chance) else one for one in scores if isinstance(one, TreeSum | Chance)]
         named = [one for one in scores if isinstance(one, str)]
-        if trees and named:
-            raise Unknown("trees and other models")
         if not trees:
             return named
+        if not set(named) <= self.linear:
+            raise Unknown("trees and other models than linear ones")
         whole = total([one.times(np.eye(len(trees))[[k]]) for k, one in enumerate(trees)], np.zeros(len(trees)))
         assert whole is not None
         (node,) = written(0, whole, "NONE", ()).graph.node
         node.input[0], node.output[0] = str(self.matrix), "scores"
         self.nodes.append(node)
-        each = [self.add("Gather", ["scores", self.constant([k], np.int64)], axis=1) for k in range(len(trees))]
-        return [self.add("Sigmoid", [name]) if isinstance(one, Chance) else name for name, one in zip(each, scores, strict=True)]
+        every = self.add("Concat", ["scores", *named], axis=1) if named else "scores"
+        found, numbers = list[str](), {True: iter(range(len(trees), len(scores))), False: iter(range(len(trees)))}
+        for one in scores:
+            name = self.add("Gather", [every, self.constant([next(numbers[isinstance(one, str)])], np.int64)], axis=1)
+            found.append(self.add("Sigmoid", [name]) if isinstance(one, Chance) else name)
+        return found
 
     def response(self, model: Any, x: str | None, method: str) -> Response:
         """What a method of a classifier gives: a score, or the probability of the second class, also as a sum of functions."""
@@ -275,9 +283,9 @@ class Graph:
         if method != "predict_proba":
             raise Unknown(f"decisions of {called(model)}")
         listed = self.probability(model, x)
-        if any(isinstance(score, str | Margin) for _, score, _ in listed):
-            return self.mixed(listed)  # raises Unknown for both beside each other
         ((_, alone, curve), *more) = listed
+        if any(isinstance(score, Margin) for _, score, _ in listed):
+            return self.mixed(listed)  # raises Unknown
         return Chance(trees=alone) if isinstance(alone, TreeSum) and curve is None and not more else listed
 
     def _calibrated(self, one: Any, x: str | None, share: float) -> tuple[float, Score, Curve | None]:
@@ -286,11 +294,13 @@ class Graph:
         method = "decision_function" if hasattr(within, "decision_function") else "predict_proba"
         score, isotonic = self.response(within, x, method), hasattr(curve, "X_thresholds_")
         slope, start = (1.0, 0.0) if isotonic else (-curve.a_, -curve.b_)  # 1 / (1 + exp(a f + b)) for the score f
+        if isinstance(score, list) and all(isinstance(one, str) for _, one, _ in score):
+            score = self.mixed(score)
         if isinstance(score, list):
             if isotonic or share < 1:
                 found = f"a calibration of {called(within)}, whose probability is a sum of functions of sums,"
                 raise Unknown(found, "calibrate its members, and combine these")
-            return 1.0, Margin(listed=[_times(slope, *part) for part in score], constant=start), None
+            return 1.0, Margin(listed=[self.times(slope, *part) for part in score], constant=start), None
         if isotonic:
             return share, score, _ramps(curve.X_thresholds_, curve.y_thresholds_, share)
         if isinstance(score, TreeSum):
@@ -303,18 +313,39 @@ class Graph:
             return share, score, _logistic(-start / slope, slope, share)
         return share, Chance(trees=score.trees.times(-np.eye(1))), _logistic(1 + start / slope, -slope, share)
 
+    def times(self, weight: float, share: float, score: Score, curve: Curve | None) -> tuple[float, Score, Curve | None]:
+        """A function of a score times a number, with weights of 0 or more."""
+        if weight >= 0:
+            return weight * share, score, curve and replace(curve, weight=weight * curve.weight, constant=weight * curve.constant)
+        if isinstance(score, Chance):
+            minus: Score = Chance(trees=score.trees.times(-np.eye(1)))
+        elif isinstance(score, TreeSum):
+            minus = score.times(-np.eye(1))
+        else:
+            minus = self.affine(str(score), -np.eye(1), np.zeros(1))
+        if curve is None:
+            return -weight * share, minus, _logistic(0.0, 1.0, -weight * share, weight * share)
+        added = weight * (curve.constant + float(curve.weight.sum()))
+        end = curve.shift.astype(np.float64) if curve.logistic else curve.shift + 1 / curve.scale.astype(np.float64)
+        shift = (1.0 if isinstance(score, Chance) else 0.0) - end
+        return -weight * share, minus, replace(
+            curve, shift=shift.astype(np.float32), weight=-weight * curve.weight, constant=added
+        )
+
     def _stacked(self, model: Any, x: str | None) -> Score:
         final = linear(flat(model.final_estimator_))
         if final is None:
             raise Unknown(f"the final_estimator {called(model.final_estimator_)}")
         given = [self.response(one, x, method) for one, method in zip(model.estimators_, model.stack_method_, strict=True)]
-        named = [one for one in given if isinstance(one, str)]
-        if len(named) == len(given):
+        parts = [one for part in given for one in ([score for _, score, _ in part] if isinstance(part, list) else [part])]
+        if all(isinstance(one, str) for one in parts):
+            named = [self.mixed(one) if isinstance(one, list) else str(one) for one in given]
             if model.passthrough:
                 named.append(self.table(model) if x is None else x)
             return self.affine(self.add("Concat", named, axis=1), *final)
-        if named or model.passthrough:
-            raise Unknown("trees and columns (passthrough=True)" if model.passthrough else "trees and other models")
+        if model.passthrough or any(isinstance(one, str) for one in given):
+            found = "columns (passthrough=True)" if model.passthrough else "scores of other models"
+            raise Unknown(f"trees and {found}", "stack probabilities alone (stack_method='predict_proba')")
         ((weights,), (constant,)) = final
         listed: Weighted = []
         straight: list[TreeSum | None] = []
@@ -322,8 +353,8 @@ class Graph:
             if isinstance(one, TreeSum):
                 straight.append(one.times(np.array([[weight]])))
             elif not isinstance(one, str):
-                parts: Weighted = one if isinstance(one, list) else [(1.0, one.trees, None)]
-                listed += [_times(weight, *part) for part in parts]
+                functions: Weighted = one if isinstance(one, list) else [(1.0, one.trees, None)]
+                listed += [self.times(weight, *part) for part in functions]
         line = total(straight, np.zeros(1))
         return Margin(listed=listed if line is None else [*listed, (1.0, line, _identity(line))], constant=float(constant))
 
@@ -359,22 +390,6 @@ def _log_odds(share: float, score: Score, curve: Curve | None) -> str | Margin |
         return None
     steep = float(curve.scale[0])
     return Margin(listed=[(steep, score.trees, None)], constant=-steep * float(curve.shift[0]))
-
-
-def _times(weight: float, share: float, score: Score, curve: Curve | None) -> tuple[float, Score, Curve | None]:
-    """Return a function of trees' scores times a number, with weights of 0 or more."""
-    assert isinstance(score, TreeSum | Chance)
-    if weight >= 0:
-        return weight * share, score, curve and replace(curve, weight=weight * curve.weight, constant=weight * curve.constant)
-    trees = (score.trees if isinstance(score, Chance) else score).times(-np.eye(1))
-    if curve is None:
-        minus = _logistic(0.0, 1.0, -weight * share, weight * share)
-    else:
-        added = weight * (curve.constant + float(curve.weight.sum()))
-        end = curve.shift.astype(np.float64) if curve.logistic else curve.shift + 1 / curve.scale.astype(np.float64)
-        shift = (1.0 if isinstance(score, Chance) else 0.0) - end
-        minus = replace(curve, shift=shift.astype(np.float32), weight=-weight * curve.weight, constant=added)
-    return -weight * share, Chance(trees=trees) if isinstance(score, Chance) else trees, minus
 
 
 def _logistic(shift: float, scale: float, weight: float, constant: float = 0.0) -> Curve:

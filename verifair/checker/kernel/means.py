@@ -2,8 +2,9 @@
 
     s(x) = sum over k of  w_k h_k(c_k (f_k(x) - t_k))  and numbers that are added,        w_k >= 0, c_k > 0, h_k logistic or cut off
 
-is the margin, or its negative; f is a sum of trees, or the logistic function of one (`chances`), and its ends and windows follow
-from those of the sum. Where every f is at least l, s is at least its value at l; where it is at most u, at most its value at u.
+is the margin, or its negative; f is a sum of trees and of columns times numbers (`lines`), or the logistic function of one
+(`chances`), and its ends and windows follow from those of the sum. Where every f is at least l, s is at least its value at l; where
+it is at most u, at most its value at u.
 Where  f(x') - f(x)  is at least -d for a score f, its part of s falls from x to x' by nothing if d <= 0, and else by what it
 grows by within a window of length d between the least f(x') and the largest f(x), the best one: of a logistic function the window
 around its middle, or as near to that as may be; of ramps, one after the other, one that ends where a ramp ends, begins where one
@@ -42,11 +43,16 @@ class MeanBounds:
         self.parts = [ScorePart.of(ramps, k) for k in range(network.trees.outputs)]
         if len(ramps.chances) != len(self.parts):
             raise ValueError("a mean says of every score whether it is a logistic function")
+        self.domain, self.straight = domain, network.straight
+        if network.lines is not None and not (network.lines.shape == (len(self.parts), domain.columns)
+                                              and np.isfinite(network.lines).all()):
+            raise ValueError("a mean multiplies each column by a number for each score")
         self.sizes = np.array([(ramps.weight.sum() + np.abs(network.added).sum()) * (1 + 2.0**-40)])
 
     def one_way(self, low: Array, high: Array) -> Booleans:
         """Return (B,) which boxes low, high (B, n), of a row at least, meet one way through every tree: all their rows take it."""
-        return np.asarray(np.all([one.one_way(low, high) for one in self.scores], axis=0))
+        fixed = (low == high)[:, self.straight].all(axis=1)
+        return np.asarray(fixed & np.all([one.one_way(low, high) for one in self.scores], axis=0))
 
     def float32_errors(self, margin: Array) -> Array:
         """Return (B,) what is known of float32: nothing."""
@@ -62,6 +68,8 @@ class MeanBounds:
         one, two = np.sign(a), np.sign(b)
         lines = np.concatenate([[one, 0 * two], [0 * one, two], [one, two]], axis=1)[:, :, None]
         each = [score.least(first, second, apart, np.tile(box, 3), *lines) for score in self.scores]
+        if self.network.lines is not None:
+            each = [self._with_line(k, one, first, second, apart, np.tile(box, 3), *lines) for k, one in enumerate(each)]
         ends = np.stack(each, axis=1).reshape(3, len(box), len(each))
         at_x, at_second = self._copies(ends[0], one), self._copies(ends[1], two)
         larger = (one < 0)[:, None]     # which copy is to be no larger than the other one, by much
@@ -80,6 +88,34 @@ class MeanBounds:
         found = np.where((a == 0) | (b == 0), alone, np.maximum(_down(alone), _down(together)))
         nowhere, known = (ends == np.inf).any(axis=(0, 2)), np.isfinite(ends).all(axis=(0, 2)) & (one * two <= 0)
         return np.asarray(np.where(nowhere, np.inf, np.where(known, found, -np.inf)))
+
+    def _with_line(
+        self, score: int, least: Array, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, box: Integers,
+        p: Array, q: Array,
+    ) -> Array:
+        """Return lower bounds (N,) of what trees, at least `least` (N,), and columns add to a score; p, q (N, 1) are 1, -1 or 0.
+
+        A column that both copies share adds  (p + q) w x;  of categories the one counts that adds least."""
+        assert self.network.lines is not None
+        weight, p, q = self.network.lines[score], p[:, 0], q[:, 0]
+        some = np.flatnonzero(np.isfinite(least))
+        p, q, ends = p[some], q[some], [(low[box[some]], high[box[some]]) for low, high in (first, second)]
+        terms = [(1.0, least[some])]
+        for v in range(self.domain.variables):
+            own = slice(int(self.domain.start[v]), int(self.domain.start[v] + self.domain.width[v]))
+            if not weight[own].any():
+                continue
+            of = [(p, ends[0]), (q, ends[1])] if apart[own.start] else [(p + q, ends[0])]
+            for factor, (low, high) in of:
+                if self.domain.one_hot[v]:
+                    adds = np.where(high[:, own] > 0, factor[:, None] * weight[own], np.inf)
+                    terms.append((1.0, adds.min(axis=1)))
+                else:
+                    w = float(weight[own.start])
+                    terms.append((w, factor * np.where(factor * w >= 0, low[:, own.start], high[:, own.start])))
+        found = least.copy()
+        found[some] = at_most(terms)
+        return found
 
     def _copies(self, least: Array, sign: Array) -> Array:
         """Return lower bounds (N,) of  sign s,  sign (N,) 1, -1 or 0, from those (N, m) of  sign f."""

@@ -58,6 +58,7 @@ from encoders.network import Link, Network
 from encoders.onnx.runtime import decisions, runtime_outputs
 from encoders.shares import probabilities
 from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees
 from verifair.errors import MissingPackage, QueryError, SchemaError
 from verifair.systems.fgce.decider import positive
 
@@ -576,7 +577,7 @@ def test_zeros_of_a_sparse_matrix_are_told_of_members_as_well(around: str) -> No
 def library(name: str, kind: str, **options: Any) -> Any:
     """A small model of a boosting library."""
     package = pytest.importorskip(name.lower())
-    quiet = {"XGB": {}, "LGBM": {"verbose": -1}, "CatBoost": {"verbose": 0}}[SHORT[name]]
+    quiet = {"XGB": {}, "LGBM": {"verbose": -1}, "CatBoost": {"verbose": 0, "allow_writing_files": False}}[SHORT[name]]
     return getattr(package, SHORT[name] + kind)(n_estimators=4, max_depth=3, **quiet, **options)
 
 
@@ -844,6 +845,10 @@ def pipelined(model: Any) -> Any:
 
 
 COMBINED: dict[str, tuple[Any, type]] = {
+    "trees and a linear model": (
+        lambda: VotingClassifier([("a", pipelined(LogisticRegression())),
+                                  ("b", pipelined(RandomForestClassifier(5, max_depth=4, random_state=0)))], voting="soft"),
+        MeanOfTrees),
     "bagging": (lambda: pipelined(BaggingClassifier(DecisionTreeClassifier(max_depth=3), 5, random_state=0)), TreeEnsemble),
     "adaboost": (lambda: pipelined(AdaBoostClassifier(n_estimators=5, random_state=0)), TreeEnsemble),
     "voting": (lambda: pipelined(VotingClassifier([("a", LogisticRegression()), ("b", mlp())], voting="soft")), Network),
@@ -890,7 +895,8 @@ def test_combinations_of_pipelines_that_begin_with_nothing() -> None:
 
 
 @pytest.mark.parametrize("make", [
-    lambda: VotingClassifier([("a", LogisticRegression()), ("b", DecisionTreeClassifier())], voting="soft"),
+    lambda: VotingClassifier([("a", mlp()), ("b", DecisionTreeClassifier())], voting="soft"),
+    lambda: VotingClassifier([("a", GaussianNB()), ("b", DecisionTreeClassifier())], voting="soft"),
     lambda: BaggingClassifier(LinearSVC(), 3),
     lambda: StackingClassifier([("a", LogisticRegression())], final_estimator=RandomForestClassifier(3), cv=2),
 ])  # fmt: skip
@@ -915,7 +921,9 @@ def stumps(**options: Any) -> VotingClassifier:
     (lambda: VotingClassifier([("a", StackingClassifier([("b", GradientBoostingClassifier(n_estimators=3))], cv=2)),
                                ("c", DecisionTreeClassifier())], voting="soft"), "log-odds of several functions .*; stack or cal"),
     (lambda: StackingClassifier([("a", GradientBoostingClassifier(n_estimators=3))], cv=2, passthrough=True),
-     r"trees and columns \(passthrough=True\)"),
+     r"trees and columns \(passthrough=True\).*; stack probabilities"),
+    (lambda: StackingClassifier([("a", DecisionTreeClassifier()), ("b", LinearSVC())], cv=2),
+     "trees and scores of other models .*; stack probabilities"),
     (lambda: CalibratedClassifierCV(BaggingClassifier(HistGradientBoostingClassifier(max_iter=3), 3), cv=2),
      "calibrates .*not read"),
     # such a sum may leave [0, 1]: it is no probability, of which a gap is asked

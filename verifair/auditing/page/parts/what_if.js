@@ -59,8 +59,11 @@
     return Float32Array.from(sums);
   };
   const mean = (x) => {
-    const { chances, score, logistic, shift, scale, weight, added } = numbers;
-    const f = Array.from(trees(x), (v, k) => (chances[k] ? sigmoid(v) : v));
+    const { lines, chances, score, logistic, shift, scale, weight, added } = numbers;
+    const f = Array.from(trees(x), (v, k) => {
+      const sum = lines.length ? x.reduce((a, one, j) => a + lines[k * x.length + j] * one, v) : v;
+      return chances[k] ? sigmoid(sum) : sum;
+    });
     const parts = weight.map((w, k) => {
       const moved = scale[k] * (f[score[k]] - shift[k]);
       return w * (logistic[k] ? sigmoid(moved) : Math.min(Math.max(moved, 0), 1));

@@ -311,8 +311,13 @@ class TreeSearch(BoxSearch):
         if legal.any():
             part, point = nodes.take(legal), middle[legal]
             met, values, margins = self.goals.confirm(part.question, point)
-            self._close_by_lines(part, goal, margins)
-            left = met[:, goal] & ~self.trees.known["closed"][part.ids] & (self.goals.status[part.question, goal] == OPEN)
+            alike = ~self._straight(part)
+            self._close_by_lines(part.take(alike), goal, margins[alike])
+            left = alike & met[:, goal] & ~self.trees.known["closed"][part.ids]
+            left &= self.goals.status[part.question, goal] == OPEN
+            more = part.take(np.repeat(np.flatnonzero(~alike & met[:, goal]), ELSEWHERE))
+            if len(more):   # its rows differ: another one may be a counterexample
+                self.goals.look_at(more, anywhere(self.twin, more, self.rng))
             self._close_exactly(part.take(left), goal, values[left, goal])
         nodes = self.goals.still_open(nodes.take(~self._seen(nodes)))
         middle = self.twin.local.middle(self._begun(nodes), nodes.upper)
@@ -325,6 +330,15 @@ class TreeSearch(BoxSearch):
             variable = np.where(divisible, nodes.upper - nodes.lower, -1.0).argmax(axis=1)
             row = np.arange(len(nodes))
             self.cut(nodes, np.where(along >= 0, along, variable), np.where(along >= 0, edge, middle[row, variable]))
+
+    def _straight(self, nodes: Nodes) -> Booleans:
+        """Return (N,) boxes over which a linear function may move: their rows have different margins, though no tree says so."""
+        network, domain = self.problem.network, self.problem.domain
+        if not isinstance(network, MeanOfTrees) or network.lines is None:
+            return np.zeros(len(nodes), dtype=bool)
+        owner = np.repeat(np.arange(domain.variables), domain.width)[np.argsort(domain.columns_of(np.arange(domain.variables)))]
+        moved = np.isin(self.twin.variables, owner[network.straight])
+        return np.asarray((nodes.lower < nodes.upper)[:, moved].any(axis=1))
 
     def _begun(self, nodes: Nodes) -> Array:
         """Return the lower ends (N, v) of boxes: what lies above a cut of a real variable leaves the cut itself out."""

@@ -1,6 +1,8 @@
 """Bounds of means of functions of trees' scores, against all rows of small domains."""
 
+import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +10,9 @@ import pytest
 from encoders.exact.dyadic import exact
 from encoders.network import Link
 from encoders.onnx.reader import read_model
+from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees, Ramps
-from tests.builders import integer, schema_of
+from tests.builders import integer, one_hot, schema_of
 from tests.draws import draws
 from tests.tree_models import random_tree, save
 from verifair.checker.kernel.ensembles import tree_bounds
@@ -44,7 +47,8 @@ def mean(rng: np.random.Generator, tmp_path: object, *, logistic: bool) -> MeanO
     link = Link.SHARES if rng.random() < 0.5 else Link.SIGMOID
     if link is Link.SIGMOID:
         made = replace(made, weight=made.weight * rng.choice([1.0, 8.0, 3.5]), constant=-float(np.float32(rng.random())))
-    return MeanOfTrees(link=link, source_sha256="", trees=trees, ramps=made, at=0.25, below=below)
+    lines = rng.choice([0.0, 0.0, 0.5, -1.25, 0.1], size=(2, 3)) if rng.random() < 0.5 else None
+    return MeanOfTrees(link=link, source_sha256="", trees=trees, ramps=made, lines=lines, at=0.25, below=below)
 
 
 @pytest.mark.parametrize("logistic", [False, True])
@@ -70,9 +74,44 @@ def test_bounds_are_below_what_all_rows_have(seed: int, logistic: bool, tmp_path
             tight += bound >= (p * g + q * g2).min() - 1e-9
         if (g == g2).all() and bounds.one_way(*boxes[0])[0] and bounds.one_way(*boxes[1])[0]:
             assert (found[4:7] >= -1e-6).all()
-    assert tight > 6
+    assert tight > (6 if model.lines is None else 2)
     if not logistic:
         np.testing.assert_allclose(model.forward(exact(ROWS)).to_float(), model.forward(ROWS), atol=1e-12)
+
+
+@pytest.mark.parametrize("apart", ["b", "c"])
+@pytest.mark.parametrize("seed", draws(80))
+def test_bounds_of_linear_functions_of_categories_are_below_what_all_rows_have(seed: int, apart: str, tmp_path: Path) -> None:
+    """Boxes of a number and of categories, of which b or c is changed."""
+    rng, schema = np.random.default_rng(seed), schema_of(integer("a", 0, 3), one_hot("b", *"xyz"), one_hot("c", *"uvw"))
+    trees = read_model(save(tmp_path / "m.onnx", [random_tree(rng, 7, 3, scores=2) for _ in range(2)], 7))
+    assert isinstance(trees, TreeEnsemble)
+    model = MeanOfTrees(link=Link.SIGMOID, source_sha256="", trees=trees, ramps=ramps(rng, 2, True, (1,)),
+                        lines=np.where(rng.random((2, 7)) < 0.3, 0.0, rng.normal(size=(2, 7))))
+    domain, bounds, tight = schema.domain, tree_bounds(model, schema.domain), 0
+    assert isinstance(bounds, MeanBounds)
+    moved, weights = "abc".index(apart), np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (-1, 1), (1, -1)], dtype=float)
+    apart_columns = np.isin(np.arange(7), domain.columns_of(np.array([moved])))
+    every = np.array(list(itertools.product(range(4), range(3), range(3))), dtype=float)
+    for _ in range(12):
+        low, high = np.sort(rng.integers(0, [4, 3, 3], size=(2, 3)), axis=0).astype(float)
+        low2, high2 = low.copy(), high.copy()
+        low[moved] = high[moved] = rng.integers(3)
+        low2[moved] = high2[moved] = rng.integers(3)
+        first = every[((every >= low) & (every <= high)).all(axis=1)]
+        second = first.copy()
+        second[:, moved] = low2[moved]
+        boxes = [domain.box(one[None], two[None]) for one, two in ((low, high), (low2, high2))]
+        found = bounds.least(*boxes, apart_columns, np.zeros(len(weights), dtype=int), weights[:, :1], weights[:, 1:])
+        g, g2 = (model.forward(domain.encode(rows))[:, 0] for rows in (first, second))
+        for (p, q), bound in zip(weights.tolist(), found.tolist(), strict=True):
+            assert bound <= (p * g + q * g2).min() + 1e-12
+            tight += bound >= (p * g + q * g2).min() - 1e-9
+        if len(first) > 1 and not bounds.one_way(*boxes[0])[0]:
+            tight += 1
+        elif len(first) > 1:
+            assert np.ptp(g) < 1e-12
+    assert tight > 2
 
 
 @pytest.mark.parametrize("logistic", [False, True])

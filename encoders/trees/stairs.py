@@ -1,0 +1,111 @@
+"""Linear functions of columns as trees, for a search that knows trees alone: one tree a variable, a leaf for each of its values.
+
+Whole numbers and categories have a leaf each, and nothing is off but what products round. Of real numbers, and of very many whole
+ones, a leaf stands for a part of the range: its value is that in the middle, and a second number says how far the ends are from it.
+Sound? yes: the function lies within that of its leaf.   Complete? where every value has its leaf.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from encoders.domain import Domain
+from encoders.errors import ModelError
+from encoders.network import Array
+from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees
+
+VALUES, PARTS = 1 << 12, 1 << 10
+"""Whole numbers that have a leaf each, at most; and the parts of other ranges."""
+HELD = 8
+"""Ensembles that are kept: one batch of rows after the other asks for the same ones."""
+
+
+def searched(network: MeanOfTrees, domain: Domain) -> TreeEnsemble:
+    """Return the trees of a mean's m sums; with linear functions 2 m numbers a leaf: these sums, and how far they may be off."""
+    if network.lines is None:
+        return network.trees
+    return _with_stairs(network.trees, network.lines.tobytes(), domain)
+
+
+@lru_cache(maxsize=HELD)
+def _with_stairs(trees: TreeEnsemble, given: bytes, domain: Domain) -> TreeEnsemble:
+    lines = np.frombuffer(given).reshape(trees.outputs, trees.columns)
+    nodes = _Nodes(first=len(trees.column), root=trees.root.tolist(), nodes=[], values=[])
+    for v in range(domain.variables):
+        own = slice(int(domain.start[v]), int(domain.start[v] + domain.width[v]))
+        if not lines[:, own].any():
+            continue
+        if domain.one_hot[v]:
+            nodes.categories(own.start, np.concatenate([lines[:, own].T, np.zeros_like(lines[:, own].T)], axis=1))
+        else:
+            nodes.numbers(own.start, *_parts(domain, v, lines[:, own.start]))
+    column, threshold, left, right = (np.array(one) for one in zip(*nodes.nodes, strict=True))
+    value = np.concatenate([np.concatenate([trees.value, np.zeros_like(trees.value)], axis=1), np.array(nodes.values)])
+    return replace(
+        trees, root=np.array(nodes.root), column=np.append(trees.column, column), threshold=np.append(trees.threshold, threshold),
+        left=np.append(trees.left, left), right=np.append(trees.right, right), value=value, terms=None,
+        missing_left=np.append(trees.missing_left, np.ones(len(column), dtype=bool)),
+        base=np.append(trees.base, np.zeros_like(trees.base)),
+    )
+
+
+def _parts(domain: Domain, v: int, weight: Array) -> tuple[Array, Array]:
+    """Return where the K parts of a number end, in its column (K,); and of each  weight (m,) x column  in the middle, and how far
+    it is from that at the ends (K, 2 m)."""
+    low, high = float(domain.lower[v]), float(domain.upper[v])
+    if not np.isfinite([low, high]).all():
+        raise ModelError("model", "has a linear function of a number without a range")
+    whole = bool(domain.integer[v])
+    each = whole and high - low < VALUES
+    raw = np.arange(low, high + 1) if each else np.linspace(low, high, PARTS + 1)
+    column = np.unique(domain.take(np.array([v])).encode((np.floor(raw) if whole else raw)[:, None])[:, 0])
+    first, last = (column, column) if each or len(column) == 1 else (column[:-1], column[1:])
+    least, most = first[:, None] * weight, last[:, None] * weight
+    exact = first is last and bool((weight.astype(np.float32) == weight).all())  # products of 24 bits each
+    apart = 0.5 * np.abs(most - least) * (1 + 2.0**-50) + 2.0**-51 * (np.abs(least) + np.abs(most)) * (not exact)
+    return last, np.concatenate([0.5 * (least + most), apart], axis=1)
+
+
+@dataclass(kw_only=True)
+class _Nodes:
+    """Trees in the making, behind so many nodes (`first`): of each node column, threshold and both branches, and its values."""
+
+    first: int
+    root: list[int]
+    nodes: list[tuple[int, float, int, int]]
+    values: list[Array]
+
+    def _add(self, value: Array, column: int = -1, threshold: float = 0.0) -> int:
+        number = self.first + len(self.nodes)
+        self.nodes.append((column, threshold, number, number))
+        self.values.append(value)
+        return number
+
+    def _branch(self, number: int, left: int, right: int) -> None:
+        self.nodes[number - self.first] = (*self.nodes[number - self.first][:2], left, right)
+
+    def categories(self, column: int, value: Array) -> None:
+        """Add a tree that asks for one category after the other, of values (W, 2 m)."""
+        before = self._add(value[-1])
+        for k in range(len(value) - 2, -1, -1):
+            leaf, node = self._add(value[k]), self._add(0 * value[k], column + k, 0.5)
+            self._branch(node, before, leaf)
+            before = node
+        self.root.append(before)
+
+    def numbers(self, column: int, end: Array, value: Array) -> None:
+        """Add a balanced tree of parts (K,) with values (K, 2 m)."""
+
+        def below(first: int, behind: int) -> int:
+            if behind - first == 1:
+                return self._add(value[first])
+            middle = (first + behind) // 2
+            node = self._add(0 * value[first], column, float(end[middle - 1]))
+            self._branch(node, below(first, middle), below(middle, behind))
+            return node
+
+        self.root.append(below(0, len(end)))

@@ -1,0 +1,89 @@
+"""Linear functions as trees: within what their leaves say, for all values of small domains; and what is proved with few leaves."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import verifair as vf
+from encoders.network import Link
+from encoders.onnx.reader import read_model
+from encoders.shares import probabilities
+from encoders.trees import stairs
+from encoders.trees.ensemble import TreeEnsemble
+from encoders.trees.mean import MeanOfTrees, Ramps
+from tests.builders import integer, one_hot, real, schema_of
+from tests.draws import draws
+from tests.soundness.test_combined_estimators import FEATURES, MIXED, ROWS, SCHEMA, STACKED, fitted, flips, read
+from tests.tree_models import random_tree, save
+
+DOMAIN = schema_of(
+    integer("a", -3, 40), real("b", -1.5, 2.5), one_hot("c", "x", "y", "z"), integer("d", 2, 2), positive="logit > 0"
+).domain
+
+
+def mean(rng: np.random.Generator, tmp_path: object) -> MeanOfTrees:
+    trees = read_model(save(tmp_path / "m.onnx", [random_tree(rng, 6, 2, scores=2) for _ in range(2)], 6))  # type: ignore[operator]
+    assert isinstance(trees, TreeEnsemble)
+    one = np.ones(2)
+    ramps = Ramps(chances=np.zeros(2, dtype=bool), score=np.arange(2), logistic=one > 0, shift=0 * one, scale=one, weight=one / 2,
+                  constant=0.0)
+    lines = np.where(rng.random((2, 6)) < 0.3, 0.0, rng.normal(size=(2, 6)))
+    return MeanOfTrees(link=Link.SHARES, source_sha256="", trees=trees, ramps=ramps, lines=lines)
+
+
+@pytest.mark.parametrize("few", [False, True])
+@pytest.mark.parametrize("seed", draws(20))
+def test_a_linear_function_is_as_far_from_its_leaves_as_they_say(
+    seed: int, few: bool, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if few:
+        monkeypatch.setattr(stairs, "VALUES", 8)
+        monkeypatch.setattr(stairs, "PARTS", 5)
+    rng = np.random.default_rng(seed)
+    model = mean(rng, tmp_path)
+    made = stairs.searched(model, DOMAIN)
+    raw = np.column_stack([rng.integers(-3, 41, 400), rng.uniform(-1.5, 2.5, 400), rng.integers(0, 3, 400), np.full(400, 2)])
+    x = DOMAIN.encode(raw.astype(float))
+    found, sums = made.forward(x), model.sums(x)
+    assert (np.abs(found[:, :2] - sums) <= found[:, 2:] + 1e-12).all()
+    assert found[:, 2:].max() < (20.0 if few else 0.01)
+    assert stairs.searched(replace(model, lines=None), DOMAIN) is model.trees
+
+
+@pytest.mark.parametrize("seed", draws(24))
+@pytest.mark.parametrize("name", [*MIXED, "stacking with a linear model"])
+def test_few_leaves_leave_questions_open_and_prove_nothing_wrong(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stairs, "VALUES", 3)
+    monkeypatch.setattr(stairs, "PARTS", 3)
+    network = read(fitted((MIXED | STACKED)[name], seed))
+    margins = network.forward(ROWS)[:, 0]
+    shown = probabilities(network, margins).reshape(-1, 3)
+    gap = float((shown.max(axis=1) - shown.min(axis=1)).max())
+    query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"])
+    for epsilon in (None, *(share * gap for share in (0.999, 1.001, 1.05, 1.3) if 1e-3 < gap < 0.75)):
+        truth = flips(margins > 0) if epsilon is None else gap > epsilon
+        verdict = vf.verify(replace(query, epsilon=epsilon), budget=vf.Budget(seconds=20))
+        assert verdict.status in (vf.Status.UNKNOWN, vf.Status.VIOLATED if truth else vf.Status.PROVED)
+        if verdict.certificate is not None:
+            assert vf.check(verdict.certificate, network=network, schema=SCHEMA).accepted
+
+
+@pytest.mark.parametrize("seed", draws(12))
+@pytest.mark.parametrize("name", MIXED)
+def test_proofs_about_real_features_hold_at_random_rows(name: str, seed: int) -> None:
+    network, rng = read(fitted(MIXED[name], seed)), np.random.default_rng(seed)
+    schema = schema_of(real("a", -2.0, 3.0), real("b", 0.0, 4.0), FEATURES[2], positive="logit > 0")
+    raw = np.repeat(np.column_stack([rng.uniform(-2, 3, 3000), rng.uniform(0, 4, 3000), np.zeros(3000)]), 3, axis=0)
+    raw[:, 2] = np.tile(np.arange(3), 3000)
+    shown = network.forward(schema.encode(raw))[:, 0].reshape(-1, 3)
+    most = float((shown.max(axis=1) - shown.min(axis=1)).max())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = vf.verify(vf.ProbabilityGap(network=network, schema=schema, protected=["p"], scale="logit"),
+                          budget=vf.Budget(seconds=10))
+    assert found.upper >= most - 1e-9
+    assert found.upper - found.lower < 0.02
+    if found.certificate is not None:
+        assert vf.check(found.certificate, network=network, schema=schema).accepted
