@@ -2,6 +2,7 @@
 
 Whole numbers and categories have a leaf each, and nothing is off but what products round. Of real numbers, and of very many whole
 ones, a leaf stands for a part of the range: its value is that in the middle, and a second number says how far the ends are from it.
+Parts end where boxes do that are asked about, so that one around a row is not as far off as a part is wide.
 Sound? yes: the function lies within that of its leaf.   Complete? where every value has its leaf.
 """
 
@@ -20,19 +21,39 @@ from encoders.trees.mean import MeanOfTrees
 
 VALUES, PARTS = 1 << 12, 1 << 10
 """Whole numbers that have a leaf each, at most; and the parts of other ranges."""
+OF_A_BOX, OF_BOXES = 8, 1 << 14
+"""Parts of each box that is asked about, at most, and of all together."""
 HELD = 8
 """Ensembles that are kept: one batch of rows after the other asks for the same ones."""
 
 
-def searched(network: MeanOfTrees, domain: Domain) -> TreeEnsemble:
-    """Return the trees of a mean's m sums; with linear functions 2 m numbers a leaf: these sums, and how far they may be off."""
+def searched(network: MeanOfTrees, domain: Domain, lower: Array | None = None, upper: Array | None = None) -> TreeEnsemble:
+    """Return the trees of a mean's m sums; with linear functions 2 m numbers a leaf: these sums, and how far they may be off.
+
+    lower, upper: (Q, V) raw boxes that are asked about."""
     if network.lines is None:
         return network.trees
-    return _with_stairs(network.trees, network.lines.tobytes(), domain)
+    boxes = () if lower is None or upper is None else (lower, upper)
+    ends = tuple(_ends(bool(domain.integer[v]), *(one[:, v] for one in boxes)).tobytes() for v in range(domain.variables))
+    return _with_stairs(network.trees, network.lines.tobytes(), domain, ends)
+
+
+def _ends(whole: bool, *box: Array) -> Array:
+    """Return what is to end a part, raw: the ends of boxes (Q,) and of equal parts of these, and what lies before each lower
+    one; nothing where there are too many boxes."""
+    if not box:
+        return np.empty(0)
+    low, high = np.unique(np.stack(box), axis=1)
+    parts = min(OF_BOXES // len(low), OF_A_BOX)
+    if parts == 0:
+        return np.empty(0)
+    inside = low + np.linspace(0, 1, parts + 1)[:, None] * (high - low)
+    before = low - 1 if whole else np.nextafter(low.astype(np.float32), np.float32(-np.inf))
+    return np.unique(np.concatenate([before, np.floor(inside).ravel() if whole else inside.ravel()]))
 
 
 @lru_cache(maxsize=HELD)
-def _with_stairs(trees: TreeEnsemble, given: bytes, domain: Domain) -> TreeEnsemble:
+def _with_stairs(trees: TreeEnsemble, given: bytes, domain: Domain, ends: tuple[bytes, ...]) -> TreeEnsemble:
     lines = np.frombuffer(given).reshape(trees.outputs, trees.columns)
     nodes = _Nodes(first=len(trees.column), root=trees.root.tolist(), nodes=[], values=[])
     for v in range(domain.variables):
@@ -42,7 +63,7 @@ def _with_stairs(trees: TreeEnsemble, given: bytes, domain: Domain) -> TreeEnsem
         if domain.one_hot[v]:
             nodes.categories(own.start, np.concatenate([lines[:, own].T, np.zeros_like(lines[:, own].T)], axis=1))
         else:
-            nodes.numbers(own.start, *_parts(domain, v, lines[:, own.start]))
+            nodes.numbers(own.start, *_parts(domain, v, lines[:, own.start], np.frombuffer(ends[v])))
     column, threshold, left, right = (np.array(one) for one in zip(*nodes.nodes, strict=True))
     value = np.concatenate([np.concatenate([trees.value, np.zeros_like(trees.value)], axis=1), np.array(nodes.values)])
     return replace(
@@ -53,15 +74,15 @@ def _with_stairs(trees: TreeEnsemble, given: bytes, domain: Domain) -> TreeEnsem
     )
 
 
-def _parts(domain: Domain, v: int, weight: Array) -> tuple[Array, Array]:
-    """Return where the K parts of a number end, in its column (K,); and of each  weight (m,) x column  in the middle, and how far
-    it is from that at the ends (K, 2 m)."""
+def _parts(domain: Domain, v: int, weight: Array, ends: Array) -> tuple[Array, Array]:
+    """Return where the K parts of a number end, in its column (K,), at these raw ends (E,), too; and of each  weight (m,) x column
+    in the middle, and how far it is from that at the ends (K, 2 m)."""
     low, high = float(domain.lower[v]), float(domain.upper[v])
     if not np.isfinite([low, high]).all():
         raise ModelError("model", "has a linear function of a number without a range")
     whole = bool(domain.integer[v])
     each = whole and high - low < VALUES
-    raw = np.arange(low, high + 1) if each else np.linspace(low, high, PARTS + 1)
+    raw = np.arange(low, high + 1) if each else np.concatenate([np.linspace(low, high, PARTS + 1), np.clip(ends, low, high)])
     column = np.unique(domain.take(np.array([v])).encode((np.floor(raw) if whole else raw)[:, None])[:, 0])
     first, last = (column, column) if each or len(column) == 1 else (column[:-1], column[1:])
     least, most = first[:, None] * weight, last[:, None] * weight

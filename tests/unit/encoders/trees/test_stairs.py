@@ -50,6 +50,11 @@ def test_a_linear_function_is_as_far_from_its_leaves_as_they_say(
     assert (np.abs(found[:, :2] - sums) <= found[:, 2:] + 1e-12).all()
     assert found[:, 2:].max() < (20.0 if few else 0.01)
     assert stairs.searched(replace(model, lines=None), DOMAIN) is model.trees
+    boxes = np.sort(np.stack([raw[:8], raw[8:16]]), axis=0)     # parts end where these do, so that rows in them are less far off
+    closer = stairs.searched(model, DOMAIN, *boxes).forward(x)
+    assert (np.abs(closer[:, :2] - sums) <= closer[:, 2:] + 1e-12).all()
+    assert closer[:, 2:].sum() <= found[:, 2:].sum()
+    assert closer[:, 2:].sum() < found[:, 2:].sum() or not few or not model.lines[:, :2].any()
 
 
 @pytest.mark.parametrize("seed", draws(24))
