@@ -56,7 +56,8 @@ class TreeLines:
         """pairs: two raw rows (V,) each, of which the protected entries count.   lines: (S, 2).   margin: (m,), g = margin . f."""
         compared, margins = None, [margin]
         if isinstance(model, MeanOfTrees):
-            ensemble = searched(model, domain)
+            rows = np.concatenate([np.stack(pair) for pair in pairs])
+            ensemble = searched(model, domain, np.where(np.isin(np.arange(domain.variables), protected), rows, np.nan))
         elif isinstance(model, ComparedTrees):
             compared, ensemble, unit = model, model.undecided, np.eye(model.undecided.outputs)
             margins = [unit[a] - unit[b] for a, b in product(*model.sides)]

@@ -2,7 +2,8 @@
 
 Whole numbers and categories have a leaf each, and nothing is off but what products round. Of real numbers, and of very many whole
 ones, a leaf stands for a part of the range: its value is that in the middle, and a second number says how far the ends are from it.
-Parts end where boxes do that are asked about, so that one around a row is not as far off as a part is wide.
+Values that copies are compared at have leaves of their own: where both copies take one leaf, a difference of them is 0. So have the
+ends of boxes that are asked about, and some values between: a box around a row is not as far off as a part is wide.
 Sound? yes: the function lies within that of its leaf.   Complete? where every value has its leaf.
 """
 
@@ -27,33 +28,36 @@ HELD = 8
 """Ensembles that are kept: one batch of rows after the other asks for the same ones."""
 
 
-def searched(network: MeanOfTrees, domain: Domain, lower: Array | None = None, upper: Array | None = None) -> TreeEnsemble:
+def searched(network: MeanOfTrees, domain: Domain, compared: Array, *boxes: Array) -> TreeEnsemble:
     """Return the trees of a mean's m sums; with linear functions 2 m numbers a leaf: these sums, and how far they may be off.
 
-    lower, upper: (Q, V) raw boxes that are asked about."""
+    compared: (N, V) raw values at which copies differ, each of which gets a leaf; NaN where a variable does not differ.
+    boxes: lower and upper ends (Q, V) of raw boxes that are asked about, or nothing.
+    """
     if network.lines is None:
         return network.trees
-    boxes = () if lower is None or upper is None else (lower, upper)
-    ends = tuple(_ends(bool(domain.integer[v]), *(one[:, v] for one in boxes)).tobytes() for v in range(domain.variables))
-    return _with_stairs(network.trees, network.lines.tobytes(), domain, ends)
+    alone = [b""] * domain.variables
+    for v in np.flatnonzero(~domain.one_hot).tolist():
+        if network.straight[domain.start[v]] and not _each(domain, v):
+            differ = compared[~np.isnan(compared[:, v]), v]
+            alone[v] = np.union1d(differ, _between(bool(domain.integer[v]), *(end[:, v] for end in boxes))).tobytes()
+    return _with_stairs(network.trees, network.lines.tobytes(), domain, tuple(alone))
 
 
-def _ends(whole: bool, *box: Array) -> Array:
-    """Return what is to end a part, raw: the ends of boxes (Q,) and of equal parts of these, and what lies before each lower
-    one; nothing where there are too many boxes."""
-    if not box:
+def _between(whole: bool, *ends: Array) -> Array:
+    """Return the ends of boxes (Q,), lower and upper, and of equal parts of them; nothing where there are too many boxes."""
+    if not ends:
         return np.empty(0)
-    low, high = np.unique(np.stack(box), axis=1)
+    low, high = np.unique(np.stack(ends), axis=1)
     parts = min(OF_BOXES // len(low), OF_A_BOX)
     if parts == 0:
         return np.empty(0)
-    inside = low + np.linspace(0, 1, parts + 1)[:, None] * (high - low)
-    before = low - 1 if whole else np.nextafter(low.astype(np.float32), np.float32(-np.inf))
-    return np.unique(np.concatenate([before, np.floor(inside).ravel() if whole else inside.ravel()]))
+    found = low + np.linspace(0, 1, parts + 1)[:, None] * (high - low)
+    return np.asarray(np.floor(found) if whole else found)
 
 
 @lru_cache(maxsize=HELD)
-def _with_stairs(trees: TreeEnsemble, given: bytes, domain: Domain, ends: tuple[bytes, ...]) -> TreeEnsemble:
+def _with_stairs(trees: TreeEnsemble, given: bytes, domain: Domain, alone: tuple[bytes, ...]) -> TreeEnsemble:
     lines = np.frombuffer(given).reshape(trees.outputs, trees.columns)
     nodes = _Nodes(first=len(trees.column), root=trees.root.tolist(), nodes=[], values=[])
     for v in range(domain.variables):
@@ -63,7 +67,7 @@ def _with_stairs(trees: TreeEnsemble, given: bytes, domain: Domain, ends: tuple[
         if domain.one_hot[v]:
             nodes.categories(own.start, np.concatenate([lines[:, own].T, np.zeros_like(lines[:, own].T)], axis=1))
         else:
-            nodes.numbers(own.start, *_parts(domain, v, lines[:, own.start], np.frombuffer(ends[v])))
+            nodes.numbers(own.start, *_parts(domain, v, lines[:, own.start], np.frombuffer(alone[v])))
     column, threshold, left, right = (np.array(one) for one in zip(*nodes.nodes, strict=True))
     value = np.concatenate([np.concatenate([trees.value, np.zeros_like(trees.value)], axis=1), np.array(nodes.values)])
     return replace(
@@ -74,19 +78,26 @@ def _with_stairs(trees: TreeEnsemble, given: bytes, domain: Domain, ends: tuple[
     )
 
 
-def _parts(domain: Domain, v: int, weight: Array, ends: Array) -> tuple[Array, Array]:
-    """Return where the K parts of a number end, in its column (K,), at these raw ends (E,), too; and of each  weight (m,) x column
-    in the middle, and how far it is from that at the ends (K, 2 m)."""
+def _each(domain: Domain, v: int) -> bool:
+    """Return whether each value of a number has a leaf."""
+    return bool(domain.integer[v] and domain.upper[v] - domain.lower[v] < VALUES)
+
+
+def _parts(domain: Domain, v: int, weight: Array, alone: Array) -> tuple[Array, Array]:
+    """Return where the K parts of a number end, in its column (K,); and of each  weight (m,) x column  in the middle, and how far
+    it is from that at the ends (K, 2 m).   alone: raw values that are parts by themselves."""
     low, high = float(domain.lower[v]), float(domain.upper[v])
     if not np.isfinite([low, high]).all():
         raise ModelError("model", "has a linear function of a number without a range")
-    whole = bool(domain.integer[v])
-    each = whole and high - low < VALUES
-    raw = np.arange(low, high + 1) if each else np.concatenate([np.linspace(low, high, PARTS + 1), np.clip(ends, low, high)])
-    column = np.unique(domain.take(np.array([v])).encode((np.floor(raw) if whole else raw)[:, None])[:, 0])
-    first, last = (column, column) if each or len(column) == 1 else (column[:-1], column[1:])
+    whole, each = bool(domain.integer[v]), _each(domain, v)
+    raw = np.arange(low, high + 1) if each else np.linspace(low, high, PARTS + 1)
+    raw = np.concatenate([np.floor(raw) if whole else raw, alone])
+    column = domain.take(np.array([v])).encode(raw[:, None])[:, 0].astype(np.float32)
+    last = np.unique(np.concatenate([column, np.nextafter(column[len(raw) - len(alone) :], np.float32(-np.inf))]))
+    first = last if each else np.concatenate([last[:1], np.nextafter(last[:-1], np.float32(np.inf))])
+    first, last = first.astype(np.float64), last.astype(np.float64)
     least, most = first[:, None] * weight, last[:, None] * weight
-    exact = first is last and bool((weight.astype(np.float32) == weight).all())  # products of 24 bits each
+    exact = each and bool((weight.astype(np.float32) == weight).all())  # products of 24 bits each
     apart = 0.5 * np.abs(most - least) * (1 + 2.0**-50) + 2.0**-51 * (np.abs(least) + np.abs(most)) * (not exact)
     return last, np.concatenate([0.5 * (least + most), apart], axis=1)
 

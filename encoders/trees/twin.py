@@ -63,7 +63,9 @@ class TreeTwin:
         if isinstance(network, ComparedTrees):      # a margin is then a difference of two scores
             ensemble, size = network.undecided, 2 * float(network.undecided.largest.max())
         elif isinstance(network, MeanOfTrees):
-            ensemble = searched(network, domain, batch.lower, batch.upper)
+            rows = np.concatenate([batch.lower, batch.second(batch.lower)])
+            compared = np.where(np.tile(_differs(batch), (2, 1)), rows, np.nan)
+            ensemble = searched(network, domain, compared, batch.lower, batch.upper)
             size = network.size + float(network.steepness @ ensemble.largest[: network.trees.outputs])
         elif isinstance(network, TreeEnsemble):     # as it decides, not as it was read
             ensemble, size = network, float(np.abs(problem.margin) @ network.largest)

@@ -22,6 +22,8 @@ DOMAIN = schema_of(
     integer("a", -3, 40), real("b", -1.5, 2.5), one_hot("c", "x", "y", "z"), integer("d", 2, 2), positive="logit > 0"
 ).domain
 
+NOWHERE = np.full((1, 4), np.nan)
+
 
 def mean(rng: np.random.Generator, tmp_path: object) -> MeanOfTrees:
     trees = read_model(save(tmp_path / "m.onnx", [random_tree(rng, 6, 2, scores=2) for _ in range(2)], 6))  # type: ignore[operator]
@@ -43,15 +45,15 @@ def test_a_linear_function_is_as_far_from_its_leaves_as_they_say(
         monkeypatch.setattr(stairs, "PARTS", 5)
     rng = np.random.default_rng(seed)
     model = mean(rng, tmp_path)
-    made = stairs.searched(model, DOMAIN)
+    made = stairs.searched(model, DOMAIN, NOWHERE)
     raw = np.column_stack([rng.integers(-3, 41, 400), rng.uniform(-1.5, 2.5, 400), rng.integers(0, 3, 400), np.full(400, 2)])
     x = DOMAIN.encode(raw.astype(float))
     found, sums = made.forward(x), model.sums(x)
     assert (np.abs(found[:, :2] - sums) <= found[:, 2:] + 1e-12).all()
     assert found[:, 2:].max() < (20.0 if few else 0.01)
-    assert stairs.searched(replace(model, lines=None), DOMAIN) is model.trees
+    assert stairs.searched(replace(model, lines=None), DOMAIN, NOWHERE) is model.trees
     boxes = np.sort(np.stack([raw[:8], raw[8:16]]), axis=0)     # parts end where these do, so that rows in them are less far off
-    closer = stairs.searched(model, DOMAIN, *boxes).forward(x)
+    closer = stairs.searched(model, DOMAIN, NOWHERE, *boxes).forward(x)
     assert (np.abs(closer[:, :2] - sums) <= closer[:, 2:] + 1e-12).all()
     assert closer[:, 2:].sum() <= found[:, 2:].sum()
     assert closer[:, 2:].sum() < found[:, 2:].sum() or not few or not model.lines[:, :2].any()
@@ -73,6 +75,27 @@ def test_few_leaves_leave_questions_open_and_prove_nothing_wrong(name: str, seed
         assert verdict.status in (vf.Status.UNKNOWN, vf.Status.VIOLATED if truth else vf.Status.PROVED)
         if verdict.certificate is not None:
             assert vf.check(verdict.certificate, network=network, schema=SCHEMA).accepted
+
+
+@pytest.mark.parametrize("seed", draws(12))
+@pytest.mark.parametrize("name", [*MIXED, "stacking with a linear model"])
+def test_values_that_are_compared_are_told_apart_with_few_leaves(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two values of a protected number in one part of its range are not the same."""
+    monkeypatch.setattr(stairs, "VALUES", 3)
+    monkeypatch.setattr(stairs, "PARTS", 3)
+    network = read(fitted((MIXED | STACKED)[name], seed))
+    margins = network.forward(ROWS)[:, 0].reshape(6, 15)
+    gap = float(np.ptp(margins, axis=0).max())
+    asked = vf.ProbabilityGap(network=network, schema=SCHEMA, protected=["a"], scale="logit")
+    found = vf.verify(asked, budget=vf.Budget(seconds=20))
+    assert found.lower <= gap + 1e-9 <= found.upper + 2e-9
+    query = vf.IndividualFairness(network=network, schema=SCHEMA, protected=["a"])
+    decided = bool(((margins > 0).any(axis=0) & (margins <= 0).any(axis=0)).any())
+    assert vf.verify(query, budget=vf.Budget(seconds=20)).status in (
+        vf.Status.UNKNOWN, vf.Status.VIOLATED if decided else vf.Status.PROVED)
+    most = vf.verify(vf.KDiscrimination(network=network, schema=SCHEMA, protected=["a"]), budget=vf.Budget(seconds=20))
+    for one in (found, most):
+        assert one.certificate is None or vf.check(one.certificate, network=network, schema=SCHEMA).accepted
 
 
 @pytest.mark.parametrize("seed", draws(12))
