@@ -105,7 +105,10 @@ def test_check_accepts_what_was_proved_and_rejects_what_was_touched(german: Path
     (tmp_path / "notes.txt").write_text("not one of them")
     every = verifair("check", tmp_path, *where, "--json", tmp_path / "answer.txt")
     assert (every.returncode, every.stderr) == (1, "")
-    assert every.stdout.splitlines()[0] == str(tmp_path / "broken.json")
+    model, schema, empty, first, *_ = every.stdout.splitlines()
+    assert model.startswith("Model german.onnx: SHA-256 ")
+    assert schema.startswith("Schema german.toml: SHA-256 of its content ")
+    assert (empty, first) == ("", str(tmp_path / "broken.json"))
     assert every.stdout.splitlines()[-1] == "3 files: 1 NOT READ, 1 REJECTED, 1 ACCEPTED"
     answer = json.loads((tmp_path / "answer.txt").read_text())
     assert answer["accepted"] is False

@@ -130,7 +130,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     def again(path: Path, kept: str) -> CheckReport:
         with keeping(kept), progress_bar(kind_of(path).counts) as progress:
             report = check(path, network=network, schema=schema, partial=settings.partial, progress=progress, spread=spread)
-        _show(report, screen)
+        _show(report, digests if one else None, screen)
         return report
 
     with _spread(files) as spread:
@@ -139,8 +139,8 @@ def run(system: System, given: dict[str, Any]) -> None:
             report = CheckedFile.model_validate(again(paths[0], "nothing is accepted"))
             answer = CheckAnswer.model_validate(about | dict(report))
         else:
+            screen.print(f"{digests}\n", soft_wrap=True)
             answer = CheckFilesAnswer.model_validate(about | _each(paths, settings.certificates, again, screen))
-        screen.print(digests, soft_wrap=True)
     save_answer(files.json_file, answer)
     if not answer.accepted:
         raise typer.Exit(1)
@@ -189,11 +189,13 @@ def _each(
     return {"accepted": accepted, "files": reports, "unread": unread}
 
 
-def _show(report: CheckReport, screen: Screen) -> None:
-    """Show what a file states, what was rejected, and what became of it."""
+def _show(report: CheckReport, digests: str | None, screen: Screen) -> None:
+    """Show what a file states, about what, what was rejected, and what became of it."""
     from verifair.checker.words import counted, float32_words
 
     screen.print(visible(report.statement), soft_wrap=True)
+    if digests is not None:
+        screen.print(digests, soft_wrap=True)
     for rejection in report.rejections[:10]:
         screen.print(f"not accepted: {rejection}")
     if len(report.rejections) > 10:
