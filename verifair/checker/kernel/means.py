@@ -95,7 +95,7 @@ class MeanBounds:
     ) -> Array:
         """Return lower bounds (N,) of what trees, at least `least` (N,), and columns add to a score; p, q (N, 1) are 1, -1 or 0.
 
-        A column that both copies share adds  (p + q) w x;  of categories the one counts that adds least."""
+        A column that is the same in both adds  (p + q) w x;  of categories the one counts that adds least. -inf beyond float64."""
         assert self.network.lines is not None
         weight, p, q = self.network.lines[score], p[:, 0], q[:, 0]
         some = np.flatnonzero(np.isfinite(least))
@@ -105,16 +105,16 @@ class MeanBounds:
             own = slice(int(self.domain.start[v]), int(self.domain.start[v] + self.domain.width[v]))
             if not weight[own].any():
                 continue
-            of = [(p, ends[0]), (q, ends[1])] if apart[own.start] else [(p + q, ends[0])]
-            for factor, (low, high) in of:
+            same = np.all([end[:, own] == ends[0][0][:, own] for pair in ends for end in pair], axis=(0, 2)) | ~apart[own.start]
+            for factor, (low, high) in zip((np.where(same, p + q, p), np.where(same, 0.0, q)), ends, strict=True):
                 if self.domain.one_hot[v]:
                     adds = np.where(high[:, own] > 0, factor[:, None] * weight[own], np.inf)
                     terms.append((1.0, adds.min(axis=1)))
                 else:
                     w = float(weight[own.start])
                     terms.append((w, factor * np.where(factor * w >= 0, low[:, own.start], high[:, own.start])))
-        found = least.copy()
-        found[some] = at_most(terms)
+        found, sums = least.copy(), at_most(terms)
+        found[some] = np.where(np.isfinite(sums), sums, -np.inf)
         return found
 
     def _copies(self, least: Array, sign: Array) -> Array:

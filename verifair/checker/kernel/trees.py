@@ -294,7 +294,7 @@ def at_most(terms: list[tuple[float, Array]]) -> Array:
             continue
         product = factor * values
         single = (float(np.float32(factor)) == factor) & (values.astype(np.float32) == values)     # 24 bits each
-        single |= (abs(np.frexp(factor)[0]) == 0.5) & (np.abs(product) >= 2.0**-1000)     # a power of 2
+        single |= (values == 0) | (abs(np.frexp(factor)[0]) == 0.5) & (np.abs(product) >= 2.0**-1000)     # a power of 2
         added = total + product
         back = added - total
         inexact = np.where(single, 0.0, 2.0**-52 * np.abs(product) + 2.0**-1074)

@@ -114,6 +114,34 @@ def test_bounds_of_linear_functions_of_categories_are_below_what_all_rows_have(s
     assert tight > 2
 
 
+@pytest.mark.parametrize("seed", draws(8))
+def test_columns_that_are_alike_in_both_copies_add_nothing_to_a_difference(seed: int, tmp_path: Path) -> None:
+    """Whatever the weights: no product of theirs is rounded. Column c may be told apart, and is the same."""
+    rng, schema = np.random.default_rng(seed), schema_of(integer("a", 0, 3), one_hot("b", *"xyz"), integer("c", 0, 3))
+    trees = read_model(save(tmp_path / "m.onnx", [random_tree(rng, 4, 3, scores=2) for _ in range(2)], 5))
+    assert isinstance(trees, TreeEnsemble)
+    model = MeanOfTrees(link=Link.SIGMOID, source_sha256="", trees=trees, ramps=ramps(rng, 2, True, (1,)),
+                        lines=rng.normal(size=(2, 5)))
+    box = schema.domain.box(np.array([[0.0, 0.0, 2.0]]), np.array([[3.0, 2.0, 2.0]]))
+    apart, one = np.arange(5) == 4, np.ones((1, 1))
+    for p in (one, -one):
+        assert tree_bounds(model, schema.domain).least(box, box, apart, np.zeros(1, dtype=int), p, -p)[0] == 0
+
+
+@pytest.mark.parametrize("weight", [1e300, -1e300])
+def test_nothing_is_known_of_a_linear_function_beyond_float64(weight: float, tmp_path: Path) -> None:
+    """An infinite bound would say that nobody is in a box."""
+    rng, schema = np.random.default_rng(0), schema_of(integer("a", 0, 10**9))
+    trees = read_model(save(tmp_path / "m.onnx", [random_tree(rng, 1, 2, scores=2)], 1))
+    assert isinstance(trees, TreeEnsemble)
+    model = MeanOfTrees(link=Link.SIGMOID, source_sha256="", trees=trees, ramps=ramps(rng, 2, True), lines=np.full((2, 1), weight))
+    box, one = schema.domain.box(np.array([[5e8]]), np.array([[1e9]])), np.ones((1, 1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for p, q in itertools.product((-one, 0 * one, one), repeat=2):
+            bound = tree_bounds(model, schema.domain).least(box, box, np.zeros(1, dtype=bool), np.zeros(1, dtype=int), p, q)[0]
+            assert bound <= 0 or np.isnan(bound)
+
+
 @pytest.mark.parametrize("logistic", [False, True])
 @pytest.mark.parametrize("seed", draws(200))
 def test_windows_hold_all_that_a_score_can_fall_by(seed: int, logistic: bool) -> None:
