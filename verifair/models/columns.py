@@ -10,6 +10,8 @@ import onnx
 import pandas as pd
 from onnx import TensorProto, compose, helper
 
+from verifair.models.objects import package_of
+
 OPSETS = {"": 15, "ai.onnx.ml": 3}
 """Operator sets that all converters know, so that a pipeline may end in any of their models."""
 JOINED = "columns"
@@ -24,8 +26,8 @@ def names_of(model: Any) -> tuple[str, ...]:
         found = getattr(model, name, None)
         found = found() if callable(found) else found
         if found is not None and len(found) and all(isinstance(one, str) for one in np.asarray(found).tolist()):
-            named = tuple(map(str, found))
-            return () if name != "feature_names_in_" and _placeholders(named) else named
+            named, own = tuple(map(str, found)), name == "feature_names_in_" and package_of(model) != "lightgbm"
+            return () if _placeholders(named) and not own else named  # LightGBM 4.5 has such names of arrays there, too
     return ()
 
 
