@@ -180,7 +180,9 @@ class _GapSearch:
 
     def _split(self, at: tuple[int, int], until: float, interrupted: Callable[[], bool]) -> None:
         started = reported = clock.now()
-        one = self.phases.setdefault(at, PhaseSearch(self.inputs, *at, self.spare))
+        if at not in self.phases:
+            self.phases[at] = PhaseSearch(self.inputs, *at, self.spare)
+        one = self.phases[at]
         while not one.finished and clock.now() < until and self.nodes < self.most and not interrupted():
             one.run(min(until, reported + REPORTED), self.most - self.nodes + one.nodes)
             reported = self._report(reported)
