@@ -10,8 +10,6 @@ import onnx
 import pandas as pd
 from onnx import TensorProto, compose, helper
 
-from verifair.models.objects import package_of
-
 OPSETS = {"": 15, "ai.onnx.ml": 3}
 """Operator sets that all converters know, so that a pipeline may end in any of their models."""
 JOINED = "columns"
@@ -26,8 +24,8 @@ def names_of(model: Any) -> tuple[str, ...]:
         found = getattr(model, name, None)
         found = found() if callable(found) else found
         if found is not None and len(found) and all(isinstance(one, str) for one in np.asarray(found).tolist()):
-            named, own = tuple(map(str, found)), name == "feature_names_in_" and package_of(model) != "lightgbm"
-            return () if _placeholders(named) and not own else named  # LightGBM 4.5 has such names of arrays there, too
+            named = tuple(map(str, found))
+            return () if _placeholders(named, fitted=name == "feature_names_in_") else named
     return ()
 
 
@@ -41,9 +39,13 @@ def holds_truths(column: pd.Series) -> bool:
     return bool(pd.api.types.is_bool_dtype(column.dropna().infer_objects()))
 
 
-def _placeholders(names: Sequence[str]) -> bool:
-    """Return whether these are the numbers that boosting libraries give to columns without names."""
-    plain = [tuple(f"{prefix}{k}" for k in range(len(names))) for prefix in ("Column_", "")]
+def _placeholders(names: Sequence[str], *, fitted: bool) -> bool:
+    """Return whether these are the numbers that boosting libraries give to columns without names.
+
+    fitted: they stand in `feature_names_in_`, where a table may have plain numbers; LightGBM 4.5 puts its own there, of arrays as
+    well, and scikit-learn's ensembles take them from a member.
+    """
+    plain = [tuple(f"{prefix}{k}" for k in range(len(names))) for prefix in (("Column_",) if fitted else ("Column_", ""))]
     return tuple(names) in plain
 
 
