@@ -32,7 +32,7 @@ TIED, CLOSEST = 2.0**-22, 2.0**-60
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Curve:
+class Functions:
     """constant + sum of weight * h(scale (f - shift)),  h the logistic function, or cut off at 0 and 1: isotonic calibration."""
 
     shift: Array | Floats
@@ -59,7 +59,7 @@ class Margin:
 
 Score = str | TreeSum | Chance | Margin
 """A tensor's name, or what is made of trees of the columns of the model itself."""
-Weighted = list[tuple[float, Score, "Curve | None"]]
+Weighted = list[tuple[float, Score, "Functions | None"]]
 """Scores, whose logistic functions (None) with a weight, or curves with the weight within them, are added up."""
 Response = str | TreeSum | Chance | Weighted
 """A score, or functions of scores that add up to a probability."""
@@ -288,7 +288,7 @@ class Graph:
             return self.mixed(listed)  # raises Unknown
         return Chance(trees=alone) if isinstance(alone, TreeSum) and curve is None and not more else listed
 
-    def _calibrated(self, one: Any, x: str | None, share: float) -> tuple[float, Score, Curve | None]:
+    def _calibrated(self, one: Any, x: str | None, share: float) -> tuple[float, Score, Functions | None]:
         within = flat(one.estimator)
         (curve,) = one.calibrators
         method = "decision_function" if hasattr(within, "decision_function") else "predict_proba"
@@ -313,7 +313,7 @@ class Graph:
             return share, score, _logistic(-start / slope, slope, share)
         return share, Chance(trees=score.trees.times(-np.eye(1))), _logistic(1 + start / slope, -slope, share)
 
-    def times(self, weight: float, share: float, score: Score, curve: Curve | None) -> tuple[float, Score, Curve | None]:
+    def times(self, weight: float, share: float, score: Score, curve: Functions | None) -> tuple[float, Score, Functions | None]:
         """A function of a score times a number, with weights of 0 or more."""
         if weight >= 0:
             return weight * share, score, curve and replace(curve, weight=weight * curve.weight, constant=weight * curve.constant)
@@ -382,7 +382,7 @@ def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelP
     return renamed(model_of(made), names)
 
 
-def _log_odds(share: float, score: Score, curve: Curve | None) -> str | Margin | None:
+def _log_odds(share: float, score: Score, curve: Functions | None) -> str | Margin | None:
     """Return the log-odds of a single function of a score; None where they are no sum of functions."""
     if curve is None and share == 1:
         return score if isinstance(score, str | Margin) else None
@@ -392,23 +392,23 @@ def _log_odds(share: float, score: Score, curve: Curve | None) -> str | Margin |
     return Margin(listed=[(steep, score.trees, None)], constant=-steep * float(curve.shift[0]))
 
 
-def _logistic(shift: float, scale: float, weight: float, constant: float = 0.0) -> Curve:
+def _logistic(shift: float, scale: float, weight: float, constant: float = 0.0) -> Functions:
     """Return a logistic function of a score, with a weight."""
     one = [np.array([number], dtype=np.float32) for number in (shift, scale)]
-    return Curve(shift=one[0], scale=one[1], weight=np.array([weight]), constant=constant, logistic=True)
+    return Functions(shift=one[0], scale=one[1], weight=np.array([weight]), constant=constant, logistic=True)
 
 
-def _identity(line: TreeSum) -> Curve:
+def _identity(line: TreeSum) -> Functions:
     """Return what a sum of trees is between its ends, as a ramp whose steps are exact: from a float32 number, and a power of two
     wide."""
     ends = [float(line.base[0] + sum(least(tree.value[tree.feature < 0]) for tree in line.trees)) for least in (np.min, np.max)]
     room = 2.0**-16 * (abs(ends[0]) + abs(ends[1])) + 2.0**-60
     low = float(np.float32(ends[0] - room))
     wide = 2.0 ** np.ceil(np.log2(ends[1] + room - low))
-    return Curve(shift=np.array([low]), scale=np.array([1 / wide]), weight=np.array([wide]), constant=low)
+    return Functions(shift=np.array([low]), scale=np.array([1 / wide]), weight=np.array([wide]), constant=low)
 
 
-def _ramps(scores: Any, levels: Any, share: float) -> Curve:
+def _ramps(scores: Any, levels: Any, share: float) -> Functions:
     """Return a function that is linear between its levels at ascending scores, times a share of the mean: a ramp between every two
     plateaus, whose ends are float32 numbers, one after the other. A plateau at 1/2, which may be the point where a single function
     crosses it, is TIED longer on both sides: sums of float32 leaves that should be its ends are on it. Shares of several are
@@ -436,8 +436,8 @@ def _ramps(scores: Any, levels: Any, share: float) -> Curve:
     scale = (1 / width).astype(np.float32)
     scale = np.where(scale * width < 1, np.nextafter(scale, np.float32(np.inf)), scale)
     if not len(rises):  # a constant
-        return Curve(shift=at[:1], scale=np.ones(1, dtype=np.float32), weight=np.zeros(1), constant=float(level[0]))
-    return Curve(shift=at[rises], scale=scale, weight=np.diff(level)[rises], constant=float(level[0]))
+        return Functions(shift=at[:1], scale=np.ones(1, dtype=np.float32), weight=np.zeros(1), constant=float(level[0]))
+    return Functions(shift=at[rises], scale=scale, weight=np.diff(level)[rises], constant=float(level[0]))
 
 
 def _layers(model: Any) -> list[tuple[Array, Array]]:

@@ -98,9 +98,11 @@ class TreeCopies(Copied):
         variable is whole, else NaN."""
         clock.spend(NODE * len(lower) * len(self) * len(self.lines.cells.variable))
         least, score, at = self.lines.least(lower, upper, ~self.domain.integer & (lower > self.root[0]))
-        if self.heads is not None:
+        if self.heads is None:
+            least = least - self.room
+        else:  # the checker rounds all bounds of a mean but 0
             least = _means(least, *self.heads)
-        least = np.where((least == 0) & (self.heads is not None), 0.0, least - self.room)  # the checker rounds means but for 0
+            least = np.where(least == 0, 0.0, least - self.room)
         alike = np.zeros(least.shape[:2], dtype=bool)
         alike[:, self.reference] = True
         bounds = CopyBounds(

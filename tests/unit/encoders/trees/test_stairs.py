@@ -59,11 +59,17 @@ def test_a_linear_function_is_as_far_from_its_leaves_as_they_say(
     assert closer[:, 2:].sum() < found[:, 2:].sum() or not few or not model.lines[:, :2].any()
 
 
-@pytest.mark.parametrize("seed", draws(24))
-@pytest.mark.parametrize("name", [*MIXED, "stacking with a linear model"])
-def test_few_leaves_leave_questions_open_and_prove_nothing_wrong(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def three_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range has three parts, and values leaves of their own where it has no more than these."""
     monkeypatch.setattr(stairs, "VALUES", 3)
     monkeypatch.setattr(stairs, "PARTS", 3)
+
+
+@pytest.mark.usefixtures("three_leaves")
+@pytest.mark.parametrize("seed", draws(24))
+@pytest.mark.parametrize("name", [*MIXED, "stacking with a linear model"])
+def test_few_leaves_leave_questions_open_and_prove_nothing_wrong(name: str, seed: int) -> None:
     network = read(fitted((MIXED | STACKED)[name], seed))
     margins = network.forward(ROWS)[:, 0]
     shown = probabilities(network, margins).reshape(-1, 3)
@@ -77,12 +83,11 @@ def test_few_leaves_leave_questions_open_and_prove_nothing_wrong(name: str, seed
             assert vf.check(verdict.certificate, network=network, schema=SCHEMA).accepted
 
 
+@pytest.mark.usefixtures("three_leaves")
 @pytest.mark.parametrize("seed", draws(12))
 @pytest.mark.parametrize("name", [*MIXED, "stacking with a linear model"])
-def test_values_that_are_compared_are_told_apart_with_few_leaves(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_are_compared_are_told_apart_with_few_leaves(name: str, seed: int) -> None:
     """Two values of a protected number in one part of its range are not the same."""
-    monkeypatch.setattr(stairs, "VALUES", 3)
-    monkeypatch.setattr(stairs, "PARTS", 3)
     network = read(fitted((MIXED | STACKED)[name], seed))
     margins = network.forward(ROWS)[:, 0].reshape(6, 15)
     gap = float(np.ptp(margins, axis=0).max())

@@ -139,12 +139,12 @@ def recount(space: Space, x: Array) -> Cluster:
     """
     network, buckets = space.query.network, space.query.buckets
     combinations = space.combinations[space.possible(x[None, :])[0]]
-    least, most = buckets_of(network, space.query.schema.encode(space.rows(x, combinations)), buckets).T
-    sure = least == most
-    sure[0] |= not sure.any()  # it is in some bucket
-    combinations, found = combinations[sure], least[sure]
     rows = space.rows(x, combinations)
     inputs = space.query.schema.encode(rows)
+    least, most = buckets_of(network, inputs, buckets).T
+    sure = least == most
+    sure[0] |= not sure.any()  # it is in some bucket
+    combinations, rows, inputs, found = combinations[sure], rows[sure], inputs[sure], least[sure]
     weights = margin(network, 1, 0)
     logits = log_odds(network, network.forward(inputs) @ weights)
     odds = logits
