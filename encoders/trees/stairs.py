@@ -3,7 +3,8 @@
 Whole numbers and categories have a leaf each, and nothing is off but what products round. Of real numbers, and of very many whole
 ones, a leaf stands for a part of the range: its value is that in the middle, and a second number says how far the ends are from it.
 Values that copies are compared at have leaves of their own: where both copies take one leaf, a difference of them is 0. So have the
-ends of boxes that are asked about, and some values between: a box around a row is not as far off as a part is wide.
+ends of boxes that are asked about, and some values between: a box around a row is not as far off as a part is wide. Thresholds of
+the trees end parts as well: over a cell between them the least and the largest value are those of rows in it.
 Sound? yes: the function lies within that of its leaf.   Complete? where every value has its leaf.
 """
 
@@ -17,6 +18,7 @@ import numpy as np
 from encoders.domain import Domain
 from encoders.errors import ModelError
 from encoders.network import Array
+from encoders.trees.cells import TreeCells
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 
@@ -36,12 +38,19 @@ def searched(network: MeanOfTrees, domain: Domain, compared: Array, *boxes: Arra
     """
     if network.lines is None:
         return network.trees
-    alone = [b""] * domain.variables
+    alone, cuts = [b""] * domain.variables, _cuts(network.trees, domain)
     for v in np.flatnonzero(~domain.one_hot).tolist():
         if network.straight[domain.start[v]] and not _each(domain, v):
-            differ = compared[~np.isnan(compared[:, v]), v]
-            alone[v] = np.union1d(differ, _between(bool(domain.integer[v]), *(end[:, v] for end in boxes))).tobytes()
+            whole, differ = bool(domain.integer[v]), compared[~np.isnan(compared[:, v]), v]
+            asked = np.append(differ, _between(whole, *(end[:, v] for end in boxes)))
+            told = np.append(cuts[v], cuts[v] + 1.0 if whole else [])      # both ends of cells
+            alone[v] = np.union1d(asked, told if len(told) <= OF_BOXES else []).tobytes()
     return _with_stairs(network.trees, network.lines.tobytes(), domain, tuple(alone))
+
+
+@lru_cache(maxsize=HELD)
+def _cuts(trees: TreeEnsemble, domain: Domain) -> tuple[Array, ...]:
+    return TreeCells.of(trees, domain).cuts
 
 
 def _between(whole: bool, *ends: Array) -> Array:

@@ -5,11 +5,13 @@
 is the margin, or its negative; f is a sum of trees and of columns times numbers (`lines`), or the logistic function of one
 (`chances`), and its ends and windows follow from those of the sum. Where every f is at least l, s is at least its value at l; where
 it is at most u, at most its value at u.
-Where  f(x') - f(x)  is at least -d for a score f, its part of s falls from x to x' by nothing if d <= 0, and else by what it
-grows by within a window of length d between the least f(x') and the largest f(x), the best one: of a logistic function the window
-around its middle, or as near to that as may be; of ramps, one after the other, one that ends where a ramp ends, begins where one
-begins, or lies at an end of all. So  -a s(x) + b s(x')  is bounded by both terms, or by the smaller of a and b times the fall and
-what is left of a term. Windows are taken somewhat longer than they are: s grows, so that they hold all that the true ones do.
+Where  f(x') - f(x)  is at least -d for a score f, its part of s falls from x to x' by at most what it grows by within a window of
+length d between the least f(x') and the largest f(x), the best one: of a logistic function the window around its middle, or as near
+to that as may be; of ramps, one after the other, one that ends where a ramp ends, begins where one begins, or lies at an end of
+all. If d < 0 each function rises, by at least what it grows by within a window of length -d that ends at the least f(x') or begins
+at the largest f(x), or lies between these two: one at an end is the flattest, for no function is steep twice. So -a s(x) + b s(x')
+is bounded by both terms, or by the smaller of a and b times the fall and what is left of a term. Windows are taken somewhat longer
+(for rises, shorter) than they are: s grows, so that they hold all, or no more than, what the true ones do.
 """
 
 from __future__ import annotations
@@ -71,22 +73,25 @@ class MeanBounds:
         if self.network.lines is not None:
             each = [self._with_line(k, one, first, second, apart, np.tile(box, 3), *lines) for k, one in enumerate(each)]
         ends = np.stack(each, axis=1).reshape(3, len(box), len(each))
+        nowhere, known = (ends == np.inf).any(axis=(0, 2)), np.isfinite(ends).all(axis=(0, 2)) & (one * two <= 0)
+        ends = np.where(known[:, None], ends, 0.0)
         at_x, at_second = self._copies(ends[0], one), self._copies(ends[1], two)
         larger = (one < 0)[:, None]     # which copy is to be no larger than the other one, by much
         low, high = np.where(larger, ends[1], ends[0]), -np.where(larger, ends[0], ends[1])
-        most = -ends[2]
+        most = np.minimum(-ends[2], np.where(high == low, 0.0, np.nextafter(high - low, np.inf)))
         for k in np.flatnonzero(self.network.ramps.chances):
-            some = np.flatnonzero((most[:, k] > 0) & (high[:, k] > low[:, k]))
+            some, other = np.flatnonzero(most[:, k] > 0), np.flatnonzero(most[:, k] < 0)
             most[some, k] = _steepest(0.0, 1.0, low[some, k], high[some, k], most[some, k])
+            most[other, k] = -_flattest(True, 0.0, 1.0, low[other, k], high[other, k], -most[other, k])
             low[:, k], high[:, k] = expit(low[:, k]) - CURVED, expit(high[:, k]) + CURVED
         falls = [part.fall(low[:, k], high[:, k], most[:, k]) for k, part in enumerate(self.parts)]
-        difference = -np.sum(falls, axis=0) * (1 + 2.0**-40)
+        rises = [part.rise(low[:, k], high[:, k], -most[:, k]) for k, part in enumerate(self.parts)]
+        difference = np.sum(rises, axis=0) * (1 - 2.0**-40) - np.sum(falls, axis=0) * (1 + 2.0**-40)
         alone = _down(np.abs(a) * at_x) + _down(np.abs(b) * at_second)
         both = np.minimum(np.abs(a), np.abs(b))
         left = _down(_down((np.abs(a) - both) * at_x)) + _down(_down((np.abs(b) - both) * at_second))  # two roundings
         together = left + _down(both * difference)
         found = np.where((a == 0) | (b == 0), alone, np.maximum(_down(alone), _down(together)))
-        nowhere, known = (ends == np.inf).any(axis=(0, 2)), np.isfinite(ends).all(axis=(0, 2)) & (one * two <= 0)
         return np.asarray(np.where(nowhere, np.inf, np.where(known, found, -np.inf)))
 
     def _with_line(
@@ -167,7 +172,7 @@ class ScorePart:
     def fall(self, low: Array, high: Array, most: Array) -> Array:
         """Return (N,) what this falls by, at most, while the score falls by `most` (N,) at most, within low and high (N,)."""
         found = np.zeros(len(low))
-        some = np.flatnonzero((most > 0) & (high > low))
+        some = np.flatnonzero(most > 0)
         low, high = low[some], high[some]
         room = 2.0**-48 * (np.abs(low) + np.abs(high))
         most = np.minimum(most[some], high - low) + room
@@ -177,6 +182,15 @@ class ScorePart:
             step = max(1, WINDOWS // len(self.stop))
             parts = [self._best(*(one[k : k + step, None] for one in (low, high, most))) for k in range(0, len(some), step)]
             found[some] += np.concatenate(parts) if parts else 0.0
+        return found
+
+    def rise(self, low: Array, high: Array, least: Array) -> Array:
+        """Return (N,) what this rises by, at least, while the score does by `least` (N,) or more, from `high` (N,) or less to `low`
+        (N,) or more."""
+        found, some = np.zeros(len(low)), np.flatnonzero(least > 0)
+        for curved in (True, False):
+            for shift, scale, weight in zip(self.shift[not curved], self.scale[not curved], self.weight[not curved], strict=True):
+                found[some] += weight * _flattest(curved, shift, scale, low[some], high[some], least[some])
         return found
 
     def _best(self, low: Array, high: Array, most: Array) -> Array:
@@ -205,6 +219,18 @@ def _steepest(shift: float, scale: float, low: Array, high: Array, most: Array) 
     ends = (scale * (one - shift) for one in (top + room, top - most - room))
     above, below = (expit(one + side * LOST * np.abs(one)) for one, side in zip(ends, (1, -1), strict=True))
     return np.asarray(above - below + 2 * CURVED)
+
+
+def _flattest(curved: bool, shift: float, scale: float, low: Array, high: Array, least: Array) -> Array:
+    """Return (N,) what a function rises by, at least, from `high` or less to `low` or more, `least` (N,) or more apart."""
+    least = least - 2.0**-48 * (np.abs(low) + np.abs(high) + least)
+    found = np.full(len(low), np.inf)
+    for begin, end in ((low - least, low), (high, high + least)):
+        first, last = scale * (begin - shift), scale * (end - shift)
+        first, last = first + LOST * np.abs(first) + TINY, last - LOST * np.abs(last) - TINY
+        rise = expit(last) - expit(first) - 2 * CURVED if curved else np.clip(last, 0.0, 1.0) - np.clip(first, 0.0, 1.0)
+        found = np.minimum(found, rise)
+    return np.asarray(np.maximum(found, 0.0))
 
 
 def _down(value: Array) -> Array:

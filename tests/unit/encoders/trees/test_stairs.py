@@ -52,6 +52,9 @@ def test_a_linear_function_is_as_far_from_its_leaves_as_they_say(
     assert (np.abs(found[:, :2] - sums) <= found[:, 2:] + 1e-12).all()
     assert found[:, 2:].max() < (20.0 if few else 0.01)
     assert stairs.searched(replace(model, lines=None), DOMAIN, NOWHERE) is model.trees
+    asked = model.trees.threshold[(model.trees.column == 1) & (model.trees.threshold > -1.5) & (model.trees.threshold < 2.5)]
+    ends = made.threshold[len(model.trees.column) :][made.column[len(model.trees.column) :] == 1]
+    assert np.isin(asked, ends).all() or not model.lines[:, 1].any()    # within a cell of the trees a function has its own ends
     boxes = np.sort(np.stack([raw[:8], raw[8:16]]), axis=0)     # parts end where these do, so that rows in them are less far off
     closer = stairs.searched(model, DOMAIN, NOWHERE, *boxes).forward(x)
     assert (np.abs(closer[:, :2] - sums) <= closer[:, 2:] + 1e-12).all()

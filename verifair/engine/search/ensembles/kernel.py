@@ -114,7 +114,7 @@ def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> A
     """How much functions begin ... end - 1 of a score may fall by in all while the score falls by `apart` within low and high, at
     most: in a window of that length around the middle of a logistic function, and in the best one that ends, or begins, where one
     of the ramps does, which follow one another; ramps that overlap as far as each of them is steep."""
-    if not apart > 0 or not high > low:
+    if not apart > 0:
         return 0.0
     apart = min(apart * LOOSE + (abs(low) + abs(high)) * NARROW, high - low)
     fall, best, largest, before, passed, j = 0.0, 0.0, 0.0, 0.0, 0.0, begin
@@ -163,6 +163,25 @@ def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> A
 
 
 @compiled
+def _rise(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> Any:
+    """How much functions begin ... end - 1 of a score rise by in all, at least, while it rises by `apart` or more, from `high` or
+    less to `low` or more: each in the first or the last such window, for none is steep twice."""
+    apart = apart / LOOSE - (abs(low) + abs(high)) * NARROW
+    rise = 0.0
+    if apart > 0:
+        for k in range(begin, end):
+            kind, shift, scale, weight = head[5 * k + 1], head[5 * k + 2], head[5 * k + 3], head[5 * k + 4]
+            if kind == 1:
+                one = _probability(scale * (low - shift)) - _probability(scale * (low - apart - shift))
+                two = _probability(scale * (high + apart - shift)) - _probability(scale * (high - shift))
+            else:
+                one = min(max(scale * (low - shift), 0.0), 1.0) - min(max(scale * (low - apart - shift), 0.0), 1.0)
+                two = min(max(scale * (high + apart - shift), 0.0), 1.0) - min(max(scale * (high - shift), 0.0), 1.0)
+            rise += weight * min(one, two)
+    return rise
+
+
+@compiled
 def add_means(value: Any, head: Any) -> None:
     """Fill in the last lines, of a mean of functions of scores, from those of every score (`encoders.trees.twin.MeanRows`).
 
@@ -181,15 +200,22 @@ def add_means(value: Any, head: Any) -> None:
             k = 2
             for i in range(scores if kind > 0 else 0):
                 end = int(head[10 + 5 * functions + i])
-                low, high, apart = value[two + i], -value[one + i], -value[begin + i]
-                if head[chances + i] > 0 and apart > 0 and high > low:
+                low, high = value[two + i], -value[one + i]
+                apart = min(-value[begin + i], high - low)
+                if head[chances + i] > 0 and apart < 0:
+                    apart = min(apart / LOOSE + (abs(low) + abs(high)) * NARROW, 0.0)
+                    apart = max(_probability(low + apart) - _probability(low), _probability(high) - _probability(high - apart))
+                    apart, low, high = min(apart + CURVED, 0.0), _probability(low) - CURVED, _probability(high) + CURVED
+                if head[chances + i] > 0 and apart > 0:
                     apart = min(apart * LOOSE + (abs(low) + abs(high)) * NARROW, high - low)
                     top = min(max(apart / 2, low + apart), high)
                     apart = _probability(top) - _probability(top - apart) + CURVED
                     low, high = _probability(low) - CURVED, _probability(high) + CURVED
-                fall = _fall(head, k, end, low, high, apart)
-                if fall > 0:
-                    total -= fall * LOOSE + head[5]
+                if apart > 0:
+                    fall = _fall(head, k, end, low, high, apart)
+                    total -= fall * LOOSE + head[5] if fall > 0 else 0.0
+                elif apart < 0:
+                    total += max(_rise(head, k, end, low, high, -apart) / LOOSE - head[5], 0.0)
                 k = end
         elif kind != 0:
             for k in range(functions):
@@ -539,6 +565,15 @@ def explore(
             for i in range(1, keys):
                 if score[touched[i]] > score[chosen]:
                     chosen = touched[i]
+            if score[chosen] == 0 and len(head) > 0 and head[0] == 1 and line == lines - 1:
+                # the copies differ by the same everywhere, but how much that counts depends on where they are
+                stamp += 1
+                keys = _score_cuts(begin, begin + some, tree_at, a_variable, a_cut, a_right, least_at, hot, counts, adds, lines,
+                                   lines - 3, low, high, box, start, score, seen, touched, stamp)
+                chosen = touched[0]
+                for i in range(1, keys):
+                    if score[touched[i]] > score[chosen]:
+                        chosen = touched[i]
             v = 0
             while start[v + 1] <= chosen:
                 v += 1

@@ -79,6 +79,24 @@ def test_bounds_are_below_what_all_rows_have(seed: int, logistic: bool, tmp_path
         np.testing.assert_allclose(model.forward(exact(ROWS)).to_float(), model.forward(ROWS), atol=1e-12)
 
 
+@pytest.mark.parametrize("seed", draws(40))
+def test_a_score_that_rises_lets_each_function_rise_as_in_its_flattest_window(seed: int) -> None:
+    """From `high` or less to `low` or more, `least` or more apart."""
+    rng = np.random.default_rng(seed)
+    high, low, least = rng.normal(), rng.normal(), float(rng.choice([0.01, 0.5, 2.0]))
+    least = max(least, low - high)
+    begin = np.append(high - np.linspace(0, 8, 2001), [low - least, high])
+    begin = begin[begin <= high]
+    end = np.maximum(begin + least, low)
+    for logistic in (False, True):
+        made = replace(ramps(rng, 1, True), score=np.zeros(1, dtype=int), logistic=np.array([logistic]),
+                       shift=np.array([rng.normal()]), scale=np.array([float(np.float32(rng.choice([0.25, 1.0, 9.0])))]),
+                       weight=np.array([0.75]))
+        truth = (made.of(end[:, None]) - made.of(begin[:, None])).min()
+        (found,) = ScorePart.of(made, 0).rise(*(np.array([one]) for one in (low, high, least)))
+        assert truth - 1e-9 <= found <= truth + 2.0**-50
+
+
 @pytest.mark.parametrize("apart", ["b", "c"])
 @pytest.mark.parametrize("seed", draws(80))
 def test_bounds_of_linear_functions_of_categories_are_below_what_all_rows_have(seed: int, apart: str, tmp_path: Path) -> None:
