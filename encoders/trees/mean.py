@@ -27,6 +27,8 @@ from encoders.trees.ensemble import TreeEnsemble
 
 NUMBERS = 1 << 22
 """Values of functions held at once."""
+ROUNDED = 2.0**-40
+"""Far more than float64 numbers of logistic functions may be off by, of rounded scores as well."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -167,8 +169,17 @@ class MeanOfTrees(Model):
         return np.zeros(self.inputs, dtype=bool) if self.lines is None else np.asarray((self.lines != 0).any(axis=0))
 
     def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
-        # leaves may differ that add up alike
-        return np.asarray(((self._moved(exact(x)) - self._moved(exact(x_prime))).sign == 0).all(axis=1))
+        # leaves may differ that add up alike, and logistic functions of them on one plateau
+        alike = (self._moved(exact(x)) - self._moved(exact(x_prime))).sign == 0
+        one, two = (self._plateaus(exact(rows)) for rows in (x, x_prime))
+        return np.asarray((alike | ((one != 0) & (one == two))).all(axis=1))
+
+    def _plateaus(self, x: Dyadic) -> Integers:
+        """Return (B, K) 1 where a function of a chance surely is 1, -1 where it is 0; 0: that is not known, or asked."""
+        ramps, room = self.ramps, ROUNDED * (1 + self.ramps.scale)
+        cut_off = ramps.chances[ramps.score] & ~ramps.logistic
+        moved = ramps.scale * (expit(self.sums(x).to_float()[:, ramps.score]) - ramps.shift)
+        return np.asarray(np.where(cut_off, np.where(moved > 1 + room, 1, np.where(moved < -room, -1, 0)), 0))
 
     def _moved(self, x: Dyadic) -> Dyadic:
         """Return (B, K) scores as each function takes them, moved and scaled, cut off where it is one of a sum."""

@@ -355,6 +355,17 @@ def test_rows_that_are_surely_equal_are_equal(name: str) -> None:
         assert same[first == second].all()
 
 
+@pytest.mark.parametrize(("name", "seed"), [("isotonic XGBoost, folds", 105), ("stacking of isotonic", 105)])
+def test_probabilities_on_one_plateau_are_equal_beside_those_on_a_ramp(name: str, seed: int) -> None:
+    """One fold's probability is the same, and lies within a ramp; the other's differ, and one plateau holds both."""
+    network = read(fitted(FUNCTIONS[name], seed))
+    first, second = (one.ravel() for one in np.indices((len(ROWS), len(ROWS))))
+    shown = network.forward(ROWS)[:, 0]
+    equal = shown[first] == shown[second]
+    assert (network.surely_equal(ROWS[first], ROWS[second]) == equal).all()
+    assert (equal & (network.sums(ROWS)[first] != network.sums(ROWS)[second]).any(axis=1)).any()
+
+
 @pytest.mark.parametrize("folds", [2, 3, 5, 7])
 def test_plateaus_of_folds_whose_mean_is_one_half_are_not_above_it(folds: int) -> None:
     """As for the object, which decides for the first class: levels are parts of 1 / folds, rounded one by one."""
