@@ -55,9 +55,8 @@ class Balls:
 
 
 def ball(value: Fraction | float) -> arb:
-    """A ball around a rational number: of radius 0 where the precision holds it."""
-    exact = Fraction(value)
-    return arb(fmpq(exact.numerator, exact.denominator))
+    """A ball around a rational number: of radius 0 where the precision holds it, as it holds all float64 numbers."""
+    return arb(fmpq(value.numerator, value.denominator)) if isinstance(value, Fraction) else arb(value)
 
 
 def sigmoid(a: arb) -> arb:

@@ -169,22 +169,24 @@ class MeanOfTrees(Model):
         return np.zeros(self.inputs, dtype=bool) if self.lines is None else np.asarray((self.lines != 0).any(axis=0))
 
     def surely_equal(self, x: Array, x_prime: Array) -> Booleans:
-        # leaves may differ that add up alike, and logistic functions of them on one plateau
-        alike = (self._moved(exact(x)) - self._moved(exact(x_prime))).sign == 0
-        one, two = (self._plateaus(exact(rows)) for rows in (x, x_prime))
-        return np.asarray((alike | ((one != 0) & (one == two))).all(axis=1))
+        # leaves may differ that add up alike, and scores on one plateau
+        one, two = self.sums(exact(x)), self.sums(exact(x_prime))
+        alike, plateau, other = (self._moved(one) - self._moved(two)).sign == 0, self._plateaus(one), self._plateaus(two)
+        return np.asarray((alike | ((plateau != 0) & (plateau == other))).all(axis=1))
 
-    def _plateaus(self, x: Dyadic) -> Integers:
-        """Return (B, K) 1 where a function of a chance surely is 1, -1 where it is 0; 0: that is not known, or asked."""
-        ramps, room = self.ramps, ROUNDED * (1 + self.ramps.scale)
-        cut_off = ramps.chances[ramps.score] & ~ramps.logistic
-        moved = ramps.scale * (expit(self.sums(x).to_float()[:, ramps.score]) - ramps.shift)
-        return np.asarray(np.where(cut_off, np.where(moved > 1 + room, 1, np.where(moved < -room, -1, 0)), 0))
+    def _plateaus(self, sums: Dyadic) -> Integers:
+        """Return (B, K) of sums (B, m): 1 where a function that is cut off surely is 1, -1 where it is 0, and 0 elsewhere."""
+        ramps, shown = self.ramps, sums.to_float()
+        scores = np.where(ramps.chances, expit(shown), shown)[:, ramps.score]
+        moved = ramps.scale * (scores - ramps.shift)
+        room = ROUNDED * (1 + ramps.scale * (1 + np.abs(scores) + np.abs(ramps.shift)))
+        found = np.where(moved > 1 + room, 1, np.where(moved < -room, -1, 0))
+        return np.asarray(np.where(ramps.logistic, 0, found))
 
-    def _moved(self, x: Dyadic) -> Dyadic:
-        """Return (B, K) scores as each function takes them, moved and scaled, cut off where it is one of a sum."""
-        ramps, scores = self.ramps, self.sums(x)
-        moved = (scores[:, ramps.score] - exact(ramps.shift)) * exact(ramps.scale)
+    def _moved(self, sums: Dyadic) -> Dyadic:
+        """Return (B, K) sums (B, m) as each function takes them, moved and scaled, cut off where it is one of a sum."""
+        ramps = self.ramps
+        moved = (sums[:, ramps.score] - exact(ramps.shift)) * exact(ramps.scale)
         whole = ramps.logistic | ramps.chances[ramps.score]
         inside, above = (moved.sign > 0) | whole, ((moved - exact(np.ones(1))).sign > 0) & ~whole
         return Dyadic(limbs=moved.limbs * (inside & ~above), exponent=moved.exponent) + exact(above.astype(np.float64))
@@ -214,23 +216,27 @@ class MeanOfTrees(Model):
             raise ModelError(self.source or "model", "has logistic functions of sums of trees, which are no rational numbers")
         if not isinstance(x, Dyadic):
             return self._forward(exact(np.asarray(x, dtype=np.float64))).to_fractions()
-        weighted = self._moved(x) * exact(self.ramps.weight)
+        weighted = self._moved(self.sums(x)) * exact(self.ramps.weight)
         found = total(weighted, axis=1)[:, None] + total(exact(np.array(self.added)[:, None]), axis=0)
         return -found if self.below else found
 
     def _balls(self, x: Balls) -> Balls:
         """Margins around rows of float32 numbers."""
         rows, ramps = np.array([[float(v) for v in row] for row in x.rows()]), self.ramps
+        sums = self.sums(exact(rows))
+        plateaus, scores = self._plateaus(sums), sums.to_fractions().tolist()
+        flat = total(exact(np.where(plateaus == 1, ramps.weight, 0.0)), axis=1).to_fractions().tolist()
         numbers = list(zip(ramps.score.tolist(), ramps.logistic.tolist(), ramps.shift.tolist(), ramps.scale.tolist(),
                            ramps.weight.tolist(), strict=True))
         found = []
-        for scores in self.sums(exact(rows)).to_fractions().tolist():
-            margin = sum((ball(one) for one in self.added), ball(0.0))
-            for k, logistic, shift, scale, weight in numbers:
+        for row, every in enumerate(scores):
+            margin = sum((ball(one) for one in self.added), ball(flat[row]))
+            for function in np.flatnonzero(plateaus[row] == 0).tolist():
+                k, logistic, shift, scale, weight = numbers[function]
                 if ramps.chances[k]:
-                    moved = ball(scale) * (sigmoid(ball(scores[k])) - ball(shift))
+                    moved = ball(scale) * (sigmoid(ball(every[k])) - ball(shift))
                 else:
-                    moved = ball(Fraction(scale) * (scores[k] - Fraction(shift)))
+                    moved = ball(Fraction(scale) * (every[k] - Fraction(shift)))
                 margin += ball(weight) * (sigmoid(moved) if logistic else _cut_off(moved))
             found.append([-margin if self.below else margin])
         return Balls(matrix=arb_mat(found))
