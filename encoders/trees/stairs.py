@@ -36,8 +36,11 @@ def searched(network: MeanOfTrees, domain: Domain, compared: Array, *boxes: Arra
     compared: (N, V) raw values at which copies differ, each of which gets a leaf; NaN where a variable does not differ.
     boxes: lower and upper ends (Q, V) of raw boxes that are asked about, or nothing.
     """
-    if network.lines is None:
+    if not network.straight.any():
         return network.trees
+    if not network.straight.any():
+        return network.trees
+    assert network.lines is not None
     alone, cuts = [b""] * domain.variables, _cuts(network.trees, domain)
     for v in np.flatnonzero(~domain.one_hot).tolist():
         if network.straight[domain.start[v]] and not _each(domain, v):

@@ -283,6 +283,23 @@ def test_functions_of_trees_are_decided_as_by_the_object(name: str, seed: int) -
     check(model, network, same(exactly > 0, model, ROWS))
 
 
+@pytest.mark.parametrize("lines", [
+    [(0.0, 1.0, -1.0, -1e-18)], [(1e-17, 0.0, -1e-17, 0.0)], [(0.0, 0.0, -1e-30, 1.5e-30)],     # windows that are short
+    [(0.0, 0.0, 1.0, 40.0), (0.0, 0.0, 0.0, -41.0)], [(1.0, 0.0, -1.0, -40.0), (0.0, 0.0, 0.0, 40.5)],     # and large scores
+])
+def test_flips_that_float64_does_not_tell_are_not_proved_away(lines: list[tuple[float, ...]]) -> None:
+    """Logistic functions whose ends differ by less than 2^-53 do differ: the vote is 1/2 and less, and above."""
+    members = [*(LogisticRegression() for _ in lines), forest(0)]
+    model = fitted(lambda k: VotingClassifier(named(*members), voting="soft", weights=[1] * len(lines) + [0]), 0)
+    for one, (*weights, intercept) in zip(model.estimators_, lines, strict=False):
+        one.coef_, one.intercept_ = np.array([weights]), np.array([intercept])
+    numbers = np.vectorize(Fraction, otypes=[object])
+    weight, added = np.split(numbers(np.float32(lines)), [3], axis=1)
+    decided = (numbers(ROWS) @ weight.T + added.T).sum(axis=1) > 0     # sigma(u) + sigma(v) > 1  where  u + v > 0
+    assert flips(decided)
+    verdict = vf.verify(vf.IndividualFairness(network=read(model), schema=SCHEMA, protected=["p"]), budget=vf.Budget(seconds=60))
+    assert verdict.status is vf.Status.VIOLATED
+
 @pytest.mark.parametrize("name", ["isotonic forest", "isotonic forest, own rows", "isotonic boosting", "isotonic"])
 def test_plateaus_at_one_half_are_ties(name: str) -> None:
     """One half is not above one half, in exact arithmetic as for the object; and no proof needs the rows one by one."""

@@ -62,6 +62,15 @@ def test_a_linear_function_is_as_far_from_its_leaves_as_they_say(
     assert closer[:, 2:].sum() < found[:, 2:].sum() or not few or not model.lines[:, :2].any()
 
 
+def test_a_linear_function_that_is_0_is_no_tree() -> None:
+    """As of a penalty that leaves no weight; that ended with an internal error."""
+    model = fitted(MIXED["soft with a linear model"], 0)
+    model.estimators_[0].coef_ = np.zeros((1, 3))
+    network = read(model)
+    verdict = vf.verify(vf.IndividualFairness(network=network, schema=SCHEMA, protected=["p"]), budget=vf.Budget(seconds=60))
+    assert verdict.status is (vf.Status.VIOLATED if flips(network.forward(ROWS)[:, 0] > 0) else vf.Status.PROVED)
+
+
 @pytest.fixture
 def three_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """A range has three parts, and values leaves of their own where it has no more than these."""

@@ -125,7 +125,8 @@ def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> A
                 fall += weight * min(scale * apart, 1.0)
             else:
                 top = min(max(shift + apart / 2, low + apart), high)
-                fall += weight * (_probability(scale * (top - shift)) - _probability(scale * (top - apart - shift)))
+                # never 0: float64 does not tell the ends of short windows apart, nor those of large scores
+                fall += weight * (_probability(scale * (top - shift)) - _probability(scale * (top - apart - shift)) + CURVED)
             j = k + 1
             continue
         largest = max(largest, weight)
