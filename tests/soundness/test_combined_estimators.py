@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from onnxruntime import InferenceSession
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
@@ -461,6 +462,16 @@ def test_labels_of_any_kind_are_those_of_the_object(name: str) -> None:
         logits = network.forward(ROWS)
         known = ~ties(model, ROWS) & (np.abs(logits[:, 0]) > 1e-6)
         assert model.predict(ROWS)[known].tolist() == model.classes_[(logits[:, 0] > 0).astype(int)][known].tolist()
+
+
+@pytest.mark.parametrize("name", ["soft linear", "soft with a linear model", "stacking of probabilities"])
+@pytest.mark.parametrize("labels", [(0, 1), ("no", "yes")])
+def test_stored_models_give_one_label_a_row(name: str, labels: tuple[Any, Any]) -> None:
+    """As their outputs declare: onnxruntime warned of (1, N)."""
+    model = (NETWORKS | FUNCTIONS)[name](1).fit(ROWS, np.array(labels)[(ROWS[:, 0] + ROWS[:, 2] > 1).astype(int)])
+    session = InferenceSession(read(model).stored, providers=["CPUExecutionProvider"])
+    label, _ = session.run(None, {session.get_inputs()[0].name: ROWS.astype(np.float32)})
+    assert label.tolist() == model.predict(ROWS).tolist()
 
 
 @pytest.mark.parametrize("seed", draws(12))

@@ -371,7 +371,8 @@ def convert(model: Any, stored: Callable[[Any], onnx.ModelProto]) -> onnx.ModelP
     words = isinstance(labels[0], str)
     graph.constants.append(numpy_helper.from_array(np.array(labels, dtype=object if words else np.int64), "classes"))
     best = graph.add("ArgMax", [shown], axis=1, keepdims=0)
-    label = graph.add("ArrayFeatureExtractor", ["classes", best], "ai.onnx.ml")
+    picked = graph.add("ArrayFeatureExtractor", ["classes", best], "ai.onnx.ml")
+    label = graph.add("Reshape", [picked, graph.constant([-1], np.int64)])  # it gives one row of labels
     outputs = [
         helper.make_tensor_value_info(label, TensorProto.STRING if words else TensorProto.INT64, [None]),
         helper.make_tensor_value_info(shown, TensorProto.FLOAT, [None, len(labels)]),
