@@ -38,8 +38,6 @@ def searched(network: MeanOfTrees, domain: Domain, compared: Array, *boxes: Arra
     """
     if not network.straight.any():
         return network.trees
-    if not network.straight.any():
-        return network.trees
     assert network.lines is not None
     alone, cuts = [b""] * domain.variables, _cuts(network.trees, domain)
     for v in np.flatnonzero(~domain.one_hot).tolist():
