@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from solvers.outcome import Outcome
 from verifair.notebook.pictures import interval, pairs
 from verifair.notebook.shown import Pictured
+from verifair.schema.spelling import beside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,7 +137,7 @@ class Witness(Pictured):
         import pandas as pd
 
         given = "value" if self.values is not None else "probability"
-        rows = [{**row, "decision": decision, given: shown}
+        rows = [{**row, **beside({"decision": decision, given: shown}, row)}
                 for row, decision, shown in zip((self.x, self.x_prime), self.decisions, self.shown, strict=True)]
         return pd.DataFrame(rows, index=pd.Index(["x", "x'"]), dtype=object).T
 

@@ -31,14 +31,15 @@ LISTED = 100
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
     """One complainant.   place: position in the table.   at: among the complainants.   people: everybody in the groups: group,
-    row, distance, weight, negative, and the attributes.   claims: a line for each method and k.   why: one for each attribute that
-    moves.   notes: more to say, such as how robust the claim is.
+    row, distance, weight, negative.   said: what the table says of them, whose columns may be called like these.   claims: a line
+    for each method and k.   why: one for each attribute that moves.   notes: more to say, such as how robust the claim is.
     """
 
     tested: Intervention
     place: int
     at: int
     people: pd.DataFrame
+    said: pd.DataFrame
     claims: pd.DataFrame
     why: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -50,8 +51,9 @@ class Case:
         near = found.case(place, tested.smallest)
         at = int(np.flatnonzero(found.complainants == place)[0])
         claims = tested.claims_of(at)
+        people, said = _people(tested, near)
         return cls(
-            tested=tested, place=place, at=at, people=_people(tested, near), claims=claims,
+            tested=tested, place=place, at=at, people=people, said=said, claims=claims,
             why=tuple(why(tested, model, at, seed)), notes=tuple(notes),
         )
 
@@ -142,6 +144,8 @@ class Case:
         names = [*self.tested.found.do, *self.attributes()]
         for group, words in SAID.items():
             own = self.people[self.people["group"] == group]
+            listed = own.head(LISTED)
+            told = self.said.loc[listed.index].to_dict(orient="records")
             yield f"## {words} (k = {self.tested.smallest})"
             yield ""
             shared = (own["weight"] < 1).any()
@@ -149,9 +153,9 @@ class Case:
             lines = [
                 (
                     line["row"], f"{line['distance']:.4g}", *((f"{line['weight']:.3g}",) if shared else ()),
-                    "negative" if line["negative"] else "positive", *(shown(line[name]) for name in names),
+                    "negative" if line["negative"] else "positive", *(shown(said[name]) for name in names),
                 )
-                for line in own.head(LISTED).to_dict(orient="records")
+                for line, said in zip(listed.to_dict(orient="records"), told, strict=True)
             ]
             yield from grid(columns, lines)
             if len(own) > LISTED:
@@ -227,12 +231,13 @@ def grid(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> Iterator[str
             yield "|" + "|".join("-" * (width + 2) for width in widths) + "|"
 
 
-def _people(tested: Intervention, near: dict[str, Any]) -> pd.DataFrame:
-    """Everybody in the groups: group, row, distance, weight, negative, and what the table says of them."""
-    parts = []
+def _people(tested: Intervention, near: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Everybody in the groups: group, row, distance, weight, negative; and what the table says of them, line by line."""
+    parts, said = [], []
     for key, group in GROUP.items():
         rows, distance, weight = near[key]
-        part = tested.frame.iloc[rows].copy()
-        part = part.assign(group=group, row=part.index, distance=distance, weight=weight, negative=tested.negative[rows])
-        parts.append(part.reset_index(drop=True))
-    return pd.concat(parts, ignore_index=True)
+        own = tested.frame.iloc[rows]
+        columns = {"row": own.index, "distance": distance, "weight": weight, "negative": tested.negative[rows]}
+        parts.append(pd.DataFrame({"group": group, **columns}))
+        said.append(own)
+    return pd.concat(parts, ignore_index=True), pd.concat(said, ignore_index=True)

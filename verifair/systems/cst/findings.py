@@ -16,6 +16,7 @@ from verifair.checker.report import Progress
 from verifair.datasets.stream import Stream
 from verifair.models.columns import holds_numbers
 from verifair.schema.feature import text
+from verifair.schema.spelling import beside
 from verifair.systems.cst.deciders import reads
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import in_words
@@ -345,11 +346,12 @@ class Intervention(Shape):
     def counterfactuals(self) -> pd.DataFrame:
         """The complainants before and after: row, decisions in words, and each attribute twice."""
         tilde = self.found.refused_tilde
-        parts: dict[str, Any] = {
+        names = list(dict.fromkeys([*self.found.do, *self.attributes, *self.moved]))
+        parts = beside({
             "row": self.rows, "decision": decision(self.found.refused),
             "decision counterfactual": None if tilde is None else decision(tilde),
-        }
-        for name in dict.fromkeys([*self.found.do, *self.attributes, *self.moved]):
+        }, [*names, *(f"{name} counterfactual" for name in names)])
+        for name in names:
             parts[name] = self.before(name).to_numpy()
             parts[f"{name} counterfactual"] = self.tilde[name].to_numpy()
         return pd.DataFrame(parts)

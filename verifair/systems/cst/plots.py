@@ -77,7 +77,7 @@ def plots(result: CstResult) -> dict[str, Callable[[Path], None]]:
 def _around(cases: Sequence[Case], name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return an attribute of everybody in the groups of these cases, and of the complainants and their counterfactuals."""
     people = pd.concat(
-        [pd.DataFrame({"case": text(case.row), "group": case.people["group"], "value": case.people[name]}) for case in cases],
+        [pd.DataFrame({"case": text(case.row), "group": case.people["group"], "value": case.said[name]}) for case in cases],
         ignore_index=True,
     )
     own = pd.DataFrame({
@@ -289,7 +289,7 @@ def complainant(case: Case, path: Path) -> None:
         first, *rest = drawn.axes
         _claims(first, case.claims, case.tested.found.terms.bound)
         for axis, name in zip(rest, shown, strict=False):
-            _attribute(axis, case.people, case.own, name)
+            _attribute(axis, case.people, case.said[name], case.own[name])
         for axis in rest[len(shown) :]:
             axis.set_visible(False)
         drawn.suptitle(case.title)
@@ -315,22 +315,22 @@ def _claims(axis: Any, claims: pd.DataFrame, tau: float) -> None:
     axis.grid(axis="x", alpha=0.3)
 
 
-def _attribute(axis: Any, people: pd.DataFrame, own: pd.DataFrame, name: str) -> None:
+def _attribute(axis: Any, people: pd.DataFrame, said: pd.Series, own: pd.Series) -> None:
     """Dots of the groups' people by their decision, beside each other for each group; over them the two who are compared."""
-    numeric = holds_numbers(people[name])
-    levels = None if numeric else sorted({*people[name].astype(str), *own[name].astype(str)})
+    numeric = holds_numbers(said)
+    levels = None if numeric else sorted({*said.astype(str), *own.astype(str)})
     for place, group in enumerate(GROUPS):
         mine = people[people["group"] == group]
         if not len(mine):
             continue
-        at = _height(mine[name], levels, jitter=0.28)
+        at = _height(said[mine.index], levels, jitter=0.28)
         if numeric:
             box = axis.boxplot(at, positions=[place], widths=0.66, whis=(0, 100), manage_ticks=False, showfliers=False)
             for line in (line for kind in ("boxes", "whiskers", "caps", "medians") for line in box[kind]):
                 line.set_color(GROUPS[group])
         spread = place + 0.5 * (np.arange(len(mine)) * EVENLY[0] % 1 - 0.5)
         axis.scatter(spread, at, s=14, c=np.where(mine["negative"], DARK, "white"), edgecolors=DARK, linewidths=0.8, zorder=3)
-    two = _height(own[name], levels)
+    two = _height(own, levels)
     axis.scatter([0], two[:1], s=60, marker="D", c=FACTUAL, edgecolors="black", zorder=5)
     axis.scatter([2], two[1:2], s=170, marker="*", c=COUNTERFACTUAL, edgecolors="black", zorder=5)
     axis.set_xticks(range(len(GROUPS)), list(GROUPS))
@@ -338,7 +338,7 @@ def _attribute(axis: Any, people: pd.DataFrame, own: pd.DataFrame, name: str) ->
     if levels is not None:
         axis.set_yticks(range(len(levels)), levels)
         axis.set_ylim(len(levels) - 0.4, -0.6)
-    axis.set_title(name)
+    axis.set_title(str(own.name))
     axis.grid(axis="y", alpha=0.3)
 
 

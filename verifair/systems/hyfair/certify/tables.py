@@ -16,6 +16,7 @@ from verifair.checker.words import counted, decided, exactly, float32_words, nea
 from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.engine.verdict import Reason, Status
 from verifair.schema.schema import Schema
+from verifair.schema.spelling import beside
 from verifair.systems.hyfair.certify.result import (
     CertifyResult,
     EnumerationResult,
@@ -88,10 +89,12 @@ def _line(query: PairQuestion, witness: WitnessShape) -> dict[str, Any]:
     partner = {f"{name}'": value for name, value in witness.x_prime.items() if name in (*query.protected, *query.relax)}
     first, second = witness.decisions
     shown = "value" if query.schema.outcome.of == "value" else "probability"
-    return {
-        **witness.x, **partner, "decision": first, "decision'": second, shown: witness.shown[0],
-        f"{shown}'": witness.shown[1], "margin": witness.margin, "float32_agrees": witness.float32_agrees,
+    rows = {**witness.x, **beside(partner, witness.x)}
+    ours = {
+        "decision": first, "decision'": second, shown: witness.shown[0], f"{shown}'": witness.shown[1],
+        "margin": witness.margin, "float32_agrees": witness.float32_agrees,
     }
+    return {**rows, **beside(ours, rows)}
 
 
 def holds(query: IndividualFairness) -> str:

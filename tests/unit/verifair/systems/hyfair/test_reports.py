@@ -10,6 +10,10 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
+import verifair as vf
+from tests.builders import categorical, integer, linear_network, schema_of
+from verifair.systems.hyfair.certify.result import VerdictResult
+from verifair.systems.hyfair.certify.tables import tables
 from verifair.systems.hyfair.explain.result import LimeLine
 from verifair.systems.hyfair.explain.tables import comparison_table
 from verifair.systems.hyfair.guard.effects import Effect
@@ -82,3 +86,25 @@ def test_the_axis_of_time_spans_whole_decades(
     plot(result, tmp_path / "k.png")
     assert limits == [pytest.approx(expected)]
     assert (tmp_path / "k.png").stat().st_size > 0
+
+
+def test_features_may_be_called_like_what_is_told_of_a_counterexample() -> None:
+    """Their values are those of the person, and not the model's."""
+    schema = schema_of(
+        integer("probability", 1, 1), categorical("decision", "no", "yes", protected=True), categorical("decision'", "west", "east")
+    )
+    query = vf.IndividualFairness(
+        network=linear_network(1.0, 4.0, 0.0, bias=-3.0), schema=schema, protected=["decision"], box={"decision'": "west"}
+    )
+    witness = vf.verify(query).witness
+    assert witness is not None
+    for column, row in (("x", witness.x), ("x'", witness.x_prime)):
+        shown = witness.to_frame()[column]
+        assert {name: shown[name] for name in row} == row
+        assert set(shown.index) == {*row, "decision (verifair)", "probability (verifair)"}
+    result = VerdictResult.model_construct(question=query, witness=witness)
+    (line,) = tables(result)["counterexamples.csv"].to_dict(orient="records")
+    assert {name: line[name] for name in witness.x} == witness.x
+    assert line["decision' (verifair)"] == witness.x_prime["decision"]
+    assert (line["decision (verifair)"], line["decision' (verifair) (verifair)"]) == witness.decisions
+    assert (line["probability (verifair)"], line["probability'"]) == witness.probabilities
