@@ -5,11 +5,15 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 
 from benchmarks.interop import marabou_files
 from benchmarks.interop.marabou import compared
 from benchmarks.interop.questions import questions
+from encoders.onnx.product_network import network_model
+from tests.builders import network_of
 from tests.e2e.conftest import Run
 
 PERSON = {
@@ -46,7 +50,7 @@ def test_export_and_verify_on_the_shipped_network(inside: Run, tmp_path: Path) -
         assert (tmp_path / f"{name}.txt").read_text().startswith(f"{word}\n")
         assert f"{'about the real-valued' if word == 'unsat' else '1 case'}" in new[2]
         if word == "unsat":
-            assert inside(*question, "--check", f"{name}.json")[1] == "unsat"
+            assert inside(*question, "--check", f"{name}.json")[:2] == (0, "unsat")
         asked.append(word)
     assert "PROVED" in screen.upper() if asked == ["unsat", "unsat"] else "sat" in asked
 
@@ -77,6 +81,8 @@ def test_mistakes_are_named(inside: Run, refused: Callable[..., str], tmp_path: 
     assert "q.vnnlib: line 1: this parenthesis is never closed" in refused("verify", "q.vnnlib")
     assert "no.vnnlib: cannot be read" in refused("verify", "no.vnnlib")
     assert "--method smt" in refused("verify", "q.vnnlib", "--method", "smt")
+    solver = ["--method", "bnb", "--solver", "highs"]
+    assert "bnb asks no solver; drop it, or choose auto or milp" in refused("verify", "q.vnnlib", *solver)
     text = "(declare-const X_0 Real)(declare-const Y_0 Real)(assert (and (<= X_0 1) (>= X_0 0) (<= Y_0 1)))"
     (tmp_path / "q.vnnlib").write_text(text)
     assert "pass --network FILE.onnx" in refused("verify", "q.vnnlib")
@@ -84,6 +90,26 @@ def test_mistakes_are_named(inside: Run, refused: Callable[..., str], tmp_path: 
     assert "whole numbers or categories open: status (4 values)" in refused(*export, "out", "--protected", "sex")
     assert "needs a protected feature" in refused(*export, "out")
     assert "is not empty" in refused(*export, ".", "--protected", "sex")
+
+
+def test_a_proof_of_another_query_proves_nothing(inside: Run, tmp_path: Path) -> None:
+    """The exit code says so, too; a model that ends in a sigmoid is no network for a query."""
+    weights = [(np.array([[1.0]]), np.array([0.0])), (np.array([[2.0]]), np.array([0.0]))]
+    model = network_model(network_of(*weights), {})
+    onnx.save(model, tmp_path / "f.onnx")
+    model.graph.node.append(onnx.helper.make_node("Sigmoid", [model.graph.output[0].name], ["p"]))
+    model.graph.output[0].name = "p"
+    onnx.save(model, tmp_path / "g.onnx")
+    box = "(declare-const X_0 Real)(declare-const Y_0 Real)(assert (and (<= X_0 1) (>= X_0 0)))"
+    for name, least in (("q", 3), ("other", 4)):
+        (tmp_path / f"{name}.vnnlib").write_text(f"{box}(assert (>= Y_0 {least}))")
+    assert inside("verify", "q.vnnlib", "--network", "f.onnx", "--certificate", "p.json")[:2] == (0, "unsat")
+    for name, more, code in (("q", [], 0), ("q", ["--exit-verdict"], 0), ("other", [], 1), ("other", ["--exit-verdict"], 20)):
+        found = inside("verify", f"{name}.vnnlib", "--network", "f.onnx", "--check", "p.json", *more)
+        assert found[:2] == (code, "unknown" if code else "unsat")
+    code, screen, errors = inside("verify", "q.vnnlib", "--network", "g.onnx")
+    assert (code, screen) == (3, "")
+    assert "ends with sigmoid" in errors
 
 
 @pytest.mark.skipif(not marabou_files.installed(), reason="maraboupy is not installed: pip install 'verifair[peers]'")

@@ -54,6 +54,8 @@ class VerifySettings(Settings):
         """Raise ValueError for two things to do at once."""
         if self.check is not None and run.certificate is not None:
             raise ValueError("--check re-proves a certificate, --certificate writes one: choose one")
+        if self.method == "bnb" and self.solver is not None:
+            raise ValueError(f"--solver {self.solver}: bnb asks no solver; drop it, or choose auto or milp")
 
 
 class VerifyAnswer(Answer):
@@ -92,7 +94,8 @@ def run(system: System, given: dict[str, Any]) -> None:
     check_types(query, as_real=settings.as_real)
     networks = networks_of(query, _files(query, settings.network))
     if settings.check is not None:
-        _check(query, networks, settings.check, files.json_file)
+        if not _check(query, networks, settings.check, files.json_file):
+            raise typer.Exit(20 if files.exit_verdict else 1)
         return
     left = max(files.timeout - (time.monotonic() - started), 1e-3)
     with progress_bar("cases") as shown:
@@ -126,8 +129,8 @@ def _files(query: VnnlibQuery, texts: Sequence[str]) -> dict[str, Path]:
     return {name: Path(file) for name, file in named.items()}
 
 
-def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Path | None) -> None:
-    """Exit code 0 whatever comes out, like `verifair check`: an answer was given."""
+def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Path | None) -> bool:
+    """Say whether the certificate proves the query, and return it."""
     from verifair.cli.output import save_answer, tell
     from verifair.interop.certificate import VnnlibCertificate, rejections
     from verifair.interop.decide import QueryAnswer, VnnlibStatus, rounded_nodes
@@ -144,6 +147,7 @@ def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Pa
         seconds=time.monotonic() - started,
     )
     save_answer(json, _answer(query.path, found, ""))
+    return not wrong
 
 
 def _explain(found: QueryAnswer, saved: Path | None) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from encoders.domain import Regions
+from encoders.errors import ModelError
 from encoders.evaluate import seconds_exactly
 from encoders.network import Link, Network
 from encoders.onnx.reader import read_onnx
@@ -110,12 +111,12 @@ def _read(file: Path, declared: DeclaredNetwork) -> Network:
     network = read_onnx(file, output=declared.output.onnx)
     plain = len(network.feeds) == 1 and network.feeds[0].kind in ("float32", "float64") and not network.feeds[0].categories
     if not plain or not np.array_equal(network.feeds[0].start, np.arange(network.inputs)):
-        raise QueryError(f"{file}: takes {len(network.feeds)} typed inputs, a table; queries are read about one tensor of numbers")
+        raise ModelError(file, f"takes {len(network.feeds)} typed inputs, a table; queries are read about one tensor of numbers")
     if declared.input.onnx is not None and declared.input.onnx != network.feeds[0].name:
         raise QueryError(f"{file}: its input is called {network.feeds[0].name!r}, the query says {declared.input.onnx!r}")
     if network.link is not Link.IDENTITY:
-        raise QueryError(
-            f"{file}: ends with {network.link.value}, and a query is about what the model shows; the engine decides queries about "
+        raise ModelError(
+            file, f"ends with {network.link.value}, and a query is about what the model shows; the engine decides queries about "
             "logits: cut the model in front of it (as `verifair export` does) and rewrite the bounds on outputs"
         )
     network.require_piecewise_linear("a query whose sat is exact")
