@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from verifair.errors import DataError, QueryError, SchemaError
 from verifair.models.read import read as read_model
 from verifair.schema.draft import DRAFTED
 from verifair.schema.schema import Schema
+from verifair.schema.writing import written
 from verifair.systems import subject as systems
 from verifair.systems.results.findings import Source
 
@@ -130,7 +130,7 @@ def _protected(file: AuditFile, schema: Schema, columns: Collection[str]) -> tup
         except SchemaError as error:
             unread = (
                 "; the table has such a column, which the model does not read: compare groups by it with protected = "
-                f"[{json.dumps(name)}] of fgce and cec" if name in columns else ""
+                f"{written([name])} of fgce and cec" if name in columns else ""
             )
             raise SchemaError(f"{file.name}: [sensitive]: features: {error}{unread}") from None
     return tuple(dict.fromkeys(file.sensitive.features))

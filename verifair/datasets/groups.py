@@ -12,6 +12,7 @@ import pandas as pd
 from encoders.network import Array
 from verifair.errors import DataError, QueryError, SchemaError
 from verifair.schema.feature import text
+from verifair.schema.naming import assigned, unquoted
 from verifair.schema.schema import Schema
 from verifair.schema.writing import written
 
@@ -30,7 +31,8 @@ def group_of(schema: Schema, frame: pd.DataFrame, name: str, cuts: Sequence[floa
             feature = schema[name]
         except SchemaError as error:  # it names the closest feature, and knows nothing of the table
             others = ", ".join(str(other) for other in frame.columns if other not in known)
-            raise DataError(f"{error}" + (f"; other columns of the table: {others}" if others else "")) from None
+            meant = unquoted(name, [*known, *frame.columns])
+            raise DataError(f"{error}{f'; other columns of the table: {others}' if others else ''}{meant}") from None
         values = schema.raw(frame)[:, schema.index(name)]
         if feature.numeric or cuts is not None:
             return _of_number(name, values, cuts, feature.numeric, frame.index)
@@ -56,7 +58,8 @@ def _of_number(name: str, values: Array, cuts: Sequence[float] | None, numeric: 
     if len(distinct) > MANY:
         cut = float(f"{np.median(values):g}")
         raise QueryError(
-            f"{name!r} has {len(distinct)} values, and each would be a group; split it, e.g. --split {quote(f'{name}={cut:g}')} "
+            f"{name!r} has {len(distinct)} values, and each would be a group; split it, e.g. --split "
+            f"{quote(assigned(name, f'{cut:g}'))} "
             f"(in an audit file: split = {written({name: [cut]})})"
         )
     return pd.Series([text(float(value)) for value in values], index=index)

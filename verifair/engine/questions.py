@@ -23,7 +23,8 @@ from encoders.trees.mean import MeanOfTrees
 from verifair.checker.certificates.statement import Scale
 from verifair.engine.exchange import MAX_COMBINATIONS, Exchange
 from verifair.engine.queries import IndividualFairness, PairQuestion
-from verifair.errors import QueryError
+from verifair.errors import QueryError, SchemaError
+from verifair.schema.naming import assigned, unquoted
 from verifair.schema.schema import Schema
 
 MAX_QUESTIONS = 1_000_000
@@ -308,13 +309,20 @@ def box_of(schema: Schema, box: Any) -> tuple[Array, Array]:
     domain = schema.domain
     lower, upper = domain.lower.copy(), domain.upper.copy()
     for name, given in box.items():
-        v = schema.index(name)
+        try:
+            v = schema.index(name)
+        except SchemaError as error:
+            raise SchemaError(f"{error}{unquoted(name, [feature.name for feature in schema.features])}") from None
         ends = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
+        categories = schema[name].categories or ()
+        if isinstance(given, tuple) and (whole := ":".join(map(str, given))) in categories and not set(given) <= set(categories):
+            ends = (whole, whole)  # a category, which the command line takes for a range
         if len(ends) != 2:
             raise QueryError(f"box of {name!r}: {given!r}, expected one value or a pair (low, high)")
         low, high = (schema.raw_value(name, end) for end in ends)
         if low > high:
-            raise QueryError(f"box of {name!r}: the range {ends[0]} .. {ends[1]} is reversed; write {name}={ends[1]}:{ends[0]}")
+            other = assigned(name, f"{ends[1]}:{ends[0]}")
+            raise QueryError(f"box of {name!r}: the range {ends[0]} .. {ends[1]} is reversed; write {other}")
         if low < domain.lower[v] or high > domain.upper[v]:
             raise QueryError(
                 f"box of {name!r}: {ends[0]} .. {ends[1]} leaves the declared range {domain.lower[v]:g} .. {domain.upper[v]:g}; "

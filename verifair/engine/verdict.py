@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from solvers.outcome import Outcome
 from verifair.notebook.pictures import interval, pairs
 from verifair.notebook.shown import Pictured
-from verifair.schema.spelling import beside
+from verifair.schema.naming import beside
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,10 +1,9 @@
-"""What is said of a name that nobody knows, the one that was meant, or those that there are; and names beside those of a table."""
+"""What is said of a name that nobody knows: the one that was meant, or those that there are."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 
 def closest(name: str, known: Sequence[str]) -> str | None:
@@ -24,13 +23,3 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def beside(ours: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Return our columns for a table that has columns of these names: one that is called alike is `decision (verifair)`."""
-    out: dict[str, Any] = {}
-    for name, value in ours.items():
-        while name in names or name in out:
-            name += " (verifair)"
-        out[name] = value
-    return out

@@ -16,6 +16,7 @@ from verifair.datasets.groups import group_of
 from verifair.datasets.stream import Stream
 from verifair.errors import DataError, QueryError
 from verifair.schema.feature import text
+from verifair.schema.naming import assignment, unquoted
 from verifair.systems.settings import Grouped
 from verifair.systems.subject import Subject
 
@@ -115,7 +116,7 @@ class _Audited:
                     "--audit test: only shipped examples say which rows are test rows; pass --audit COLUMN=VALUE, or all"
                 )
             return cls(words="the test rows", test=subject.dataset.split[1])
-        name, equals, value = (part.strip() for part in audit.partition("="))
+        name, equals, value = assignment(audit)
         if not equals:
             raise QueryError(f"--audit {audit}: expected all, test, or column=value")
         return cls(words=f"rows with {name} = {value}", name=name, value=value)
@@ -129,7 +130,8 @@ class _Audited:
             return np.ones(len(frame), dtype=bool)
         if self.name not in frame.columns:
             known = ", ".join(map(str, frame.columns))
-            raise DataError(f"--audit {self.name}={self.value}: the table has no column {self.name!r}; it has {known}")
+            meant = unquoted(self.name, frame.columns)
+            raise DataError(f"--audit {self.name}={self.value}: the table has no column {self.name!r}; it has {known}{meant}")
         words = frame[self.name].map(text)
         found = (words == self.value).to_numpy()
         self.some |= bool(found.any())

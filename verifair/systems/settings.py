@@ -148,9 +148,11 @@ class Run(Settings):
 
 def assignments(texts: Sequence[str], *, expected: str, once: str = "give each feature once") -> dict[str, str]:
     """Return name -> value of texts "name=value". expected, once: remedies for another form, and for a name given twice."""
+    from verifair.schema.naming import assignment
+
     out: dict[str, str] = {}
     for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
+        name, equals, value = assignment(text)
         if not (name and equals and value):
             raise ValueError(f"{text}: {expected}")
         if name in out:

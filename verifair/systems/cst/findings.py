@@ -16,7 +16,7 @@ from verifair.checker.report import Progress
 from verifair.datasets.stream import Stream
 from verifair.models.columns import holds_numbers
 from verifair.schema.feature import text
-from verifair.schema.spelling import beside
+from verifair.schema.naming import beside
 from verifair.systems.cst.deciders import reads
 from verifair.systems.cst.estimator import SituationTesting
 from verifair.systems.cst.groups import in_words

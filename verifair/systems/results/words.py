@@ -13,6 +13,7 @@ from encoders.trees.mean import MeanOfTrees
 from verifair.checker.words import counted
 from verifair.engine.verdict import Witness
 from verifair.schema.feature import Feature
+from verifair.schema.naming import assigned
 from verifair.schema.schema import Schema
 from verifair.systems.results.findings import Standing, WitnessRow
 from verifair.systems.results.verdicts import WitnessShape
@@ -150,5 +151,5 @@ def box_options(box: Mapping[str, Any]) -> str:
     parts = []
     for name, value in box.items():
         ends = value if isinstance(value, (tuple, list)) else (value,)
-        parts.append("--box " + shlex.quote(f"{name}={':'.join(map(str, ends))}"))
+        parts.append("--box " + shlex.quote(assigned(name, ":".join(map(str, ends)))))
     return " ".join(parts)

@@ -15,8 +15,8 @@ from rich.text import Text
 from verifair.checker.words import counted, decided, exactly, float32_words, near
 from verifair.engine.queries import IndividualFairness, PairQuestion
 from verifair.engine.verdict import Reason, Status
+from verifair.schema.naming import beside
 from verifair.schema.schema import Schema
-from verifair.schema.spelling import beside
 from verifair.systems.hyfair.certify.result import (
     CertifyResult,
     EnumerationResult,

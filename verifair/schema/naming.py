@@ -1,0 +1,38 @@
+"""Names where other things are named, too: beside columns of ours in a table, before a sign = on the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from shlex import quote
+from typing import Any
+
+
+def beside(ours: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return our columns for a table that has columns of these names: one that is called alike is `decision (verifair)`."""
+    out: dict[str, Any] = {}
+    for name, value in ours.items():
+        while name in names or name in out:
+            name += " (verifair)"
+        out[name] = value
+    return out
+
+
+def assignment(text: str) -> tuple[str, str, str]:
+    """Return name, "=" and value of "name=value", as str.partition does; a name that holds = stands in double quotes."""
+    quoted = re.fullmatch(r'\s*"([^"]+)"\s*(=)(.*)', text, re.DOTALL)
+    name, equals, value = quoted.groups() if quoted else text.partition("=")
+    return name.strip(), equals, value.strip()
+
+
+def assigned(name: str, value: str) -> str:
+    """Return "name=value" as `assignment` reads it."""
+    return f'"{name}"={value}' if "=" in name else f"{name}={value}"
+
+
+def unquoted(name: str, known: Iterable[object]) -> str:
+    """Return what to write where `name` is that of a known one up to its sign =, else nothing."""
+    meant = next((str(one) for one in known if str(one).startswith(f"{name}=")), None)
+    if meant is None:
+        return ""
+    return f"; on the command line a name with = stands in double quotes: {quote(assigned(meant, '...'))}"
