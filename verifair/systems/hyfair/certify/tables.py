@@ -94,7 +94,7 @@ def _line(query: PairQuestion, witness: WitnessShape) -> dict[str, Any]:
         "decision": first, "decision'": second, shown: witness.shown[0], f"{shown}'": witness.shown[1],
         "margin": witness.margin, "float32_agrees": witness.float32_agrees,
     }
-    return {**rows, **beside(ours, rows)}
+    return {**rows, **beside(ours, [*rows, *(f"{name}'" for name in rows)])}
 
 
 def holds(query: IndividualFairness) -> str:

@@ -107,4 +107,4 @@ def test_features_may_be_called_like_what_is_told_of_a_counterexample() -> None:
     assert {name: line[name] for name in witness.x} == witness.x
     assert line["decision' (verifair)"] == witness.x_prime["decision"]
     assert (line["decision (verifair)"], line["decision' (verifair) (verifair)"]) == witness.decisions
-    assert (line["probability (verifair)"], line["probability'"]) == witness.probabilities
+    assert (line["probability (verifair)"], line["probability' (verifair)"]) == witness.probabilities
