@@ -18,7 +18,7 @@ from encoders.onnx.file import save_onnx
 from verifair.auditing.audit_file import loads
 from verifair.auditing.compare import compare, load
 from verifair.auditing.decisions import plot
-from verifair.auditing.drafted import audit_text, chosen, sections_of
+from verifair.auditing.drafted import audit_text, chosen, medians, sections_of
 from verifair.auditing.page import page
 from verifair.auditing.result import AuditResult, Comparison
 from verifair.auditing.run import KEPT, Places, Tell, publish, run
@@ -148,7 +148,6 @@ def audit(
     if schema is None:
         check_decides(model, positive)
     network = read(model, some_rows(frame).drop(columns=[] if target is None else target, errors="ignore"))
-    asked = chosen(analyses, network)
     if schema is None:
         described = Schema.drafted(
             frame, target=str(target), positive=positive, protected=names, model=model, network=network,
@@ -156,6 +155,7 @@ def audit(
     else:
         described = schema
         check_decisions(model, network, described, frame)
+    asked = chosen(analyses, network, medians(described, frame, names))
     text = noted(described, frame) if schema is None else schema.dumps()
     title = title or f"Audit of {Path(network.source).name if network.source else 'a network'}"
     head = {"title": title, "seed": seed, "effort": float(effort), "timeout": float(timeout), "what_if": None if what_if else False}

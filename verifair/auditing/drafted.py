@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from encoders.network import Model, Network
 from verifair.auditing.settings import known_analyses
 from verifair.datasets import read_table
+from verifair.datasets.groups import MANY
 from verifair.errors import QueryError
 from verifair.files import filled
 from verifair.models.read import read
 from verifair.schema.draft import draft
+from verifair.schema.schema import Schema
 from verifair.schema.spelling import nearest
 from verifair.schema.writing import written
 from verifair.systems.results.files import save_text
@@ -28,15 +32,19 @@ ANALYSES: Mapping[str, Mapping[str, Any]] = {
 
 
 def chosen(
-    analyses: Mapping[str, Mapping[str, Any]] | Sequence[str] | None, model: Model
+    analyses: Mapping[str, Mapping[str, Any]] | Sequence[str] | None, model: Model, cuts: Mapping[str, Sequence[float]]
 ) -> Mapping[str, Mapping[str, Any]]:
     """Return analysis -> settings, from names alone as well. Raises QueryError for names that there are not.
 
-    Certified reasons are asked of piecewise-linear networks alone.
+    cuts: of sensitive numbers, as `medians` returns them; they make the groups of `fgce` and `cec`. Certified reasons are asked of
+    piecewise-linear networks alone.
     """
-    usual = dict(ANALYSES)
+    usual = {name: dict(settings) for name, settings in ANALYSES.items()}
     if not (isinstance(model, Network) and model.piecewise_linear):
-        usual |= {"cec": {key: one for key, one in ANALYSES["cec"].items() if key != "certify"}}
+        del usual["cec"]["certify"]
+    if cuts:
+        for name in ("fgce", "cec"):
+            usual[name]["split"] = cuts
     if analyses is None:
         return usual
     listed = [analyses] if isinstance(analyses, str) else list(analyses)
@@ -44,6 +52,20 @@ def chosen(
     if unknown:
         raise QueryError(f"analyses: {unknown[0]!r}: unknown analysis; {nearest(str(unknown[0]), known_analyses())}")
     return analyses if isinstance(analyses, Mapping) else {name: usual.get(name, {}) for name in listed}
+
+
+def medians(schema: Schema, table: pd.DataFrame | Path, sensitive: Sequence[str]) -> dict[str, list[float]]:
+    """Return sensitive number -> where it is cut into two groups, if each of its many values would be a group.
+
+    table: of a file only these columns are read. Rows without a value are not counted; whoever needs them refuses them.
+    """
+    names = sensitive or schema.protected_names
+    numbers = [feature.name for feature in schema.features if feature.numeric and feature.name in names]
+    if not numbers:
+        return {}
+    frame = read_table(table, columns=numbers) if isinstance(table, Path) else table
+    columns = {name: pd.to_numeric(frame[name], errors="coerce").dropna() for name in numbers if name in frame.columns}
+    return {name: [float(f"{column.median():g}")] for name, column in columns.items() if column.nunique() > MANY}
 
 
 def audit_text(head: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]]) -> str:
@@ -94,10 +116,15 @@ def drafted_files(
     audit = page.with_name(f"{page.stem}.audit.toml")
     folder = page.resolve().parent
     one, two, three = (os.path.relpath(path.resolve(), folder) for path in (model, described, data))
-    sections = sections_of(one, two, {"file": three, **rows}, sensitive, chosen(None, network))
+    if schema is None:
+        table = read_table(data)
+        text = draft(table, target=str(target), positive=positive, protected=sensitive, model=network)
+        cuts = medians(Schema.loads(text), table, sensitive)
+    else:
+        cuts = medians(Schema.load(schema), data, sensitive)
+    sections = sections_of(one, two, {"file": three, **rows}, sensitive, chosen(None, network, cuts))
     texts = [(audit, audit_text({"title": f"Audit of {model.name}"}, sections), f"run it with verifair audit {audit} --out {page}")]
     if schema is None:
-        text = draft(read_table(data), target=str(target), positive=positive, protected=sensitive, model=network)
         texts.insert(0, (described, text, f"pass it with --schema {described} in place of --target"))
     for path, text, remedy in texts:
         if os.path.lexists(path) and not (path.is_file() and path.read_text(encoding="utf-8") == text):

@@ -193,6 +193,25 @@ def test_one_command_drafts_the_files_that_it_runs(model: Pipeline, tmp_path: Pa
     assert done.returncode == 0, (done.stdout + done.stderr)
 
 
+def test_a_sensitive_number_is_cut_at_its_median(model: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its many values would be a group, and nothing was compared at all, not even by the other sensitive features."""
+    monkeypatch.chdir(tmp_path)
+    cut = float(np.median(PEOPLE["income"]))
+    sensitive = ["sex", "income"]
+    page = vf.audit(model, PEOPLE, target="credit", positive="good", sensitive=["income"], analyses=["fgce"], effort=4.0)
+    assert "each would be a group" not in str(page)
+    vf.save_onnx(vf.read(model, PEOPLE.drop(columns="credit")), "credit.onnx")
+    PEOPLE.to_csv("credit.csv", index=False)
+    options = ["--model", "credit.onnx", "--data", "credit.csv", "--only", "fgce", "--effort", "2"]
+    drafted = ["--target", "credit", "--positive", "good", *(part for name in sensitive for part in ("--sensitive", name))]
+    for more, name in ((drafted, "a"), (["--schema", "a.schema.toml"], "b")):
+        done = verifair("audit", *options, *more, "--out", f"{name}.html")
+        assert done.returncode == 0, done.stdout + done.stderr
+        asked = tomllib.loads(Path(f"{name}.audit.toml").read_text(encoding="utf-8"))["analyses"]
+        assert asked["cec"]["split"] == asked["fgce"]["split"] == {"income": [cut]}
+        assert "each would be a group" not in done.stdout
+
+
 def test_drafts_that_a_check_refuses_do_not_stand_in_the_way(
     model: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
