@@ -344,6 +344,7 @@ def test_the_list_names_cases_competitors_and_what_is_missing(inside: Run, monke
     (("--cases", "nothing/*"), "no case is called so"), (("--solvers", "cplex"), "--solvers cplex: is not known"),
     (("--methods", "magic"), "--methods magic: is not known"), (("--timeout", 0), "--timeout 0: expected a number above 0"),
     (("--quick", "--cases", "pba-*"), "--quick chooses its own cases"),
+    (("--cases", "center-german/10-0", "--methods", "lp"), "takes any of these cases; leave --methods and --solvers out"),
 ])
 def test_what_cannot_be_asked_is_refused(refused: Callable[..., str], wrong: tuple[object, ...], said: str) -> None:
     assert said in refused("bench", *wrong)

@@ -113,6 +113,9 @@ def run(system: System, given: dict[str, Any]) -> None:
     there = [one for one in everybody if one.available]
     if not there:
         raise QueryError("none of the competitors chosen is installed; verifair bench --list says how to install them")
+    if not any(one.takes(question) for question in (case.question() for case in cases) for one in there):
+        names = ", ".join(one.name for one in there)
+        raise QueryError(f"none of {names} takes any of these cases; leave --methods and --solvers out to ask all that do")
     # The cluster first: where there is none, no journal of its settings is begun.
     with alone_in(out), cluster(files.cluster), Journal(out, _settings(files, limit), resume=files.resume) as journal:
         interrupted = False
