@@ -61,7 +61,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
         if (found := additive.behind_bins(model)) is not None:
             before, trees = found
             return columns.by_column(trees, columns.names_of(model)) if before is None else _joined(_stored(before, {}), trees)
-        remedy = "fit LogisticRegression on columns that are all binned or encoded (OneHotEncoder), or fit trees"
+        remedy = "fit LogisticRegression on columns that are all binned or encoded (OneHotEncoder), or trees on columns as they are"
         raise ModelError(called(bins), f"makes steps of a column, which no network does; {remedy}")
     shown = {"zipmap": False} if hasattr(last, "predict_proba") else {}  # none, so that skl2onnx adds no zipmap of its own
     return _stored(model, {id(last): shown} if hasattr(last, "classes_") else {})
@@ -148,8 +148,10 @@ def _check_calibration(last: Any, steps: str) -> None:
     found = "calibrates probabilities in a way that is not read"
     at = _half(last.calibrated_classifiers_[0].calibrators[0]) if len(last.classes_) == 2 else None
     if len(last.calibrated_classifiers_) > 1 or at is None:
-        remedy = "fit it with ensemble=False on two classes, or pass what it calibrates (decides otherwise)"
-        raise ModelError(called(last), f"{found}; {remedy}")
+        folds = any(hasattr(one.estimator, "steps") for one in last.calibrated_classifiers_)  # each has fitted steps of its own
+        remedy = "behind the steps, as in make_pipeline(steps, CalibratedClassifierCV(...)), or " if folds else ""
+        remedy += "with ensemble=False on two classes, or pass what it calibrates, which decides otherwise"
+        raise ModelError(called(last), f"{found}; fit it {remedy}")
     (one,) = last.calibrated_classifiers_
     frozen = type(one.estimator).__name__ == "FrozenEstimator"
     logit = _logit(one.estimator, at[1], by_score=hasattr(last_of(one.estimator), "decision_function"))

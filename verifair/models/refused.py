@@ -10,13 +10,15 @@ from verifair.models.pipelines import parts
 
 _DISTANCES = "compares each row with rows that it was fitted on; fit LogisticRegression, LinearSVC, MLPClassifier or trees"
 _BENT = "bends a column by a curve that is not read; fit StandardScaler or MinMaxScaler, or trees on the column as it is"
+_FUNCTION = "applies a function that is not read; fit StandardScaler or MinMaxScaler, or put the result into the table"
 _LOG_LINK = "gives exponentials of a sum; fit Ridge on the logarithm of the values, and ask about that"
 _EACH = "combines a classifier for each class, or pair of classes; fit LogisticRegression or trees, which take several classes"
 _MISSING = "fills in values from other columns; fit it on rows that have all their values, or use SimpleImputer"
 WHY = {
     **dict.fromkeys(("KNeighborsClassifier", "KNeighborsRegressor", "RadiusNeighborsClassifier", "RadiusNeighborsRegressor", "SVC",
                      "SVR", "NuSVC", "NuSVR", "GaussianProcessClassifier", "GaussianProcessRegressor"), _DISTANCES),
-    **dict.fromkeys(("PowerTransformer", "QuantileTransformer", "SplineTransformer", "FunctionTransformer"), _BENT),
+    **dict.fromkeys(("PowerTransformer", "QuantileTransformer", "SplineTransformer"), _BENT),
+    "FunctionTransformer": _FUNCTION,
     **dict.fromkeys(("PoissonRegressor", "GammaRegressor", "TweedieRegressor"), _LOG_LINK),
     **dict.fromkeys(("OneVsRestClassifier", "OneVsOneClassifier", "OutputCodeClassifier"), _EACH),
     **dict.fromkeys(("KNNImputer", "IterativeImputer"), _MISSING),

@@ -756,8 +756,8 @@ def test_rows_on_float64_thresholds_are_decided_as_the_library_does(name: str) -
 
 @pytest.mark.parametrize(("step", "last", "match"), [
     (StandardScaler(), KNeighborsClassifier(), "sklearn KNeighborsClassifier: compares each row with rows .*; fit Logistic"),
-    (KBinsDiscretizer(3, encode="ordinal"), DecisionTreeClassifier(), "sklearn KBinsDiscretizer: makes steps .*, or fit trees"),
-    (FunctionTransformer(np.exp), LogisticRegression(), "sklearn FunctionTransformer: bends a column"),
+    (KBinsDiscretizer(3, encode="ordinal"), DecisionTreeClassifier(), "sklearn KBinsDiscretizer: .*, or trees on columns"),
+    (FunctionTransformer(np.exp), LogisticRegression(), "sklearn FunctionTransformer: applies a function that is not read"),
     ("passthrough", BaggingClassifier(KNeighborsClassifier(), 2), "sklearn KNeighborsClassifier: compares"),
     ("passthrough", CalibratedClassifierCV(VotingClassifier([("a", RandomForestClassifier(3)), ("b", LogisticRegression())],
                                                             voting="soft"), cv=2), "sklearn CalibratedClassifierCV: calibrates"),
@@ -833,6 +833,15 @@ def test_a_calibration_without_such_a_rule_is_one_line() -> None:
     voting = VotingClassifier([("a", WITHIN["boosted"]()), ("b", WITHIN["linear"]())], voting="soft")
     with pytest.raises(ModelError, match="not read; fit it with ensemble=False on two classes"):
         vf.read(fitted(CalibratedClassifierCV(voting, cv=2), frame, y), frame)
+
+
+def test_a_pipeline_in_each_fold_of_a_calibration_belongs_in_front_of_it() -> None:
+    """The remedy works."""
+    frame, y = X[NUMBERS], (Y == "good").astype(int)
+    inside = CalibratedClassifierCV(make_pipeline(StandardScaler(), WITHIN["boosted"]()), cv=2)
+    with pytest.raises(ModelError, match=r"fit it behind the steps, as in make_pipeline\(steps, CalibratedClassifierCV"):
+        vf.read(fitted(inside, frame, y), frame)
+    vf.read(fitted(make_pipeline(StandardScaler(), CalibratedClassifierCV(WITHIN["boosted"](), cv=2)), frame, y), frame)
 
 
 # Combinations of estimators; tests/soundness/test_combined_estimators.py has their decisions
