@@ -12,6 +12,7 @@ import pandas as pd
 from solvers import clock
 from verifair.checker.certificates.envelope import semantics
 from verifair.checker.words import counted
+from verifair.errors import DataError, QueryError
 from verifair.systems.fgce.findings import INTERVALS, LEAST, WITHOUT
 from verifair.systems.fgce.plots import UNITS, plot
 from verifair.systems.fgce.result import FgceResult
@@ -39,18 +40,23 @@ FAR = (
 
 
 def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
-    """Return what the page says of FGCE: of each protected feature alone."""
+    """Return what the page says of FGCE: of each protected feature alone. Raises DataError or QueryError if none can be asked."""
     names = list(dict.fromkeys(settings.protected))
     statements: list[Statement] = []
     pictures: list[Picture] = []
     tables: list[DataTable] = []
     evidence: list[Evidence] = []
     answers: list[dict[str, Any]] = []
+    problems: list[DataError | QueryError] = []
     drawn, headlines = "", 0
     for n, name in enumerate(names):
         own = {"protected": (name,), "split": {key: cuts for key, cuts in settings.split.items() if key == name}}
         deadline = clock.now() + work.left / (len(names) - n)
-        result = solve(settings.model_copy(update=own), subject, replace(work, deadline=deadline)).whole()
+        try:
+            result = solve(settings.model_copy(update=own), subject, replace(work, deadline=deadline)).whole()
+        except (DataError, QueryError) as error:
+            problems.append(error)
+            continue
         drawn = result.drawn
         optimum, again = _optimum(name, result, replace(work, deadline=deadline))
         evidence += [optimum] if optimum is not None else []
@@ -73,6 +79,11 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
         tables += [_advice(name, result), _comparison(name, result)]
         graph = result.graph.model_dump(include={"nodes", "edges", "eps"})
         answers.append({"protected": name, **result.model_dump(include=ANSWER), "graph": graph})
+    if problems and not answers:
+        raise problems[0] if len(problems) == 1 else QueryError("\n".join(map(str, problems)))
+    for problem in problems:
+        text = f"Did not run: {str(problem).removesuffix('.')}."
+        statements.append(Statement(text=text, standing=Standing.SKIPPED, tone=Tone.PLAIN, headline=True))
     return Section(
         **SYSTEM.heading,
         method=(

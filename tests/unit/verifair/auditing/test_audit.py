@@ -212,6 +212,16 @@ def test_a_sensitive_number_is_cut_at_its_median(model: Pipeline, tmp_path: Path
         assert "each would be a group" not in done.stdout
 
 
+def test_a_feature_that_cannot_be_asked_about_does_not_stop_the_others(model: Pipeline) -> None:
+    asked: dict[str, Any] = {"target": "credit", "positive": "good", "effort": 4.0}
+    coded = PEOPLE.assign(code=range(len(PEOPLE)))
+    said = str(vf.audit(model, coded, sensitive=["sex"], analyses={"fgce": {"k": 99, "protected": ["code", "sex"]}}, **asked))
+    assert "Did not run: 'code' has 200 values, and each would be a group; split it" in said
+    assert "leads to the favourable decision, by sex: " in said
+    said = str(vf.audit(model, coded, sensitive=["sex"], analyses={"fgce": {"protected": ["code"]}}, **asked))
+    assert "Did not run: 'code' has 200 values" in said
+
+
 def test_drafts_that_a_check_refuses_do_not_stand_in_the_way(
     model: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
