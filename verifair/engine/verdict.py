@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from solvers.outcome import Outcome
 from verifair.notebook.pictures import interval, pairs
 from verifair.notebook.shown import Pictured
+from verifair.schema.feature import text
 from verifair.schema.naming import beside
 
 if TYPE_CHECKING:
@@ -140,6 +141,22 @@ class Witness(Pictured):
         rows = [{**row, **beside({"decision": decision, given: shown}, row)}
                 for row, decision, shown in zip((self.x, self.x_prime), self.decisions, self.shown, strict=True)]
         return pd.DataFrame(rows, index=pd.Index(["x", "x'"]), dtype=object).T
+
+    def rows(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return both rows as a model takes them that was fitted on this table: with its columns and its own values of categories.
+
+        Codes and booleans, such as 1 and False, are words in x and x_prime. Columns that are no features are left out.
+        """
+        import pandas as pd
+
+        found = pd.DataFrame([self.x, self.x_prime], index=["x", "x'"], dtype=object)
+        found = found[[name for name in table.columns if name in found]].infer_objects()
+        for name in found:
+            if isinstance(self.x[name], str):
+                own = {text(value): value for value in table[name].unique()}
+                values = [own.get(word, word) for word in (self.x[name], self.x_prime[name])]
+                found[name] = pd.Series(values, index=found.index, dtype=table[name].dtype)
+        return found
 
     def _draw(self, path: Path) -> None:
         draw_witnesses((self,), path)

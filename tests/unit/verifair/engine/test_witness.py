@@ -1,0 +1,32 @@
+"""Counterexamples as rows of a table."""
+
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import verifair as vf
+
+TABLE = pd.DataFrame({
+    "sex": [1, 2] * 20, "customer": [True, True, False, False] * 10, "grade": ["low", "low", "high", "high", "high"] * 8,
+    "income": range(40),
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("types", [{}, {"sex": "category", "customer": "boolean", "grade": "category"}])
+def test_rows_are_those_that_the_model_takes(types: dict[str, str]) -> None:
+    """Codes and booleans have their types again: an encoder that ignores unknown words would decide both alike."""
+    table = TABLE.astype(types)
+    words = ["sex", "customer", "grade"]
+    steps = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), words), (StandardScaler(), ["income"]))
+    approved = TABLE["income"] + 9 * (TABLE["sex"] == 1) + 5 * TABLE["customer"] > 25
+    model = make_pipeline(steps, LogisticRegression(C=100)).fit(table, approved)
+    schema = vf.Schema.infer(table.assign(y=approved), target="y", positive=True, protected=["sex"], model=model)
+    witness = vf.verify(vf.IndividualFairness(network=model, schema=schema, protected=["sex"])).witness
+    assert witness is not None
+    pair = witness.rows(table.assign(other="no feature"))
+    assert list(pair.columns) == list(table.columns)
+    assert [pair[name].dtype for name in words] == [table[name].dtype for name in words]
+    assert [f"y {decided}" for decided in model.predict(pair)] == list(witness.decisions)
