@@ -212,6 +212,14 @@ def test_a_sensitive_number_is_cut_at_its_median(model: Pipeline, tmp_path: Path
         assert "each would be a group" not in done.stdout
 
 
+def test_the_legend_explains_the_mark_of_the_first_sentence(model: Pipeline, tmp_path: Path) -> None:
+    """Also if no analysis has it: here the groups' rates differ, and nobody asked about changed decisions."""
+    found = vf.audit(model, PEOPLE, target="credit", positive="good", sensitive=["sex"], analyses={"fgce": {"k": 99}}, effort=4.0)
+    page = found.save(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Not known. Whether another sex alone changes decisions was not shown. Below the four-fifths limit" in page
+    assert "people or groups are treated differently" in page
+
+
 def test_a_feature_that_cannot_be_asked_about_does_not_stop_the_others(model: Pipeline) -> None:
     asked: dict[str, Any] = {"target": "credit", "positive": "good", "effort": 4.0}
     coded = PEOPLE.assign(code=range(len(PEOPLE)))
