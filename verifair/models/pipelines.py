@@ -148,7 +148,8 @@ def _check_calibration(last: Any, steps: str) -> None:
     found = "calibrates probabilities in a way that is not read"
     at = _half(last.calibrated_classifiers_[0].calibrators[0]) if len(last.classes_) == 2 else None
     if len(last.calibrated_classifiers_) > 1 or at is None:
-        folds = any(hasattr(one.estimator, "steps") for one in last.calibrated_classifiers_)  # each has fitted steps of its own
+        # each has fitted steps of its own; scorecards belong to theirs
+        folds = any(hasattr(one.estimator, "steps") and _bins(one.estimator) is None for one in last.calibrated_classifiers_)
         remedy = "behind the steps, as in make_pipeline(steps, CalibratedClassifierCV(...)), or " if folds else ""
         remedy += "with ensemble=False on two classes, or pass what it calibrates, which decides otherwise"
         raise ModelError(called(last), f"{found}; fit it {remedy}")
