@@ -24,7 +24,7 @@ from sklearn.ensemble import (
     StackingClassifier,
     VotingClassifier,
 )
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -197,6 +197,14 @@ STACKED |= {
         LogisticRegression(), tree(k), LogisticRegression(C=0.1), CalibratedClassifierCV(LinearSVC(), cv=2), C=1e6),
 }
 MEANS |= MIXED
+HARD: dict[str, Callable[[int], Any]] = {
+    "hard, of each kind": lambda k: VotingClassifier(named(LogisticRegression(), forest(k), boosted(k))),
+    "hard, of libraries": lambda k: VotingClassifier(named(xgboosted(k), light(k), forest(k)), weights=[1, 2, 3]),
+    "hard, without probabilities": lambda k: VotingClassifier(named(LinearSVC(), tree(k), boosted(k), RidgeClassifier())),
+    "hard, scaled": lambda k: VotingClassifier(
+        named(LinearSVC(), forest(k), make_pipeline(StandardScaler(), LogisticRegression()), tree(k)), weights=[2, 1, 1, 2]),
+}
+"""Half the votes, and a boosted score of exactly 0, are among their rows."""
 FUNCTIONS = MEANS | STACKED
 
 
@@ -341,12 +349,25 @@ def test_equal_scores_by_other_leaves_are_decided(name: str) -> None:
     assert ties
 
 
+@pytest.mark.parametrize("seed", draws(12))
+@pytest.mark.parametrize("name", HARD)
+def test_hard_votes_are_decided_as_by_the_object(name: str, seed: int) -> None:
+    model = fitted(HARD[name], seed)
+    network = read(model)
+    assert isinstance(network, MeanOfTrees)
+    shares = np.average(model.transform(ROWS), axis=1, weights=model.weights)
+    np.testing.assert_allclose(probabilities(network, network.forward(ROWS)[:, 0]), shares, atol=1e-6)
+    decided = exact_margins(network) > 0
+    assert decided.tolist() == model.predict(ROWS).tolist()
+    check(model, network, decided)
+
+
 @pytest.mark.parametrize("seed", draws(2))
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", [*FUNCTIONS, *HARD])
 def test_bias_of_functions_of_trees_against_all_neighbours(name: str, seed: int) -> None:
     """Members that rise make up for those that fall: with linear members two or three boxes decide a question."""
     schema = schema_of(integer("a", -2, 3, unit=1), integer("b", 0, 4, unit=1), categorical("p", "f", "m", "o"), label="y")
-    network = read(fitted(FUNCTIONS[name], seed))
+    network = read(fitted((FUNCTIONS | HARD)[name], seed))
     margins = network.forward(ROWS)[:, 0]
     people = pd.DataFrame([schema.decode(row) for row in ROWS]).assign(y=(margins > 0).astype(int))
     query = vf.PersistentBias(network=network, schema=schema, sensitive="p", delta=[1])

@@ -186,13 +186,17 @@ def _mean(model: Any, response: str) -> TreeSum | None:
     return total(parts, np.zeros(count))
 
 
+def whole_weights(model: Any) -> bool:
+    """Return whether sums of the weights of hard votes are exact, in float32 and float64."""
+    whole = np.asarray(model._weights_not_none or (), dtype=np.float64) * WHOLE_WEIGHTS
+    return bool((whole == np.rint(whole)).all() and np.abs(whole).sum() <= 2**23)
+
+
 def _votes(model: Any) -> TreeSum | None:
     """Hard votes of single trees. None where sums of weights may be equal, and not so in float32 or float64."""
     weights, count = model._weights_not_none, len(model.classes_)
-    if weights is not None:
-        whole = np.asarray(weights, dtype=np.float64) * WHOLE_WEIGHTS
-        if (count > 2 and len(set(weights)) > 1) or (whole != np.rint(whole)).any() or np.abs(whole).sum() > 2**23:
-            return None
+    if (count > 2 and len(set(weights or ())) > 1) or not whole_weights(model):
+        return None
     parts = list[TreeSum | None]()
     for weight, one, _ in members(model) or ():
         one = flat(one)

@@ -21,12 +21,15 @@ from encoders.network import Array, Floats, Integers
 from encoders.onnx.file import drop_nodes
 from verifair.models import discriminants
 from verifair.models.columns import model_of, names_of, renamed
-from verifair.models.forests import TreeSum, linear, members, summed, total, written
+from verifair.models.forests import TreeSum, linear, members, summed, total, whole_weights, written
 from verifair.models.objects import called, flat, labels_of, last_of, own_of_boosting, own_of_sklearn, width_of
 
 ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "identity": None}
 LEVEL = 2.0**-24
 """Levels of isotonic calibration are whole numbers of it: float32 adds them up exactly, and a plateau at 1/2 is a tie."""
+VOTES = "fit it with voting='soft'; hard votes are read of trees, forests and boosted trees, beside linear models, by whole weights"
+STEEP = 2.0**64
+"""Scale of a vote's ramp: a score that is not 0 is beyond it, but for less than any float64 sum of the object's rounds."""
 TIED, CLOSEST = 2.0**-22, 2.0**-60
 """How much longer than the object's a plateau at 1/2 is, relative to the largest score; what a ramp's ends are apart at least."""
 
@@ -192,8 +195,7 @@ class Graph:
             twice = 2.0 if getattr(model, "loss", "") == "exponential" else 1.0
             return [(share, self.trees(found.times(np.array([[twice]])), model, x), None)]
         if getattr(model, "voting", "soft") == "hard":
-            remedy = "fit it with voting='soft'; hard votes are read of single trees by whole weights, at the end"
-            raise Unknown("hard votes", remedy)
+            raise Unknown("hard votes", VOTES)
         if (parts := members(model)) is not None:
             every: Weighted = []
             for weight, one, columns in parts:
@@ -212,13 +214,46 @@ class Graph:
             raise Unknown(called(model))
         return [(share, self.score(model, x), None)]
 
+    def votes(self, model: Any, x: str | None) -> Weighted:
+        """The scores that decide the votes of a hard vote: a ramp each that is as good as a step."""
+        model = flat(model)
+        if hasattr(model, "steps"):
+            return self.votes(model[-1], self.part(model[:-1], x))
+        listed = members(model) or []
+        if not whole_weights(model) or min(share for share, _, _ in listed) < 0:
+            raise Unknown("hard votes by such weights", VOTES)
+        levels = np.array([share for share, _, _ in listed]) / LEVEL
+        shares = (levels if (levels == np.rint(levels)).all() else np.floor(levels)) * LEVEL  # half the votes are not more than 1/2
+        found: Weighted = []
+        for share, (_, one, _) in zip(shares.tolist(), listed, strict=True):
+            score, half = self.decided(one, x)
+            shift, scale = (np.array([number], dtype=np.float32) for number in (half, STEEP))
+            found.append((1.0, score, Functions(shift=shift, scale=scale, weight=np.array([share]), constant=0.0)))
+        if not any(isinstance(score, TreeSum) for _, score, _ in found):
+            raise Unknown("hard votes without trees", VOTES)
+        return found
+
+    def decided(self, model: Any, x: str | None) -> tuple[Score, float]:
+        """The score of a member, and what it exceeds where the member decides for the second class."""
+        model = flat(model)
+        if list(getattr(last_of(model), "classes_", ())) != [0, 1]:
+            raise Unknown(f"a vote of {called(model)}, which decides alike about everybody")
+        if hasattr(model, "steps"):
+            return self.decided(model[-1], self.part(model[:-1], x))
+        zero = -CLOSEST if type(model).__name__ == "GradientBoostingClassifier" else 0.0  # it decides so at 0, too
+        for method, half in (("predict_proba", 0.5 + TIED), ("decision_function", zero)):
+            if (found := summed(model, method)) is not None:
+                return self.trees(found.last(), model, x), half
+        return self.score(model, x), 0.0
+
     def shown(self, model: Any) -> str:
         """The probabilities of all classes of the model itself."""
         if len(last_of(model).classes_) > 2:
             scores = self.score(model, None)
             first = self.affine(scores, np.zeros((1, len(last_of(model).classes_) - 1)), np.zeros(1))
             return self.add("Softmax", [self.add("Concat", [first, scores], axis=1)], axis=1)
-        listed = self.probability(model, None)
+        hard = getattr(last_of(model), "voting", "soft") == "hard"
+        listed = self.votes(model, None) if hard else self.probability(model, None)
         alone = _log_odds(*listed[0]) if len(listed) == 1 else None
         if isinstance(alone, Margin):
             alone = self.mixed(alone.listed, alone.constant)
