@@ -15,6 +15,8 @@ from solvers import clock
 
 EXACT, BALL = 12, 3000
 """Multiplications of float64 that one of exact arithmetic, and one of ball arithmetic, takes as long as."""
+OF_TREES = 64
+"""Balls of a row that functions of trees' scores take, about: the scores themselves are exact."""
 EXACT_POINTS = 128
 """Points evaluated exactly at once: their limbs in a wide layer fit the cache."""
 
@@ -74,7 +76,7 @@ def _by_balls(
     x, x_prime = pair(problem, question, raw)
     network = problem.network
     same = network.surely_equal(x, x_prime)
-    clock.spend(BALL * 2 * len(x) * network.work)
+    clock.spend(2 * len(x) * (EXACT * network.work + BALL * OF_TREES if network.of_trees else BALL * network.work))
     with precision(bits):
         weights = [ball(float(v)) for v in problem.margin]
         logits = network.forward(Balls.of(np.concatenate([x, x_prime]))).rows()

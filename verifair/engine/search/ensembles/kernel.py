@@ -290,8 +290,8 @@ def _tried(
     strict: Any, clause: Any, head: Any, known: Any, hints: Any, seed: Any, point: Any, best: Any, value: Any,
 ) -> Any:
     """Try points of a box: those known, moved into it, random ones, and what changing single values makes of the best one. Returns
-    whether one was met at which no row is, left in `best`, and the random state."""
-    count = len(hot)
+    whether one was met at which no row is, left in `best`, the random state, and how many points were tried."""
+    count, tried = len(hot), 0 * begin
     score = INFINITE
     for k in range(hints + TRIES):
         for v in range(count):
@@ -304,12 +304,13 @@ def _tried(
                 point[v] = a + (seed >> 8) % (b - a + 1)
         _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
         _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
+        tried += 1
         if found < score or not met:
             score = found
             for v in range(count):
                 best[v] = point[v]
             if not met:
-                return True, seed
+                return True, seed, tried
     for v in range(count):
         point[v] = best[v]
     for _ in range(SWEEPS):
@@ -330,14 +331,15 @@ def _tried(
                 point[v] = x
                 _at_point(begin, end, trees, variable, cut, right, hot, cells, counts, adds, lines, base, base_at, point, value)
                 _, found, met = _best_row(value, lines, rows, shares, constants, charges, sizes, strict, clause, head)
+                tried += 1
                 if found < score or not met:
                     score, best[v] = found, x
                     if not met:
-                        return True, seed
+                        return True, seed, tried
             point[v] = best[v]
         if score >= before:
             break
-    return False, seed
+    return False, seed, tried
 
 
 @compiled
@@ -524,10 +526,10 @@ def explore(
                 extra[k] -= 1
             elif stop == 1:
                 hints = learnt if learnt < len(known) // count else len(known) // count
-                spent += (used - trees) * WAY * (hints + TRIES + SWEEPS * VALUES * count)
-                fails, seed = _tried(trees, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, bounds,
-                                     none, low, high, none, rows, shares, constants, charges, sizes, strict, clause, head, known,
-                                     hints, seed, point, best, value)
+                fails, seed, tried = _tried(
+                    trees, used, tree_at, a_variable, a_cut, a_right, hot, cells, counts, adds, lines, bounds, none, low, high,
+                    none, rows, shares, constants, charges, sizes, strict, clause, head, known, hints, seed, point, best, value)
+                spent += (used - trees) * WAY * tried
                 if fails:
                     points, points_cell = _add_point(points, points_cell, found_points, k, best, none, count)
                     place = learnt % (len(known) // count)
