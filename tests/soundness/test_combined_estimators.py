@@ -2,6 +2,7 @@
 `predict` does, and verdicts are those of brute force over its decisions."""
 
 import itertools
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,6 +40,7 @@ from encoders.network import Link, Network
 from encoders.shares import probabilities
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
+from solvers import clock
 from tests.brute_force import exact_forward
 from tests.builders import categorical, integer, schema_of
 from tests.draws import draws
@@ -380,6 +382,18 @@ def test_bias_of_functions_of_trees_against_all_neighbours(name: str, seed: int)
     assert verdicts.nodes.mean() < (3 if name in MIXED else 10)
     certificate = certificate_of(query, LabelledRows.of(network, schema, people), verdicts)
     assert vf.check(certificate, network=network, schema=schema).accepted
+
+
+@pytest.mark.parametrize(("name", "most"), [("soft with a linear model", 0.05), ("stacking of calibrated", 0.05)])
+def test_effort_counts_points_and_balls_as_they_are(name: str, most: float) -> None:
+    """The scores of a row are exact: ball arithmetic has as many numbers as there are functions, and not as trees have nodes."""
+    network = read(fitted(FUNCTIONS[name], 0))
+    schema = schema_of(integer("a", -2, 3, unit=1), integer("b", 0, 4, unit=1), categorical("p", "f", "m", "o"), label="y")
+    decided = network.forward(ROWS)[:, 0] > 0
+    people = pd.DataFrame([schema.decode(row) for row in ROWS]).assign(y=decided.astype(int))
+    with clock.counted(time.monotonic() + 60) as counted:
+        verify_rows(vf.PersistentBias(network=network, schema=schema, sensitive="p", delta=[1]), people)
+    assert 0 < counted.spent < most
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
