@@ -55,10 +55,41 @@ def trees(model: Any, *, values: bool) -> TreeEnsemble | None:
 
 
 def check_dense(model: Any, listed: Sequence[Any], *, sparse: bool) -> None:
-    """Raise ModelError where one of the models listed is XGBoost's, and what goes before it gives a sparse matrix."""
+    """Raise ModelError where one of the members listed is XGBoost's, and what goes before it gives a sparse matrix."""
     if sparse and any(package_of(one) == "xgboost" for one in listed):
         remedy = "fit it behind sparse_output=False of the encoders, and sparse_threshold=0 of a ColumnTransformer"
         raise ModelError(called(model), f"its XGBoost model takes the zeros of a sparse matrix for missing values; {remedy}")
+
+
+def zeros_missing(made: onnx.ModelProto) -> onnx.ModelProto:
+    """Let 0 go, in all questions of XGBoost's trees, where missing values go: as the zeros of a sparse matrix, and with missing=0.
+
+    Where x < t sends 0 the other way, two more questions find it: the branches of the three share what is below them.
+    """
+    (node,) = (one for one in made.graph.node if one.op_type.startswith("TreeEnsemble"))
+    listed = {one.name: one for one in node.attribute if one.name.startswith("nodes_")}
+    lists = {name: onnx.helper.get_attribute_value(one) for name, one in listed.items()}
+    rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    more, last = list[dict[str, Any]](), dict[int, int]()
+    for row in rows:
+        last[row["nodes_treeids"]] = max(last.get(row["nodes_treeids"], 0), row["nodes_nodeids"])
+    for row in rows:
+        left, missing = row["nodes_values"] > 0, bool(row["nodes_missing_value_tracks_true"])
+        if row["nodes_modes"] == b"LEAF" or left == missing:
+            continue
+        below = last[row["nodes_treeids"]] + 1
+        last[row["nodes_treeids"]] += 2
+        one, other = ("nodes_truenodeids", "nodes_falsenodeids") if left else ("nodes_falsenodeids", "nodes_truenodeids")
+        near, far = row[one], row[other]    # 0 goes to `far`, and the numbers around it to `near`
+        for k, mode, below_zero, above in ((0, b"BRANCH_LT", near, below + 1), (1, b"BRANCH_LEQ", far, near)):
+            more.append({**row, "nodes_nodeids": below + k, "nodes_values": 0.0, "nodes_modes": mode,
+                         "nodes_truenodeids": below_zero, "nodes_falsenodeids": above})
+        row[one] = below
+    rows = sorted([*rows, *more], key=lambda row: row["nodes_treeids"])
+    kept = [one for one in node.attribute if one.name not in listed]
+    del node.attribute[:]
+    node.attribute.extend([*kept, *(onnx.helper.make_attribute(name, [row[name] for row in rows]) for name in lists)])
+    return made
 
 
 def gives_sparse(step: Any) -> bool:
@@ -93,8 +124,11 @@ def _xgboost(model: Any) -> onnx.ModelProto:
     booster.feature_names = None  # the converter knows columns by number alone
     kinds = booster.feature_types  # of what is no float, thresholds are listed rounded (int), or not at all (i: True and False)
     booster.feature_types = kinds and ["c" if kind == "c" else "float" for kind in kinds]
+    zeros = model is not booster and model.missing == 0
+    if zeros:
+        model.missing = np.nan
     made: onnx.ModelProto = convert_xgboost(model, name="model", initial_types=_matrix(count), target_opset=OPSET)
-    return made
+    return zeros_missing(made) if zeros else made
 
 
 def _lightgbm(model: Any) -> onnx.ModelProto:

@@ -331,9 +331,9 @@ def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.Mo
     """Return a pipeline as ONNX that ends in a model which `convert` makes, of columns with these names, or of one matrix."""
     if last is model:
         return convert(columns.names_of(model))
-    before = model[:-1]
-    boosting.check_dense(model, [last], sparse=boosting.gives_sparse(before))
-    return _joined(_stored(before, {}), convert(()))
+    before, made = model[:-1], convert(())
+    zeros = package_of(last) == "xgboost" and boosting.gives_sparse(before)
+    return _joined(_stored(before, {}), boosting.zeros_missing(made) if zeros else made)
 
 
 def _joined(first: onnx.ModelProto, second: onnx.ModelProto) -> onnx.ModelProto:

@@ -532,17 +532,37 @@ def test_truth_values_behind_an_encoder_are_its_categories(encoder: Any, dtype: 
 
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("alone", [False, True])
-def test_zeros_of_a_sparse_matrix_are_missing_values_to_xgboost(alone: bool, dense: bool) -> None:
+@pytest.mark.parametrize("kind", ["XGBClassifier", "XGBRegressor"])
+def test_zeros_of_a_sparse_matrix_are_missing_values_to_xgboost(kind: str, alone: bool, dense: bool) -> None:
+    """They go where missing values go, between numbers that may go the other way on both sides."""
     xgboost = pytest.importorskip("xgboost")
     encoder = OneHotEncoder(sparse_output=not dense)
     before = encoder if alone else make_column_transformer(("passthrough", NUMBERS), (encoder, WORDS), sparse_threshold=1)
-    frame = X[WORDS if alone else [*NUMBERS, *WORDS]]
-    model = fitted(make_pipeline(before, xgboost.XGBClassifier(n_estimators=3, max_depth=2)), frame, Y == "good")
-    if dense:
-        assert vf.read(model, frame).outputs == 1
-    else:
-        with pytest.raises(ModelError, match="zeros of a sparse matrix for missing values; fit it behind sparse"):
-            vf.read(model, frame)
+    rng = np.random.default_rng(0)
+    frame = X[WORDS].assign(**({} if alone else {name: rng.integers(-2, 3, len(X)) for name in NUMBERS}))
+    y = (frame["sex"] == "Male").to_numpy() ^ (rng.random(len(X)) < 0.2)
+    if not alone:
+        y = y ^ (frame[NUMBERS[0]] == 0).to_numpy() ^ (frame[NUMBERS[1]] != 0).to_numpy()
+    model = fitted(make_pipeline(before, getattr(xgboost, kind)(n_estimators=9, max_depth=4)), frame, y.astype(int))
+    network = vf.read(model, frame)
+    positive = "value > 0.5" if kind == "XGBRegressor" else None
+    schema = vf.Schema.infer(frame.assign(y=y.astype(int)), target="y", model=network, positive=positive)
+    shown = network.forward(schema.encode(schema.raw(frame)).astype(np.float64))[:, 0]
+    expected = said(model, frame) if kind == "XGBClassifier" else model.predict(frame)
+    np.testing.assert_allclose(1 / (1 + np.exp(-shown)) if kind == "XGBClassifier" else shown, expected, atol=1e-5)
+
+
+def test_what_xgboost_takes_for_a_missing_value() -> None:
+    xgboost = pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.integers(-2, 3, 300).astype(float), "b": rng.integers(0, 3, 300).astype(float)})
+    y = (frame["a"] == 0) ^ (frame["b"] > 0) ^ (rng.random(300) < 0.1)
+    model = fitted(xgboost.XGBClassifier(n_estimators=9, max_depth=4, missing=0), frame, y.astype(int))
+    shown = vf.read(model, frame).forward(frame.to_numpy())[:, 0]
+    np.testing.assert_allclose(1 / (1 + np.exp(-shown)), said(model, frame), atol=1e-5)
+    model = fitted(xgboost.XGBClassifier(n_estimators=3, missing=-9), frame, y.astype(int))
+    with pytest.raises(ModelError, match=r"missing values are not nan but -9.*; fit it with missing=numpy.nan"):
+        vf.read(model, frame)
 
 
 def test_a_table_without_a_row_that_the_model_takes_is_told() -> None:
