@@ -110,13 +110,22 @@ def _gap_row(value: Any, head: Any) -> Any:
 
 
 @compiled
+def _steepest(shift: Any, scale: Any, low: Any, high: Any, apart: Any) -> Any:
+    """How much a logistic function rises by in a window `apart` long within low and high, at most: in that around its middle, or as
+    near to it as may be, with room on both sides: large scores round where it ends."""
+    room = (abs(low) + abs(high)) * NARROW
+    apart = min(apart * LOOSE, high - low) + room
+    top = min(max(shift + apart / 2, low + apart), high) + room
+    # never 0: float64 does not tell the ends of short windows apart, nor those of large scores
+    return _probability(scale * (top - shift)) - _probability(scale * (top - apart - 2 * room - shift)) + CURVED
+
+
+@compiled
 def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> Any:
     """How much functions begin ... end - 1 of a score may fall by in all while the score falls by `apart` within low and high, at
     most: in a window of that length around the middle of a logistic function, and in the best one that ends, or begins, where one
     of the ramps does, which follow one another; ramps that overlap as far as each of them is steep."""
-    if not apart > 0:
-        return 0.0
-    apart = min(apart * LOOSE + (abs(low) + abs(high)) * NARROW, high - low)
+    apart = min(apart * LOOSE, high - low) + (abs(low) + abs(high)) * NARROW
     fall, best, largest, before, passed, j = 0.0, 0.0, 0.0, 0.0, 0.0, begin
     for k in range(begin, end):
         kind, shift, scale, weight = head[5 * k + 1], head[5 * k + 2], head[5 * k + 3], head[5 * k + 4]
@@ -124,9 +133,7 @@ def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> A
             if kind > 1:
                 fall += weight * min(scale * apart, 1.0)
             else:
-                top = min(max(shift + apart / 2, low + apart), high)
-                # never 0: float64 does not tell the ends of short windows apart, nor those of large scores
-                fall += weight * (_probability(scale * (top - shift)) - _probability(scale * (top - apart - shift)) + CURVED)
+                fall += weight * _steepest(shift, scale, low, high, apart)
             j = k + 1
             continue
         largest = max(largest, weight)
@@ -208,13 +215,11 @@ def add_means(value: Any, head: Any) -> None:
                     apart = max(_probability(low + apart) - _probability(low), _probability(high) - _probability(high - apart))
                     apart, low, high = min(apart + CURVED, 0.0), _probability(low) - CURVED, _probability(high) + CURVED
                 if head[chances + i] > 0 and apart > 0:
-                    apart = min(apart * LOOSE + (abs(low) + abs(high)) * NARROW, high - low)
-                    top = min(max(apart / 2, low + apart), high)
-                    apart = _probability(top) - _probability(top - apart) + CURVED
+                    apart = _steepest(0.0, 1.0, low, high, apart)
                     low, high = _probability(low) - CURVED, _probability(high) + CURVED
                 if apart > 0:
                     fall = _fall(head, k, end, low, high, apart)
-                    total -= fall * LOOSE + head[5] if fall > 0 else 0.0
+                    total -= fall * LOOSE + head[5] if fall != 0 else 0.0
                 elif apart < 0:
                     total += max(_rise(head, k, end, low, high, -apart) / LOOSE - head[5], 0.0)
                 k = end

@@ -108,6 +108,7 @@ def mean_head(network: MeanOfTrees, first: float, second: float) -> Any:
     kind = np.where(ramps.logistic, 1, np.where(overlapping, 2, 0))
     order = np.lexsort([ramps.shift, kind == 0, ramps.score])
     functions = np.column_stack([ramps.score, kind, ramps.shift, ramps.scale, ramps.weight])[order]
+    functions = functions[functions[:, 4] > 0]
     short = np.concatenate([ramps.weight, network.added]) * WHOLE
     rounds = size > 2**20 or bool((short != np.rint(short)).any())
     lost = size * (len(functions) + 64) * LOST_A_FUNCTION
