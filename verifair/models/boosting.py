@@ -54,13 +54,6 @@ def trees(model: Any, *, values: bool) -> TreeEnsemble | None:
     return found if isinstance(found, TreeEnsemble) and found.outputs == 1 and found.link is link else None
 
 
-def check_dense(model: Any, listed: Sequence[Any], *, sparse: bool) -> None:
-    """Raise ModelError where one of the members listed is XGBoost's, and what goes before it gives a sparse matrix."""
-    if sparse and any(package_of(one) == "xgboost" for one in listed):
-        remedy = "fit it behind sparse_output=False of the encoders, and sparse_threshold=0 of a ColumnTransformer"
-        raise ModelError(called(model), f"its XGBoost model takes the zeros of a sparse matrix for missing values; {remedy}")
-
-
 def zeros_missing(made: onnx.ModelProto) -> onnx.ModelProto:
     """Let 0 go, in all questions of XGBoost's trees, where missing values go: as the zeros of a sparse matrix, and with missing=0.
 
@@ -92,13 +85,17 @@ def zeros_missing(made: onnx.ModelProto) -> onnx.ModelProto:
     return made
 
 
-def gives_sparse(step: Any) -> bool:
-    """Return whether a transformer gives a sparse matrix, as far as it knows."""
+def gives_sparse(step: Any, given: bool = False) -> bool:
+    """Return whether a transformer gives a sparse matrix.   given: whether it takes one, which most hand on."""
     if hasattr(step, "steps"):
-        return any(gives_sparse(one) for _, one in step.steps)
+        for _, one in step.steps:
+            given = gives_sparse(one, given)
+        return given
     if hasattr(step, "transformer_list"):
-        return any(gives_sparse(one) for _, one in step.transformer_list)
-    return bool(getattr(step, "sparse_output_", getattr(step, "sparse_output", getattr(step, "encode", "") == "onehot")))
+        return any(gives_sparse(one, given) for _, one in step.transformer_list)
+    if hasattr(step, "components_"):
+        return False
+    return bool(getattr(step, "sparse_output_", getattr(step, "sparse_output", given or getattr(step, "encode", "") == "onehot")))
 
 
 def _matrix(count: int) -> list[tuple[str, Any]]:

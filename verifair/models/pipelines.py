@@ -54,6 +54,8 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
         before, trees = additive.explainable(last, alone=last is model)
         return _joined(_stored(model[:-1] if before is None else before, {}), trees)
     if package_of(last) != "sklearn":
+        model = _taking_zeros(model)
+        last = last_of(model)
         return _ending_in(model, last, lambda names: boosting.convert(last, None, names=names))
     if type(last).__name__ in COMBINED or discriminants.quadratic(last):
         return _combined(model, steps)
@@ -70,10 +72,8 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
 def _combined(model: Any, steps: str) -> onnx.ModelProto:
     """Return a pipeline that ends in a combination of estimators as ONNX; of values that are no sum of trees as skl2onnx converts
     them. Raises ModelError for classifiers that are neither sums of trees nor combinations of linear models and MLPs."""
-    model = _calibrating_last(model)
+    model = _taking_zeros(_calibrating_last(model))
     last = last_of(model)
-    before = [step for one in parts(model) for _, step in getattr(one, "steps", ())[:-1]]
-    boosting.check_dense(last, parts(last), sparse=any(map(boosting.gives_sparse, before)))
     trees = forests.convert(last)
     if trees is not None:
         return _ending_in(model, last, lambda names: columns.by_column(trees, names))
@@ -296,10 +296,34 @@ def scales(model: Any) -> bool:
 
 def parts(model: Any) -> list[Any]:
     """Return an estimator and all that it is made of."""
-    listed = [one[1] for name in STEPS for one in getattr(model, name, ())]
-    if type(model).__name__ in COMBINED:
-        listed += [one.estimator for one in getattr(model, "calibrated_classifiers_", ())] or list(model.estimators_)
+    listed = [one[1] for name in STEPS for one in getattr(model, name, ())] + _members(model)
     return [model, *(part for one in listed if not isinstance(one, str) for part in parts(thawed(one)))]
+
+
+def _members(model: Any) -> list[Any]:
+    if type(model).__name__ not in COMBINED:
+        return []
+    return [one.estimator for one in getattr(model, "calibrated_classifiers_", ())] or list(model.estimators_)
+
+
+def _taking_zeros(model: Any) -> Any:
+    """Return a model in which XGBoost models take 0 for a missing value where they are given a sparse matrix."""
+    listed = parts(model)
+    if not any(package_of(one) == "xgboost" for one in listed) or not any(map(boosting.gives_sparse, listed)):
+        return model
+    model = copy.deepcopy(model)
+
+    def walk(one: Any, sparse: bool) -> None:
+        one = thawed(one)
+        if hasattr(one, "steps"):
+            walk(one.steps[-1][1], boosting.gives_sparse(one[:-1], sparse))
+        for member in _members(one):
+            walk(member, sparse)
+        if sparse and package_of(one) == "xgboost":
+            one.missing = 0.0
+
+    walk(model, False)
+    return model
 
 
 def _stored(model: Any, options: dict[int, Any]) -> onnx.ModelProto:
@@ -331,9 +355,7 @@ def _ending_in(model: Any, last: Any, convert: Callable[[Sequence[str]], onnx.Mo
     """Return a pipeline as ONNX that ends in a model which `convert` makes, of columns with these names, or of one matrix."""
     if last is model:
         return convert(columns.names_of(model))
-    before, made = model[:-1], convert(())
-    zeros = package_of(last) == "xgboost" and boosting.gives_sparse(before)
-    return _joined(_stored(before, {}), boosting.zeros_missing(made) if zeros else made)
+    return _joined(_stored(model[:-1], {}), convert(()))
 
 
 def _joined(first: onnx.ModelProto, second: onnx.ModelProto) -> onnx.ModelProto:

@@ -576,19 +576,26 @@ def test_sets_of_categories_of_histogram_trees_are_refused_in_one_line() -> None
             vf.read(model.fit(frame, Y), frame)
 
 
-@pytest.mark.parametrize("around", ["outside", "within"])
-def test_zeros_of_a_sparse_matrix_are_told_of_members_as_well(around: str) -> None:
-    member = pytest.importorskip("xgboost").XGBClassifier(n_estimators=3, max_depth=2)
+@pytest.mark.parametrize("around", ["outside", "within", "calibrated"])
+def test_zeros_of_a_sparse_matrix_are_missing_values_to_members_as_well(around: str) -> None:
+    """To those of XGBoost, and to no others."""
+    member = pytest.importorskip("xgboost").XGBClassifier(n_estimators=5, max_depth=3)
     before = make_column_transformer(("passthrough", NUMBERS), (OneHotEncoder(), WORDS), sparse_threshold=1)
+    rng = np.random.default_rng(0)
+    frame = X[WORDS].assign(**{name: rng.integers(-2, 3, len(X)).astype(float) for name in NUMBERS})
+    y = (frame["sex"] == "Male") ^ (frame[NUMBERS[0]] == 0) ^ (frame[NUMBERS[1]] != 0) ^ (rng.random(len(X)) < 0.1)
 
     def voting(one: Any) -> VotingClassifier:
-        return VotingClassifier([("a", one)], voting="soft")
+        return VotingClassifier([("a", one), ("b", RandomForestClassifier(3, random_state=0))], voting="soft")
 
-    model = voting(make_pipeline(before, member)) if around == "within" else make_pipeline(before, voting(member))
-    with pytest.raises(ModelError, match="zeros of a sparse matrix for missing values; fit it behind sparse"):
-        vf.read(fitted(model), X)
-    before.set_params(sparse_threshold=0)
-    assert vf.read(fitted(model), X).outputs == 1
+    if around == "within":
+        model = CalibratedClassifierCV(make_pipeline(before, member), cv=2, ensemble=False)
+    else:
+        model = make_pipeline(before, CalibratedClassifierCV(member, cv=2) if around == "calibrated" else voting(member))
+    network = vf.read(fitted(model, frame, y.astype(int)), frame)
+    schema = vf.Schema.infer(frame.assign(y=y.astype(int)), target="y", model=network)
+    shown = network.forward(schema.encode(schema.raw(frame)).astype(np.float64))[:, 0]
+    np.testing.assert_allclose(probabilities(network, shown), said(model, frame), atol=1e-5)
 
 
 def library(name: str, kind: str, **options: Any) -> Any:
