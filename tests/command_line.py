@@ -23,7 +23,7 @@ LARGE = 1_000_000
 """Bytes: a certificate of a thousand proofs takes a while to validate, and says no more than one of ten."""
 CERTIFICATES = {
     f"verifair-{name}": name
-    for name in ("certificate", "kmax-certificate", "consistency-certificate", "vnnlib-certificate", "share")
+    for name in ("certificate", "kmax-certificate", "consistency-certificate", "centers-certificate", "vnnlib-certificate", "share")
 }
 Run = Callable[..., tuple[int, str, str]]
 """What the fixture `inside` gives."""

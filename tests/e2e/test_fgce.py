@@ -62,6 +62,25 @@ def test_the_documented_example_proves_its_optimum() -> None:
         assert words in flat(done.stdout)
 
 
+def test_too_few_counterfactuals_are_an_error_or_cover_the_most_that_they_can(tmp_path: Path) -> None:
+    asked = ("fgce", "--demo", "german", "--protected", "sex", "--k", 6)
+    done = verifair(*asked)
+    assert done.returncode == 2
+    assert "sex = Male: k = 6 is too few to cover all 136 people who can be helped: they are in 3 parts" in flat(done.stderr)
+    assert 'pass k = 8, or a coverage below 1, or too_few = "most"' in flat(done.stderr)
+    proof = tmp_path / "proof.json.gz"
+    done = answered(*asked, "--too-few", "most", "--json", tmp_path / "a.json", "--certificate", proof)
+    said = "sex = Male: k = 6 is too few to cover 136 of the 136 people who can be helped: it covers 134 at most; k = 8 covers everybody."
+    assert said in flat(done.stdout)
+    assert "it is not about sex = Male: k is too few there" in flat(done.stdout)
+    answer = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert (answer["query"]["coverage"], answer["query"]["too_few"]) == (1.0, "most")
+    assert [(one["covered"], one["factuals"], one["short"]) for one in answer["groups"]] == [
+        (89, 89, None), (134, 136, {"asked": 136, "needed": 8})
+    ]
+    assert answered("check", proof, "--demo", "german").returncode == 0
+
+
 def test_screen_and_json_tell_the_same(run: tuple[str, dict[str, Any], Path]) -> None:
     screen, answer, _ = run
     assert [group["name"] for group in answer["groups"]] == ["sex = Female", "sex = Male"]

@@ -262,8 +262,8 @@ def test_fewer_candidates_than_components_is_told_with_the_k_that_would_do() -> 
     """The dynamic program has nothing to share out here, and must not stumble over that."""
     instance = from_costs(*(np.ones((2, 2)) for _ in range(4)))
     for method, k in itertools.product(EXACT, (1, 2, 3)):
-        with pytest.raises(QueryError, match=rf"^k = {k} is too few for full coverage: the 8 factuals lie in 4 weak components and "
-                                             r"need 4; pass k = 4, or a coverage below 1$"):
+        with pytest.raises(QueryError, match=rf"^k = {k} is too few to cover all 8 people who can be helped: they are in 4 parts "
+                                             r"of the table .*; 4 counterfactuals are needed: pass k = 4, or a coverage below 1$"):
             method(instance, k)
         with pytest.raises(QueryError, match=rf"cover at most {2 * k} of the 8 factuals, 7 are asked for; raise k, or lower"):
             method(instance, k, 0.8)

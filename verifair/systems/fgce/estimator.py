@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from encoders.network import Array, Booleans, Integers
+from solvers import clock
 from solvers.outcome import Budget
 from verifair.checker.certificates.centers import CentersCertificate
 from verifair.errors import DataError, QueryError
@@ -29,7 +30,7 @@ from verifair.systems.fgce.graph.feasibility_graph import FeasibilityGraph
 from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.instance import Instance
 from verifair.systems.fgce.measures.changes import assignment, binned, change_frequency, change_size
-from verifair.systems.fgce.optimum.center import Centers, Unfinished, by_components, by_solver, centers
+from verifair.systems.fgce.optimum.center import Centers, TooFew, Unfinished, by_components, by_solver, centers, fewest, needed
 from verifair.systems.fgce.optimum.cover import Coverage, greedy_coverage, largest_coverage
 from verifair.systems.fgce.optimum.proof import certificate
 from verifair.systems.fgce.robust import CertifiedRobustness, askable, by_group, certify_robust, prover, re_evaluated
@@ -41,13 +42,25 @@ from verifair.systems.work import Tell
 DEFAULT = FgceSettings()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shortage:
+    """The coverage that was asked for is out of the reach of k counterfactuals; they cover as many as k can.
+
+    asked: how many were to be covered.   needed: the fewest counterfactuals that cover everybody; None: not found in time.
+    """
+
+    asked: int
+    needed: int | None
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Group:
     """The answer for one group.
 
     negatives: nodes to be explained; those in instance.hopeless have no feasible counterfactual.   found: the centers, or with a
     cost limit the coverage.   assigned: (F,) the counterfactual of each factual of the instance, -1 for none.   cost: (F,) its
-    cost.   robust: which candidates are robust, if only robust ones could be chosen.
+    cost.   robust: which candidates are robust, if only robust ones could be chosen.   short: where k was too few; `found` then
+    is the optimum for the most that k can cover.
     """
 
     name: str
@@ -57,6 +70,7 @@ class Group:
     assigned: Integers
     cost: Array
     robust: RobustChoice | None = None
+    short: Shortage | None = None
 
     @property
     def coverage(self) -> float:
@@ -75,7 +89,8 @@ class GroupCounterfactuals(TableEstimator):
     model: a Network, an estimator whose `predict` takes a DataFrame, or whatever else `verifair.read` takes. Decisions are those of
     `predict`; questions of robustness are about what `read` returns.   schema: of its columns, with `change` for each feature.
     seconds: for each group.   threads: for the graph.   custom: a rule for moves, see `FeatureSpace`.   empty: "skip" leaves out
-    groups with nobody to explain, or nobody who can be helped (see `skipped_`).   The others are as in `FgceSettings`: the share
+    groups with nobody to explain, or nobody who can be helped (see `skipped_`).   too_few: "most" covers as many as k can where it cannot reach the coverage (`Group.short`; not with
+    only_robust).   The others are as in `FgceSettings`: the share
     `coverage` of the factuals is covered at the smallest possible cost, or with max_cost as many as possible at that cost.
     Sound? Complete? yes with methods exact and components, given time (`found.optimal`); mip is the solver's claim, greedy a bound.
     Reference: FGCE (Fragkathoulas, Papanikou, Pitoura, Terzi).
@@ -87,12 +102,12 @@ class GroupCounterfactuals(TableEstimator):
         factuals: Factuals = DEFAULT.factuals, changes: Mapping[str, Change] | None = None, custom: Custom | None = None,
         weighting: Weighting = DEFAULT.weighting, bandwidth: Bandwidth = DEFAULT.bandwidth, method: Method = DEFAULT.method,
         solver: str = DEFAULT.solver, seconds: float = 60.0, threads: int = 2, empty: Literal["error", "skip"] = DEFAULT.empty,
-        only_robust: float | None = DEFAULT.only_robust,
+        too_few: Literal["error", "most"] = DEFAULT.too_few, only_robust: float | None = DEFAULT.only_robust,
     ) -> None:
         self.model, self.schema, self.k, self.coverage, self.max_cost, self.cost = model, schema, k, coverage, max_cost, cost
         self.eps, self.factuals, self.changes, self.custom = eps, factuals, changes, custom
         self.weighting, self.bandwidth, self.method, self.solver = weighting, bandwidth, method, solver
-        self.seconds, self.threads, self.empty, self.only_robust = seconds, threads, empty, only_robust
+        self.seconds, self.threads, self.empty, self.too_few, self.only_robust = seconds, threads, empty, too_few, only_robust
 
     def fit(
         self, X: pd.DataFrame, y: Any = None, *, sensitive_features: Any = None, audit: Any = None, progress: Tell | None = None
@@ -176,7 +191,7 @@ class GroupCounterfactuals(TableEstimator):
 
     def prove_optima(self, *, seconds: float | None = None) -> CentersCertificate | str:
         """Return a certificate that no choice is better, for the groups whose optimum is proved within `seconds`, or the reason why
-        there is none: it needs l2 costs, all positive rows as candidates, and a model that `verifair.read` takes.
+        there is none: it needs groups that k is not too few for, l2 costs, all positive rows as candidates, and a model that `verifair.read` takes.
         """
         check_is_fitted(self, "groups_")
         if self.cost != "l2" or self.custom is not None or self.only_robust is not None or self.method == "mip":
@@ -184,7 +199,10 @@ class GroupCounterfactuals(TableEstimator):
         network = read(self.model)
         if not network.piecewise_linear:
             return "the model is smooth, so that its decisions are not exact"
-        answers = {name: (group.negatives, group.instance, group.found) for name, group in self.groups_.items()}
+        reached = {name: group for name, group in self.groups_.items() if group.short is None}
+        if not reached:
+            return "k is too few for the coverage that was asked for, in every group"
+        answers = {name: (group.negatives, group.instance, group.found) for name, group in reached.items()}
         budget = Budget(seconds=self.seconds if seconds is None else seconds)
         return certificate(
             network, self.schema.named(network), self.graph_, answers, k=self.k, coverage=self.coverage, max_cost=self.max_cost,
@@ -309,13 +327,15 @@ class GroupCounterfactuals(TableEstimator):
         tell("groups", len(negatives), len(negatives))
 
     def _solved(self, name: str, negatives: Integers, instance: Instance, prove: Prove | None) -> Group:
-        budget, robust = Budget(seconds=self.seconds), None
+        budget, robust, short = Budget(seconds=self.seconds), None, None
         try:
             if prove is not None:
                 robust = robust_choice(
                     instance, self._found, prove, coverage=self.coverage, max_cost=self.max_cost, budget=budget
                 )
-            found = self._found(instance, self.coverage, budget) if robust is None else robust.found
+                found: Centers | Coverage = robust.found
+            else:
+                found, short = self._reached(instance, budget)
         except Unfinished as error:
             raise QueryError(
                 f"no answer in {self.seconds:.3g} s by method {self.method}; give it more time, or use method exact, which tells "
@@ -324,8 +344,27 @@ class GroupCounterfactuals(TableEstimator):
         limit = found.cost if isinstance(found, Centers) else float(self.max_cost or 0.0)
         assigned, cost = assignment(instance, found.chosen, limit)
         return Group(
-            name=name, negatives=negatives, instance=instance, found=found, assigned=assigned, cost=cost, robust=robust
+            name=name, negatives=negatives, instance=instance, found=found, assigned=assigned, cost=cost, robust=robust,
+            short=short,
         )
+
+    def _reached(self, instance: Instance, budget: Budget) -> tuple[Centers | Coverage, Shortage | None]:
+        """Return the optimum for the coverage that was asked for, or where k is too few for it for the most that k can cover."""
+        deadline = clock.now() + budget.seconds
+        try:
+            return self._found(instance, self.coverage, budget), None
+        except TooFew as error:
+            if self.too_few == "error":
+                raise QueryError(f'{error}, or too_few = "most", which covers as many as {self.k} can') from None
+            most = largest_coverage(instance, self.k, np.inf, budget=Budget(seconds=max(deadline - clock.now(), 1.0)))
+            if not most.optimal:
+                raise
+        found = self._found(instance, most.covered / instance.size, Budget(seconds=max(deadline - clock.now(), 1.0)))
+        try:
+            everybody, _ = fewest(instance, budget=Budget(seconds=max(deadline - clock.now(), 1.0)))
+        except Unfinished:
+            return found, Shortage(asked=needed(instance, self.coverage), needed=None)
+        return found, Shortage(asked=needed(instance, self.coverage), needed=everybody)
 
     def _found(self, instance: Instance, coverage: float, budget: Budget) -> Centers | Coverage:
         if self.max_cost is not None:

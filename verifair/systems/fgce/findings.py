@@ -17,7 +17,7 @@ from verifair.systems.fgce.graph.reachability import Reachability
 from verifair.systems.fgce.measures.burden import Burden
 from verifair.systems.fgce.measures.changes import change_frequency
 from verifair.systems.fgce.optimum.center import Centers
-from verifair.systems.fgce.result import Advice, Certainty, GroupComparison, GroupSummary, Subgroup
+from verifair.systems.fgce.result import Advice, Certainty, GroupComparison, GroupSummary, OutOfReach, Subgroup
 from verifair.systems.proportions import critical, level_of_pairs, newcombe, wilson_of
 from verifair.systems.results.result import Interval
 from verifair.systems.results.words import percent, rounded
@@ -71,7 +71,7 @@ def comparisons(
     lines = [_of_shares(WITHOUT, hopeless)]
     if any(one.covered < one.factuals for one in found):
         lines.append(_of_shares("share of the others that is not covered", missed))
-    if found[0].certainty.of == "cost":
+    if found[0].certainty.of == "cost" and all(one.short is None for one in found):  # of equal coverage
         lines.append(_of_largest(found, people))
     lines.append(_of_means(LEAST, costs, seed))
     return lines + (_of_burden(burden, people) if burden is not None else [])
@@ -92,6 +92,7 @@ def _summary(model: GroupCounterfactuals, name: str, group: Group, rows: pd.Inde
         certainty=_certainty(group, model.method),
         advice=tuple(_advice(model, group, int(node), rows) for node in _by_use(group)),
         subgroups=_subgroups(model, group),
+        short=None if group.short is None else OutOfReach(asked=group.short.asked, needed=group.short.needed),
     )
 
 
@@ -156,7 +157,7 @@ def _change(model: GroupCounterfactuals, node: int, target: int) -> str:
 def _certainty(group: Group, method: str) -> Certainty:
     """Return what is known of the optimum, with who says so."""
     found, robust = group.found, group.robust
-    among = "" if robust is None else " among robust rows"
+    among = " among robust rows" if robust is not None else " for the most that k can cover" if group.short is not None else ""
     late = f"{robust.undecided} rows were not decided" if robust is not None and robust.undecided else "time was up"
     if isinstance(found, Centers):
         outcome = found.outcome

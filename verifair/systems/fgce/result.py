@@ -83,6 +83,15 @@ class Subgroup(Shape):
     mean: Measured
 
 
+class OutOfReach(Shape):
+    """The coverage that was asked for, which k counterfactuals cannot reach: they cover as many as k can."""
+
+    asked: Count
+    """How many people it is."""
+    needed: Count | None
+    """The fewest counterfactuals that cover everybody; null: not found in time."""
+
+
 class GroupSummary(Shape):
     """A group: its negatives, hopeless of them without any feasible counterfactual, factuals with one."""
 
@@ -101,6 +110,8 @@ class GroupSummary(Shape):
     advice: tuple[Advice, ...]
     subgroups: tuple[Subgroup, ...]
     """Largest first."""
+    short: OutOfReach | None = None
+    """Where k is too few; the certainty is then about the most that k can cover."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -88,6 +88,8 @@ class FgceSettings(Grouped):
     """Costs at which kAUC and dAUC are computed: ten, paper (as in its tables), or all (exact)."""
     compare: bool = False
     """Also show how much of the advice of AReS, GLOBE-CE and FACE is feasible."""
+    too_few: Literal["error", "most"] = "error"
+    """Where --k cannot reach the coverage: error, or most (cover as many people as --k can, and say so)."""
     rows: Annotated[Whole | None, Option(hidden=True)] = None
     """Only this number of rows of the table, drawn with the seed."""
 
@@ -148,6 +150,6 @@ With files: verifair fgce adult.onnx --schema adult.toml --data adult.csv --prot
         question="What would people refused have to change, and is that harder for one group?",
         source="FGCE: Feasible Group Counterfactual Explanations (Fragkathoulas, Papanikou, Pitoura, Terzi)",
     ),
-    audit_defaults={"k": 20, "empty": "skip"},
+    audit_defaults={"k": 20, "empty": "skip", "too_few": "most"},
     keys=("protected", "split", "rows", "k", "coverage", "max_cost", "cost", "eps", "factuals", "changes", "robust"),
 )

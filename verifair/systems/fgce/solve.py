@@ -17,6 +17,7 @@ from verifair.systems.fgce.result import FgceQuery, FgceResult
 from verifair.systems.fgce.robust import CertifiedRobustness, askable
 from verifair.systems.fgce.settings import CostGrid, FgceSettings
 from verifair.systems.groups import Rows, rows_of
+from verifair.systems.results.words import listed
 from verifair.systems.subject import Subject
 from verifair.systems.work import Tell, Work
 
@@ -56,6 +57,8 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
     else:
         optimum = fitted.prove_optima(seconds=max(work.left, 1.0)) if finished else "interrupted"
         _, note = work.save_proof(None, optimum) if isinstance(optimum, str) else work.save_proof(optimum, "")
+        short = [name for name, group in getattr(fitted, "groups_", {}).items() if group.short is not None]
+        note = f"{note}; it is not about {listed(short)}: k is too few there" if short and not isinstance(optimum, str) else note
     whole = decided is not None and (measured is None or measured.stopped != "interrupted")
     return FgceResult(
         model_sha256=subject.network.source_sha256, schema_sha256=subject.schema.sha256, seed=work.seed,

@@ -117,8 +117,15 @@ def _groups(result: FgceResult, again: Collection[str]) -> Iterator[Statement]:
         cost = rounded(one.cost, up=True, digits=4)
         used = counted(one.used, "example serves", "examples serve")
         text = f"{one.name}: {used} {of(one.covered, one.factuals)} of them, at a cost of at most {cost}"
-        if best.optimal:
+        if one.short is not None:
+            most = counted(fitted.k, "example", "examples")
+            text += f". The question was how to serve {one.short.asked:,} with at most {most}, which is impossible"
+            text += "" if one.short.needed is None else f"; {one.short.needed:,} would serve everybody"
+        if best.optimal and one.short is not None:
+            text += f". No other choice of at most {fitted.k} serves more people, or as many at a lower cost"
+        elif best.optimal:
             text += f"; no other choice of at most {fitted.k} does better on these rows"
+        if best.optimal:
             text += "." if one.name in again else ", by the search's own bound, not re-checked."
             at = Standing.PROVED if one.name in again else Standing.CLAIMED
         else:

@@ -46,6 +46,9 @@ def show(result: FgceResult, console: Console) -> None:
     fitted, query, measured = result.fitted, result.query, result.measures
     console.print(_about(result))
     console.print(overview(result.groups, k=query.k, cost=query.cost, factuals=query.factuals))
+    for one in result.groups:
+        if one.short is not None:
+            console.print(shortage(one, query.k), soft_wrap=True)
     for name, why in result.left_out.items():
         console.print(f"left out: {name}: {why}")
     for one in result.groups:
@@ -99,6 +102,14 @@ def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
     return {f"{name}.csv": table for name, table in out.items() if len(table)}
 
 
+def shortage(one: GroupSummary, k: int) -> str:
+    """Return what k counterfactuals reach of the coverage that was asked for, and how many cover everybody."""
+    assert one.short is not None
+    asked = f"k = {k} is too few to cover {one.short.asked} of the {one.factuals} people who can be helped"
+    more = "" if one.short.needed is None else f"; k = {one.short.needed} covers everybody"
+    return f"{one.name}: {asked}: it covers {one.covered} at most{more}."
+
+
 def _by_group(table: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns=beside(("group",), list(table.columns))).rename_axis("group").reset_index()
 
@@ -126,7 +137,7 @@ def _flat(one: GroupSummary) -> dict[str, Any]:
     """Return a group in one line of CSV."""
     return {
         "group": one.name, "to explain": one.negatives, "hopeless": one.hopeless, "factuals": one.factuals, "covered": one.covered,
-        "subgroups": len(one.subgroups), "used": one.used, "cost": one.cost, "bound": one.certainty.bound,
+        "k too few": one.short is not None, "subgroups": len(one.subgroups), "used": one.used, "cost": one.cost, "bound": one.certainty.bound,
         "optimised": one.certainty.of, "optimal": one.certainty.optimal, "trust": one.certainty.trust,
         "mean cost": one.mean.mean if one.mean else None, "mean cost low": one.mean.low if one.mean else None,
         "mean cost high": one.mean.high if one.mean else None,

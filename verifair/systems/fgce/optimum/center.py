@@ -49,6 +49,10 @@ class Centers:
         return self.cost == self.lower
 
 
+class TooFew(QueryError):
+    """k counterfactuals cannot cover so many, at any cost."""
+
+
 class Unfinished(Exception):
     """The budget ended in the middle of a set cover."""
 
@@ -84,7 +88,7 @@ def fewest(instance: Instance, cost: float = np.inf, *, budget: Budget | None = 
 def centers(instance: Instance, k: int, coverage: float = 1.0, *, budget: Budget | None = None) -> Centers:
     """Return the optimum for all components at once, or when time is up the best that is known, with the gap.
 
-    Raises QueryError for a coverage that k counterfactuals cannot reach (it says which k would do) or a k below 1.
+    Raises TooFew for a coverage that k counterfactuals cannot reach (it says which k would do), QueryError for a k below 1.
     """
     budget = budget or Budget()
     if k < 1:
@@ -184,15 +188,16 @@ def _next(few: _Few, k: int, below: float) -> float:
     return float(values[low])
 
 
-def _too_few(instance: Instance, k: int, deadline: float) -> QueryError:
+def _too_few(instance: Instance, k: int, deadline: float) -> TooFew:
     """Return the error that k candidates cannot cover everybody at any cost; it says which k would do."""
     parts = len(instance.blocks)
-    lie = f"the {instance.size} factuals lie in {parts} weak component{'' if parts == 1 else 's'}"
+    text = f"k = {k} is too few to cover all {instance.size} people who can be helped"
+    text += f": they are in {parts} parts of the table with no allowed moves between them" if parts > 1 else ""
     try:
         least, _ = fewest(instance, budget=Budget(seconds=max(deadline - clock.now(), 1.0)))
-        return QueryError(f"k = {k} is too few for full coverage: {lie} and need {least}; pass k = {least}, or a coverage below 1")
+        return TooFew(f"{text}; {least} counterfactuals are needed: pass k = {least}, or a coverage below 1")
     except Unfinished:
-        return QueryError(f"k = {k} is too few for full coverage: {lie}; pass a larger k, or a coverage below 1")
+        return TooFew(f"{text}; pass a larger k, or a coverage below 1")
 
 
 def _anyhow(instance: Instance, k: int) -> tuple[Integers, float]:
@@ -207,7 +212,7 @@ def _share(instance: Instance, k: int, count: int, budget: Budget) -> Centers:
     search = PartialSearch(instance, k, count)
     most = search.run(clock.now() + budget.seconds)
     if most < count:
-        raise QueryError(
+        raise TooFew(
             f"k = {k} is too few: {k} counterfactuals cover at most {most} of the {instance.size} factuals, {count} are asked "
             "for; raise k, or lower the coverage"
         )
@@ -316,14 +321,15 @@ def by_solver(
     """Solve the paper's MIP (eq. 1-6) on a backend, to compare with.
 
     The answer is one of the costs; that nothing is better is the solver's claim.
-    Raises QueryError where the solver claims that there is no solution, or found none in time.
+    Raises TooFew where the solver claims that there is no solution, QueryError where it found none in time.
     """
     program = k_center(instance.costs(), k=k, coverage=needed(instance, coverage), ranked=True)
     outcome = solve(program.program, backend=backend, budget=budget or Budget())
     found = None if outcome.values is None else program.decode(outcome.values)
     if found is None:
         stopped = f"{outcome.termination.value} without a solution for k = {k}, coverage {coverage:g}"
-        raise QueryError(f"{backend}: {stopped}; method exact says which k would do. {outcome.message}".strip())
+        error = TooFew if outcome.termination is Termination.INFEASIBLE else QueryError
+        raise error(f"{backend}: {stopped}; method exact says which k would do. {outcome.message}".strip())
     lower = found.cost if outcome.termination is Termination.OPTIMAL else program.lower_bound(outcome.dual_bound)
     chosen = instance.columns[found.chosen]
     return Centers(chosen=chosen, cost=found.cost, lower=min(lower, found.cost), proved=False, steps=1, outcome=outcome)

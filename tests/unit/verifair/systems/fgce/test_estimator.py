@@ -1,5 +1,6 @@
 """GroupCounterfactuals: scikit-learn's conventions, groups and audits in every form, and errors that name the remedy in a line."""
 
+import itertools
 import pickle
 from typing import Any
 
@@ -409,7 +410,7 @@ def test_models_that_cannot_decide() -> None:
 def test_defaults_are_those_of_the_settings() -> None:
     stated, own = FgceSettings(), GroupCounterfactuals(MODEL, SCHEMA).get_params(deep=False)
     shared = set(own) & set(FgceSettings.model_fields)
-    assert len(shared) == 13
+    assert len(shared) == 14
     assert {name: own[name] for name in shared - {"changes"}} == {name: getattr(stated, name) for name in shared - {"changes"}}
 
 
@@ -472,12 +473,36 @@ def test_too_few_counterfactuals_are_told_of_every_group_with_those_that_would_d
         with pytest.raises(QueryError) as caught:
             answer(k=1, method=method)
         assert str(caught.value).splitlines() == [
-            "sex = F: k = 1 is too few for full coverage: the 13 factuals lie in 3 weak components and need 3; pass k = 3, or a "
-            "coverage below 1",
-            "sex = M: k = 1 is too few for full coverage: the 19 factuals lie in 3 weak components and need 4; pass k = 4, or a "
-            "coverage below 1",
+            "sex = F: k = 1 is too few to cover all 13 people who can be helped: they are in 3 parts of the table with no allowed "
+            'moves between them; 3 counterfactuals are needed: pass k = 3, or a coverage below 1, or too_few = "most", which covers '
+            "as many as 1 can",
+            "sex = M: k = 1 is too few to cover all 19 people who can be helped: they are in 3 parts of the table with no allowed "
+            'moves between them; 4 counterfactuals are needed: pass k = 4, or a coverage below 1, or too_few = "most", which covers '
+            "as many as 1 can",
         ]
     assert [len(chosen) for _, chosen, *_ in answer(k=4)] == [4, 4]
+
+
+@pytest.mark.parametrize("method", ["exact", "components", "mip"])
+def test_where_k_is_too_few_as_many_are_covered_as_k_can(method: str) -> None:
+    """By brute force over all choices: none covers more, and none that covers as many has a lower largest cost."""
+    fitted = made(k=2, too_few="most", method=method).fit(X, sensitive_features="sex")
+    for group, everybody in zip(fitted.groups_.values(), (3, 4), strict=True):
+        assert group.short is not None
+        assert (group.short.asked, group.short.needed) == (group.instance.size, everybody)
+        costs, best = group.instance.costs(), (0, 0.0)
+        for pair in itertools.combinations(range(costs.shape[1]), 2):
+            paid = costs[:, pair].min(axis=1)
+            reached = paid[np.isfinite(paid)]
+            best = max(best, (len(reached), -float(reached.max())))
+        assert (int((group.assigned >= 0).sum()), -float(group.found.cost)) == best
+    kept = made(k=3, too_few="most", method=method).fit(X, sensitive_features="sex")
+    assert [group.short is None for group in kept.groups_.values()] == [True, False]
+    if method != "mip":
+        assert fitted.prove_optima() == "k is too few for the coverage that was asked for, in every group"
+        optima = kept.prove_optima()
+        assert not isinstance(optima, str)
+        assert list(optima.groups) == list(optima.query.asked) == ["sex = F"]
 
 
 def test_hardly_any_time() -> None:
