@@ -261,6 +261,19 @@ def _bad_files(german: Path, folder: Path) -> None:
     (folder / "narrow.toml").write_text("[[feature]]".join([head, *features[1:]]))
 
 
+@pytest.mark.parametrize(("verb", "typed", "own"), [
+    (("audit",), "--protected", "--sensitive"), (("train",), "--protected", "--sensitive"),
+    (("schema", "infer", "t.csv", "--target", "y"), "--sensitive", "--protected"), (("fgce",), "--sensitive", "--protected"),
+])
+def test_the_other_name_of_a_sensitive_feature_is_told_with_that_of_the_verb(verb: tuple[str, ...], typed: str, own: str) -> None:
+    """The nearest spelling was told: --positive for --sensitive."""
+    said = " ".join(verifair(*verb, typed, "sex").stderr.split())
+    told = said.partition(f"No such option: {typed}")[2]
+    assert own in told
+    assert "--positive" not in told
+    assert own not in verifair("check", "p.json", typed, "sex").stderr
+
+
 def test_a_table_of_one_group_is_refused(german: Path, tmp_path: Path) -> None:
     frame = pd.read_csv(german / "german.csv", keep_default_na=False)
     frame[frame["age"] == "Senior"].to_csv(tmp_path / "seniors.csv", index=False)

@@ -70,7 +70,8 @@ def test_too_few_counterfactuals_are_an_error_or_cover_the_most_that_they_can(tm
     assert 'pass k = 8, or a coverage below 1, or too_few = "most"' in flat(done.stderr)
     proof = tmp_path / "proof.json.gz"
     done = answered(*asked, "--too-few", "most", "--json", tmp_path / "a.json", "--certificate", proof)
-    said = "sex = Male: k = 6 is too few to cover 136 of the 136 people who can be helped: it covers 134 at most; k = 8 covers everybody."
+    said = "sex = Male: k = 6 is too few to cover 136 of the 136 people who can be helped: it covers 134 at most; k = 8 covers "
+    said += "everybody."
     assert said in flat(done.stdout)
     assert "it is not about sex = Male: k is too few there" in flat(done.stdout)
     answer = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))

@@ -38,6 +38,10 @@ def verbs() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*ORDER, *SYSTEMS, *OWN)))
 
 
+CALLED = {"--protected": "--sensitive", "--sensitive": "--protected"}
+"""What some verbs call --protected, others --sensitive: an option that a verb has not -> what it may call it."""
+
+
 class Verbs(TyperGroup):
     """Loads a verb's module when the verb runs: importing all of them takes seconds, one alone a part of that.
 
@@ -76,6 +80,9 @@ def _visible_errors() -> Iterator[None]:
         typer.echo(NOTHING_KEPT, err=True)
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:
+        other = CALLED.get(getattr(error, "option_name", None) or "")
+        if other is not None and any(other in one.opts for one in error.ctx.command.params):  # type: ignore[attr-defined]
+            error.possibilities = [other]  # type: ignore[attr-defined]
         if isinstance(message := getattr(error, "message", None), str):
             error.message = visible_lines(message)  # type: ignore[attr-defined]
         raise

@@ -89,8 +89,8 @@ class GroupCounterfactuals(TableEstimator):
     model: a Network, an estimator whose `predict` takes a DataFrame, or whatever else `verifair.read` takes. Decisions are those of
     `predict`; questions of robustness are about what `read` returns.   schema: of its columns, with `change` for each feature.
     seconds: for each group.   threads: for the graph.   custom: a rule for moves, see `FeatureSpace`.   empty: "skip" leaves out
-    groups with nobody to explain, or nobody who can be helped (see `skipped_`).   too_few: "most" covers as many as k can where it cannot reach the coverage (`Group.short`; not with
-    only_robust).   The others are as in `FgceSettings`: the share
+    groups with nobody to explain, or nobody who can be helped (see `skipped_`).   too_few: "most" covers as many as k can
+    where k cannot reach the coverage (see `Group.short`; not with only_robust).   The others are as in `FgceSettings`: the share
     `coverage` of the factuals is covered at the smallest possible cost, or with max_cost as many as possible at that cost.
     Sound? Complete? yes with methods exact and components, given time (`found.optimal`); mip is the solver's claim, greedy a bound.
     Reference: FGCE (Fragkathoulas, Papanikou, Pitoura, Terzi).
@@ -191,7 +191,8 @@ class GroupCounterfactuals(TableEstimator):
 
     def prove_optima(self, *, seconds: float | None = None) -> CentersCertificate | str:
         """Return a certificate that no choice is better, for the groups whose optimum is proved within `seconds`, or the reason why
-        there is none: it needs groups that k is not too few for, l2 costs, all positive rows as candidates, and a model that `verifair.read` takes.
+        there is none: it needs groups that k is not too few for, l2 costs, all positive rows as candidates, and a model that
+        `verifair.read` takes.
         """
         check_is_fitted(self, "groups_")
         if self.cost != "l2" or self.custom is not None or self.only_robust is not None or self.method == "mip":

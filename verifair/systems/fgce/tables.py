@@ -137,7 +137,8 @@ def _flat(one: GroupSummary) -> dict[str, Any]:
     """Return a group in one line of CSV."""
     return {
         "group": one.name, "to explain": one.negatives, "hopeless": one.hopeless, "factuals": one.factuals, "covered": one.covered,
-        "k too few": one.short is not None, "subgroups": len(one.subgroups), "used": one.used, "cost": one.cost, "bound": one.certainty.bound,
+        "k too few": one.short is not None, "subgroups": len(one.subgroups), "used": one.used, "cost": one.cost,
+        "bound": one.certainty.bound,
         "optimised": one.certainty.of, "optimal": one.certainty.optimal, "trust": one.certainty.trust,
         "mean cost": one.mean.mean if one.mean else None, "mean cost low": one.mean.low if one.mean else None,
         "mean cost high": one.mean.high if one.mean else None,
