@@ -104,6 +104,9 @@ class LabelledTable:
         """Return the feature of a column that a model takes.   categories: those that the model encodes, if it does."""
         if name not in self.frame.columns:
             hint = f"known are {', '.join(map(str, self.frame.columns))}"
+            if name.lstrip() in self.frame.columns:
+                hint = f"it has {name.lstrip()!r}: blanks before names are left out where a CSV file is read. Fit the model on a table "
+                hint += "with that name, or give the table as Parquet, which keeps names as they are"
             if re.fullmatch(r"x\d+", name):
                 hint = "the model was fitted without names of columns: fit it on a table whose column names are text"
             raise DataError(f"the table has no column {name!r}, which the model takes; {hint}")

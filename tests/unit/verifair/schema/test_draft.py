@@ -392,6 +392,21 @@ def test_a_model_without_names_of_columns() -> None:
         Schema.infer(frame, target="y", model=network_of(([[1.0, 1.0]], [0.0]), feeds=feeds))
 
 
+def test_a_name_that_begins_with_a_blank_is_not_what_a_csv_file_gives(tmp_path: Path) -> None:
+    """The error said that there is no such column; the file has it, and the reader left out the blank."""
+    frame = pd.DataFrame({"age": [1, 2, 3], " lead": [1, 2, 4], "y": ["a", "b", "b"]})
+    start = np.zeros(1, dtype=np.int64)
+    feeds = tuple(Feed(name=name, kind="float32", shape=(1,), start=start + k) for k, name in enumerate(("age", " lead")))
+    model = network_of(([[1.0, 1.0]], [0.0]), feeds=feeds)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    said = "no column ' lead', which the model takes; it has 'lead': blanks before names are left out .* as Parquet, which keeps names"
+    with pytest.raises(DataError, match=said):
+        Schema.infer(datasets.read_table(tmp_path / "t.csv"), target="y", model=model)
+    kept = Schema.infer(datasets.read_table(tmp_path / "t.parquet"), target="y", model=model)
+    assert [feature.name for feature in kept.features] == ["age", " lead"]
+
+
 @pytest.mark.parametrize(("regressor", "found"), [
     (RandomForestRegressor(5, max_depth=3, random_state=0), 'an output between .* and 1 at every input.* positive = "value > T"'),
     (GradientBoostingRegressor(n_estimators=32, random_state=0), r"values from .* on the table, .*positive='value > 0\.5'"),
