@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from verifair.schema.drafts.column import missing
+from verifair.schema.drafts.column import missing, row_numbers
 from verifair.schema.drafts.infer import DraftWarning
 from verifair.schema.drafts.one_hot import gathered, spread
 from verifair.schema.schema import Feature, Scale, Schema
@@ -34,9 +34,15 @@ def noted(schema: Schema, frame: pd.DataFrame) -> str:
     every = (missing(frame, list(notes)), gathered(frame, schema.features), spread(frame, list(notes)))
     for column, said in (item for found in every for item in found.items()):
         notes[column] += f"\n# {said}"
+    numbers = row_numbers(frame, [name for name in map(str, frame.columns) if name != schema.label])
+    for column, said in numbers.items():
+        if column in notes:
+            notes[column] += f"\n# check: it {said}; drop it unless the model takes it, and then fit the model without it"
+    out = [f"# column {column!r} {said}, and is left out" for column, said in numbers.items() if column not in notes]
     lines = [
         f"{DRAFTED} The order of the features must be the order of the network's input columns: check it first,",
         '# then every note. scale = "minmax" and one-hot blocks fit networks trained on normalised, encoded inputs.',
+        *out,
     ]
     for line in schema.dumps().splitlines():
         lines.append(line)

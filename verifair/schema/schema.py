@@ -24,7 +24,7 @@ from verifair.schema import network as schema_network
 from verifair.schema import rows as schema_rows
 from verifair.schema.agreement import check_decisions
 from verifair.schema.constraint import Constraint
-from verifair.schema.drafts.column import missing
+from verifair.schema.drafts.column import missing, row_numbers
 from verifair.schema.drafts.infer import DraftWarning, check_asked, column_names, guesses, inferred
 from verifair.schema.drafts.one_hot import gathered, spread
 from verifair.schema.drafts.table import columns_of
@@ -72,7 +72,8 @@ class Schema(Shown, InputSpace):
                 warnings.warn("; ".join(guessed), DraftWarning, stacklevel=3)
         taken = [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target)
         names = [one.name for one in drafted.features]
-        for said in (missing(frame, taken), gathered(frame, drafted.features), spread(frame, names)):
+        numbers = {name: f"column {name!r} {said}; is the model to know it?" for name, said in row_numbers(frame, names).items()}
+        for said in (missing(frame, taken), numbers, gathered(frame, drafted.features), spread(frame, names)):
             if said:
                 warnings.warn("; ".join(said.values()), DraftWarning, stacklevel=3)
         return drafted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,10 @@ MANY = 50
 """A text column with more distinct values than this is an identifier or free text, not a category."""
 FLAGS = ([0, 1], list(TRUTHS.values()))
 """Categories whose code is the number that a model takes."""
+LONG = 30
+"""Rows from which on numbers that are all different look like an id."""
+SAVED, ID = re.compile(r"Unnamed: \d+"), re.compile(r"(?i:\b|_)(?i:id|idx|index|key|number|nr|no)$|[a-z]I[dD]$")
+"""What pandas calls a column without a name, and what ids are often called."""
 MOSTLY = 0.5
 """A column of texts with a larger share of numbers than this is one of numbers with wrong cells."""
 
@@ -82,6 +87,23 @@ def texts_among_numbers(column: pd.Series) -> str:
         f"{'cell' if len(first) == 1 else f'{len(first):,} cells without a number'}, or leave "
         f"{'it' if len(first) == 1 else 'them'} empty"
     )
+
+
+def row_numbers(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
+    """Return column -> what it looks like, where that numbers the rows and says nothing of a person: a saved index, an id."""
+    found = {}
+    for name in (one for one in columns if one in frame):
+        column = frame[name]
+        if column.dtype.kind not in "iu" or len(column) < LONG:
+            continue
+        steps = np.diff(column.to_numpy().astype(float))
+        if (steps == 1).all() and column.iloc[0] in (0, 1):
+            found[name] = "counts the rows, as a saved index does"
+        elif SAVED.fullmatch(name):
+            found[name] = "is called as pandas calls a saved index"
+        elif column.is_unique and ((steps > 0).all() or ID.search(name)):
+            found[name] = "holds another whole number in each row, as an id does"
+    return found
 
 
 def missing(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from encoders.network import NO_COLUMN, Array, Booleans, Category, Link, Model
 from verifair.errors import DataError
 from verifair.models.columns import holds_numbers, holds_truths
 from verifair.models.objects import exported
-from verifair.schema.drafts.column import FLAGS, feature_of, of_words, texts_among_numbers
+from verifair.schema.drafts.column import FLAGS, feature_of, of_words, row_numbers, texts_among_numbers
 from verifair.schema.drafts.one_hot import categories_of
 from verifair.schema.feature import Feature, text
 from verifair.schema.network import TRUTHS
@@ -79,6 +79,9 @@ class LabelledTable:
         if len(inputs) != len(columns):
             if matrix and (found := _blocks_of([self.feature(name) for name in columns], network.inputs)):
                 return self._scaled(network, found, label, raw=self.unscaled)
+            rest = self._without_row_numbers(columns)
+            if matrix and len(rest) < len(columns) and (found := _blocks_of([self.feature(name) for name in rest], network.inputs)):
+                return self._scaled(network, found, label, raw=self.unscaled)
             what = f"the model takes {len(inputs)} columns, the table has {len(columns)} beside the label"
             raise DataError(f"{what}; {self._culprit(network.inputs, columns) if matrix else TRAINED_ON}")
         features = [
@@ -86,6 +89,11 @@ class LabelledTable:
             if feed.start[position] != NO_COLUMN
         ]
         return self._scaled(network, features, label, raw=self.unscaled or not matrix)
+
+    def _without_row_numbers(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns less those that number the rows, protected ones aside."""
+        numbers = row_numbers(self.frame, columns)
+        return [name for name in columns if name not in numbers or name in self.protected]
 
     def _gathered(self, features: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the features with one in the place of each block of one-hot columns that stand together, in their order."""
@@ -105,8 +113,8 @@ class LabelledTable:
         if name not in self.frame.columns:
             hint = f"known are {', '.join(map(str, self.frame.columns))}"
             if name.lstrip() in self.frame.columns:
-                hint = f"it has {name.lstrip()!r}: blanks before names are left out where a CSV file is read. Fit the model on a table "
-                hint += "with that name, or give the table as Parquet, which keeps names as they are"
+                hint = f"it has {name.lstrip()!r}: blanks before names are left out where a CSV file is read. Fit the model on a "
+                hint += "table with that name, or give the table as Parquet, which keeps names as they are"
             if re.fullmatch(r"x\d+", name):
                 hint = "the model was fitted without names of columns: fit it on a table whose column names are text"
             raise DataError(f"the table has no column {name!r}, which the model takes; {hint}")

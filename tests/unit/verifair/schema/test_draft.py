@@ -400,11 +400,41 @@ def test_a_name_that_begins_with_a_blank_is_not_what_a_csv_file_gives(tmp_path: 
     model = network_of(([[1.0, 1.0]], [0.0]), feeds=feeds)
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
-    said = "no column ' lead', which the model takes; it has 'lead': blanks before names are left out .* as Parquet, which keeps names"
+    said = "no column ' lead', which the model takes; it has 'lead': blanks before names are left out .* as Parquet, which keeps"
     with pytest.raises(DataError, match=said):
         Schema.infer(datasets.read_table(tmp_path / "t.csv"), target="y", model=model)
     kept = Schema.infer(datasets.read_table(tmp_path / "t.parquet"), target="y", model=model)
     assert [feature.name for feature in kept.features] == ["age", " lead"]
+
+
+ROWS = np.arange(40)
+
+
+@pytest.mark.parametrize(("name", "values", "said"), [
+    ("Unnamed: 0", ROWS, "counts the rows, as a saved index does"), ("n", ROWS + 1, "counts the rows, as a saved index does"),
+    ("Unnamed: 3", ROWS % 7, "is called as pandas calls a saved index"), ("person", 3 * ROWS + 5, "holds another whole number"),
+    ("person_id", ROWS[::-1] * 3, "holds another whole number in each"), ("userID", ROWS[::-1] * 3, "holds another whole number in"),
+    ("income", ROWS[::-1] * 3, ""), ("paid", 3 * ROWS, "holds another whole number in each"), ("paid", ROWS[::-1] * 3, ""),
+    ("Unnamed: 0", ROWS / 7, ""),
+])
+def test_a_column_that_numbers_the_rows_is_told_or_left_out(name: str, values: Any, said: str) -> None:
+    """A saved index became a feature of the model without a word, or the table did not fit the model."""
+    people = pd.DataFrame({"age": 20 + ROWS % 30, "sex": ROWS % 2, "y": ROWS % 30 > 12})
+    frame = people.copy()
+    frame.insert(1, name, values)
+    text = draft(frame, target="y", protected=["sex"])
+    assert [one.name for one in Schema.loads(text).features] == ["age", name, "sex"]
+    assert f"# check: it {said}" in text if said else "# check: it" not in text
+    model = network_of(([[1.0, 0.0]], [-30.0]))  # takes a matrix of two columns
+    if said:
+        text = draft(frame, target="y", protected=["sex"], model=model)
+        assert f"# column {name!r} {said}" in text
+        assert Schema.loads(text) == Schema.infer(people, target="y", protected=["sex"], model=model)
+        with pytest.warns(DraftWarning, match=f"column {name!r} {said}"):
+            Schema.infer(frame, target="y", protected=["sex"], model=network_of(([[1.0, 0.0, 0.0]], [-30.0])))
+    else:
+        with pytest.raises(DataError, match="columns, the table has 3 beside the label"):
+            draft(frame, target="y", protected=["sex"], model=model)
 
 
 @pytest.mark.parametrize(("regressor", "found"), [
