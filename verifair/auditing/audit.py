@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
+from warnings import catch_warnings, filterwarnings
 
 import pandas as pd
 
@@ -33,16 +34,18 @@ from verifair.models.read import read
 from verifair.notebook.shown import Pictured
 from verifair.schema.agreement import check_decisions
 from verifair.schema.draft import noted
-from verifair.schema.drafts.infer import check_asked, column_names
+from verifair.schema.drafts.infer import DraftWarning, check_asked, column_names
 from verifair.schema.schema import Schema
 from verifair.systems.arguments import check_table
 from verifair.systems.results.files import save_text
 from verifair.systems.results.findings import Statement
-from verifair.systems.settings import Run
+from verifair.systems.settings import Missing, Outside, Run
 from verifair.systems.work import budget
 
 MODEL, SCHEMA = "model.onnx", "schema.toml"
 """Files beside the proofs."""
+IN_MEMORY = "table in memory"
+"""What stands for the file of a table that is none."""
 FOLDER = "audit.files/"
 """That of an audit that nobody has saved yet."""
 
@@ -116,7 +119,7 @@ def audit(
     model: Any, frame: pd.DataFrame | str | Path, *, target: str | None = None, sensitive: Sequence[str] = (), positive: Any = None,
     schema: Schema | None = None, analyses: Mapping[str, Mapping[str, Any]] | Sequence[str] | None = None, title: str | None = None,
     effort: float | None = None, timeout: float = 3600.0, seed: int = 0, jobs: int = 1, what_if: bool = True,
-    progress: Tell | None = None,
+    missing: Missing = "error", outside: Outside = "error", progress: Tell | None = None,
 ) -> Audit:  # fmt: skip
     """Run all analyses of a model on a table of people, as `verifair audit` does.
 
@@ -129,6 +132,7 @@ def audit(
     effort: work for all analyses, in seconds of one idle core; it is counted, not timed, so results do not depend on how busy the
     machine is (default: 150, at most timeout).   timeout: seconds by the clock after which the rest is left out.
     jobs: number of processes.   what_if: include the model in the page (up to 2 MB), so that readers can try other values.
+    missing: "drop" rows with missing values, or fill in the "most-frequent".   outside: "drop" those outside the schema's ranges.
     progress: called with (analysis, what, done, total).
     Returns: the Audit; `save` writes the page with its proofs. Raises QueryError, DataError, SchemaError, ModelError.
     """
@@ -149,9 +153,12 @@ def audit(
         check_decides(model, positive)
     network = read(model, some_rows(frame).drop(columns=[] if target is None else target, errors="ignore"))
     if schema is None:
-        described = Schema.drafted(
-            frame, target=str(target), positive=positive, protected=names, model=model, network=network,
-        )
+        with catch_warnings():
+            if missing != "error":
+                filterwarnings("ignore", message=r"column .* has no value in", category=DraftWarning)
+            described = Schema.drafted(
+                frame, target=str(target), positive=positive, protected=names, model=model, network=network,
+            )
     else:
         described = schema
         check_decisions(model, network, described, frame)
@@ -159,12 +166,13 @@ def audit(
     text = noted(described, frame) if schema is None else schema.dumps()
     title = title or f"Audit of {Path(network.source).name if network.source else 'a network'}"
     head = {"title": title, "seed": seed, "effort": float(effort), "timeout": float(timeout), "what_if": None if what_if else False}
-    file = loads(audit_text(head, sections_of(MODEL, SCHEMA, None, names, asked)), name="audit", folder=Path.cwd())
+    data = None if missing == outside == "error" else {"file": IN_MEMORY, "missing": missing, "outside": outside}
+    file = loads(audit_text(head, sections_of(MODEL, SCHEMA, data, names, asked)), name="audit", folder=Path.cwd())
     try:
         content = pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes()
     except TypeError as error:
         raise DataError(f"frame: a column holds what is no number and no text ({error}); drop it") from None
-    table = PeopleTable(data=Stream.of(frame), words="the table", name="table in memory", sha256=sha256(content).hexdigest())
+    table = PeopleTable(data=Stream.of(frame), words="the table", name=IN_MEMORY, sha256=sha256(content).hexdigest())
     top = Path(mkdtemp(prefix="verifair-audit-"))
     places = Places(page=top / "audit.html", json=top / "audit.json")
     try:

@@ -14,6 +14,7 @@ _FUNCTION = "applies a function that is not read; fit StandardScaler or MinMaxSc
 _LOG_LINK = "gives exponentials of a sum; fit Ridge on the logarithm of the values, and ask about that"
 _EACH = "combines a classifier for each class, or pair of classes; fit LogisticRegression or trees, which take several classes"
 _MISSING = "fills in values from other columns; fit it on rows that have all their values, or use SimpleImputer"
+_BLIND = "answers without reading a column: alone it needs no proof, and within another model it is not read; fit that without it"
 WHY = {
     **dict.fromkeys(("KNeighborsClassifier", "KNeighborsRegressor", "RadiusNeighborsClassifier", "RadiusNeighborsRegressor", "SVC",
                      "SVR", "NuSVC", "NuSVR", "GaussianProcessClassifier", "GaussianProcessRegressor"), _DISTANCES),
@@ -25,7 +26,7 @@ WHY = {
     "Normalizer": "divides each row by its own length, which is not piecewise linear; fit StandardScaler or MinMaxScaler",
     "AdaBoostRegressor": "gives a weighted median of trees, no sum; fit GradientBoostingRegressor or RandomForestRegressor",
     "MultiOutputClassifier": "decides several labels, each by a classifier of its own; pass one of its estimators_",
-    "DummyClassifier": "decides alike about everybody, and needs no proof",
+    **dict.fromkeys(("DummyClassifier", "DummyRegressor"), _BLIND),
     "BernoulliNB": "asks whether a column is above a number, and a network has no jumps; fit trees, or LogisticRegression",
     "IsolationForest": "gives the depths of leaves, and no decisions about people; fit RandomForestClassifier on labels",
     "TransformedTargetRegressor": "transforms values back; pass the regressor_ within, and ask about the values that it gives",

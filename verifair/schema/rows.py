@@ -125,7 +125,7 @@ def _column(frame: pd.DataFrame, name: str, what: str) -> pd.Series:
         raise DataError(
             f"{what}: {len(missing)} {'row has' if len(missing) == 1 else 'rows have'} no value in column {name!r}, first row "
             f"{column.index[missing[0]]}; drop such rows, or fill them in (--missing drop, or most-frequent; in an "
-            'audit file under [data]: missing = "drop"; in Python: dropna, fillna)'
+            'audit file under [data]: missing = "drop"; in Python: missing="drop" of vf.audit, or dropna, fillna)'
         )
     return column
 

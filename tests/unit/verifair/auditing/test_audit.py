@@ -22,6 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import verifair as vf
 from tests.command_line import verifair
 from verifair.errors import DataError, QueryError, SchemaError
+from verifair.schema.drafts.infer import DraftWarning
 
 RANDOM = np.random.default_rng(0)
 PEOPLE = pd.DataFrame({
@@ -99,6 +100,26 @@ def test_rows_with_names_of_any_kind_are_audited(model: Pipeline) -> None:
         assert not [one.text for one in found.statements if one.standing.value == "skipped"]
         said = json.dumps([section.answer for section in found.result.sections])
         assert any(json.dumps(str(name)) in said for name in names)
+
+
+def test_missing_values_and_rows_outside_are_treated_as_an_audit_file_treats_them(model: Pipeline) -> None:
+    """Of three rows without a value of a feature, and one without a sensitive one, which is never filled in."""
+    gaps = PEOPLE.astype({"income": float})
+    gaps.loc[[3, 5, 8], "income"] = np.nan
+    gaps.loc[9, "sex"] = None
+    asked: dict[str, Any] = {"target": "credit", "positive": "good", "sensitive": ["sex"], "analyses": {"kmax": {"buckets": 5}}}
+    told = r'in Python: missing="drop" of vf\.audit'
+    with pytest.raises(DataError, match=told), pytest.warns(DraftWarning, match="has no value in"):
+        vf.audit(model, gaps, effort=2.0, **asked)
+    for missing, rows, said in (("drop", 196, "4 rows with missing values left out"), ("most-frequent", 199, "3 missing values")):
+        found = vf.audit(model, gaps, effort=2.0, missing=missing, **asked).result
+        assert found.rows == rows
+        assert said in found.treated
+    with pytest.raises(SchemaError, match=r"\[data\]: missing: Input should be 'error', 'drop' or 'most-frequent'"):
+        vf.audit(model, gaps, effort=2.0, missing="mean", **asked)  # type: ignore[arg-type]
+    schema = vf.Schema.infer(PEOPLE[PEOPLE["income"] < 50], target="credit", positive="good", protected=["sex"], model=model)
+    found = vf.audit(model, PEOPLE, schema=schema, outside="drop", analyses=asked["analyses"], effort=2.0).result
+    assert found.rows == (PEOPLE["income"] < 50).sum() < len(PEOPLE)
 
 
 def test_a_schema_that_was_checked_is_taken_as_it_is(model: Pipeline) -> None:

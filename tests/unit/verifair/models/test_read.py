@@ -15,6 +15,7 @@ import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
@@ -326,6 +327,17 @@ def test_columns_without_names_slices_of_names_and_several_labels_are_named() ->
     both = MultiOutputClassifier(LogisticRegression()).fit(frame, np.column_stack([y, y[::-1]]))
     with pytest.raises(ModelError, match=r"MultiOutputClassifier: decides several labels.*pass one of its estimators_"):
         vf.read(both, frame)
+
+
+def test_a_dummy_is_named_alone_and_as_a_member() -> None:
+    """Of a vote it was said that "decides alike about everybody, and needs no proof", as if that were the vote."""
+    y = (Y == "good").astype(int)
+    vote = VotingClassifier([("line", LogisticRegression()), ("dummy", DummyClassifier())], voting="soft")
+    mean = VotingRegressor([("line", Ridge()), ("dummy", DummyRegressor())])
+    for model in (DummyClassifier(), vote, mean):
+        with pytest.raises(ModelError, match=r"Dummy.*: answers without reading a column: alone it needs no proof, and within "
+                                             "another model it is not read; fit that without it$"):
+            vf.read(model.fit(X[NUMBERS], y), X[NUMBERS])
 
 
 def test_transformed_targets_are_named() -> None:

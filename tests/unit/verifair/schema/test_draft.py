@@ -412,8 +412,8 @@ ROWS = np.arange(40)
 
 @pytest.mark.parametrize(("name", "values", "said"), [
     ("Unnamed: 0", ROWS, "counts the rows, as a saved index does"), ("n", ROWS + 1, "counts the rows, as a saved index does"),
-    ("Unnamed: 3", ROWS % 7, "is called as pandas calls a saved index"), ("person", 3 * ROWS + 5, "holds another whole number"),
-    ("person_id", ROWS[::-1] * 3, "holds another whole number in each"), ("userID", ROWS[::-1] * 3, "holds another whole number in"),
+    ("Unnamed: 3", ROWS % 7, "is called as pandas calls a saved index"), ("who", 3 * ROWS + 5, "holds another whole number"),
+    ("person_id", ROWS[::-1] * 3, "holds another whole number"), ("userID", ROWS[::-1] * 3, "holds another whole number"),
     ("income", ROWS[::-1] * 3, ""), ("paid", 3 * ROWS, "holds another whole number in each"), ("paid", ROWS[::-1] * 3, ""),
     ("Unnamed: 0", ROWS / 7, ""),
 ])
