@@ -12,6 +12,7 @@ import pandas as pd
 from encoders.network import Integers
 from verifair.errors import QueryError
 from verifair.schema.feature import text
+from verifair.schema.naming import beside
 from verifair.systems.cst.causal.draws import Draws
 from verifair.systems.cst.causal.model import CausalModel
 from verifair.systems.cst.findings import Intervention, decision
@@ -149,7 +150,8 @@ class Case:
             yield f"## {words} (k = {self.tested.smallest})"
             yield ""
             shared = (own["weight"] < 1).any()
-            columns = ("row", "distance", *(("counts",) if shared else ()), "decision", *names)
+            ours = ("row", "distance", *(("counts",) if shared else ()), "decision")
+            columns = (*beside(dict.fromkeys(ours), names), *names)
             lines = [
                 (
                     line["row"], f"{line['distance']:.4g}", *((f"{line['weight']:.3g}",) if shared else ()),

@@ -400,3 +400,7 @@ def test_attributes_may_be_called_like_what_is_told_of_them() -> None:
     near = case.people.iloc[0]
     line = next(words for text in case.markdown(None).splitlines() if near["row"] in (words := text.replace("|", " ").split()))
     assert {frame.loc[near["row"], "weight"], frame.loc[near["row"], "group"]} <= set(line)
+    lines = case.markdown(None).splitlines()
+    heads = [[name.strip() for name in text.strip("|").split("|")] for text in lines if text.startswith("| row ")]
+    assert heads
+    assert all(len(set(head)) == len(head) and {"decision", "decision (verifair)"} <= set(head) for head in heads)

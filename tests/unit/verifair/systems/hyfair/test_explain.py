@@ -248,6 +248,17 @@ def test_a_handwritten_rule_of_scattered_categories_becomes_two_boxes(tmp_path: 
     assert sorted(read.words) == ["job is none", "job is nurse"]
 
 
+def test_a_list_of_numbers_in_a_handwritten_rule_is_no_range(tmp_path: Path) -> None:
+    """As the document says: the two ages, and nobody between them."""
+    path = tmp_path / "hand.json"
+    for when, ages in ({"age": [31, 33]}, [31, 33]), ({"age": {"low": 31, "high": 33}}, [31, 32, 33]):
+        path.write_text(json.dumps({"rules": [{"when": when}]}))
+        rows = np.zeros((60, len(SCHEMA.features)))
+        rows[:, SCHEMA.index("age")] = np.arange(60)
+        inside = np.any([rule.contain(rows) for rule in rules_file.load(path, SCHEMA).rules], axis=0)
+        assert np.flatnonzero(inside).tolist() == ages
+
+
 def test_rules_that_there_is_no_time_for_are_left_out_and_counted(space: Space) -> None:
     settings, left = ExplainSettings(leaf=2, depth=20, delta=0.0), [10**6]
 
