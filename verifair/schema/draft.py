@@ -38,7 +38,7 @@ def noted(schema: Schema, frame: pd.DataFrame) -> str:
     for column, said in numbers.items():
         if column in notes:
             notes[column] += f"\n# check: it {said}; drop it unless the model takes it, and then fit the model without it"
-    out = [f"# column {column!r} {said}, and is left out" for column, said in numbers.items() if column not in notes]
+    out = [f"# check: column {column!r} {said}, and is left out" for column, said in numbers.items() if column not in notes]
     lines = [
         f"{DRAFTED} The order of the features must be the order of the network's input columns: check it first,",
         '# then every note. scale = "minmax" and one-hot blocks fit networks trained on normalised, encoded inputs.',

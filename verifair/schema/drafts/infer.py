@@ -10,6 +10,7 @@ import pandas as pd
 from encoders.network import Model
 from verifair.errors import DataError, SchemaError
 from verifair.models.objects import exported
+from verifair.schema.drafts.column import row_numbers
 from verifair.schema.drafts.one_hot import is_one_feature, is_whole, one_feature, one_hot_columns, words_of
 from verifair.schema.drafts.table import CLEARLY, LabelledTable, by_name, taken_by
 from verifair.schema.feature import text
@@ -230,6 +231,9 @@ def guesses(network: Model, drafted: dict[str, Any], frame: pd.DataFrame, *, com
         if any(one["kind"] == "one-hot" for one in features) and not any(feed.categories for feed in network.feeds):
             remedy = "pass a schema with its order (pandas.get_dummies puts numbers first)"
             found.append(f"{unnamed}: that its one-hot blocks stand where the table has their columns is a guess; {remedy}")
+        taken = {drafted["label"], *(one["name"] for one in drafted["features"])}
+        for column, said in row_numbers(frame, [str(one) for one in frame.columns if one not in taken]).items():
+            found.append(f"{unnamed}: that it does not take column {column!r}, which {said}, is a guess; drop it from the table")
     coded = [name for one in features if isinstance(frame[name := one["name"]].dtype, pd.CategoricalDtype)]
     if coded and not compared and not any(feed.categories for feed in network.feeds):
         remedy = "the model has to be fitted with the same ones in this order; pass the object itself, whose decisions are compared"

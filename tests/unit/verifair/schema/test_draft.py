@@ -428,8 +428,10 @@ def test_a_column_that_numbers_the_rows_is_told_or_left_out(name: str, values: A
     model = network_of(([[1.0, 0.0]], [-30.0]))  # takes a matrix of two columns
     if said:
         text = draft(frame, target="y", protected=["sex"], model=model)
-        assert f"# column {name!r} {said}" in text
+        assert f"# check: column {name!r} {said}" in text
         assert Schema.loads(text) == Schema.infer(people, target="y", protected=["sex"], model=model)
+        with pytest.warns(DraftWarning, match=f"that it does not take column {name!r}, which {said}.* is a guess"):
+            Schema.infer(frame, target="y", protected=["sex"], model=model)
         with pytest.warns(DraftWarning, match=f"column {name!r} {said}"):
             Schema.infer(frame, target="y", protected=["sex"], model=network_of(([[1.0, 0.0, 0.0]], [-30.0])))
     else:
