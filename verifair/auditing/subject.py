@@ -94,7 +94,7 @@ def subject_of(
         asked = file.data
         grouping = [name for one in file.analyses.values() for name in getattr(one.settings, "protected", None) or ()]
         rows, treated = table.data.settled(
-            "error" if asked is None else asked.missing, described.columns_read, facts=described.facts([*protected, *grouping])
+            "error" if asked is None else asked.missing, described.columns_filled, facts=described.facts([*protected, *grouping])
         )
         words = table.words + treated
         data, dropped = _fitting(described, rows, "error" if asked is None else asked.outside, words)

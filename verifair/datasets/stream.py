@@ -155,7 +155,11 @@ class Stream:
                 found.update(dict(zip(distinct.tolist(), np.bincount(place[place >= 0], minlength=len(distinct)), strict=True)))
         _check_not_empty([name for name, found in values.items() if not found])
         fill = {name: counted.most_common(1)[0][0] for name, counted in values.items()}
-        return Stream(chunks=lambda: (chunk.fillna(fill) for chunk in self.chunks()), whole=lambda: self.whole().fillna(fill))
+        return self.changed(lambda frame: frame.fillna(fill))
+
+    def changed(self, change: Callable[[pd.DataFrame], pd.DataFrame]) -> Stream:
+        """Return the rows as `change` makes them of a table, whole or in chunks."""
+        return Stream(chunks=lambda: map(change, self.chunks()), whole=lambda: change(self.whole()))
 
     def head(self, rows: int) -> Stream:
         """Return the first rows."""

@@ -115,6 +115,7 @@ class Witness(Pictured):
     own class against the other one); None for a regression model.   values: of a regression model; None for others.
     margin: the value that should have been positive, shown as float64; its sign was decided in exact arithmetic.
     float32_agrees: whether onnxruntime, in float32, shows the same violation (None: there was no model file to run).
+    missing: feature -> the category of rows without a value (`Feature.missing`).
     """
 
     x: dict[str, Any]
@@ -125,6 +126,7 @@ class Witness(Pictured):
     values: tuple[float, float] | None
     margin: float
     float32_agrees: bool | None
+    missing: dict[str, str]
 
     @property
     def shown(self) -> tuple[float, float]:
@@ -145,7 +147,8 @@ class Witness(Pictured):
     def rows(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return both rows as a model takes them that was fitted on this table: with its columns and its own values of categories.
 
-        Codes and booleans, such as 1 and False, are words in x and x_prime. Columns that are no features are left out.
+        Codes and booleans, such as 1 and False, are words in x and x_prime, and so are missing values, which are given back as the
+        table has them, or else as NaN. Columns that are no features are left out.
         """
         import pandas as pd
 
@@ -153,7 +156,11 @@ class Witness(Pictured):
         found = found[[name for name in table.columns if name in found]].infer_objects()
         for name in found:
             if isinstance(self.x[name], str):
-                own = {text(value): value for value in table[name].unique()}
+                cells = table[name].unique()
+                none = [value for value in cells if pd.isna(value)]
+                own = {text(value): value for value in cells if not pd.isna(value)}
+                if name in self.missing:
+                    own[self.missing[name]] = (none or [float("nan")])[0]
                 values = [own.get(word, word) for word in (self.x[name], self.x_prime[name])]
                 found[name] = pd.Series(values, index=found.index, dtype=table[name].dtype)
         return found

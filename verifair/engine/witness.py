@@ -38,6 +38,7 @@ def witness_at(
     return Witness(
         x=schema.decode(rows[0]), x_prime=schema.decode(rows[1]), outputs=margins, decisions=(first_word, second_word),
         probabilities=None if valued else shown, values=shown if valued else None, margin=margin, float32_agrees=agrees,
+        missing=schema.missing,
     )
 
 

@@ -18,7 +18,7 @@ from encoders.onnx.feed import make_legal
 from encoders.onnx.runtime import comparison_points, first_line, runtime_outputs
 from verifair.models.columns import holds_truths, names_of
 from verifair.models.objects import ANOTHER_WAY, called, exported, last_of, package_of, regresses, thawed
-from verifair.models.pipelines import asks_for_missing, scales
+from verifair.models.pipelines import asks_for_missing, missing_categories, scales
 from verifair.models.pytorch import modes_kept
 
 ROWS = 1000
@@ -202,7 +202,7 @@ def some_rows(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Floats, str] | None:
     """Rows of a table, as the object takes them and as the network does; None where it has not the model's columns."""
-    names = names_of(model)
+    names, none = names_of(model), missing_of(model)
     rows = named_columns(frame, names)
     if rows is None or not (names or len(rows.columns) == sum(len(feed.start) for feed in network.feeds)):
         return None
@@ -213,10 +213,20 @@ def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Flo
     for feed in network.feeds:
         for position in range(len(feed.start)):
             column = rows[called_so[exported(feed.name)]] if exported(feed.name) in called_so else rows.iloc[:, place]
+            word, value = none.get(exported(str(column.name)) if names else str(place), ("", None))
             place += 1
+            if word:  # an encoder of NaN does not know None, nor the text "nan"; an imputer's word is a category as well
+                cells = column.astype(object)
+                empty = column.isna() & (cells.map(str) == str(value))
+                column = cells.where((cells != word) | (word != str(value))).where(~empty, word)
             fits &= _entered(x, column, feed, position)
     rows = rows[fits]
     return (rows if names else rows.to_numpy()), x[fits].astype(np.float32), f"{len(rows):,} rows of the table"
+
+
+def missing_of(model: Any) -> dict[str, tuple[str, Any]]:
+    """Return `missing_categories` of an object of scikit-learn; of other objects nothing is known."""
+    return missing_categories(model) if package_of(model) == "sklearn" else {}
 
 
 def _entered(x: Array, column: pd.Series, feed: Feed, position: int) -> Booleans:
@@ -244,12 +254,18 @@ def _drawn(model: Any, network: Model) -> tuple[Any, Floats, str]:
     for feed in network.feeds:
         make_legal(feed, x, random)
     columns: dict[str, Any] = {}
+    none = missing_of(model)
     for feed in network.feeds:
         for position, start in enumerate(feed.start.tolist()):
             name = exported(feed.name) if len(feed.start) == 1 else str(len(columns))
             known = feed.categories.get(position)
             if known is not None:
-                columns[name] = np.array(known, dtype=object)[x[:, start : start + len(known)].argmax(axis=1)]
+                place = x[:, start : start + len(known)].argmax(axis=1)
+                columns[name] = np.array(known, dtype=object)[place]
+                if name in none:
+                    word, value = none[name]
+                    own = [value if one == word else one for one in known]
+                    columns[name] = pd.Series([own[k] for k in place], dtype=object)  # pandas itself would write NaN for None
             else:
                 columns[name] = np.zeros(len(x)) if start < 0 else x[:, start].astype(np.float64)
     names = names_of(model)

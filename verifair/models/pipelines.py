@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from encoders.onnx.reader import read_model
 from verifair.errors import QueryError
 from verifair.models import additive, boosting, columns, discriminants, forests, mixtures, polynomials
 from verifair.models.columns import OPSETS
-from verifair.models.objects import called, flat, last_of, package_of, thawed, width_of, with_steps
+from verifair.models.objects import called, exported, flat, last_of, package_of, thawed, width_of, with_steps
 
 COMBINED = ("AdaBoostClassifier", "BaggingClassifier", "BaggingRegressor", "CalibratedClassifierCV", "StackingClassifier",
             "StackingRegressor", "VotingClassifier", "VotingRegressor")
@@ -248,6 +248,10 @@ def _check_columns(model: Any) -> None:
             if not columns.names_of(part) and listed != sorted(listed) and len(listed) == part.n_features_in_:
                 found = f"takes all columns in another order ({name}), and its conversion in theirs"
                 raise ModelError(called(part), f"{found}; list them in the table's order, or fit it on a table with names")
+        unnumbered = getattr(part, "encoded_missing_value", 0)
+        if unnumbered != unnumbered and any(known[-1] != known[-1] for known in part.categories_):
+            found = "leaves missing values without a number, and its conversion numbers them like a category"
+            raise ModelError(called(part), f"{found}; fit it with encoded_missing_value=-1, or use OneHotEncoder")
         if not hasattr(part, "statistics_"):
             continue
         if _fills_words(part) and part.add_indicator:
@@ -287,6 +291,36 @@ def _marks_missing(step: Any) -> bool:
 
 def _fills_words(step: Any) -> bool:
     return hasattr(step, "statistics_") and _kind(step.statistics_) == "text" and step.missing_values != step.missing_values
+
+
+def missing_categories(model: Any) -> dict[str, tuple[str, Any]]:
+    """Return column -> what ONNX calls the category of missing values, and which value (NaN or None) is missing; of the columns in
+    which an encoder takes that for a category, or an imputer fills in a constant word.
+
+    Columns without a name are called by their place. Not told of a column in which None and NaN are two categories.
+    """
+    found, names = dict[str, tuple[str, Any]](), columns.names_of(model)
+    for place, known, filled in _encoded(model):
+        none = [(str(one), one) for one in known if one is None or one != one]
+        if filled is not None and filled[0] in known:
+            none.append(filled)
+        if len(none) == 1:
+            found[exported(names[place]) if names else str(place)] = none[0]
+    return found
+
+
+def _encoded(model: Any) -> Iterator[tuple[int, list[Any], tuple[str, Any] | None]]:
+    """Yield the columns that the encoders of an estimator take, by their place, with the categories that they know there, and the
+    constant word that an imputer before them fills in, with what it takes for missing."""
+    every = parts(flat(model))
+    first: Any = next((one for one in every if hasattr(one, "transformers_") or hasattr(one, "categories_")), None)
+    fills = next((one for one in every if _fills_words(one) and one.strategy == "constant"), None)
+    for k, known in enumerate(getattr(first, "categories_", ())):
+        yield k, np.asarray(known).tolist(), None if fills is None else (str(fills.statistics_[k]), fills.missing_values)
+    for name, one, _ in getattr(first, "transformers_", ()):
+        places = first._transformer_to_input_indices.get(name, ()) if not isinstance(one, str) else ()
+        if len(places):
+            yield from ((int(places[k]), known, filled) for k, known, filled in _encoded(one))
 
 
 def scales(model: Any) -> bool:

@@ -39,7 +39,7 @@ def check_decisions(model: Any, network: Model, schema: Schema, frame: pd.DataFr
     if model is network or package_of(model) is None or isinstance(model, type):
         return
     try:
-        rows = some_rows(frame).dropna(subset=[name for name in schema.columns_read if name in frame.columns])
+        rows = some_rows(frame).dropna(subset=[name for name in schema.columns_filled if name in frame.columns])
         own = _own(model, network, schema, rows) if len(rows) else None
         if own is None:
             return

@@ -31,7 +31,7 @@ def draft(
 def noted(schema: Schema, frame: pd.DataFrame) -> str:
     """Return TOML text of a schema that was drafted from a table, with a comment on every guess."""
     notes = {feature.name: _note(feature) for feature in schema.features}
-    every = (missing(frame, list(notes)), gathered(frame, schema.features), spread(frame, list(notes)))
+    every = (missing(frame, set(notes) - set(schema.missing)), gathered(frame, schema.features), spread(frame, list(notes)))
     for column, said in (item for found in every for item in found.items()):
         notes[column] += f"\n# {said}"
     numbers = row_numbers(frame, [name for name in map(str, frame.columns) if name != schema.label])
@@ -57,8 +57,9 @@ def noted(schema: Schema, frame: pd.DataFrame) -> str:
 def _note(feature: Feature) -> str:
     """Return the note of what to check about a feature."""
     merit = "; merit was proposed: it goes with the label, but is it a legitimate reason?" if feature.merit else ""
+    empty = f"; cells without a value are {feature.missing!r}, as the model's encoder has them" if feature.missing else ""
     scaled = "; scale (as the labels suggest; the table's mean and deviation, so correct them to those of the training)"
-    return _note_of_kind(feature) + (scaled if isinstance(feature.scale, Scale) else "") + merit
+    return _note_of_kind(feature) + empty + (scaled if isinstance(feature.scale, Scale) else "") + merit
 
 
 def _note_of_kind(feature: Feature) -> str:

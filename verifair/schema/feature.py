@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -59,6 +60,9 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Moves = dict[Annotated[str, BeforeValidator(text)], Annotated[tuple[str, ...], BeforeValidator(_texts)]]
 
 
+Word = Annotated[str | None, BeforeValidator(lambda value: None if value is None else text(value))]
+
+
 class Scale(BaseModel):
     """column = float32((raw - offset) / scale)."""
 
@@ -74,6 +78,7 @@ class Feature(schema_file.SchemaPart):
     codes: input of the network for each category, if not 0, 1, 2, ...: increasing, evenly spaced.
     change: how a counterfactual may change it (default: fixed for a protected feature, else free).
     dropped: a category without a column: rows that have it are 0 in all columns of the one-hot block.
+    missing: the category of rows with an empty cell.
     ordered: whether the order of the categories matters.   moves: category -> those it may become; others may become any.
     unit: one perturbation unit of PBA, in raw units.   column: the data column, if its name is not the feature's.
     """
@@ -89,7 +94,8 @@ class Feature(schema_file.SchemaPart):
     ] = "none"
     categories: Annotated[tuple[str, ...], BeforeValidator(_texts)] | None = None
     codes: tuple[int, ...] | None = None
-    dropped: Annotated[str | None, BeforeValidator(lambda value: None if value is None else text(value))] = None
+    dropped: Word = None
+    missing: Word = None
     unit: Positive | None = None
     unit_name: str | None = None
     change: Change | None = None
@@ -105,8 +111,8 @@ class Feature(schema_file.SchemaPart):
     def _problem_of_number(self) -> str | None:
         if self.categories is not None or self.codes is not None:
             return f"categories and codes belong to categorical and one-hot features, not to a {self.kind} one; drop them"
-        if self.ordered or self.moves is not None or self.dropped is not None:
-            return f"ordered, moves and dropped belong to features with categories, not to a {self.kind} one; drop them"
+        if self.ordered or (self.moves, self.dropped, self.missing) != (None, None, None):
+            return f"ordered, moves, dropped and missing belong to features with categories, not to a {self.kind} one; drop them"
         if self.range is None:
             return f"a {self.kind} feature needs range = [low, high] in raw units"
         low, high = self.range
@@ -127,8 +133,7 @@ class Feature(schema_file.SchemaPart):
     def _problem_of_category(self) -> str | None:
         if not self.categories:
             return f"a {self.kind} feature needs categories = [...] in code order"
-        twice = repeated(self.categories)
-        if twice:
+        if twice := repeated(self.categories):
             return f"categories repeat {', '.join(twice)}; each may stand once"
         for one, others in (self.moves or {}).items():
             unknown = [name for name in (one, *others) if name not in self.categories]
@@ -139,6 +144,8 @@ class Feature(schema_file.SchemaPart):
         if self.dropped is not None and (self.kind != "one-hot" or self.dropped not in self.categories or len(self.categories) < 2):
             found = f"dropped = {schema_file.shown(self.dropped)} of a {self.kind} feature with {listed(self.categories)}"
             return f"{found}: expected one of two or more categories of a one-hot feature, each other of which has a column"
+        if self.missing not in (None, *self.categories):
+            return f"missing = {schema_file.shown(self.missing)} is none of its categories {listed(self.categories)}; correct it"
         if self.codes is None:
             return None
         if self.kind == "one-hot":
@@ -206,15 +213,11 @@ class Feature(schema_file.SchemaPart):
     @property
     def read_by_code(self) -> bool:
         """Whether a number in a table may be a category's code: not if some category's name is a number."""
-
-        def is_number(name: str) -> bool:
-            try:
-                float(name)
-            except ValueError:
+        for category in self.categories or ():
+            with suppress(ValueError):
+                float(category)
                 return False
-            return True
-
-        return not any(is_number(category) for category in self.categories or ())
+        return True
 
     def unknown(self, found: str) -> str:
         """Return what to say of a category that it does not have."""

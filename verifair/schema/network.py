@@ -11,7 +11,7 @@ from verifair.errors import SchemaError
 from verifair.models.objects import exported
 from verifair.schema.feature import Feature, text
 from verifair.schema.outcome import PositiveRule
-from verifair.schema.rows import block_of
+from verifair.schema.rows import MISSING, block_of
 
 WHOLE_IN_FLOAT32 = 2**24
 """Up to here every whole number of either sign is a float32."""
@@ -130,7 +130,8 @@ def _of_block(feature: Feature | None, known: tuple[str, ...], where: str) -> st
     if feature is None or feature.kind != "one-hot":
         found = "no feature begins there" if feature is None else f"feature {feature.name!r} is {feature.kind}"
         return f'{where} is encoded by the model: {found}; there it needs a feature with kind = "one-hot" and categories = {listed}'
-    if feature.categories not in (known, tuple(map(TRUTHS.get, known))):
+    named = [tuple(feature.missing if one == word else one for one in known) for word in MISSING]
+    if feature.categories not in (known, tuple(map(TRUTHS.get, known)), *named):
         return f"feature {feature.name!r}: {where} has the categories {listed}; list these, in this order, and no others"
     return None
 

@@ -21,6 +21,8 @@ from verifair.schema.spelling import closest, listed
 LEAVE_OUT = '--outside drop; in an audit file under [data]: outside = "drop"'
 """How whoever reads a table is told to leave rows out."""
 
+MISSING = ("nan", "None")
+"""What ONNX calls the category of missing values of an encoder of words."""
 UNSAID = frozenset(("?", "nan", "null", "n/a", "#n/a", "<na>", "nat"))
 """Words that stand for a missing label beside two others; none and NA may well be names."""
 
@@ -45,8 +47,17 @@ def raw_column(frame: pd.DataFrame, feature: Feature) -> Array:
     """Return raw values (N,) of a feature: from its column, or for a one-hot feature from its block of columns name_category."""
     if feature.source not in frame.columns and any(name in frame.columns for name in block_of(feature)):
         return _from_block(frame, feature)
-    column = _column(frame, feature.source, f"feature {feature.name!r}")
-    return _indices(column, feature) if feature.categories is not None else _numbers(column, feature)
+    named = next((f'; if its category {word!r} stands for them, write missing = "{word}" in the schema'
+                  for word in feature.categories or () if word in MISSING), "")  # fmt: skip
+    column = _column(frame, feature.source, f"feature {feature.name!r}", gaps=feature.missing is not None, remedy=named)
+    if feature.categories is None:
+        return _numbers(column, feature)
+    if feature.missing is None:
+        return _indices(column, feature)
+    some = column.notna().to_numpy()
+    found = np.full(len(column), float(feature.categories.index(feature.missing)))
+    found[some] = _indices(column[some].infer_objects(), feature)
+    return found
 
 
 def labels(
@@ -110,7 +121,11 @@ def label_values(frame: pd.DataFrame, label: str) -> Array:
     return numbers
 
 
-def _column(frame: pd.DataFrame, name: str, what: str) -> pd.Series:
+def _column(frame: pd.DataFrame, name: str, what: str, *, gaps: bool = False, remedy: str = "") -> pd.Series:
+    """Return a column of a table.   gaps: whether cells may be empty.   remedy: what else helps where they may not.
+
+    Raises DataError where there is no such column, or it lacks values.
+    """
     known = [str(column) for column in frame.columns]
     if name not in frame.columns:
         hint = f"it has {listed(known)}"
@@ -121,11 +136,11 @@ def _column(frame: pd.DataFrame, name: str, what: str) -> pd.Series:
     if isinstance(column, pd.DataFrame):
         raise DataError(f"{what}: the table has {column.shape[1]} columns {name!r}; give each its own name")
     missing = np.flatnonzero(column.isna().to_numpy())
-    if len(missing):
+    if len(missing) and not gaps:
         raise DataError(
             f"{what}: {len(missing)} {'row has' if len(missing) == 1 else 'rows have'} no value in column {name!r}, first row "
             f"{column.index[missing[0]]}; drop such rows, or fill them in (--missing drop, or most-frequent; in an "
-            'audit file under [data]: missing = "drop"; in Python: missing="drop" of vf.audit, or dropna, fillna)'
+            f'audit file under [data]: missing = "drop"; in Python: missing="drop" of vf.audit, or dropna, fillna){remedy}'
         )
     return column
 

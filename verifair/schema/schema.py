@@ -16,7 +16,7 @@ import pandas as pd
 from encoders.network import Array, Booleans, Integers, Model
 from verifair.errors import DataError, SchemaError
 from verifair.files import whole
-from verifair.models.compare import some_rows
+from verifair.models.compare import missing_of, some_rows
 from verifair.models.objects import check_decides, package_of
 from verifair.models.read import read
 from verifair.notebook.shown import Shown
@@ -63,7 +63,10 @@ class Schema(Shown, InputSpace):
     ) -> Schema:
         """Return the draft of `infer` for a model that was read already.   network: what `read` returned for it."""
         unscaled = package_of(model) is not None  # an object takes the table as it is
-        fields = inferred(frame, target=target, positive=positive, protected=protected, network=network, unscaled=unscaled)
+        fields = inferred(
+            frame, target=target, positive=positive, protected=protected, network=network, unscaled=unscaled,
+            encoded={name: word for name, (word, _) in missing_of(model).items()} if unscaled else None,
+        )  # fmt: skip
         drafted = cls.build(fields)
         if network is not None:
             check_decisions(model, network, drafted, frame)
@@ -73,7 +76,8 @@ class Schema(Shown, InputSpace):
         taken = [str(name) for name in frame.columns] if network is None else columns_of(network, frame, target)
         names = [one.name for one in drafted.features]
         numbers = {name: f"column {name!r} {said}; is the model to know it?" for name, said in row_numbers(frame, names).items()}
-        for said in (missing(frame, taken), numbers, gathered(frame, drafted.features), spread(frame, names)):
+        absent = missing(frame, set(taken) - set(drafted.missing))
+        for said in (absent, numbers, gathered(frame, drafted.features), spread(frame, names)):
             if said:
                 warnings.warn("; ".join(said.values()), DraftWarning, stacklevel=3)
         return drafted
@@ -137,20 +141,26 @@ class Schema(Shown, InputSpace):
         return schema_rows.broken(self.constraints, self.features, raw)
 
     @property
-    def columns_read(self) -> list[str]:
-        """Return the names of the table's columns from which features and the label may be read."""
+    def columns_filled(self) -> list[str]:
+        """Return the names of the table's columns that need a value in each row: those of the label, and of the features without a
+        category for missing values."""
         return self._read_from(self.features)
 
     def facts(self, protected: Collection[str] = ()) -> list[str]:
-        """Return the columns in which missing values are never filled in: those of the label, of protected features, and of the
+        """Return those of them in which missing values are never filled in: of the label, of protected features, and of the
         features or other columns `protected`."""
         own = [one for one in self.features if one.protected or one.name in protected]
         return [*self._read_from(own), *(name for name in protected if name not in {one.name for one in self.features})]
 
     def _read_from(self, features: Sequence[Feature]) -> list[str]:
-        """Return the names of the columns of these features and of the label."""
+        """Return the names of the columns of these features and of the label that need a value."""
         blocks = [name for one in features for name in schema_rows.block_of(one)]
-        return [*(one.source for one in features), *blocks, *([] if self.label is None else [self.label])]
+        return [*(one.source for one in features if one.missing is None), *blocks, *([] if self.label is None else [self.label])]
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Return feature -> the category of rows with an empty cell, where it has one."""
+        return {one.name: one.missing for one in self.features if one.missing is not None}
 
     def forbidding(self, boxes: Sequence[Mapping[str, Any]], name: str) -> Schema:
         """Return the schema with one more constraint for each of `boxes` (feature -> value, list of values, or {"low": ..., "high":
@@ -210,6 +220,11 @@ class Schema(Shown, InputSpace):
             if outside == "error" and not self.inside(raw).all():
                 self._raise_outside(raw, frame.index)
             return raw
+
+    def with_missing(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a table with the word of the category in empty cells that stand for one, for those who take no schema."""
+        known = {one.source: one.missing for one in self.features if one.missing is not None and one.source in frame.columns}
+        return frame.assign(**{name: frame[name].astype(object).where(frame[name].notna(), word) for name, word in known.items()})
 
     def fitting(self, frame: pd.DataFrame) -> Booleans:
         """Return (N,) which rows of a table are legal. Raises DataError for a cell that is not a value of its feature."""

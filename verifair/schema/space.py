@@ -23,13 +23,12 @@ from encoders.network import Array, Model
 from verifair.errors import SchemaError
 from verifair.schema import file as schema_file
 from verifair.schema.constraint import Constraint, forbidden, nothing_left
-from verifair.schema.feature import Feature, repeated, text
+from verifair.schema.feature import Feature, Word, repeated, text
 from verifair.schema.outcome import PositiveRule
 from verifair.schema.spelling import nearest
 
 FEATURES = BeforeValidator(lambda value: schema_file.sections(value, Feature, "feature"))
 CONSTRAINTS = BeforeValidator(lambda value: schema_file.sections(value, Constraint, "constraint"))
-LABEL = BeforeValidator(lambda value: None if value is None else text(value))
 POSITIVE = AfterValidator(lambda value: str(PositiveRule.parse(value)))
 CLASSES = BeforeValidator(lambda value: tuple(map(text, value)) if isinstance(value, (list, tuple)) else value)
 
@@ -50,19 +49,17 @@ class InputSpace(schema_file.SchemaPart):
     positive: Annotated[str, POSITIVE] = "logit > 0"
     classes: Annotated[tuple[str, ...], CLASSES] = ()
     label: str | None = None
-    positive_label: Annotated[str | None, LABEL] = None
+    positive_label: Word = None
     outcomes: tuple[str, str] = ("negative", "positive")
     constraints: Annotated[tuple[Constraint, ...], CONSTRAINTS] = ()
 
     def flaw(self) -> str | None:
-        twice = repeated(feature.name for feature in self.features)
-        if twice:
+        if twice := repeated(feature.name for feature in self.features):
             return f"features named twice: {', '.join(twice)}; give each its own name"
         if self.label in [feature.source for feature in self.features]:
             return f"label {self.label!r} is also the column of a feature: the network would see the answer; drop one"
         if self.classes:
-            again = repeated(self.classes)
-            if again or len(self.classes) < 2:
+            if repeated(self.classes) or len(self.classes) < 2:
                 return f"classes = {list(self.classes)}: expected each of the model's classes once, in the order of its outputs"
             try:
                 PositiveRule.parse(self.positive).numbered(self.classes)

@@ -137,7 +137,7 @@ def read(inputs: Inputs, protected: Sequence[str] = ()) -> Subject:
         dataset = None if data is None else datasets.named(str(data))
         rows = None if dataset is None else Stream.of(dataset.frame)
         if data is not None and dataset is None:
-            rows, settled = Stream.of(data).settled(inputs.missing, schema.columns_read, facts=schema.facts(protected))
+            rows, settled = Stream.of(data).settled(inputs.missing, schema.columns_filled, facts=schema.facts(protected))
             words += settled
         options = model_options(model, inputs.schema_file)
     network, schema = schema.settled(read_model(model))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,7 +106,7 @@ def row_numbers(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def missing(frame: pd.DataFrame, columns: Sequence[str]) -> dict[str, str]:
+def missing(frame: pd.DataFrame, columns: Collection[str]) -> dict[str, str]:
     """Return column -> what to say of it, where it lacks values: schemas describe rows that have them all."""
     count = {name: int(frame[name].isna().sum()) for name in map(str, frame.columns) if name in columns}
     remedy = "such rows are refused: fill in the values, or drop the rows"

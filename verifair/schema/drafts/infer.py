@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -59,12 +59,14 @@ def column_names(found: Any, what: str) -> list[str]:
 
 def inferred(
     frame: pd.DataFrame, *, target: str, positive: Any, protected: Sequence[str], network: Model | None, unscaled: bool,
+    encoded: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the fields of the drafted schema. Raises DataError for columns that no feature kind fits.
 
     network: the model that it is for. Of a pipeline that takes the table's columns it knows the order, which of them are encoded,
     with which categories, and that numbers come unscaled; ranges come from the table. Of a model that takes a matrix it knows the
     width alone: numbers are drafted raw, by minmax or standardised, whichever predicts the table's labels best; unscaled: raw.
+    encoded: `LabelledTable.missing`.
     """
     blocks = one_hot_columns(frame, taken_by(network, frame, target), protected)
     made = [feature for feature, block in blocks.items() if is_one_feature(frame, feature, block, protected)]
@@ -82,7 +84,7 @@ def inferred(
     table = LabelledTable(
         frame=frame, target=target, protected=protected, network=network, unscaled=unscaled,
         named=pd.concat([frame, pd.DataFrame(words, index=frame.index)], axis=1),
-        blocks={feature: blocks[feature] for feature in words},
+        blocks={feature: blocks[feature] for feature in words}, missing=encoded,
     )
     values = sorted({text(v) for v in frame[target].dropna()})
     rule = rule_of(positive, values)

@@ -21,6 +21,7 @@ from verifair.schema.drafts.one_hot import categories_of
 from verifair.schema.feature import Feature, text
 from verifair.schema.network import TRUTHS
 from verifair.schema.outcome import PositiveRule
+from verifair.schema.rows import MISSING
 
 CLEARLY = 0.02
 """So much more of the rows has to be predicted right."""
@@ -38,6 +39,8 @@ class LabelledTable:
     """A table with its label and its protected columns, and the model that it is for.   unscaled: its numbers are the model's.
 
     blocks: feature -> the one-hot columns that it is spread over.   named: the table, with a column of words for each of these.
+    missing: column -> the category of the object that stands for missing values, if one does (`missing_categories`); None: there is
+    no object.
     """
 
     frame: pd.DataFrame
@@ -47,6 +50,7 @@ class LabelledTable:
     unscaled: bool
     blocks: Mapping[str, Sequence[str]]
     named: pd.DataFrame
+    missing: Mapping[str, str] | None = None
 
     def feature(self, name: str) -> dict[str, Any]:
         """Return the feature that a column is, as far as the table tells."""
@@ -124,6 +128,12 @@ class LabelledTable:
             if set(known) <= {0, 1} and holds_truths(column):
                 known = [TRUTHS[text(code)] for code in known]
             feature: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": known}
+            word = self._of_missing(name, known)
+            if word is not None:
+                texts = {*map(text, known), *column.dropna().map(text)}
+                free = [one for one in ("missing", "(missing)") if one not in texts and word in MISSING]
+                missing = [*free, word][0]
+                feature |= {"categories": [missing if one == word else one for one in known], "missing": missing}
             return feature | ({"protected": True} if name in self.protected else {})
         feature = {k: v for k, v in self.feature(name).items() if k != "scale"}
         if isinstance(column.dtype, pd.CategoricalDtype):   # whose codes XGBoost and LightGBM take
@@ -132,6 +142,18 @@ class LabelledTable:
             remedy = texts_among_numbers(column) or TRAINED_ON
             raise DataError(f"column {name!r} holds text, but the model takes a number there; {remedy}")
         return feature
+
+    def _of_missing(self, name: str, known: Sequence[Category]) -> str | None:
+        """Return which of the categories of an encoder stands for missing values; None where none does, or that is not clear.
+
+        A file does not tell. There it is one that is called as ONNX calls missing values, if the table has these and no such word.
+        """
+        if self.missing is not None:
+            return self.missing.get(exported(name))
+        words = [one for one in known if isinstance(one, str) and one in MISSING]
+        cells = self.frame[name]
+        said = len(words) == 1 and cells.isna().any() and words[0] not in set(cells.dropna().map(text))
+        return words[0] if said else None
 
     def _culprit(self, inputs: int, columns: Sequence[str]) -> str:
         """Return which cells keep the columns from making so many inputs: texts among numbers, or a rare word without which they
@@ -245,11 +267,16 @@ def _known(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Booleans:
     """Which rows have a value of every feature that the draft knows."""
     known = np.ones(len(frame), dtype=bool)
     for one in features:
-        column = frame[one["name"]]
-        known &= column.notna().to_numpy()
+        known &= frame[one["name"]].notna().to_numpy() | ("missing" in one)
         if "categories" in one:
-            known &= column.map(text).isin(set(map(text, one["categories"]))).to_numpy()
+            known &= _words(frame, one).isin(set(map(text, one["categories"]))).to_numpy()
     return known
+
+
+def _words(frame: pd.DataFrame, feature: dict[str, Any]) -> pd.Series:
+    """Return the categories (N,) of a drafted feature, as text."""
+    column = frame[feature["name"]]
+    return column.map(text).where(column.notna(), feature.get("missing"))
 
 
 def _with_scale(feature: dict[str, Any], frame: pd.DataFrame, scale: str) -> dict[str, Any]:
@@ -265,12 +292,12 @@ def _encoded(frame: pd.DataFrame, features: list[dict[str, Any]]) -> Array:
     """Inputs (N, n) of a table's rows as drafted features have them."""
     columns = []
     for feature in features:
-        column = frame[feature["name"]]
         if "range" in feature:
             offset, scale = Feature.model_validate(feature).affine
-            columns.append((column.to_numpy(dtype=float) - offset) / scale)
+            columns.append((frame[feature["name"]].to_numpy(dtype=float) - offset) / scale)
             continue
-        code = column.map(text).map({name: k for k, name in enumerate(map(text, feature["categories"]))}).to_numpy(dtype=float)
+        places = {name: k for k, name in enumerate(map(text, feature["categories"]))}
+        code = _words(frame, feature).map(places).to_numpy(dtype=float)
         if feature["kind"] == "categorical":
             columns.append(code)
         else:

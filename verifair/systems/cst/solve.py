@@ -84,7 +84,10 @@ def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
     recorded = [] if file.decision.column is None else [file.decision.column]
     columns = [*(node.name for node in file.nodes), *reads(decider), *recorded]
     facts = [*recorded, *settings.do, *file.situation.do]
-    data, settled = Stream.of(inputs.data).settled(inputs.missing, columns, facts=facts)
+    data = Stream.of(inputs.data)
+    if isinstance(who := counterfactually(decider), NetworkDecider):
+        data = data.changed(who.schema.with_missing)
+    data, settled = data.settled(inputs.missing, columns, facts=facts)
     return CstSubject(
         frame=data.stored, file=file, path=settings.causal, decider=decider, words=f"{inputs.data}{settled}",
         options=_options(file) if model is None else model_options(model, schema),

@@ -95,7 +95,12 @@ Words = dict[str, dict[str, Any]]
 def words_of(schema: Schema, table: pd.DataFrame) -> Words:
     """Return the categories of a table; of cells that are the same category the first."""
     sources = [feature.source for feature in schema.features if feature.categories is not None and feature.source in table]
-    return {name: {text(one): one for one in table[name].dropna().unique().tolist()[::-1]} for name in sources}
+    found: Words = {name: {text(one): one for one in table[name].dropna().unique().tolist()[::-1]} for name in sources}
+    for feature in schema.features:
+        if feature.missing is not None and feature.source in found:
+            none = table[feature.source][table[feature.source].isna()].tolist()
+            found[feature.source][feature.missing] = none[0] if none else np.nan
+    return found
 
 
 def frame_of(schema: Schema, raw: Array, words: Words | None = None) -> pd.DataFrame:
@@ -104,8 +109,9 @@ def frame_of(schema: Schema, raw: Array, words: Words | None = None) -> pd.DataF
     for v, feature in enumerate(schema.features):
         if feature.categories is not None:
             known = (words or {}).get(feature.source, {})
-            cells = pd.Series([known.get(name, name) for name in feature.categories])
-            columns[feature.source] = cells.take(raw[:, v].astype(int)).to_numpy()
+            own = None if feature.missing is None else object  # pandas itself would write NaN for None
+            cells = pd.Series([known.get(name, name) for name in feature.categories], dtype=own)
+            columns[feature.source] = cells.take(raw[:, v].astype(int)).reset_index(drop=True)
         else:
             columns[feature.source] = raw[:, v].astype(np.int64) if feature.kind == "integer" else raw[:, v]
     return pd.DataFrame(columns)

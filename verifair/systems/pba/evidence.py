@@ -117,4 +117,5 @@ def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
         probabilities=None if valued else (float(shown[0]), float(shown[1])),
         values=tuple(query.network.whole.forward(both)[:, 0].tolist()) if valued else None, margin=value,
         float32_agrees=None if line.float32_agrees is None else bool(line.float32_agrees),
+        missing=schema.missing,
     )  # fmt: skip

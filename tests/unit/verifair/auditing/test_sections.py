@@ -197,7 +197,7 @@ def test_values_and_counterexamples_are_told_in_the_schemas_words() -> None:
     row = witness_row("certify", schema, Witness(
         x=x, x_prime=other, outputs=(-0.8, 0.6), decisions=("bad credit", "good credit"),
         probabilities=(0.31, 0.64), values=None, margin=1.4,
-        float32_agrees=True,
+        float32_agrees=True, missing={},
     ))
     assert row.sentence == (
         "A person (status < 0 DM, duration 6 months, credit-history critical, purpose television, …), "
@@ -210,7 +210,7 @@ def test_values_and_counterexamples_are_told_in_the_schemas_words() -> None:
     near = witness_row("certify", schema, Witness(
         x=x, x_prime=other, outputs=(0.001, 0.002), decisions=("good credit", "good credit"),
         probabilities=(0.50025, 0.5005), values=None, margin=0.001,
-        float32_agrees=None,
+        float32_agrees=None, missing={},
     ))
     assert 'probability of "good credit" 0.50025.' in near.sentence
     assert near.sentence.endswith("the same decision, 0.5005.")

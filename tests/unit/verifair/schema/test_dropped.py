@@ -108,7 +108,7 @@ def test_widths_that_do_not_fit_are_errors() -> None:
         (one_hot("job", *JOBS, dropped="d"), "dropped = 'd' of a one-hot feature with a, b, c: expected one of two"),
         (one_hot("job", "a", dropped="a"), "expected one of two or more categories"),
         (categorical("job", "a", "b", dropped="a"), "of a categorical feature with a, b: expected one of two or more"),
-        (integer("age", 0, 7, dropped="a"), "ordered, moves and dropped belong to features with categories"),
+        (integer("age", 0, 7, dropped="a"), "ordered, moves, dropped and missing belong to features with categories"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_dropped(feature: dict[str, object], said: str) -> None:
