@@ -87,8 +87,8 @@ def tuples(value: Any) -> Any:
 
 
 Missing = Annotated[Literal["error", "drop", "most-frequent"], Field(
-    description="Missing values in --data: error, drop (their rows), or most-frequent (fill in that value; never for "
-    "labels or protected features)."
+    description="Missing values in --data, but for features that have them as a category (missing in the schema): error, "
+    "drop (their rows), or most-frequent (fill in that value; never for labels or protected features)."
 )]
 """What to do with missing values: whoever reads them says what is missing; their rows are left out; or the column's most frequent
 value takes their place. Labels and protected features are never filled in: rows without them are left out."""

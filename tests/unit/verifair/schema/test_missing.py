@@ -24,6 +24,7 @@ from encoders.onnx.runtime import runtime_logits
 from tests.builders import categorical, integer, one_hot, schema_of
 from verifair.cli.main import app
 from verifair.errors import DataError, SchemaError
+from verifair.models import pipelines
 from verifair.models.compare import ImportDifference
 from verifair.schema.draft import draft
 from verifair.schema.drafts.infer import DraftWarning
@@ -216,6 +217,18 @@ def test_an_encoder_that_leaves_missing_values_without_a_number_is_refused() -> 
     with pytest.raises(ModelError, match=r"leaves missing values without a number.*encoded_missing_value=-1, or use OneHotEncoder"):
         vf.read(fitted(table(), MODELS[2], OrdinalEncoder()))
     vf.read(fitted(table().dropna(), MODELS[2], OrdinalEncoder()))
+
+
+def test_conversions_are_compared_at_missing_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipelines, "_check_columns", lambda model: None)
+    data = table()
+    own = fitted(data, MODELS[2], OrdinalEncoder())
+    for frame, where in ((data, "240 rows of the table"), (None, "256 random points")):
+        with pytest.raises(ModelError, match=f"does not reproduce it: .* of {where} differ"):
+            vf.read(own, frame)
+    texts = data.assign(job=pd.Series(["nan", None, *data["job"][2:]], dtype=object))  # of which an encoder of NaN knows neither
+    with pytest.raises(ModelError, match="of 238 rows of the table differ"):
+        vf.read(own, texts)
 
 
 def test_counterfactuals_of_an_object_are_those_of_its_network() -> None:
