@@ -18,7 +18,7 @@ from encoders.onnx.feed import make_legal
 from encoders.onnx.runtime import comparison_points, first_line, runtime_outputs
 from verifair.models.columns import holds_truths, names_of
 from verifair.models.objects import ANOTHER_WAY, called, exported, last_of, package_of, regresses, thawed
-from verifair.models.pipelines import asks_for_missing, missing_categories, scales
+from verifair.models.pipelines import MissingCategory, asks_for_missing, missing_categories, scales
 from verifair.models.pytorch import modes_kept
 
 ROWS = 1000
@@ -213,18 +213,14 @@ def _of_table(model: Any, network: Model, frame: pd.DataFrame) -> tuple[Any, Flo
     for feed in network.feeds:
         for position in range(len(feed.start)):
             column = rows[called_so[exported(feed.name)]] if exported(feed.name) in called_so else rows.iloc[:, place]
-            word, value = none.get(exported(str(column.name)) if names else str(place), ("", None))
+            missing = none.get(exported(str(column.name)) if names else str(place))
             place += 1
-            if word:  # an encoder of NaN does not know None, nor the text "nan"; an imputer's word is a category as well
-                cells = column.astype(object)
-                empty = column.isna() & (cells.map(str) == str(value))
-                column = cells.where((cells != word) | (word != str(value))).where(~empty, word)
-            fits &= _entered(x, column, feed, position)
+            fits &= _entered(x, column if missing is None else missing.words(column), feed, position)
     rows = rows[fits]
     return (rows if names else rows.to_numpy()), x[fits].astype(np.float32), f"{len(rows):,} rows of the table"
 
 
-def missing_of(model: Any) -> dict[str, tuple[str, Any]]:
+def missing_of(model: Any) -> dict[str, MissingCategory]:
     """Return `missing_categories` of an object of scikit-learn; of other objects nothing is known."""
     return missing_categories(model) if package_of(model) == "sklearn" else {}
 
@@ -260,12 +256,8 @@ def _drawn(model: Any, network: Model) -> tuple[Any, Floats, str]:
             name = exported(feed.name) if len(feed.start) == 1 else str(len(columns))
             known = feed.categories.get(position)
             if known is not None:
-                place = x[:, start : start + len(known)].argmax(axis=1)
-                columns[name] = np.array(known, dtype=object)[place]
-                if name in none:
-                    word, value = none[name]
-                    own = [value if one == word else one for one in known]
-                    columns[name] = pd.Series([own[k] for k in place], dtype=object)  # pandas itself would write NaN for None
+                words = np.array(known, dtype=object)[x[:, start : start + len(known)].argmax(axis=1)]
+                columns[name] = none[name].cells(words) if name in none else words
             else:
                 columns[name] = np.zeros(len(x)) if start < 0 else x[:, start].astype(np.float64)
     names = names_of(model)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
+import pandas as pd
 from onnx import compose
 
 from encoders.errors import ModelError
@@ -43,7 +45,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     except TypeError:
         raise QueryError(f"model: {called(model)} is no estimator; pass a fitted classifier, regressor or pipeline") from None
     _check_columns(model)
-    model = _for_whole_rows(_rounded(_as_logistic(model)))
+    model = _in_words(_for_whole_rows(_rounded(_as_logistic(model))))
     last = last_of(model)
     if not hasattr(last, "predict"):
         raise QueryError(f"model: {called(model)} predicts nothing; pass a classifier, a regressor, or a pipeline to one")
@@ -293,20 +295,68 @@ def _fills_words(step: Any) -> bool:
     return hasattr(step, "statistics_") and _kind(step.statistics_) == "text" and step.missing_values != step.missing_values
 
 
-def missing_categories(model: Any) -> dict[str, tuple[str, Any]]:
-    """Return column -> what ONNX calls the category of missing values, and which value (NaN or None) is missing; of the columns in
-    which an encoder takes that for a category, or an imputer fills in a constant word.
+@dataclass(frozen=True, kw_only=True)
+class MissingCategory:
+    """That a column's encoder takes missing values for a category, or an imputer before it fills in a constant word.
+
+    word: what ONNX calls it.   value: what is missing to the object, NaN or None.   known: each category as ONNX calls it -> as the
+    encoder has it."""
+
+    word: str
+    value: Any
+    known: Mapping[str, Any]
+
+    def words(self, column: pd.Series) -> pd.Series:
+        """Return the categories of a column's cells as ONNX calls them; NaN for cells that are none of them. An encoder of NaN does
+        not know None, nor the text "nan"."""
+        own = {one: word for word, one in self.known.items() if one is not None and one == one}
+        cells, empty = column.astype(object), ["None"] if self.value is None else ["nan", "<NA>"]
+        return cells.map(own).astype(object).mask(column.isna() & cells.map(str).isin(empty), self.word)
+
+    def cells(self, words: Sequence[str]) -> pd.Series:
+        """Return cells as the object takes them, of categories as ONNX calls them."""
+        found = pd.Series([self.value if one == self.word else self.known[one] for one in words], dtype=object)
+        return found if _kind([*self.known.values()]) == "text" else found.infer_objects()  # pandas itself would write NaN for None
+
+
+def missing_categories(model: Any) -> dict[str, MissingCategory]:
+    """Return column -> its category of missing values, of the columns that have one.
 
     Columns without a name are called by their place. Not told of a column in which None and NaN are two categories.
     """
-    found, names = dict[str, tuple[str, Any]](), columns.names_of(model)
+    found, names = dict[str, MissingCategory](), columns.names_of(model)
     for place, known, filled in _encoded(model):
         none = [(str(one), one) for one in known if one is None or one != one]
         if filled is not None and filled[0] in known:
             none.append(filled)
         if len(none) == 1:
-            found[exported(names[place]) if names else str(place)] = none[0]
+            own = {_word(one): one for one in known}
+            one = MissingCategory(word=none[0][0], value=none[0][1], known=own)
+            found[exported(names[place]) if names else str(place)] = one
     return found
+
+
+def _word(value: Any) -> str:
+    """Return a category as text, as tables and schemas have it: 1 for 1.0."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _in_words(model: Any) -> Any:
+    """Return a pipeline whose encoders know words in place of numbers beside missing values, for which ONNX's have no number."""
+
+    def mixed(known: Any) -> bool:
+        return _kind(known) != "text" and any(one is None or one != one for one in np.asarray(known).tolist())
+
+    if not any(mixed(known) for part in parts(model) for known in getattr(part, "categories_", ())):
+        return model
+    model = copy.deepcopy(model)
+    for part in parts(model):
+        if hasattr(part, "categories_"):
+            part.categories_ = [
+                np.array([_word(one) if one is not None and one == one else one for one in known.tolist()], dtype=object)
+                if mixed(known) else known for known in part.categories_
+            ]  # fmt: skip
+    return model
 
 
 def _encoded(model: Any) -> Iterator[tuple[int, list[Any], tuple[str, Any] | None]]:

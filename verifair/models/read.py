@@ -33,7 +33,6 @@ ACCEPTED = (
 )
 REMEDIES = {
     "non symmetric trees": "fit it with grow_policy='SymmetricTree'",
-    "cannot convert float NaN to integer": "fit encoders of numbers with missing values on words, such as column.map(names.get)",
     "Unexpected label type": "fit it on labels 0 and 1",
     "does not support floating-point labels": "fit it on whole numbers, or words, for labels",
     "does yet not support categorical features": "fit it behind an encoder, such as OneHotEncoder",

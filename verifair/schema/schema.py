@@ -65,7 +65,7 @@ class Schema(Shown, InputSpace):
         unscaled = package_of(model) is not None  # an object takes the table as it is
         fields = inferred(
             frame, target=target, positive=positive, protected=protected, network=network, unscaled=unscaled,
-            encoded={name: word for name, (word, _) in missing_of(model).items()} if unscaled else None,
+            encoded={name: one.word for name, one in missing_of(model).items()} if unscaled else None,
         )  # fmt: skip
         drafted = cls.build(fields)
         if network is not None:

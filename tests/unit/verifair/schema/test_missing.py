@@ -212,6 +212,33 @@ def test_a_word_that_an_imputer_fills_in_is_the_category() -> None:
     assert drafted["job"].missing is None
 
 
+@pytest.mark.parametrize("kind", ["float64", "Int64", "object"])
+@pytest.mark.parametrize("encoder", ENCODERS, ids=lambda one: type(one).__name__ + str(getattr(one, "drop", "")))
+def test_numbers_beside_missing_values_become_words(encoder: Any, kind: str) -> None:
+    values = {"clerk": True, "farmer": False} if kind == "object" else {"clerk": 1, "farmer": 2}
+
+    def coded(frame: pd.DataFrame) -> pd.DataFrame:
+        cells = [values.get(job, None if kind == "object" else np.nan) for job in frame["job"]]
+        return frame.assign(job=pd.Series(cells, dtype="float64" if kind == "Int64" else kind).astype(kind))
+
+    data, people = coded(table()), coded(everybody())
+    own = fitted(data, MODELS[0], encoder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ImportDifference)
+        network = vf.read(own, data)
+        vf.read(own)
+    schema = vf.Schema.infer(data, target="ok", positive=1, protected=["sex"], model=own)
+    assert schema["job"].categories == (*sorted(map(str, values.values())), "missing")
+    settled = schema.settled(network)[1]
+    decided = own.predict(people)
+    assert (runtime_logits(network, settled.encode(settled.raw(people)))[:, -1] > 0).astype(int).tolist() == decided.tolist()
+    found = vf.verify(vf.IndividualFairness(network=own, schema=schema, protected=["job"]))
+    assert found.witness is not None
+    pair = found.witness.rows(data)
+    assert pair["job"].dtype == data["job"].dtype
+    assert [f"ok {one}" for one in own.predict(pair)] == list(found.witness.decisions)
+
+
 def test_an_encoder_that_leaves_missing_values_without_a_number_is_refused() -> None:
     """Its conversion numbers them, so that trees decide otherwise than the object."""
     with pytest.raises(ModelError, match=r"leaves missing values without a number.*encoded_missing_value=-1, or use OneHotEncoder"):
