@@ -142,7 +142,7 @@ def people_of(
     """
     check_table(frame)
     check_order(frame, sensitive, "sensitive_features")
-    masks = groups_of(frame, sensitive)
+    masks = groups_of(schema.with_missing(frame), sensitive)
     known = tuple(masks) if names is None else names
     _check_known(masks, known)
     check_order(frame, y, "y")

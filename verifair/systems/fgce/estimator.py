@@ -136,7 +136,7 @@ class GroupCounterfactuals(TableEstimator):
         self.space_ = FeatureSpace.of(self.schema, self.changes, self.custom)
         raw, self.words_ = self.schema.raw(X), words_of(self.schema, X)
         explained = self._explained(X, y, raw, audit, tell)
-        negatives = self._negatives(groups_of(X, sensitive_features), explained)
+        negatives = self._negatives(groups_of(self.schema.with_missing(X), sensitive_features), explained)
         self.graph_ = FeasibilityGraph.build(
             self.space_, raw, self.eps, threads=self.threads, progress=lambda done, total: tell("graph", done, total)
         )

@@ -28,6 +28,7 @@ from verifair.models import pipelines
 from verifair.models.compare import ImportDifference
 from verifair.schema.draft import draft
 from verifair.schema.drafts.infer import DraftWarning
+from verifair.systems.cec.people import people_of
 from verifair.systems.pba.rows import verify_rows
 
 JOBS = ("clerk", "farmer")
@@ -268,6 +269,9 @@ def test_counterfactuals_of_an_object_are_those_of_its_network() -> None:
         one, other = (vf.GroupCounterfactuals(model, schema, k=6).fit(people) for model in (own, vf.read(own, data)))
         pd.testing.assert_frame_equal(one.counterfactuals("all"), other.counterfactuals("all"))
         assert "missing" in set(one.counterfactuals("all")["job"])
+        groups = vf.GroupCounterfactuals(own, schema, k=6).fit(people, sensitive_features="job").groups_
+        assert set(groups) == {"job = clerk", "job = farmer", "job = missing"}
+        assert set(people_of(schema, data, "job").names) == set(groups)
 
 
 CAUSAL = """
