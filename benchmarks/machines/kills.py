@@ -356,9 +356,14 @@ def _moment(cell: KillCell, folder: Path, running: subprocess.Popen[bytes], rng:
 def lasting(mark: str) -> list[psutil.Process]:
     """The processes of a run that has ended, which are there after so long; those too that started after it was killed."""
     until = time.monotonic() + CHILDREN
-    while (left := _marked(mark) or _marked(mark)) and time.monotonic() < until:  # twice: one may start while others are looked at
+    while True:
+        left = _marked(mark)
+        if not left:    # one may start while others are looked at, and has no environment while its program is loaded
+            time.sleep(0.3)
+            left = _marked(mark)
+        if not left or time.monotonic() >= until:
+            return left
         time.sleep(0.1)
-    return left
 
 
 def _marked(mark: str) -> list[psutil.Process]:

@@ -1,5 +1,6 @@
 """Counterexamples as rows of a table."""
 
+import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
@@ -11,7 +12,7 @@ import verifair as vf
 
 TABLE = pd.DataFrame({
     "sex": [1, 2] * 20, "customer": [True, True, False, False] * 10, "grade": ["low", "low", "high", "high", "high"] * 8,
-    "income": range(40),
+    "income": np.arange(40.0),
 })  # fmt: skip
 
 
