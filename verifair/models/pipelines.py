@@ -403,8 +403,8 @@ def _taking_zeros(model: Any) -> Any:
             walk(one.steps[-1][1], boosting.gives_sparse(one[:-1], sparse))
         for member in _members(one):
             walk(member, sparse)
-        if sparse and package_of(one) == "xgboost":
-            one.missing = 0.0
+        if sparse and package_of(one) == "xgboost" and one.missing != one.missing:
+            one.missing = 0.0  # another number would be missing as well, which no converter knows
 
     walk(model, False)
     return model

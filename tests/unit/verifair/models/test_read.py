@@ -574,6 +574,15 @@ def test_what_xgboost_takes_for_a_missing_value() -> None:
     np.testing.assert_allclose(1 / (1 + np.exp(-shown)), said(model, frame), atol=1e-5)
 
 
+def test_a_number_that_is_missing_beside_zeros_of_a_sparse_matrix_is_refused() -> None:
+    """Rows that hold it were decided as if it were a number, and the scaler was blamed for that."""
+    xgboost = pytest.importorskip("xgboost")
+    before = make_column_transformer((MaxAbsScaler(), NUMBERS), (OneHotEncoder(), WORDS), sparse_threshold=1)
+    model = fitted(make_pipeline(before, xgboost.XGBClassifier(n_estimators=3, max_depth=2, missing=-1)), X, Y == "good")
+    with pytest.raises(ModelError, match=r"missing=numpy\.nan"):
+        vf.read(model, X)
+
+
 def test_a_table_without_a_row_that_the_model_takes_is_told() -> None:
     model = fitted(make_pipeline(OneHotEncoder(), LogisticRegression()), X[WORDS])
     with pytest.warns(vf.ImportDifference, match="compared on random points, as no row of the table has values that"):
