@@ -21,7 +21,7 @@ from encoders.network import Array, Floats, Integers
 from encoders.onnx.file import drop_nodes
 from verifair.models import discriminants
 from verifair.models.columns import model_of, names_of, renamed
-from verifair.models.forests import TreeSum, linear, members, summed, total, whole_weights, written
+from verifair.models.forests import WHOLE_WEIGHTS, TreeSum, linear, members, summed, total, whole_weights, written
 from verifair.models.objects import called, flat, labels_of, last_of, own_of_boosting, own_of_sklearn, width_of
 
 ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "identity": None}
@@ -220,7 +220,8 @@ class Graph:
         if hasattr(model, "steps"):
             return self.votes(model[-1], self.part(model[:-1], x))
         listed = members(model) or []
-        if not whole_weights(model) or min(share for share, _, _ in listed) < 0:
+        most = np.sum(model._weights_not_none or 1) * WHOLE_WEIGHTS  # votes for and against differ by a part of it, or not at all
+        if not whole_weights(model) or min(share for share, _, _ in listed) < 0 or 2 * most * len(listed) * LEVEL > 1:
             raise Unknown("hard votes by such weights", VOTES)
         levels = np.array([share for share, _, _ in listed]) / LEVEL
         shares = (levels if (levels == np.rint(levels)).all() else np.floor(levels)) * LEVEL  # half the votes are not more than 1/2

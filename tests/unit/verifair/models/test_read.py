@@ -967,6 +967,8 @@ def stumps(**options: Any) -> VotingClassifier:
     (lambda: VotingClassifier([("a", LogisticRegression()), ("b", LinearSVC())]), "hard votes .*voting='soft'"),
     (lambda: VotingClassifier([("a", mlp()), ("b", DecisionTreeClassifier())]), "trees and other models than linear ones"),
     (lambda: VotingClassifier([("a", RandomForestClassifier(3)), ("b", LinearSVC())], weights=[0.1, 0.2]), "hard votes by such"),
+    (lambda: VotingClassifier([("a", RandomForestClassifier(3)), ("b", LinearSVC()), ("c", LinearSVC())],
+                              weights=[4194303 / 1024, 2048, 2048]), "hard votes by such"),     # shares are rounded by more
     (lambda: stumps(weights=[0.1, 0.2, 0.3]), "hard votes .*by whole weights"),  # .1 + .2 > .3, of float64
     (lambda: stumps(weights=[1e8, 1, 1e8]), "hard votes .*by whole weights"),
     # it counts decisions, not votes
