@@ -148,7 +148,7 @@ class Witness(Pictured):
         """Return both rows as a model takes them that was fitted on this table: with its columns and its own values of categories.
 
         Codes and booleans, such as 1 and False, are words in x and x_prime, and so are missing values, which are given back as the
-        table has them, or else as NaN. Columns that are no features are left out.
+        table has them (None and NaN, where a model knows both), or else as NaN. Columns that are no features are left out.
         """
         import pandas as pd
 
@@ -158,7 +158,7 @@ class Witness(Pictured):
             if isinstance(self.x[name], str):
                 cells = table[name].unique()
                 none = [value for value in cells if pd.isna(value)]
-                own = {text(value): value for value in cells if not pd.isna(value)}
+                own = {str(value): value for value in none} | {text(value): value for value in cells if not pd.isna(value)}
                 if name in self.missing:
                     own[self.missing[name]] = (none or [float("nan")])[0]
                 values = [own.get(word, word) for word in (self.x[name], self.x_prime[name])]

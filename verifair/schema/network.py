@@ -130,8 +130,9 @@ def _of_block(feature: Feature | None, known: tuple[str, ...], where: str) -> st
     if feature is None or feature.kind != "one-hot":
         found = "no feature begins there" if feature is None else f"feature {feature.name!r} is {feature.kind}"
         return f'{where} is encoded by the model: {found}; there it needs a feature with kind = "one-hot" and categories = {listed}'
-    named = [tuple(feature.missing if one == word else one for one in known) for word in MISSING]
-    if feature.categories not in (known, tuple(map(TRUTHS.get, known)), *named):
+    spelled = known, tuple(TRUTHS.get(one, one) for one in known)
+    named = [tuple(feature.missing if one == word else one for one in names) for names in spelled for word in MISSING]
+    if feature.categories not in (*spelled, *named):
         return f"feature {feature.name!r}: {where} has the categories {listed}; list these, in this order, and no others"
     return None
 

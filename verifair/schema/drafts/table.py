@@ -124,11 +124,10 @@ class LabelledTable:
             raise DataError(f"the table has no column {name!r}, which the model takes; {hint}")
         column = self.frame[name]
         if categories is not None:
-            known = list(categories)
-            if set(known) <= {0, 1} and holds_truths(column):
-                known = [TRUTHS[text(code)] for code in known]
+            known, word = list(categories), self._of_missing(name, categories)
+            if holds_truths(column) and set(known) <= ({0, 1} if word is None else {*TRUTHS, word}):
+                known = [TRUTHS.get(text(code), code) for code in known]
             feature: dict[str, Any] = {"name": name, "kind": "one-hot", "categories": known}
-            word = self._of_missing(name, known)
             if word is not None:
                 texts = {*map(text, known), *column.dropna().map(text)}
                 free = [one for one in ("missing", "(missing)") if one not in texts and word in MISSING]

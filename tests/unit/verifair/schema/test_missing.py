@@ -103,6 +103,22 @@ def test_a_counterexample_without_a_value_is_a_row_of_the_table() -> None:
         assert found.witness.rows(data.dropna())["job"].isna().sum() == 1
 
 
+def test_a_counterexample_between_none_and_nan_is_one_of_the_object() -> None:
+    """An encoder that knows both calls them None and nan, and does not know these texts: it took them for other categories."""
+    data = table(None)
+    data = data.assign(job=data["job"].where(data["job"] != "farmer", np.nan))
+    data["ok"] = (data["age"] + 4 * data["job"].map(lambda job: job is None) > 4).astype(int)
+    own = fitted(data, MODELS[1], OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-2, encoded_missing_value=-1))
+    with pytest.warns(DraftWarning, match="column 'job' has no value"):
+        schema = vf.Schema.infer(data, target="ok", positive=1, protected=["job"], model=own)
+    without = schema.forbidding([{"job": "clerk"}], "no clerks")
+    found = vf.verify(vf.IndividualFairness(network=vf.read(own, data), schema=without, protected=["job"]))
+    assert found.witness is not None
+    pair = found.witness.rows(data)
+    assert pair["job"].isna().all()
+    assert [f"ok {one}" for one in own.predict(pair)] == list(found.witness.decisions)
+
+
 def test_rows_of_the_table_are_decided_with_those_that_lack_a_value() -> None:
     """Whether a decision survives a year more or less, of each row, against the object's own decisions."""
     data = table().drop_duplicates(["job", "sex", "age"])
@@ -213,14 +229,15 @@ def test_a_word_that_an_imputer_fills_in_is_the_category() -> None:
     assert drafted["job"].missing is None
 
 
-@pytest.mark.parametrize("kind", ["float64", "Int64", "object"])
+@pytest.mark.parametrize("kind", ["float64", "Int64", "object", "boolean"])
 @pytest.mark.parametrize("encoder", ENCODERS, ids=lambda one: type(one).__name__ + str(getattr(one, "drop", "")))
 def test_numbers_beside_missing_values_become_words(encoder: Any, kind: str) -> None:
-    values = {"clerk": True, "farmer": False} if kind == "object" else {"clerk": 1, "farmer": 2}
+    values = {"clerk": True, "farmer": False} if kind in ("object", "boolean") else {"clerk": 1, "farmer": 2}
 
     def coded(frame: pd.DataFrame) -> pd.DataFrame:
         cells = [values.get(job, None if kind == "object" else np.nan) for job in frame["job"]]
-        return frame.assign(job=pd.Series(cells, dtype="float64" if kind == "Int64" else kind).astype(kind))
+        first = {"Int64": "float64", "boolean": "object"}.get(kind, kind)
+        return frame.assign(job=pd.Series(cells, dtype=first).astype(kind))
 
     data, people = coded(table()), coded(everybody())
     own = fitted(data, MODELS[0], encoder)
