@@ -55,7 +55,7 @@ def compare(model: Any, network: Model, frame: pd.DataFrame | None) -> None:
     if network.outputs > 1 and regresses(model):
         raise ModelError(called(model), f"gives {network.outputs} values a row, which are no classes; fit it on one of them")
     if package_of(model) in ("sklearn", "interpret") and (done := asks_for_missing(thawed(model))):
-        message = f"{called(model)}: {done}, the converted model does not; proofs cover rows without missing values"
+        message = f"{called(model)}: {done}, the converted model does not; proofs are about rows that have these values"
         warnings.warn(message, ImportDifference, stacklevel=4)
     if hasattr(model, "classes_") and hasattr(model, "decision_function") and not hasattr(model, "predict_proba"):
         message = f"{called(model)}: gives scores, no probabilities; what verifair calls one is a logistic function, or softmax"

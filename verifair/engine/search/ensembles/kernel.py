@@ -424,6 +424,16 @@ def _score_cuts(
 
 
 @compiled
+def _largest(score: Any, touched: Any, keys: Any) -> Any:
+    """The first of the cells touched that has the largest score."""
+    chosen = touched[0]
+    for i in range(1, keys):
+        if score[touched[i]] > score[chosen]:
+            chosen = touched[i]
+    return chosen
+
+
+@compiled
 def _add_leaf(closed: Any, bounds: Any, leaves: Any, box: Any, node: Any, code: Any, surely: Any, bound: Any) -> Any:
     """Put a closed leaf behind so many others; returns their lists."""
     closed, bounds = room(closed, 4 * leaves + 4), room(bounds, leaves + 1)
@@ -569,19 +579,13 @@ def explore(
                 if stop == 1:
                     give_up, done[owner[k]] = True, 1
                 continue
-            chosen = touched[0]
-            for i in range(1, keys):
-                if score[touched[i]] > score[chosen]:
-                    chosen = touched[i]
+            chosen = _largest(score, touched, keys)
             if score[chosen] == 0 and len(head) > 0 and head[0] == 1 and line == lines - 1:
                 # the copies differ by the same everywhere, but how much that counts depends on where they are
                 stamp += 1
                 keys = _score_cuts(begin, begin + some, tree_at, a_variable, a_cut, a_right, least_at, hot, counts, adds, lines,
                                    lines - 3, low, high, box, start, score, seen, touched, stamp)
-                chosen = touched[0]
-                for i in range(1, keys):
-                    if score[touched[i]] > score[chosen]:
-                        chosen = touched[i]
+                chosen = _largest(score, touched, keys)
             v = 0
             while start[v + 1] <= chosen:
                 v += 1
