@@ -8,6 +8,7 @@ Raw values are whole numbers, or float64 where a variable is real.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from encoders.trees.ensemble import TreeEnsemble
 
 MOST_CATEGORIES = 64
 """Of a one-hot variable: a set of them is one machine word."""
+HELD = 8
+"""Ensembles whose cells, stairs and joint trees are kept: one batch of rows after the other asks for the same ones."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,6 +94,12 @@ class TreeCells:
         if self.domain.one_hot[v]:
             return cell.astype(float)
         return np.asarray(np.clip(np.minimum(np.append(self.cuts[v], np.inf)[cell], upper), lower, upper))
+
+
+@lru_cache(maxsize=HELD)
+def cells_of(ensemble: TreeEnsemble, domain: Domain) -> TreeCells:
+    """Return `TreeCells.of`, kept."""
+    return TreeCells.of(ensemble, domain)
 
 
 def _largest(domain: Domain, v: int, limit: Array) -> Array:

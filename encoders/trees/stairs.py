@@ -18,7 +18,7 @@ import numpy as np
 from encoders.domain import Domain
 from encoders.errors import ModelError
 from encoders.network import Array
-from encoders.trees.cells import TreeCells
+from encoders.trees.cells import HELD, cells_of
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.mean import MeanOfTrees
 
@@ -26,8 +26,6 @@ VALUES, PARTS = 1 << 12, 1 << 10
 """Whole numbers that have a leaf each, at most; and the parts of other ranges."""
 OF_A_BOX, OF_BOXES = 8, 1 << 14
 """Parts of each box that is asked about, at most, and of all together."""
-HELD = 8
-"""Ensembles that are kept: one batch of rows after the other asks for the same ones."""
 
 
 def searched(network: MeanOfTrees, domain: Domain, compared: Array, *boxes: Array) -> TreeEnsemble:
@@ -39,7 +37,7 @@ def searched(network: MeanOfTrees, domain: Domain, compared: Array, *boxes: Arra
     if not network.straight.any():
         return network.trees
     assert network.lines is not None
-    alone, cuts = [b""] * domain.variables, _cuts(network.trees, domain)
+    alone, cuts = [b""] * domain.variables, cells_of(network.trees, domain).cuts
     for v in np.flatnonzero(~domain.one_hot).tolist():
         if network.straight[domain.start[v]] and not _each(domain, v):
             whole, differ = bool(domain.integer[v]), compared[~np.isnan(compared[:, v]), v]
@@ -47,11 +45,6 @@ def searched(network: MeanOfTrees, domain: Domain, compared: Array, *boxes: Arra
             told = np.append(cuts[v], cuts[v] + 1.0 if whole else [])      # both ends of cells
             alone[v] = np.union1d(asked, told if len(told) <= OF_BOXES else []).tobytes()
     return _with_stairs(network.trees, network.lines.tobytes(), domain, tuple(alone))
-
-
-@lru_cache(maxsize=HELD)
-def _cuts(trees: TreeEnsemble, domain: Domain) -> tuple[Array, ...]:
-    return TreeCells.of(trees, domain).cuts
 
 
 def _between(whole: bool, *ends: Array) -> Array:

@@ -17,7 +17,7 @@ from encoders.domain import Domain
 from encoders.errors import ModelError
 from encoders.network import Array, Booleans, Integers
 from encoders.problem import Goal, TwinBatch, TwinProblem
-from encoders.trees.cells import TreeCells
+from encoders.trees.cells import HELD, TreeCells, cells_of
 from encoders.trees.compared import ComparedTrees
 from encoders.trees.ensemble import TreeEnsemble
 from encoders.trees.joint import JointTrees, LineTrees, Worth, line_trees
@@ -31,8 +31,6 @@ STEP = 2
 """Multiplications that take as long as a step in a tree."""
 ROOM = 2.0**-45
 """What combining two bounds may lose, relative to the size of the margins."""
-HELD = 8
-"""Joint trees and cells that are kept: one batch of rows after the other asks for the same ones."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +79,7 @@ class TreeTwin:
         _, pairs, which = np.unique(joined, axis=0, return_index=True, return_inverse=True)
         return cls(
             problem=problem, ensemble=ensemble, variables=variables, moving=domain.columns_of(variables),
-            local=domain.take(variables), cells=_cells(ensemble, domain), which=which.reshape(-1), pairs=pairs, size=size,
+            local=domain.take(variables), cells=cells_of(ensemble, domain), which=which.reshape(-1), pairs=pairs, size=size,
         )
 
     def worth(self, pair: int) -> Worth:
@@ -231,15 +229,10 @@ class RowBounds:
 
 
 @lru_cache(maxsize=HELD)
-def _cells(ensemble: TreeEnsemble, domain: Domain) -> TreeCells:
-    return TreeCells.of(ensemble, domain)
-
-
-@lru_cache(maxsize=HELD)
 def _join(ensemble: TreeEnsemble, domain: Domain, asked: bytes, first: bytes, second: bytes) -> JointTrees:
     """Both copies' trees. asked: (K,) nodes about what differs between the copies; first, second: (K,) which of them go left."""
     differs, *sides = (np.frombuffer(one, dtype=bool) for one in (asked, first, second))
-    cells = _cells(ensemble, domain)
+    cells = cells_of(ensemble, domain)
     return JointTrees.of(ensemble, replace(cells, variable=np.where(differs, -2, cells.variable)), *sides)
 
 
