@@ -121,6 +121,20 @@ def _steepest(shift: Any, scale: Any, low: Any, high: Any, apart: Any) -> Any:
 
 
 @compiled
+def _flattest(curved: Any, shift: Any, scale: Any, low: Any, high: Any, apart: Any) -> Any:
+    """How much a function rises by, at least, from `high` or less to `low` or more, `apart` or more: in the first or the last such
+    window, for none is steep twice."""
+    apart = apart / LOOSE - (abs(low) + abs(high)) * NARROW
+    if not apart > 0:
+        return 0.0
+    first, second = scale * (low - apart - shift), scale * (low - shift)
+    third, fourth = scale * (high - shift), scale * (high + apart - shift)
+    if curved:
+        return min(_probability(second) - _probability(first), _probability(fourth) - _probability(third))
+    return min(min(max(second, 0.0), 1.0) - min(max(first, 0.0), 1.0), min(max(fourth, 0.0), 1.0) - min(max(third, 0.0), 1.0))
+
+
+@compiled
 def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> Any:
     """How much functions begin ... end - 1 of a score may fall by in all while the score falls by `apart` within low and high, at
     most: in a window of that length around the middle of a logistic function, and in the best one that ends, or begins, where one
@@ -173,19 +187,10 @@ def _fall(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> A
 @compiled
 def _rise(head: Any, begin: Any, end: Any, low: Any, high: Any, apart: Any) -> Any:
     """How much functions begin ... end - 1 of a score rise by in all, at least, while it rises by `apart` or more, from `high` or
-    less to `low` or more: each in the first or the last such window, for none is steep twice."""
-    apart = apart / LOOSE - (abs(low) + abs(high)) * NARROW
+    less to `low` or more."""
     rise = 0.0
-    if apart > 0:
-        for k in range(begin, end):
-            kind, shift, scale, weight = head[5 * k + 1], head[5 * k + 2], head[5 * k + 3], head[5 * k + 4]
-            if kind == 1:
-                one = _probability(scale * (low - shift)) - _probability(scale * (low - apart - shift))
-                two = _probability(scale * (high + apart - shift)) - _probability(scale * (high - shift))
-            else:
-                one = min(max(scale * (low - shift), 0.0), 1.0) - min(max(scale * (low - apart - shift), 0.0), 1.0)
-                two = min(max(scale * (high + apart - shift), 0.0), 1.0) - min(max(scale * (high - shift), 0.0), 1.0)
-            rise += weight * min(one, two)
+    for k in range(begin, end):
+        rise += head[5 * k + 4] * _flattest(head[5 * k + 1] == 1, head[5 * k + 2], head[5 * k + 3], low, high, apart)
     return rise
 
 
@@ -211,10 +216,9 @@ def add_means(value: Any, head: Any) -> None:
                 low, high = value[two + i], -value[one + i]
                 apart = min(-value[begin + i], high - low)
                 if head[chances + i] > 0 and apart < 0:
-                    apart = min(apart / LOOSE + (abs(low) + abs(high)) * NARROW, 0.0)
-                    apart = max(_probability(low + apart) - _probability(low), _probability(high) - _probability(high - apart))
-                    apart, low, high = min(apart + CURVED, 0.0), _probability(low) - CURVED, _probability(high) + CURVED
-                if head[chances + i] > 0 and apart > 0:
+                    apart = min(CURVED - _flattest(head[chances + i] > 0, 0.0, 1.0, low, high, -apart), 0.0)
+                    low, high = _probability(low) - CURVED, _probability(high) + CURVED
+                elif head[chances + i] > 0 and apart > 0:
                     apart = _steepest(0.0, 1.0, low, high, apart)
                     low, high = _probability(low) - CURVED, _probability(high) + CURVED
                 if apart > 0:
