@@ -259,7 +259,7 @@ def _check_columns(model: Any) -> None:
         if _fills_words(part) and part.add_indicator:
             found = "marks missing words, which become categories of an encoder"
             raise ModelError(called(part), f"{found}; fit it with add_indicator=False, or with a word of its own for missing ones")
-        if not part.keep_empty_features and any(value is None or value != value for value in part.statistics_.tolist()):
+        if not part.keep_empty_features and any(map(_absent, part.statistics_.tolist())):
             found = "drops columns that had no values when it was fitted, and its conversion does not"
             raise ModelError(called(part), f"{found}; leave these columns out, or fit it with keep_empty_features=True")
 
@@ -309,7 +309,7 @@ class MissingCategory:
     def words(self, column: pd.Series) -> pd.Series:
         """Return the categories of a column's cells as ONNX calls them; NaN for cells that are none of them. An encoder of NaN does
         not know None, nor the text "nan"."""
-        own = {one: word for word, one in self.known.items() if one is not None and one == one}
+        own = {one: word for word, one in self.known.items() if not _absent(one)}
         cells, empty = column.astype(object), ["None"] if self.value is None else ["nan", "<NA>"]
         return cells.map(own).astype(object).mask(column.isna() & cells.map(str).isin(empty), self.word)
 
@@ -326,7 +326,7 @@ def missing_categories(model: Any) -> dict[str, MissingCategory]:
     """
     found, names = dict[str, MissingCategory](), columns.names_of(model)
     for place, known, filled in _encoded(model):
-        none = [(str(one), one) for one in known if one is None or one != one]
+        none = [(str(one), one) for one in known if _absent(one)]
         if filled is not None and filled[0] in known:
             none.append(filled)
         if len(none) == 1:
@@ -334,6 +334,11 @@ def missing_categories(model: Any) -> dict[str, MissingCategory]:
             one = MissingCategory(word=none[0][0], value=none[0][1], known=own)
             found[exported(names[place]) if names else str(place)] = one
     return found
+
+
+def _absent(value: Any) -> bool:
+    """Return whether a value is None or NaN."""
+    return value is None or value != value
 
 
 def _word(value: Any) -> str:
@@ -345,7 +350,7 @@ def _in_words(model: Any) -> Any:
     """Return a pipeline whose encoders know words in place of numbers beside missing values, for which ONNX's have no number."""
 
     def mixed(known: Any) -> bool:
-        return _kind(known) != "text" and any(one is None or one != one for one in np.asarray(known).tolist())
+        return _kind(known) != "text" and any(map(_absent, np.asarray(known).tolist()))
 
     if not any(mixed(known) for part in parts(model) for known in getattr(part, "categories_", ())):
         return model
@@ -353,7 +358,7 @@ def _in_words(model: Any) -> Any:
     for part in parts(model):
         if hasattr(part, "categories_"):
             part.categories_ = [
-                np.array([_word(one) if one is not None and one == one else one for one in known.tolist()], dtype=object)
+                np.array([one if _absent(one) else _word(one) for one in known.tolist()], dtype=object)
                 if mixed(known) else known for known in part.categories_
             ]  # fmt: skip
     return model
