@@ -352,19 +352,23 @@ class GroupCounterfactuals(TableEstimator):
     def _reached(self, instance: Instance, budget: Budget) -> tuple[Centers | Coverage, Shortage | None]:
         """Return the optimum for the coverage that was asked for, or where k is too few for it for the most that k can cover."""
         deadline = clock.now() + budget.seconds
+
+        def left() -> Budget:
+            return Budget(seconds=max(deadline - clock.now(), 1.0))
+
         try:
             return self._found(instance, self.coverage, budget), None
         except TooFew as error:
             if self.too_few == "error":
                 raise QueryError(f'{error}, or too_few = "most", which covers as many as {self.k} can') from None
-            most = largest_coverage(instance, self.k, np.inf, budget=Budget(seconds=max(deadline - clock.now(), 1.0)))
+            most = largest_coverage(instance, self.k, np.inf, budget=left())
             if not most.optimal:
                 raise
-        found = self._found(instance, most.covered / instance.size, Budget(seconds=max(deadline - clock.now(), 1.0)))
+        found = self._found(instance, most.covered / instance.size, left())
         try:
-            everybody, _ = fewest(instance, budget=Budget(seconds=max(deadline - clock.now(), 1.0)))
+            everybody: int | None = fewest(instance, budget=left())[0]
         except Unfinished:
-            return found, Shortage(asked=needed(instance, self.coverage), needed=None)
+            everybody = None
         return found, Shortage(asked=needed(instance, self.coverage), needed=everybody)
 
     def _found(self, instance: Instance, coverage: float, budget: Budget) -> Centers | Coverage:
