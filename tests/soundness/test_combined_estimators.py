@@ -54,6 +54,7 @@ FEATURES = integer("a", -2, 3), integer("b", 0, 4), categorical("p", "f", "m", "
 SCHEMA = schema_of(*FEATURES, positive="logit > 0")
 ROWS = np.array(list(itertools.product(range(-2, 4), range(5), range(3))), dtype=np.float64)
 """Everybody, by person and then by p."""
+LABELLED = schema_of(integer("a", -2, 3, unit=1), integer("b", 0, 4, unit=1), categorical("p", "f", "m", "o"), label="y")
 
 
 def tree(seed: int, depth: int = 3) -> Any:
@@ -242,6 +243,11 @@ def same(decided: Any, model: Any, rows: np.ndarray) -> np.ndarray:
     return decided
 
 
+def labelled(decided: np.ndarray) -> pd.DataFrame:
+    """Everybody, with what is decided as the label."""
+    return pd.DataFrame([LABELLED.decode(row) for row in ROWS]).assign(y=decided.astype(int))
+
+
 def flips(decisions: np.ndarray) -> bool:
     """Whether p alone decides about anybody."""
     groups = decisions.reshape(-1, 3)
@@ -330,7 +336,6 @@ def test_plateaus_at_one_half_are_ties(name: str) -> None:
 @pytest.mark.parametrize("name", ["calibrated boosting, folds", "bagging of boosting", "soft calibrated"])
 def test_equal_scores_by_other_leaves_are_decided(name: str) -> None:
     """Of logistic functions no arithmetic says whether their difference is 0; of the scores within exact arithmetic does."""
-    schema = schema_of(integer("a", -2, 3, unit=1), integer("b", 0, 4), categorical("p", "f", "m", "o"), label="y")
     ties = 0
     for seed in range(6):
         network = read(fitted(MEANS[name], seed))
@@ -339,9 +344,8 @@ def test_equal_scores_by_other_leaves_are_decided(name: str) -> None:
         moved = numbers(ramps.scale) * (scores[:, ramps.score] - numbers(ramps.shift))
         moved = np.where(ramps.logistic, moved, np.clip(moved, 0, 1))
         decided = network.forward(ROWS)[:, 0] > 0
-        people = pd.DataFrame([schema.decode(row) for row in ROWS]).assign(y=decided.astype(int))
-        query = vf.PersistentBias(network=network, schema=schema, sensitive="p", delta=[0])
-        for line in verify_rows(query, people).itertuples():
+        query = vf.PersistentBias(network=network, schema=LABELLED, sensitive="p", delta=[0])
+        for line in verify_rows(query, labelled(decided)).itertuples():
             other = line.row - line.row % 3 + int(line.to)
             tie = (moved[line.row] == moved[other]).all()
             above = network.forward(ROWS[[line.row, other]])[:, 0] @ [1, -1] * (1 if decided[line.row] else -1)
@@ -368,11 +372,10 @@ def test_hard_votes_are_decided_as_by_the_object(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", [*FUNCTIONS, *HARD])
 def test_bias_of_functions_of_trees_against_all_neighbours(name: str, seed: int) -> None:
     """Members that rise make up for those that fall: with linear members two or three boxes decide a question."""
-    schema = schema_of(integer("a", -2, 3, unit=1), integer("b", 0, 4, unit=1), categorical("p", "f", "m", "o"), label="y")
     network = read(fitted((FUNCTIONS | HARD)[name], seed))
     margins = network.forward(ROWS)[:, 0]
-    people = pd.DataFrame([schema.decode(row) for row in ROWS]).assign(y=(margins > 0).astype(int))
-    query = vf.PersistentBias(network=network, schema=schema, sensitive="p", delta=[1])
+    people = labelled(margins > 0)
+    query = vf.PersistentBias(network=network, schema=LABELLED, sensitive="p", delta=[1])
     verdicts = verify_rows(query, people)
     for line in verdicts.itertuples():
         (a, b, p), to = ROWS[line.row], int(line.to)
@@ -380,19 +383,17 @@ def test_bias_of_functions_of_trees_against_all_neighbours(name: str, seed: int)
         above = (margins[near] - margins[near - near % 3 + to]) * (1 if line.label else -1) * (1 if line.goal == "observed" else -1)
         assert line.status == ("proved" if above.min() > 0 else "violated") or abs(above.min()) < 1e-12
     assert verdicts.nodes.mean() < (3 if name in MIXED else 10)
-    certificate = certificate_of(query, LabelledRows.of(network, schema, people), verdicts)
-    assert vf.check(certificate, network=network, schema=schema).accepted
+    certificate = certificate_of(query, LabelledRows.of(network, LABELLED, people), verdicts)
+    assert vf.check(certificate, network=network, schema=LABELLED).accepted
 
 
 @pytest.mark.parametrize(("name", "most"), [("soft with a linear model", 0.05), ("stacking of calibrated", 0.05)])
 def test_effort_counts_points_and_balls_as_they_are(name: str, most: float) -> None:
     """The scores of a row are exact: ball arithmetic has as many numbers as there are functions, and not as trees have nodes."""
     network = read(fitted(FUNCTIONS[name], 0))
-    schema = schema_of(integer("a", -2, 3, unit=1), integer("b", 0, 4, unit=1), categorical("p", "f", "m", "o"), label="y")
-    decided = network.forward(ROWS)[:, 0] > 0
-    people = pd.DataFrame([schema.decode(row) for row in ROWS]).assign(y=decided.astype(int))
+    people = labelled(network.forward(ROWS)[:, 0] > 0)
     with clock.counted(time.monotonic() + 60) as counted:
-        verify_rows(vf.PersistentBias(network=network, schema=schema, sensitive="p", delta=[1]), people)
+        verify_rows(vf.PersistentBias(network=network, schema=LABELLED, sensitive="p", delta=[1]), people)
     assert 0 < counted.spent < most
 
 
