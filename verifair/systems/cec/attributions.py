@@ -1,11 +1,11 @@
-"""The reasons of a model: integrated gradients of a network, interventional Shapley values of trees, or a function of the user.
+"""Attributions of a model: integrated gradients of a network, interventional Shapley values of trees, or a function of the user.
 
-All of them explain f, the margin of class 1, against the person's own label and group in the reference: from the mean of these
-people (integrated gradients; the paper's principle 1), or from all of them, one by one (Shapley values). Both sum to f(x) less
-f of that. Trees of several classes decide by a margin that is no sum over trees: there f is the mean score of the favourable
-classes less that of the others, which no number added to all scores changes.
-A tree ensemble has no gradients, and no row is the mean of several categories; what its features add is what changes when they are
-taken from one person instead of another.
+All of them explain f, the margin of class 1, relative to the reference people of the person's label and group: to their mean
+(integrated gradients; the paper's principle 1), or to each of them in turn (Shapley values). They sum to f(x) minus f at that mean,
+or minus the mean of f. Trees of several classes decide by a margin that is no sum over trees; there f is the mean score of the
+favourable classes minus that of the others, which does not change when a constant is added to all scores.
+A tree ensemble has no gradients, and no row is the mean of several categories. Shapley values measure the change of f when features
+are taken from one person instead of another.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def attributed(
     model: Model, reference: Reference, people: People, who: Integers, row: Integers, settings: CecSettings,
     attribution: Attribution | None, *, threads: int, progress: Progress | None, has: Callable[[Integers], bool],
 ) -> Iterator[tuple[Integers, ExplainedPairs]]:
-    """Yield the places of some pairs, and these pairs explained, until each was; without g where they need not be.
+    """Yield the positions of some pairs and their explanations, until all pairs are done; without g where `has` says so.
 
     who: (M,) the person of each pair.   row: (M,) the counterpart's row in the reference. Each is explained among the reference
-    people of the person's label and group.   progress(done, total) counts pairs.   has(pairs): whether somebody has explained some.
-    Raises QueryError for an attribution that gives something else than a finite number for each column of each row.
+    people of the person's label and group.   progress(done, total) counts pairs.   has(pairs): True if their explanations are known
+    already. Raises QueryError for an attribution that does not return a finite number for each column of each row.
     """
     explain, done = _explainer(model, reference, settings, attribution, threads), 0
     cell = made(len(who), np.int64, lambda part: people.labels[who[part]] * len(people.names) + people.groups[who[part]])
@@ -81,7 +81,7 @@ def attributed(
         parts = list(_parts(np.flatnonzero(cell == number), model, settings))
         left = {int(pairs[0]) for pairs in parts if not has(pairs)}
         some = ((_inputs(reference, people, who[pairs], row[pairs]).x,) for pairs in parts if pairs[0] in left)
-        given = starmap(of_cell, some) if attribution else in_order(Shared(value=of_cell), some, 1)  # what is passed stays here
+        given = starmap(of_cell, some) if attribution else in_order(Shared(value=of_cell), some, 1)  # a user's own runs here
         for pairs in parts:
             found = NOBODY
             if pairs[0] in left:
@@ -117,7 +117,8 @@ def _inputs(reference: Reference, people: People, who: Integers, row: Integers) 
 
 
 def _parts(pairs: Integers, model: Model, settings: CecSettings) -> Iterator[Integers]:
-    """Some pairs at a time, of large networks few; all at once where most of the work is about the background."""
+    """Yield the pairs in parts, small ones for large networks; all at once for trees, where most of the work is on the
+    background."""
     step = max(len(pairs), 1)
     if isinstance(model, Network):
         paths = WORK // (points_of(model, None if settings.steps == "exact" else settings.steps) * model.work)
@@ -128,7 +129,8 @@ def _parts(pairs: Integers, model: Model, settings: CecSettings) -> Iterator[Int
 def _explainer(
     model: Model, reference: Reference, settings: CecSettings, attribution: Attribution | None, threads: int
 ) -> Callable[[int, int], Callable[[Array], Any]]:
-    """Return what gives for a label and a group what explains model inputs there: the model's own attributions, or those passed."""
+    """Return a function (label, group) -> function that explains model inputs there, by the model's own attributions or those
+    passed."""
     if attribution is None and not isinstance(model, TreeEnsemble | ComparedTrees):
         network, steps = layered(model, "integrated gradients"), None if settings.steps == "exact" else settings.steps
         return lambda label, group: partial(_from_mean, network, reference.baselines[label, group], steps, threads)

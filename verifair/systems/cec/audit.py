@@ -35,11 +35,11 @@ SILENT = 1e-6
 class ComparedPairs(Finding):
     """The measured pairs, a Finding: value is the population's CEC (mean score). It is not a proof.
 
-    matches: all pairs.   pair: (M,) those with a counterpart; everything below is about them.   g, g_tilde: (M, V) attributions
-    of the person and of the counterpart, both from the person's baseline, summed over the columns of each feature; none in a
-    control.   length, length_tilde: (M,) of these attributions column by column, plus 1e-8.   parts: (V,) mean over the pairs of
-    each feature's part of the squared score.   most: (M, 2) the features with the largest parts.   silent: (M,) whether the person
-    has no attribution above 1e-6.
+    matches: all pairs.   pair: (M,) positions of those with a counterpart; everything below is about these.   g, g_tilde: (M, V)
+    attributions of the person and of the counterpart, both from the person's baseline, summed over the columns of each feature;
+    absent in a control.   length, length_tilde: (M,) norms of these attributions by column, plus 1e-8.   parts: (V,) mean over the
+    pairs of each feature's part of the squared score.   most: (M, 2) the features with the largest parts.   silent: (M,) whether
+    the person has no attribution above 1e-6.
     score: (M,).   decision, decision_tilde: (M,) classes.   probability, probability_tilde: (M,) of class 1.
     regime: (M,) A to D at `threshold`.
     """
@@ -103,14 +103,14 @@ def audit(
 ) -> ComparedPairs:
     """Measure the explanation consistency of a network for these people against the reference.
 
-    settings: tau and ties of the matching, steps of the explanations, threshold of the regimes.   attribution: what explains
-    the model instead of its own (see `attributions`).   seed: of random ties.
-    progress(done, total) counts pairs.   parts: where what explanations say is kept, but for those of
-    `attribution`.
+    settings: tau and ties of the matching, steps of the explanations, threshold of the regimes.   attribution: a function that
+    explains the model, in place of its own attributions (see `attributions`).   seed: of random ties.
+    progress(done, total) counts pairs.   parts: the store of the results; those of
+    `attribution` are not stored.
     Raises QueryError and DataError as `match` and `attributed` do.
     Reference: CEC, algorithm 1 and definition 3.
     """
-    positive_margin(network)  # too many classes are said before the work
+    positive_margin(network)  # raises QueryError for too many classes before the work starts
     matches = match(reference, people, tau=settings.tau, ties=settings.ties, seed=seed)
     return _measured(network, reference, people, matches, settings, attribution, threads, progress, parts, keep=True)
 
@@ -120,10 +120,11 @@ def control(
     attribution: Attribution | None = None, seed: int = 0, threads: int = 2, progress: Progress | None = None,
     parts: Parts = UNKEPT,
 ) -> ComparedPairs:
-    """Compare each person of an audit with the nearest other person of their *own* group: what the group does not explain.
+    """Compare each person of an audit with the nearest other person of their *own* group: the differences that groups do not
+    explain.
 
-    Comparable people agree in merit alone and may differ in all else, whatever their groups, and so may their reasons: what tells
-    of the groups is the excess of the score across over this one (`measures.excess`).   settings: ties and steps; the rest is as
+    Comparable people agree in merit alone; other features, and so their explanations, may differ within a group too. Evidence about
+    groups is the excess of the score across groups over this one (`measures.excess`).   settings: ties and steps; the rest is as
     in the audit.
     Reference: ours; the paper compares across groups only.
     """
@@ -142,7 +143,7 @@ def _measured(
     method = words_of(network, settings, attribution)
     matched = matches.matched
     who, row = matches.of(matches.individual, matched), matches.of(matches.row, matched)
-    parts = parts if attribution is None else UNKEPT  # what it computes is known to nobody else
+    parts = parts if attribution is None else UNKEPT  # a user's function cannot be the key of stored results
     asked = parts.question(
         "attributions", network.source_sha256, network.output, repr(network.decision), settings.steps, keep, *people.determines,
         *reference.determines, who, row,
@@ -171,8 +172,8 @@ def scored(
     people: People, matches: Matches, chunks: Iterable[Chunk], *, threshold: float = THRESHOLD, method: str,
     seed: int | None = None, keep: bool = True,
 ) -> ComparedPairs:
-    """Return the audit of explanations, which come in chunks; somebody else may have computed them, for deciders that are no
-    single network.   keep: the attributions by feature.
+    """Return the audit of explanations, which come in chunks; they may be computed elsewhere, for deciders that are no single
+    network.   keep: the attributions by feature.
     """
     scores = _Scores.of(people, len(matches.matched), keep)
     for some, own, other in chunks:
@@ -220,13 +221,13 @@ class _Scores:
         return part.sum(axis=0), *(found[name] for name in self.sides)
 
     def put(self, some: Integers | slice, made: Arrays) -> None:
-        """Take what is known of some pairs."""
+        """Store the results of some pairs."""
         self.parts[:] += made[0]
         for side, values in zip(self.sides.values(), made[1:], strict=True):
             side.put(some, values)
 
     def audit(self, matches: Matches, *, threshold: float, method: str, seed: int | None) -> ComparedPairs:
-        """Return what is known of all of them."""
+        """Return the audit of all pairs."""
         pair = matches.matched
         found: dict[str, Any] = {
             name: one.values if name in ("g", "g_tilde", "most") else one.column for name, one in self.sides.items()
@@ -244,5 +245,5 @@ def probability(network: Model, x: Array) -> Array:
     """Return (B,) the probability of class 1: the logistic function of f, or its share of votes; softmax for several classes."""
     if isinstance(network.decision, Favoured):
         return probabilities(network, replace(network.decision, odds=True).of(network.whole.forward(x))[:, 0])
-    whole = network.whole  # whose probability it is, wherever `positive` cuts it
+    whole = network.whole  # the probability is the uncut model's, whatever the threshold of `positive`
     return probabilities(whole, whole.forward(x) @ positive_margin(whole))

@@ -1,4 +1,4 @@
-"""Certified CEC: which pairs stay in regime A when both people move in their neighbourhoods.
+"""Certified CEC: proofs that pairs stay in regime A when both people move in their neighbourhoods.
 
 A pair in regime A (same decision, same reasons) is *certified A* within delta when, for ALL x' within delta units of the person and
 ALL x~' within delta units of the counterpart (PBA's neighbourhood; the two move independently, so that a shared displacement is a
@@ -6,8 +6,8 @@ special case), the decisions are equal and the CEC score of the exact path integ
 threshold. Otherwise it is *unknown*, with a reason.
 
 Method: bounds of both explanations over their boxes (`gradient` and `attribution` in `encoders.bounds.explanations`); the checker's
-rule, which is other code, has to prove the same. Where either does not suffice, the box whose explanation strays more is halved,
-then points get more slices of their paths; the cuts and slices are the proof.
+rule, which is other code, has to prove the same. Where either is too loose, the box with the wider bounds of its explanation is
+halved, then points get more slices of their paths; the cuts and slices are the proof.
 Sound? yes, outward-rounded by two codes, and re-proved by `verifair.checker.kinds.consistency`.  Complete? no.
 Reference: none; attributions from CEC (definition 3), neighbourhoods from PBA (equations 4 and 5), bounds are ours.
 """
@@ -72,9 +72,9 @@ class CertifiedConsistency:
     """The result of the M matched pairs, in the order of the audit.
 
     status: (M,) "certified" or "unknown".   reason: (M,) "" where certified; "not in regime A": nothing to certify; "leaves A":
-    points of the neighbourhoods were found in another regime; "decision", "score": this is what could not be bounded; "time".
+    points of the neighbourhoods were found in another regime; "decision", "score": the quantity that could not be bounded; "time".
     bound: (M,) certified upper bound of the score, NaN where there is none.   score: (M,) as measured.
-    boxes: (M,) how many boxes were bounded.   certificate: what proves it, about the certified pairs alone.
+    boxes: (M,) number of boxes bounded.   certificate: the proof, about the certified pairs alone.
     """
 
     delta: float
@@ -109,8 +109,8 @@ class CertifiedConsistency:
 
 @dataclass(eq=False)
 class _Pair:
-    """One pair under way: by their nodes of the tree, the parts of both neighbourhoods that are still open, and those near enough
-    by the bounds here that the checker's rule has yet to prove; and the worst score bound so far."""
+    """A pair in progress: by node of the tree, the open parts of both neighbourhoods, and the parts that are proved by the bounds
+    here but not yet by the checker's rule; and the worst score bound so far."""
 
     open: dict[int, tuple[SubBox, SubBox]]
     near: dict[int, tuple[float, SubBox, SubBox]] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class _Pair:
         return self.reason is None and bool(self.open)
 
     def close(self, node: int, bound: float, *slices: int) -> None:
-        """Record that a node is proved, by so many slices of the paths to its parts, with this bound of the score."""
+        """Record that a node is proved with this bound of the score.   slices: of the paths to its two parts."""
         own = np.flatnonzero(np.array(slices) != SLICES)
         self.tree.multipliers[node] = own, np.array(slices, dtype=float)[own]
         self.bound = max(self.bound, bound)
@@ -140,7 +140,7 @@ def certify_consistency(
 ) -> CertifiedConsistency:
     """Prove that pairs of an audit stay in regime A (same decision, same reasons) when both people move by at most delta units.
 
-    network: a Network, or whatever `verifair.read` takes.
+    network: a Network, or anything that `verifair.read` takes.
     audit, reference, people: the audit, its reference, and the people audited.   delta: units of the schema, 0 for the pair itself.
     budget: seconds for the whole run (default: no limit), boxes for each pair (nodes; default: 320).
     jobs: number of processes; within `vf.cluster` its workers.   progress: called with (pairs done, pairs in regime A).
@@ -195,7 +195,7 @@ def certify_consistency(
 def _certificate(
     common: _Common, delta: float, pairs: tuple[Array, Array, Array], candidates: Integers, tried: Booleans, trees: dict[int, Tree]
 ) -> ConsistencyCertificate:
-    """Return what proves the pairs that have a tree; several pairs of people with the same values are one statement.
+    """Return the certificate of the pairs that have a tree; pairs of people with the same values share one statement.
 
     pairs: (M, V) rows and counterparts, (M, n_0) baselines.   candidates: pairs in regime A.   tried: (M,) with bounded boxes.
     """
@@ -230,7 +230,8 @@ class _Common:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Settled:
-    """What became of a pair. tree: its proof, None where there is none, for a reason.   bound: of the score, NaN without proof."""
+    """The result for one pair.   tree: its proof, None without one.   reason: why there is none.   bound: of the score, NaN without
+    proof."""
 
     tree: Tree | None
     reason: str
@@ -258,7 +259,7 @@ def _decided(
     network: Network, schema: Schema, baseline: Array, near: tuple[tuple[Array, Array], tuple[Array, Array]], threshold: float,
     most: int, deadline: float,
 ) -> list[_Pair]:
-    """Pairs with baselines (Q, n_0) and the raw boxes of both people: proved, or with a reason."""
+    """Return the pairs with baselines (Q, n_0) and the raw boxes of both people, each proved or with a reason."""
     uncut = np.zeros(len(baseline), dtype=np.int64)
     first, second = (bounded(network, schema.domain, baseline, *box, SLICES, uncut) for box in near)
     pairs = [_Pair(open={0: parts}) for parts in zip(first, second, strict=True)]
@@ -278,8 +279,11 @@ def _decided(
 
 
 def _close(network: Network, domain: Domain, pairs: list[_Pair], threshold: float) -> None:
-    """Close the open parts that are proved by the bounds here, then, of pairs that have no others, by the checker's; pairs that two
-    parts decide differently have left regime A."""
+    """Close the open parts that are proved by the bounds here; once a pair has no others, also prove its parts by the checker's
+    rule.
+
+    A pair whose two parts are decided differently leaves regime A.
+   """
     for pair in pairs:
         for node, (a, b) in list(pair.open.items()):
             if None in (a.decision, b.decision):
@@ -302,7 +306,7 @@ def _close(network: Network, domain: Domain, pairs: list[_Pair], threshold: floa
 
 
 def _replayed(network: Network, domain: Domain, parts: list[SubBox]) -> list[ExplanationBounds]:
-    """What the checker will know of each part, with room for the rounding of another order of summation."""
+    """Return the checker's bounds of each part, with room for the rounding of another order of summation."""
     new = {id(part): part for part in parts if part.replayed is None}
     for slices in sorted({part.slices for part in new.values()}):
         mine = [part for part in new.values() if part.slices == slices]
@@ -317,7 +321,7 @@ def _replayed(network: Network, domain: Domain, parts: list[SubBox]) -> list[Exp
 
 
 def _refine(network: Network, schema: Schema, pairs: list[_Pair], threshold: float, most: int) -> None:
-    """One round: of every open pair of parts, cut the one that matters, or its paths where it is a point."""
+    """Run one round: cut one part of every open pair of parts, or the slices of its paths if it is a point."""
     wanted: dict[int, tuple[SubBox, int]] = {}  # by identity: several pairs of parts may ask for the same one
     chosen: list[list[tuple[int, bool]]] = []
     cuts: dict[int, _Cut] = {}
@@ -349,7 +353,7 @@ def _refine(network: Network, schema: Schema, pairs: list[_Pair], threshold: flo
 
 
 def _to_cut(network: Network, schema: Schema, a: SubBox, b: SubBox, cuts: dict[int, _Cut]) -> SubBox | None:
-    """Which of two parts to look at more closely; how goes to `cuts`. None where both are looked at closely enough."""
+    """Return the part of the two to refine, and put its refinement into `cuts`. None if neither can be refined further."""
     undecided = [part for part in (a, b) if part.decision is None]
     order = sorted(undecided or (a, b), key=lambda part: -part.spread)
     for part in order:
@@ -365,7 +369,7 @@ def _to_cut(network: Network, schema: Schema, a: SubBox, b: SubBox, cuts: dict[i
 
 
 def _bounded_again(network: Network, schema: Schema, parts: list[SubBox], cuts: dict[int, _Cut]) -> dict[int, list[SubBox]]:
-    """The new parts in the place of each old one, by its identity; those of equally many slices in one batch."""
+    """Return the new parts in the place of each old one, by its identity; parts with equally many slices share a batch."""
     found: dict[int, list[SubBox]] = {}
     depth = {id(part): part.cuts + len(cuts[id(part)].lower) - 1 for part in parts}
     slices = {
@@ -385,7 +389,7 @@ def _bounded_again(network: Network, schema: Schema, parts: list[SubBox], cuts: 
 
 
 def _leaves(network: Network, schema: Schema, a: SubBox, b: SubBox, threshold: float, seed: int) -> bool:
-    """Whether some corners of the two neighbourhoods were measured outside regime A: there is then no proof to look for."""
+    """Return True if some corners of the two neighbourhoods are measured outside regime A, so that no proof can exist."""
     generator = np.random.default_rng(seed)
     points = []
     for part in (a, b):
@@ -412,9 +416,12 @@ class _Cut:
 
 @dataclass(kw_only=True, eq=False)
 class SubBox:
-    """A raw box lower, upper (V,) of one person's neighbourhood, and what is known of it: the attributions (number `index` of a
-    batch) from the baseline (n_0,), and bounds `least`, `most` of the margin. slices: into how many the paths were cut. cuts: how
-    often the neighbourhood was halved to get here. replayed: the same as the checker bounds it, once that was asked."""
+    """A raw box lower, upper (V,) of one person's neighbourhood, with bounds of the attributions (number `index` of a batch) from
+    the baseline (n_0,), and bounds `least`, `most` of the margin.
+
+    slices: number that the paths are cut into.   cuts: number of halvings from the whole neighbourhood.   replayed: the checker's
+    bounds, None until asked for.
+   """
 
     lower: Array
     upper: Array
@@ -429,7 +436,7 @@ class SubBox:
 
     @property
     def decision(self) -> int | None:
-        """The class on the whole box (1 iff the margin is positive), None if it is not known."""
+        """The class on the whole box (1 iff the margin is positive), None if it is not certain."""
         return 1 if self.least > 0 else 0 if self.most <= 0 else None
 
     @property
@@ -440,7 +447,7 @@ class SubBox:
 
 
 def raw_rows(schema: Schema, x: Array) -> Array:
-    """Raw rows (N, V) that become the network inputs x (N, n_0). DataError for inputs that no row of the schema becomes."""
+    """Return the raw rows (N, V) that are encoded as the network inputs x (N, n_0). Raises DataError if there is no such row."""
     domain = schema.domain
     raw = np.empty((len(x), domain.variables))
     number = ~domain.one_hot
@@ -448,7 +455,7 @@ def raw_rows(schema: Schema, x: Array) -> Array:
     for v in np.flatnonzero(domain.one_hot):
         raw[:, v] = x[:, domain.start[v] : domain.start[v] + domain.width[v]].argmax(axis=1)
     raw = np.where(domain.integer, np.round(raw), raw)
-    raw = np.clip(raw, domain.lower, domain.upper)  # float32(0.1) > 0.1: a row at the end of a range would seem to leave it
+    raw = np.clip(raw, domain.lower, domain.upper)  # float32(0.1) > 0.1: a row at the end of a range would leave it
     wrong = np.flatnonzero((domain.encode(raw) != x).any(axis=1))
     if len(wrong):
         raise DataError(
@@ -459,17 +466,17 @@ def raw_rows(schema: Schema, x: Array) -> Array:
 
 
 def boxes(schema: Schema, raw: Array, delta: float) -> tuple[Array, Array]:
-    """Raw boxes (N, V), (N, V) of PBA's neighbourhood of raw rows (N, V): see `verify.questions.neighbourhood`.
+    """Return raw boxes (N, V), (N, V) of PBA's neighbourhood of raw rows (N, V): see `verify.questions.neighbourhood`.
 
-    Protected features stay, and so does everything where delta is 0. The rows were read back from float32 inputs: where a real
-    feature moves, its interval holds what is near any value that becomes the same input. Raises SchemaError where delta is positive
-    and no feature has a unit.
+    Protected features stay, and so does everything where delta is 0. The rows were read back from float32 inputs, so the
+    interval of a real feature that moves covers the neighbourhood of every value with the same float32 input. Raises SchemaError
+    where delta is positive and no feature has a unit.
     """
     if delta == 0:
         return raw, raw
     domain, step = schema.domain, schema.steps([]) * delta
     lower, upper = neighbourhood(schema, raw, delta, [])
-    # Half a unit in the last place of the input, 2^-24 of it, twice; and what float64 rounds.
+    # Twice half a unit in the last place of the input (2^-24 of it), and the rounding of float64.
     hidden = 2.0**-23 * np.abs(raw - domain.offset) + 2.0**-149 * domain.scale + 2.0**-51 * (np.abs(raw) + step)
     hidden = np.where(domain.integer | (step == 0), 0.0, hidden)
     return np.maximum(lower - hidden, domain.lower), np.minimum(upper + hidden, domain.upper)
@@ -478,7 +485,7 @@ def boxes(schema: Schema, raw: Array, delta: float) -> tuple[Array, Array]:
 def bounded(
     network: Network, domain: Domain, baseline: Array, lower: Array, upper: Array, slices: int, cuts: Integers
 ) -> list[SubBox]:
-    """What can be said of raw boxes lower, upper (B, V), explained from baselines (B, n_0), after `cuts` (B,) halvings.
+    """Return raw boxes lower, upper (B, V) with bounds of their attributions from baselines (B, n_0), after `cuts` (B,) halvings.
 
     Sound? yes (`encoders.bounds.explanations.gradient`, `encoders.bounds.explanations.attribution`).  Complete? no.
     """
@@ -500,7 +507,7 @@ def bounded(
 
 
 def _halves(network: Network, domain: Domain, part: SubBox) -> _Cut | None:
-    """A part's halves along the variable that moves the first layer most; None for a point."""
+    """Return a part's halves along the variable that moves the first layer most; None for a point."""
     lower, upper = part.lower[None], part.upper[None]
     low, high = domain.box(lower, upper)
     reach = (high - low)[0] * np.linalg.norm(network.layers[0].weight, axis=0)

@@ -26,9 +26,9 @@ from verifair.systems.stores import Parts
 
 
 class ExplanationConsistency(TableEstimator):
-    """Does the model decide like people alike, and for like reasons?  (CEC)
+    """Measure whether comparable people of different groups get the same decision for similar reasons.  (CEC)
 
-    network: a model, or whatever `verifair.read` takes.   schema: of its columns; merit = true marks the features of merit.
+    network: a model, or anything that `verifair.read` takes.   schema: of its columns; merit = true marks the features of merit.
     tau: largest distance of a counterpart, in standard deviations of merit (None: no limit).
     threshold: scores above it count as different reasons.   steps: None for exact integrals, T for a Riemann sum (the paper: 32).
     ties, seed: the choice among equally near people.   threads: for the attributions.

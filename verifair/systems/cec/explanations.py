@@ -25,7 +25,7 @@ REGIMES: dict[Regime, str] = {
 
 
 def positive_margin(network: Model) -> Array:
-    """Weights (n_N,) of f = logit_1 - logit_0, or of the only logit. Raises QueryError for more than two classes."""
+    """Return the weights (n_N,) of f = logit_1 - logit_0, or of the only logit. Raises QueryError for more than two classes."""
     if network.outputs > 2:
         raise QueryError(
             f"the network has {network.outputs} classes; explanation consistency is about one score f, the margin of class 1: "
@@ -49,7 +49,7 @@ def explanations(network: Network, x: Array, baseline: Array, steps: int | None 
 def length(g: Array) -> Array:
     """Return |g|_2 + 1e-8 (B,) of attributions g (B, n_0)."""
     largest = np.maximum(np.abs(g).max(axis=1, initial=0.0), np.finfo(float).tiny)
-    norm = np.linalg.norm(g / largest[:, None], axis=1) * largest  # squares neither overflow nor vanish
+    norm = np.linalg.norm(g / largest[:, None], axis=1) * largest  # scaled, so that squares neither overflow nor vanish
     return np.asarray(norm + EPSILON)
 
 

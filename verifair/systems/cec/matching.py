@@ -1,8 +1,8 @@
 """Matching: for each person the nearest real person of each other group with the same true label.
 
-Comparable means near in the standardised columns of merit. One KD-tree for each label and group, over distinct points of merit:
-people who agree in merit exactly are all equally near, which on coarse features is the rule and not the exception (on Adult a
-median of 31 and more), so that their number is reported and the choice among them is by a stated rule.
+Comparable means near in the standardised columns of merit. There is one KD-tree for each label and group, over distinct points of
+merit. People who agree in merit exactly are all equally near. On coarse features this is common (on Adult the median is 31 or
+more), so their number is reported and one is chosen by a stated rule.
 Reference: CEC, definition 2 and algorithm 1.
 """
 
@@ -84,7 +84,7 @@ class Reference:
 
     @property
     def determines(self) -> tuple[Any, ...]:
-        """Return everything that the explanations depend on: arrays, and values for JSON."""
+        """Everything that the explanations depend on, as arrays and JSON values: the key of stored results."""
         return *self.people.determines, self.baselines
 
     def background(self, label: int, group: int) -> Array:
@@ -92,15 +92,16 @@ class Reference:
         return self.people.inputs(np.flatnonzero((self.people.labels == label) & (self.people.groups == group)))
 
     def merit(self, people: People) -> tuple[Array, Integers]:
-        """Return the distinct points (D, F) of their merit, in standard deviations from this reference's mean, and (N,) where
-        everybody is."""
+        """Return the distinct points (D, F) of their merit, in standard deviations from this reference's mean, and (N,) each
+        person's point."""
         points, place = people.distinct(self.columns)
         points -= self.mean
         points /= self.std
         return points, place
 
     def rows_of(self, people: People) -> Integers:
-        """Return (N,) the row that each of some people is, -1 where none is; equal people are equal rows in their order."""
+        """Return (N,) each person's row in the reference, -1 where there is none; equal people are assigned to equal rows in
+        order."""
         if people is self.people:
             return numbered(len(people))
         both, same = (self.people, people), self.people.domain is people.domain
@@ -120,9 +121,9 @@ class Matches:
     """Pairs of a person and the nearest person of another group, sorted by person, then by group.
 
     individual: (P,) rows of the audited people.   other: (P,) the other group.   row: (P,) the counterpart's row in the reference,
-    -1 where nobody is within tau.   distance: (P,) to the nearest, matched or not.   ties: (P,) how many are equally near.
-    seed: of the draw among these; None: the first was taken.   own: (N,) the row of the reference that each of the people is, -1
-    where none is; None: not known.
+    -1 where nobody is within tau.   distance: (P,) to the nearest, matched or not.   ties: (P,) number of equally near people.
+    seed: of the draw among these; None: the first was taken.   own: (N,) each person's own row in the reference, -1 where there is
+    none; None: not known.
     """
 
     individual: Integers
@@ -136,12 +137,12 @@ class Matches:
 
     @property
     def matched(self) -> Integers:
-        """(M,) pairs with a counterpart."""
+        """(M,) positions of the pairs with a counterpart."""
         found = np.flatnonzero(self.row >= 0)
         return np.asarray(made(len(found), np.int64, lambda part: found[part]))
 
     def of(self, values: npt.NDArray[Any], pairs: Integers) -> npt.NDArray[Any]:
-        """Return values (P,) of some pairs (M,), ascending: where these are all pairs, `values` itself."""
+        """Return the values (P,) at some pairs (M,), ascending; `values` itself if these are all pairs."""
         return values if len(pairs) == len(values) else np.asarray(taken(values, pairs))
 
     @property
@@ -153,7 +154,7 @@ class Matches:
 def match(reference: Reference, people: People, *, tau: float | None = None, ties: Ties = "first", seed: int = 0) -> Matches:
     """Match each person with the nearest of each other group with the same label, by L2 on standardised merit, within tau.
 
-    tau: in standard deviations; None: however far.   Raises QueryError for a tau that is no positive number, and DataError where a
+    tau: in standard deviations; None: no limit.   Raises QueryError for a tau that is no positive number, and DataError where a
     needed label and group has nobody, or where everybody is farther than tau.
     """
     if tau is not None and not 0 < tau < np.inf:
@@ -201,7 +202,7 @@ def match_within(
 ) -> Matches:
     """Match each person with the nearest *other* person of the own group with the same label: the control of `match`.
 
-    Rows that are the person in every input are passed over: nobody of another group can be that when the network sees the group.
+    Rows equal to the person in every input are skipped: across groups there are none if the network sees the group.
     The rest as in `match`, but people without such a neighbour are unmatched, not an error.   Reference: ours, not in the paper.
     """
     check_groups(reference, people)
@@ -218,9 +219,9 @@ def match_within(
         cell = np.flatnonzero((reference.people.labels == label) & (reference.people.groups == group))
         points = _Points.of(pool[0], pool[1][cell])
         identity = theirs[cell]
-        twins = np.zeros(len(same), dtype=np.int32)  # as near as can be, and so always among the nearest
+        twins = np.zeros(len(same), dtype=np.int32)  # equal rows are at distance 0, so always among the nearest
         np.add.at(twins, identity, 1)
-        for which in (1, 2):  # where all the nearest are the person, the next point has others
+        for which in (1, 2):  # if all the nearest are equal to the person, take the next point
             near = points.near(merit, place[left], which)
             some_left = near.count[near.who] - twins[own[left]]
             has = some_left > 0
@@ -251,9 +252,9 @@ def _merits(reference: Reference, people: People) -> tuple[tuple[Array, Integers
 
 
 def _other(rows: Integers, identity: Integers, own: int, draw: int) -> int:
-    """Number `draw` among those of `rows` whose identity is not `own`."""
+    """Return number `draw` among the `rows` whose identity is not `own`."""
     start = 0
-    while True:  # the first few nearly always have it: the whole list may be long
+    while True:  # the first few nearly always suffice, and the whole list may be long
         part = rows[: start + draw + 64]
         others = part[identity[part] != own]
         if len(others) > draw:
@@ -282,7 +283,7 @@ class _Points:
 
     @classmethod
     def of(cls, merit: Array, place: Integers) -> _Points:
-        """place: (C,) of the pool's rows in merit (D, F)."""
+        """Return the points of a pool.   place: (C,) point of each of the pool's rows in merit (D, F)."""
         points, at = np.unique(place, return_inverse=True)
         count = np.bincount(at)
         tree = KDTree(taken(merit, points))
@@ -303,9 +304,9 @@ class _Points:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Near:
-    """Points of a pool near distinct places (K,): their numbers, place by place, where those of each end, and how far they are.
+    """Points of a pool near distinct places (K,): their numbers, place by place, the end of each place's, and their distances.
 
-    who: (Q,) which place everybody has.
+    who: (Q,) the place of each person.
     """
 
     pool: _Points
@@ -316,12 +317,12 @@ class _Near:
 
     @property
     def count(self) -> Integers:
-        """(K,) how many rows lie on these points."""
+        """(K,) number of rows on these points."""
         rows = np.concatenate([[0], np.cumsum(self.pool.count[self.points])])[self.end]
         return np.asarray(np.diff(rows, prepend=0))
 
     def each(self) -> Iterator[tuple[Integers, Integers]]:
-        """Yield for each place who has it, and the rows on its points in increasing order."""
+        """Yield for each place the people there, and the rows on its points in increasing order."""
         order, count = np.argsort(self.who, kind="stable"), np.bincount(self.who, minlength=len(self.end))
         start, rows = self.pool.start, self.pool.rows
         for end, before, last, mine in zip(self.end, np.concatenate([[0], self.end]), np.cumsum(count), count, strict=False):

@@ -38,10 +38,10 @@ GUESSING = 0.6
 
 
 def interval(audit: ComparedPairs, values: Array) -> Interval:
-    """Mean of values (M,) in 0 .. 1 over the matched pairs, with Wilson's interval at the effective number of pairs: so many
-    independent zeros and ones have the same standard error (Korn and Graubard 1998).
+    """Return the mean of values (M,) in 0 .. 1 over the matched pairs, with Wilson's interval at the effective number of pairs: the
+    number of independent zeros and ones with the same standard error (Korn and Graubard 1998).
 
-    Where all values are equal the error is unknown, and pairs of one person, or with one counterpart, count as one (Kish 1965).
+    If all values are equal, the error is unknown, and the pairs of one person, or with one counterpart, count as one (Kish 1965).
     """
     mean = float(values.mean())
     square = _squared_error((made(len(values), float, lambda part: (values[part] - mean) / len(values)), *_persons(audit)))
@@ -51,9 +51,10 @@ def interval(audit: ComparedPairs, values: Array) -> Interval:
 
 
 def excess(audit: ComparedPairs, control: ComparedPairs) -> Interval:
-    """Mean over people of (mean score over the other groups - score within the own group): what the group adds to the score.
+    """Return the mean over people of (mean score over the other groups - score within the own group): the group's effect on the
+    score.
 
-    Over people that have both; NaN where there are none.   Reference: ours; see `verifair.systems.cec.audit.control`.
+    Over people that have both scores; NaN if nobody has.   Reference: ours; see `verifair.systems.cec.audit.control`.
     """
     has, within = _among(audit.individual, control.individual), _among(control.individual, audit.individual)
     if not has.any():
@@ -71,23 +72,23 @@ def excess(audit: ComparedPairs, control: ComparedPairs) -> Interval:
     )
     mean, reach = across - inner, Z * float(np.sqrt(square))
     low, high = max(mean - reach, -1.0), min(mean + reach, 1.0)
-    if not square:  # as in `interval`; as of different people, which is no narrower
+    if not square:  # as in `interval`, taking the people as different: no narrower
         ends = newcombe(np.array(across), _independent(audit), np.array(inner), _independent(control), Z)
         low, high = (float(end) for end in ends)
     return Interval(mean=mean, low=low, high=high)
 
 
 def _among(some: Integers, others: Integers) -> Booleans:
-    """Return (M,) which of some numbers from 0 are among others."""
+    """Return (M,) True for each of some numbers from 0 that is among the others."""
     found = np.zeros(1 + max(int(some.max(initial=-1)), int(others.max(initial=-1))), dtype=bool)
     found[others] = True
     return np.asarray(found[some])
 
 
 def _persons(pairs: ComparedPairs, audit: ComparedPairs | None = None) -> tuple[Integers, Integers]:
-    """Return (M,) numbers of the person and of the counterpart of each pair: the same person has the same one on both sides.
+    """Return (M,) numbers of the person and of the counterpart of each pair; a person has the same number on both sides.
 
-    audit: whose matching knows which rows of the reference the people are, where it is another one.
+    audit: the audit whose matching knows the people's own rows in the reference, if not that of `pairs`.
     """
     known, others = (audit or pairs).matches.own, len(pairs.people)
     person, counterpart = pairs.individual, pairs.counterpart
@@ -102,10 +103,10 @@ def _persons(pairs: ComparedPairs, audit: ComparedPairs | None = None) -> tuple[
 
 
 def _squared_error(*sides: tuple[Array, Integers, Integers]) -> float:
-    """Return the squared standard error of an estimate that each pair (M,) moves by `parts` from its mean; 0 where none does.
+    """Return the squared standard error of an estimate, from the deviation `parts` (M,) that each pair contributes; 0 if all are 0.
 
     sides: parts, and the numbers of the person and of the counterpart, of one audit or of several.
-    It is the sum of the products of any two pairs that share somebody, and at least that of those which share their person.
+    It is the sum of products of parts over any two pairs that share somebody, and at least the sum over those with the same person.
     """
     most = 1 + max(int(one.max()) for _, *both in sides for one in both)
     who, others, own = (made(most, float, lambda part: np.zeros(part.stop - part.start)) for _ in range(3))
@@ -117,7 +118,7 @@ def _squared_error(*sides: tuple[Array, Integers, Integers]) -> float:
             np.add.at(own, person[part], parts[part])
             known[person[part]] = True
     who += others
-    both, count = Aside.of(sum(len(parts) for parts, *_ in sides), 1), 0  # of pairs of the same two: `who` has it twice
+    both, count = Aside.of(sum(len(parts) for parts, *_ in sides), 1), 0  # for pairs of the same two: `who` counts them twice
     for start in range(0, most, PEOPLE):  # a range of people at a time: sorting takes several times their memory
         same, moved = [], []
         for parts, person, counterpart in sides:
@@ -131,19 +132,19 @@ def _squared_error(*sides: tuple[Array, Integers, Integers]) -> float:
         count += len(alike)
     alike, own = both.column[:count], own[: int(np.flatnonzero(known)[-1]) + 1]
     people, shared = int(known.sum()), who @ who - alike @ alike
-    shared = shared if shared > ROUNDING * (who @ who) else 0.0  # what cancels leaves a rest
+    shared = shared if shared > ROUNDING * (who @ who) else 0.0  # a sum that cancels leaves rounding errors
     square = float(max(shared, own @ own)) * people / max(people - 1, 1)
     return square if square > ROUNDING**2 else 0.0
 
 
 def _independent(audit: ComparedPairs) -> float:
-    """Return Kish's effective number of pairs, if those of one person, or those with one counterpart, are all alike."""
+    """Return Kish's effective number of pairs: the pairs of one person, or with one counterpart, are taken as equal."""
     counts = (np.bincount(side).astype(float) for side in (audit.individual, audit.counterpart))
     return min(float(each.sum() ** 2 / (each @ each)) for each in counts)
 
 
 def population(audit: ComparedPairs) -> dict[str, Interval]:
-    """CEC, the prediction flip rate PFR, and the share of every regime."""
+    """Return CEC, the prediction flip rate PFR, and the share of every regime."""
     regime = audit.regime
     values = {"CEC": audit.score, "PFR": (~audit.same_decision).astype(float)}
     values |= {name: (regime == name).astype(float) for name in REGIMES}
@@ -151,7 +152,7 @@ def population(audit: ComparedPairs) -> dict[str, Interval]:
 
 
 def by_group(audit: ComparedPairs) -> pd.DataFrame:
-    """One line for each ordered pair of groups: group, other, people, matched, CEC, PFR, A to D, median distance and ties."""
+    """Return a line for each ordered pair of groups: group, other, people, matched, CEC, PFR, A to D, median distance and ties."""
     matches, names, size = audit.matches, audit.people.names, len(audit.people.names) ** 2
 
     def cells(part: slice) -> Integers:
@@ -179,13 +180,13 @@ def by_group(audit: ComparedPairs) -> pd.DataFrame:
 
 
 def places(audit: ComparedPairs, part: slice) -> Integers:
-    """Return (B,) the place in `REGIMES` of some pairs' regimes."""
+    """Return (B,) positions in `REGIMES` of some pairs' regimes."""
     different = audit.decision[part] != audit.decision_tilde[part]
     return np.asarray(2 * different + ~(audit.score[part] <= audit.threshold))
 
 
 def sensitivity(audit: ComparedPairs, thresholds: Array | None = None) -> pd.DataFrame:
-    """Shares of the regimes at every threshold (T,), default 0, 0.01, ..., 1: columns threshold, A, B, C, D."""
+    """Return the shares of the regimes at every threshold (T,), default 0, 0.01, ..., 1: columns threshold, A, B, C, D."""
     values = np.linspace(0, 1, 101) if thresholds is None else thresholds
     return pd.DataFrame(regime_shares(audit, values), columns=list(REGIMES)).assign(threshold=values)[["threshold", *REGIMES]]
 
@@ -201,7 +202,7 @@ def regime_shares(audit: ComparedPairs, thresholds: Array) -> Array:
 
 
 def feature_parts(audit: ComparedPairs, schema: Schema) -> pd.DataFrame:
-    """What every feature adds to the mean squared score: columns feature, part, share of the whole; largest first.
+    """Return each feature's part of the mean squared score: columns feature, part, share of the whole; largest first.
 
     part: mean over pairs of (g_j/|g| - g~_j/|g~|)^2 / 4, summed over the feature's columns; parts sum to the mean squared score.
     """
@@ -218,7 +219,7 @@ def reasons(audit: ComparedPairs, pairs: Integers | slice = slice(None)) -> tupl
 
 
 def review_order(audit: ComparedPairs, top: int) -> Integers:
-    """Return (top,) the first pairs in the order in which to look at them: the same decision before the others, then by score."""
+    """Return (top,) the first pairs to review: those with the same decision first, then by score."""
     first = np.zeros(0, dtype=np.int64)
     for part in blocks(len(audit.pair)):
         some = np.concatenate([first, np.arange(part.start, min(part.stop, len(audit.pair)))])
@@ -249,7 +250,7 @@ def to_review(audit: ComparedPairs, schema: Schema, top: int) -> pd.DataFrame:
 
 
 class Triviality(Shape):
-    """Whether a low score is due to a model that hardly decides: a constant model explains everybody alike."""
+    """Measures of a model that hardly decides, and so gets a low score: a constant model explains everybody alike."""
 
     variance: Measured
     """Of the probability of class 1; null of a model that gives values."""
@@ -263,7 +264,7 @@ class Triviality(Shape):
     @computed_field(alias="hardly")  # type: ignore[prop-decorator]
     @property
     def hardly_decides(self) -> str | None:
-        """Reason why a low CEC says nothing about this model, in words; None if there is none."""
+        """The reason, in words, that a low CEC says nothing about this model; None if there is none."""
         if self.silent > 0.01:
             return f"{100 * self.silent:.1f}% of the people have no attribution above 1e-6"
         if self.variance < FLAT:

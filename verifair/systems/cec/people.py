@@ -22,10 +22,10 @@ from verifair.systems.groups import blocks, identities
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class People:
-    """values: (N, V) of each feature what the network is fed: its number, or of a one-hot block the place of the 1.
+    """values: (N, V) the network's input of each feature: its number, or the position of the 1 in a one-hot block.
 
-    labels: (N,) true classes of the network, 0 or 1.   groups: (N,) positions in names (G,).   domain: of the columns that the
-    values become; None where each is a column.
+    labels: (N,) true classes of the network, 0 or 1.   groups: (N,) positions in names (G,).   domain: encodes the
+    values as columns; None where each value is a column.
     """
 
     values: npt.NDArray[np.floating]
@@ -47,19 +47,19 @@ class People:
 
     @property
     def features(self) -> Integers:
-        """(n_0,) the feature of each column, by its position: columns of one feature are one reason."""
+        """(n_0,) the feature of each column, by its position; the columns of a feature share one attribution."""
         return np.repeat(np.arange(self.values.shape[1]), 1 if self.domain is None else self.domain.width)
 
     @property
     def determines(self) -> tuple[Any, ...]:
-        """Return everything that describes these people: arrays, and values for JSON."""
+        """Everything that describes these people, as arrays and JSON values: the key of stored results."""
         of = self.domain
         fed = () if of is None else (of.start, of.width, of.one_hot)
         return self.values, self.labels, self.groups, list(self.names), *fed
 
     @cached_property
     def x(self) -> Array:
-        """(N, n_0) all model inputs; kept in memory after the first call."""
+        """(N, n_0) all model inputs; cached."""
         return self.inputs(slice(None))
 
     def inputs(self, rows: Integers | slice) -> Array:
@@ -74,10 +74,10 @@ class People:
         return found
 
     def distinct(self, columns: Integers) -> tuple[Array, Integers]:
-        """Return the distinct values (D, F) of some network columns, and (N,) which of them everybody has."""
+        """Return the distinct values (D, F) of some network columns, and (N,) each person's position among them."""
         place = identities(self.values, np.unique(self.features[columns]))
         first = np.zeros(int(place.max(initial=-1)) + 1, dtype=np.int64)
-        for part in reversed(list(blocks(len(place)))):  # of equal ones the first is written last
+        for part in reversed(list(blocks(len(place)))):  # in reverse, so that of equal rows the first one is kept
             first[place[part][::-1]] = np.arange(part.start, part.start + len(place[part]))[::-1]
         found = Aside.of(len(first), len(columns))
         for part in blocks(len(first)):
@@ -91,12 +91,12 @@ class People:
         return replace(self, **{name: taken(getattr(self, name), rows) for name in ("values", "labels", "groups")})
 
     def fed(self, x: Array) -> People:
-        """The same people, whose network inputs are x (N, n)."""
+        """Return the same people with the network inputs x (N, n)."""
         return replace(self, values=x, domain=None)
 
 
 class Gathered:
-    """People of several parts of a table, one at least; in files where they are many."""
+    """People of several parts of a table, at least one; held in files if they are many."""
 
     def __init__(self) -> None:
         self._values, self._labels, self._groups = Stack(), Stack(), Stack()
@@ -124,7 +124,7 @@ class Gathered:
         )
 
     def close(self) -> None:
-        """Let go of the files; people keep their own hold."""
+        """Release the files; people returned before keep them open."""
         for side in (self._values, self._labels, self._groups):
             side.close()
 
@@ -136,7 +136,7 @@ def people_of(
 
     sensitive: name of a column, several names (groups are then their combinations), an array or Series (N,), or a DataFrame.
     It need not be an input of the network.   y: (N,) true classes; None: the schema's label column.   names: the groups, in the
-    order that another table has them in; None: those found here.
+    order of another table; None: those found here.
     Raises DataError, SchemaError for rows that do not fit or are in another order, for a group that `names` lacks,
     and for more than two true classes.
     """
@@ -168,9 +168,9 @@ def _check_known(names: Iterable[str], known: tuple[str, ...]) -> None:
 
 
 def merit_columns(schema: Schema) -> Integers:
-    """(F,) network columns of the features with merit = true: the paper's financial features (definition 1).
+    """Return (F,) network columns of the features with merit = true: the paper's financial features (definition 1).
 
-    Raises SchemaError where no feature has it.
+    Raises SchemaError if there is no such feature.
     """
     chosen = [v for v, feature in enumerate(schema.features) if feature.merit]
     if not chosen:

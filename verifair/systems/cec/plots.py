@@ -1,4 +1,4 @@
-"""CEC on paper: scores by group, regimes by threshold, what features contribute, how near counterparts are, the PFR-CEC plane.
+"""The figures of CEC: scores by group, regimes by threshold, parts by feature, distances to counterparts, the PFR-CEC plane.
 
 Groups keep one colour in all figures (as in FGCE's); regimes are blue where reasons are the same and red where they differ,
 dark where the decision is the same. Every figure is drawn from a table that `verifair cec --out` writes beside it.
@@ -28,7 +28,7 @@ BINS = 25
 
 
 def plots(result: CecResult) -> dict[str, Callable[[Path], None]]:
-    """Return file name -> what draws it."""
+    """Return file name -> function that draws it."""
     pairs, table, threshold = result.pairs, result.group_table(), result.query.threshold
     groups = groups_drawn(table)
     return {
@@ -41,12 +41,13 @@ def plots(result: CecResult) -> dict[str, Callable[[Path], None]]:
 
 
 def groups_drawn(groups: pd.DataFrame) -> list[str]:
-    """The groups that have a colour: all, or the largest ones, in their order. groups: group, people; the first is everybody."""
+    """Return the groups that get a colour: all, or the largest ones, in their order.   groups: group, people; the first is
+    everybody."""
     return list(groups["group"][1:][groups["people"][1:].rank(method="first", ascending=False) <= GROUPS])
 
 
 def scores(pairs: pd.DataFrame, groups: Sequence[str], threshold: float, path: Path) -> None:
-    """Histogram of the scores of each group's people. pairs: group, score (NaN: unmatched), and score within, if measured."""
+    """Draw histograms of the scores of each group's people. pairs: group, score (NaN: unmatched), and score within, if measured."""
     matched = pairs[pairs["score"].notna()]
     with figure(path, (8, 4.2)) as drawn:
         (axis,) = drawn.axes
@@ -70,7 +71,7 @@ def scores(pairs: pd.DataFrame, groups: Sequence[str], threshold: float, path: P
 
 
 def regimes_by_threshold(table: pd.DataFrame, threshold: float, path: Path) -> None:
-    """Shares of the regimes over all thresholds, stacked. table: threshold, A, B, C, D (shares)."""
+    """Draw the shares of the regimes over all thresholds, stacked. table: threshold, A, B, C, D (shares)."""
     with figure(path, (8, 4.2)) as drawn:
         (axis,) = drawn.axes
         labels = {"A": "A same decision, same reasons", "B": "B same decision, different reasons",
@@ -88,7 +89,7 @@ def regimes_by_threshold(table: pd.DataFrame, threshold: float, path: Path) -> N
 
 
 def contributions(table: pd.DataFrame, path: Path) -> None:
-    """What each feature adds to the mean squared score, in percent. table: feature, share; the largest first."""
+    """Draw each feature's part of the mean squared score, in percent. table: feature, share; the largest first."""
     shown = table.head(BARS)
     with figure(path, (8, 1.4 + 0.28 * len(shown))) as drawn:
         (axis,) = drawn.axes
@@ -104,7 +105,7 @@ def contributions(table: pd.DataFrame, path: Path) -> None:
 
 
 def distances(pairs: pd.DataFrame, groups: Sequence[str], tau: float | None, path: Path) -> None:
-    """How near the nearest counterpart is, cumulated. pairs: group, distance, matched or not."""
+    """Draw the cumulative distribution of the distance to the nearest counterpart. pairs: group, distance, matched or not."""
     with figure(path, (8, 4.2)) as drawn:
         (axis,) = drawn.axes
         for color, name, own in _of_groups(pairs, groups):
@@ -122,7 +123,7 @@ def distances(pairs: pd.DataFrame, groups: Sequence[str], tau: float | None, pat
 
 
 def plane(table: pd.DataFrame, groups: Sequence[str], threshold: float, path: Path) -> None:
-    """Where groups and everybody stand: prediction flip rate against CEC, with 95 % intervals (the paper's figure 4).
+    """Draw the groups and everybody in the plane of prediction flip rate and CEC, with 95 % intervals (the paper's figure 4).
 
     table: group, pfr, pfr_low, pfr_high, cec, cec_low, cec_high; the first line is everybody.
     """
@@ -149,7 +150,7 @@ def plane(table: pd.DataFrame, groups: Sequence[str], threshold: float, path: Pa
 
 
 def _of_groups(pairs: pd.DataFrame, groups: Sequence[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """colour, name and pairs of every group that has some."""
+    """Yield the colour, name and pairs of every group that has pairs."""
     for color, name in zip(COLORS, groups, strict=False):
         own = pairs[pairs["group"] == name]
         if len(own):
@@ -161,5 +162,5 @@ def _threshold_line(line: Callable[..., Any], threshold: float) -> None:
 
 
 def _legend(axis: Any) -> None:
-    """Beside the axis, where nothing is hidden."""
+    """Draw the legend below the axes, where it hides nothing."""
     axis.figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2)

@@ -61,10 +61,11 @@ REVIEWED = 20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Audited:
-    """people: (N,) whose explanations are compared.   reference: with whom.   rows, reference_rows: what their tables call them.
+    """people: (N,) the audited people.   reference: the people they are compared with.   rows, reference_rows: names of their rows.
 
-    words: which rows are audited.   apart: file of the rows to compare with; None for the audited table.   dropped: rows outside
-    the schema, of both tables.   protected: what makes the groups.   merit: names of the features that make people comparable.
+    words: the audited rows, in words.   apart: file of the rows to compare with; None for the audited table.   dropped: rows
+    outside the schema, of both tables.   protected: columns that define the groups.   merit: names of the features that make people
+    comparable.
     """
 
     schema: Schema
@@ -273,7 +274,7 @@ class CertifiedPairs(Shape):
 
 
 class CecResult(Result):
-    """`verifair cec`: are people of different groups and the same merit decided alike, and for like reasons?"""
+    """`verifair cec`: do people of different groups and the same merit get the same decision for similar reasons?"""
 
     query: CecQuery
     finding: Literal["explanation consistency"] = "explanation consistency"
@@ -311,13 +312,13 @@ class CecResult(Result):
         groups = [_findings(measured, inner, EVERYBODY, np.ones(len(belongs), dtype=bool))]
         groups += [_findings(measured, inner, name, belongs == k) for k, name in names]
         between = by_group(measured)
-        if asked.schema.outcome.of == "value":  # what is no probability is not shown as one
+        if asked.schema.outcome.of == "value":  # a value is not shown as a probability
             nothing = np.full(len(measured.probability), np.nan)
             measured = replace(measured, probability=nothing, probability_tilde=nothing)
         review, thresholds = _review(measured, asked, max(top, REVIEWED)), sensitivity(measured)
         decides = triviality(measured, asked.schema.good, valued=asked.schema.outcome.of == "value")
         follows = _rank_correlation(measured.score, measured.matches.of(measured.matches.distance, measured.pair))
-        pairs = _pairs(measured, inner, asked)  # last: the others take as much for a moment
+        pairs = _pairs(measured, inner, asked)  # last: the steps above need as much memory for a moment
         return cls(
             query=CecQuery(
                 protected=asked.protected, merit=asked.merit, audit=asked.words, tau=measured.matches.tau, ties=ties,
@@ -338,7 +339,7 @@ class CecResult(Result):
 
     @property
     def controlled(self) -> bool:
-        """Whether scores within groups were measured, too."""
+        """True if scores within groups were measured too."""
         return "score within" in self.pairs.columns
 
     @computed_field  # type: ignore[prop-decorator]
@@ -359,7 +360,7 @@ class CecResult(Result):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def regimes(self) -> dict[Regime, Share]:
-        """Shares of the matched pairs; no keys where nobody is matched."""
+        """Shares of the matched pairs; empty if nobody is matched."""
         return self.everybody.regimes
 
     @computed_field  # type: ignore[prop-decorator]
@@ -381,11 +382,11 @@ class CecResult(Result):
         return pd.DataFrame([one.flat() for one in self.groups])
 
     def attributions(self) -> pd.DataFrame:
-        """Return every matched pair's normalised attributions by feature (they differ where reasons do), the person's own first."""
+        """Return every matched pair's normalised attributions by feature, the person's own first; the regimes compare these."""
         return pd.concat(self.attribution_parts(), ignore_index=True)
 
     def attribution_parts(self) -> Iterator[pd.DataFrame]:
-        """Yield the same, some pairs at a time: of a million they are larger than all else."""
+        """Yield the table of `attributions` in parts: for a million pairs it is the largest of all tables."""
         names = [feature.name for feature in self.described.features]
         columns = [*names, *(f"its {name}" for name in names)]
         for part in blocks(len(self.measured.pair)):
@@ -403,7 +404,7 @@ def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:
 def _pairs(audit: ComparedPairs, inner: ComparedPairs | None, asked: Audited) -> pd.DataFrame:
     """One line for each audited person and other group, labels and decisions in words, with what was measured of the matched.
 
-    Words are categories: of a million pairs they take most of the table's memory otherwise.
+    Words are stored as categories: for a million pairs they would otherwise take most of the table's memory.
     """
     matches, called, names = audit.matches, asked.schema.class_names, audit.people.names
     who, groups, labels, count = matches.individual, audit.people.groups, audit.people.labels, len(matches.row)
@@ -429,7 +430,7 @@ def _pairs(audit: ComparedPairs, inner: ComparedPairs | None, asked: Audited) ->
 
 
 def _spread(values: npt.NDArray[Any], place: Integers, count: int) -> Any:
-    """Return (count,) values (M,) at their places, ascending; elsewhere NaN, or -1 of whole numbers."""
+    """Return (count,) with the values (M,) at their places, ascending; elsewhere NaN, or -1 for whole numbers."""
     if len(place) == count:
         return values
     found = made(count, values.dtype, lambda part: np.full(part.stop - part.start, -1 if values.dtype.kind == "i" else np.nan))
@@ -438,14 +439,14 @@ def _spread(values: npt.NDArray[Any], place: Integers, count: int) -> Any:
 
 
 def _unmatched(pairs: pd.DataFrame, audit: ComparedPairs) -> pd.DataFrame:
-    """The pairs without a counterpart, the farthest first, with the reason."""
+    """Return the pairs without a counterpart, the farthest first, with the reason."""
     table = pairs.loc[audit.matches.row < 0, ["row", "group", "other", "label", "distance"]]
     table["reason"] = [f"the nearest is {d:.4g} away, tau = {audit.matches.tau:g}" for d in table["distance"]]
     return table.sort_values("distance", ascending=False, kind="stable").reset_index(drop=True)
 
 
 def _findings(audit: ComparedPairs, inner: ComparedPairs | None, name: str, mine: Booleans) -> GroupFindings:
-    """mine: (P,) the pairs of one group's people."""
+    """Return the findings of one group.   mine: (P,) True for the pairs of its people."""
     matches = audit.matches
     own = replace_pairs(audit, np.flatnonzero(mine[audit.pair]))
     near, ties = matches.distance[mine], matches.ties[own.pair]
@@ -464,7 +465,7 @@ def _findings(audit: ComparedPairs, inner: ComparedPairs | None, name: str, mine
 
 
 def _beyond(own: ComparedPairs, inner: ComparedPairs | None) -> tuple[float, Interval | None]:
-    """Mean score of these people within their group, and by how much their scores across exceed it."""
+    """Return the mean score of these people within their group, and the excess of their scores across groups."""
     kept = np.zeros(0, dtype=np.int64) if inner is None else np.flatnonzero(np.isin(inner.individual, own.individual))
     if inner is None or not len(kept):
         return float("nan"), None
@@ -473,7 +474,8 @@ def _beyond(own: ComparedPairs, inner: ComparedPairs | None) -> tuple[float, Int
 
 
 def replace_pairs(audit: ComparedPairs, kept: Integers) -> ComparedPairs:
-    """The audit of some of its matched pairs only, without attributions. kept: (K,) positions among the matched, ascending."""
+    """Return the audit of some of its matched pairs only, without attributions.   kept: (K,) positions among the matched,
+    ascending."""
     without = {name: getattr(audit, name)[:0] for name in ("g", "g_tilde", "length", "length_tilde")}
     if len(kept) == len(audit.pair):
         return replace(audit, **without)
@@ -482,7 +484,8 @@ def replace_pairs(audit: ComparedPairs, kept: Integers) -> ComparedPairs:
 
 
 def _review(audit: ComparedPairs, asked: Audited, top: int) -> pd.DataFrame:
-    """`to_review` with rows called as in their tables, decisions in words, and reasons of the two features that differ most."""
+    """Return `to_review` with the tables' row names, decisions in words, and the attributions of the two features that differ
+    most."""
     schema, table = asked.schema, to_review(audit, asked.schema, top)
     at = review_order(audit, top)
     own, other = reasons(audit, at)
@@ -504,15 +507,15 @@ def _rank_correlation(score: Array, distance: Array) -> float:
 
 
 def _words(places: npt.NDArray[np.integer], names: tuple[str, ...]) -> pd.Categorical:
-    """(P,) the names at these places; some may be equal, as a schema may call both outcomes alike."""
+    """Return (P,) the names at these places; names may be equal, as a schema may give both outcomes the same name."""
     known = list(dict.fromkeys(names))
-    code = np.array([*(known.index(name) for name in names), -1])  # the last is the place of none
+    code = np.array([*(known.index(name) for name in names), -1])  # the last is the code of a missing name
     kind = np.int8 if len(known) < 128 else np.int32
     return pd.Categorical.from_codes(made(len(places), kind, lambda part: code[places[part]]), known)
 
 
 def _called(row: Integers, names: pd.Index) -> Any:
-    """(P,) names of rows, None for -1; then objects, so that 308 stays 308 beside a None."""
+    """Return (P,) names of rows, None for -1; as objects if any is None, so that 308 does not become 308.0."""
     if (row < 0).any():
         return pd.Series(names.take(np.maximum(row, 0)), dtype=object).where(row >= 0, None)
     if names.dtype.kind not in "iuf":

@@ -11,13 +11,13 @@ from verifair.systems.settings import Grouped, Option, Positive, Units
 from verifair.systems.system import About, System
 
 MOST_STEPS = 10_000
-"""Steps beyond these cost memory and time for nothing: the exact integral is at hand."""
+"""More steps cost memory and time in vain: the exact integral is available."""
 Ties = Literal["first", "random"]
-"""first: among equally near people the lowest row.   random: one drawn with the seed."""
+"""Choice among equally near people. first: the lowest row.   random: one drawn with the seed."""
 
 
 def _steps(value: Any, info: ValidationInfo) -> int | str:
-    """Return "exact", or a number of steps; what was typed is a text."""
+    """Return "exact", or a number of steps; a number that was typed arrives as text."""
     if value == "exact":
         return "exact"
     typed = info.context and isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 9
@@ -27,7 +27,7 @@ def _steps(value: Any, info: ValidationInfo) -> int | str:
 
 
 class CecSettings(Grouped):
-    """Which explanations are compared, and how."""
+    """The settings of `verifair cec`: the comparison of explanations, and proofs."""
 
     belongs: ClassVar = {"certificate": (("certify", None),)}
     reference: Path | None = None

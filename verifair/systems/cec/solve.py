@@ -29,9 +29,9 @@ from verifair.systems.work import Work
 
 
 def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
-    """Compare everybody's explanation with that of comparable people; with `certify` also prove which pairs stay in regime A.
+    """Compare everybody's explanation with that of comparable people; with `certify` also prove that pairs stay in regime A.
 
-    Scores of some of the people only would be of those who happen to stand first: an audit that does not end in time has no answer.
+    An audit that runs out of time has no answer: scores of part of the people would be those of the first rows, not of a sample.
     Raises QueryError, DataError and SchemaError for what does not fit, OutOfTime, Interrupted.
     """
     network, schema = subject.judged, subject.schema
@@ -45,7 +45,7 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
             )
         layered(network, "cec --certify")
     if settings.certify:
-        schema.steps([])  # a schema without units has no neighbourhoods: said before the work
+        schema.steps([])  # raises SchemaError, before the work, for a schema without units
     inner, certified, interrupted = None, None, None
     with Parts.of(work) as parts:
         asked = _asked(settings, subject, work.seed)
@@ -78,14 +78,15 @@ def solve(settings: CecSettings, subject: Subject, work: Work) -> CecResult:
 
 
 def _saved(found: CertifiedConsistency, work: Work) -> dict[str, Any]:
-    """Write the certificate where the user asked for it; return the file, and what became of it in words."""
+    """Write the certificate where the user asked for it; return the file and a note about it."""
     file, note = work.save_proof(found.certificate if found.certified.any() else None, "no pair was certified")
     return {"file": file, "note": note}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Read:
-    """People of a table, without the table.   rows: names in the table.   audit: (N,) who is audited; audited: in words."""
+    """People of a table, without the table.   rows: names in the table.   audit: (N,) True for audited rows; audited: these in
+    words."""
 
     people: People
     rows: pd.Index
@@ -123,7 +124,7 @@ def _asked(settings: CecSettings, subject: Subject, seed: int) -> Audited:
             table = _read(settings.model_copy(update={"audit": "all"}), other)
         assert table is not None
         reference = Reference.of(table.people, columns)
-    except DataError as error:  # which of the two tables
+    except DataError as error:  # the error has to name the table
         if settings.reference is None or str(error).startswith(f"{settings.reference}:"):
             raise
         raise DataError(f"--reference {settings.reference}: {error}") from None
@@ -137,7 +138,7 @@ def _asked(settings: CecSettings, subject: Subject, seed: int) -> Audited:
 
 
 def _chosen(own: _Read, sample: int | None, seed: int) -> tuple[Integers, str]:
-    """Positions of the audited rows, and which these are in words."""
+    """Return the positions of the audited rows, and a description of them."""
     asked = np.flatnonzero(own.audit)
     if sample is None or sample >= len(asked):
         return asked, own.audited

@@ -1,4 +1,4 @@
-"""CEC for a page: are comparable people of different groups decided alike, and for the same reasons?"""
+"""CEC for a page: do comparable people of different groups get the same decision for the same reasons?"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNSAID: dict[str, Any] = {
 
 
 def section(settings: CecSettings, subject: Subject, work: Work) -> Section:
-    """Return what the page says of CEC: by each protected feature alone."""
+    """Return the page's section on CEC, with groups by each protected feature alone."""
     names, everybody = list(dict.fromkeys(settings.protected)), subject.rows().count
     statements: list[Statement] = []
     pictures: list[Picture] = []
@@ -107,7 +107,8 @@ def _measured(name: str, found: CecResult) -> Iterator[Statement]:
 
 
 def _certified(found: CertifiedPairs, subject: Subject, name: str, work: Work) -> tuple[Evidence | None, list[Statement]]:
-    """Which pairs stay decided alike, for like reasons, wherever both move, and for which that is not proved."""
+    """Return the proofs and statements about pairs that keep the same decision and reasons wherever both people move within
+    delta."""
     count, there = found.certified, where(found.delta)
     if not count:
         why = "there is none" if not found.regime_A else f"none of {found.regime_A:,} could be certified: {unproved(found)}"

@@ -1,4 +1,4 @@
-"""CEC on the screen and in files: groups side by side, the features behind different reasons, whom to review, the unmatched."""
+"""CEC on the screen and in files: groups side by side, features behind different reasons, people to review, unmatched people."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ WHY = {
 
 
 def show(result: CecResult, console: Console) -> None:
-    """Print groups, threshold, features, people to review; then what the figures depend on, and what is certified."""
+    """Print groups, threshold, features and people to review; then the choices that the figures depend on, and the certified
+    pairs."""
     console.print(_about(result), soft_wrap=True)
     console.print(overview(result))
     console.print(legend(), soft_wrap=True)
@@ -67,7 +68,7 @@ def show(result: CecResult, console: Console) -> None:
 
 
 def tables(result: CecResult) -> dict[str, pd.DataFrame]:
-    """Return file name -> table; the attributions are written apart."""
+    """Return file name -> table; `write` writes the attributions."""
     found = {
         "groups.csv": result.group_table(), "between-groups.csv": result.between_groups, "features.csv": result.features,
         "review.csv": result.review, "thresholds.csv": result.thresholds, "pairs.csv": result.pairs,
@@ -77,7 +78,7 @@ def tables(result: CecResult) -> dict[str, pd.DataFrame]:
 
 
 def write(result: CecResult, folder: Path) -> None:
-    """Write the attributions, a part at a time; remove the proofs of an earlier run, which are not about this one."""
+    """Write the attributions, a part at a time; remove the proofs of an earlier run, which do not belong to this one."""
     save_table(folder / "attributions.csv", result.attribution_parts())
     if result.certified is None:
         (folder / "certified.csv").unlink(missing_ok=True)
@@ -94,7 +95,7 @@ def _about(found: CecResult) -> str:
 
 
 def _notes(found: CecResult) -> list[str]:
-    """Return what the reader should know of the question itself."""
+    """Return notes about the question itself."""
     asked = found.asked
     pool = asked.reference.people
     merit = pool.values[:, np.unique(pool.features[asked.reference.columns])]
@@ -106,7 +107,7 @@ def _notes(found: CecResult) -> list[str]:
 
 
 def _certified_lines(found: CertifiedPairs) -> list[str | None]:
-    """Return what was proved, of the rest why not, and where the proofs are."""
+    """Return lines about the proved pairs, the reasons of the others, and the file of the proofs."""
     if not found.regime_A:
         return ["Nothing to certify: no pair is in regime A (same decision, same reasons).", found.note]
     return [
@@ -118,17 +119,17 @@ def _certified_lines(found: CertifiedPairs) -> list[str | None]:
 
 
 def unproved(found: CertifiedPairs) -> str:
-    """Return how many pairs in regime A were not certified, by reason: "12 (time was up)"."""
+    """Return the number of pairs in regime A that are not certified, by reason: "12 (time was up)"."""
     return ", ".join(f"{found.unknown[reason]:,} ({text})" for reason, text in WHY.items() if reason in found.unknown)
 
 
 def where(delta: float) -> str:
-    """Return what is certified of a pair, in words."""
+    """Return the claim that is certified of a pair, in words."""
     return f"wherever both move within {units(delta)}" if delta else "as they are"
 
 
 def overview(found: CecResult) -> Grid:
-    """The answer: everybody and each group in a column, or where groups are many in a line."""
+    """Return the table of the answer: everybody and each group in a column, or, if there are many groups, in a line."""
     if len(found.groups) > WIDE + 1:
         return _short(found.groups, found.query.protected)
     grid = Grid(title=TITLE, title_justify="left")
@@ -174,7 +175,7 @@ def _short(groups: Sequence[GroupFindings], protected: Sequence[str]) -> Grid:
 
 
 def everybody_line(found: CecResult) -> str | None:
-    """What the short table has no room for; None beside the long one."""
+    """Return figures about everybody that the table with a line for each group lacks; None beside the other table."""
     one = found.everybody
     if len(found.groups) <= WIDE + 1:
         return None
@@ -184,12 +185,12 @@ def everybody_line(found: CecResult) -> str | None:
 
 
 def legend() -> str:
-    """The regimes in full."""
+    """Return the line that explains the regimes."""
     return "Regimes, person and counterpart: " + "; ".join(f"{letter} {meaning}" for letter, meaning in REGIMES.items()) + "."
 
 
 def between_grid(found: CecResult) -> Grid:
-    """Groups against each other, for more than two of them: those with the highest mean score."""
+    """Return the table of pairs of groups with the highest mean score, for more than two groups."""
     table = found.between_groups[found.between_groups["matched"] >= MANY].nlargest(BETWEEN, "CEC")
     grid = Grid(title=f"Highest mean scores between two groups (of at least {MANY} pairs)", title_justify="left")
     for column in ("group", "counterparts in"):
@@ -205,7 +206,7 @@ def between_grid(found: CecResult) -> Grid:
 
 
 def threshold_line(found: CecResult) -> str:
-    """How much the named threshold matters."""
+    """Return the line that shows the share of regime B at other thresholds."""
     table = found.thresholds.set_index(found.thresholds["threshold"].round(6))
     parts = [f"{percent(table.loc[t, 'B'])} at {t:g}" for t in OTHER_THRESHOLDS]
     return (
@@ -215,7 +216,7 @@ def threshold_line(found: CecResult) -> str:
 
 
 def features_grid(found: CecResult) -> Grid:
-    """The features whose attributions differ most between counterparts; their parts sum to the mean squared score."""
+    """Return the table of features whose attributions differ most between counterparts; parts sum to the mean squared score."""
     total = float(found.features["part"].sum())
     grid = Grid(title=f"What makes reasons differ\n(mean squared score {cell(total)})", title_justify="left")
     grid.add_column("feature")
@@ -236,7 +237,7 @@ def _name(feature: str, found: CecResult) -> str:
 
 
 def review_grid(found: CecResult) -> Grid:
-    """Whom to look at first: the same decision for the most different reasons."""
+    """Return the table of pairs to look at first: the same decision for the most different reasons."""
     reference = found.asked.apart.name if found.asked.apart else None
     where = "rows of the table, from 0" + (f"; like rows: of {reference}" if reference else "")
     grid = Grid(title=f"To review first ({where})", title_justify="left")
@@ -254,7 +255,7 @@ def review_grid(found: CecResult) -> Grid:
 
 
 def unmatched_lines(found: CecResult) -> list[str]:
-    """Who has no counterpart, and why."""
+    """Return lines that name people without a counterpart, with the reason."""
     table = found.unmatched
     if not len(table):
         return []
@@ -269,7 +270,7 @@ def unmatched_lines(found: CecResult) -> list[str]:
 
 
 def model_line(found: CecResult) -> str:
-    """Whether the model decides anything, since a constant one explains everybody alike."""
+    """Return the line about the model's decisions: a constant model explains everybody alike, so its low CEC says little."""
     model = found.model_decides
     auc = "" if model.auc != model.auc else f", AUC {model.auc:.3f}"
     variance = "" if model.variance != model.variance else f", variance of the probability {cell(model.variance)}"
@@ -279,7 +280,7 @@ def model_line(found: CecResult) -> str:
 
 
 def distance_line(found: CecResult) -> str | None:
-    """Whether scores are larger where counterparts are farther."""
+    """Return the line that correlates score and distance; None if there is no correlation to compute."""
     if found.score_follows_distance != found.score_follows_distance:
         return None
     line = f"Rank correlation of score and distance: {found.score_follows_distance:+.2f}"
@@ -289,7 +290,7 @@ def distance_line(found: CecResult) -> str | None:
 
 
 def within_line(found: CecResult) -> str | None:
-    """What the groups add to the differences that there are among comparable people anyway."""
+    """Return the line that compares scores across groups with those within groups; None if these were not measured."""
     one = found.everybody
     if not found.controlled or one.beyond is None:
         return None
@@ -321,7 +322,7 @@ def _ends(interval: Interval | None, *, percent: bool = False) -> str:
 
 
 def _brief(name: str, protected: Sequence[str]) -> str:
-    """A group without the names of its columns, which stand above."""
+    """Return a group's name without the names of its columns, which stand above."""
     for column in protected:
         name = name.replace(f"{column} = ", "", 1)
     return name

@@ -31,9 +31,10 @@ LISTED = 100
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """One complainant.   place: position in the table.   at: among the complainants.   people: everybody in the groups: group,
-    row, distance, weight, negative.   said: what the table says of them, whose columns may be called like these.   claims: a line
-    for each method and k.   why: one for each attribute that moves.   notes: more to say, such as how robust the claim is.
+    """One complainant.   place: position in the table.   at: position among the complainants.   people: everybody in the groups:
+    group, row, distance, weight, negative.   said: the same people's rows of the table, apart because column names may coincide.
+    claims: a line for each method and k.   why: a line for each attribute that moves.   notes: more lines, such as how robust the
+    claim is.
     """
 
     tested: Intervention
@@ -47,7 +48,7 @@ class Case:
 
     @classmethod
     def of(cls, tested: Intervention, model: CausalModel, place: int, *, seed: int, notes: Sequence[str] = ()) -> Case:
-        """The case of the row at this position. Raises QueryError where it is no complainant."""
+        """Return the case of the row at this position. Raises QueryError where it is no complainant."""
         found = tested.found
         near = found.case(place, tested.smallest)
         at = int(np.flatnonzero(found.complainants == place)[0])
@@ -65,7 +66,7 @@ class Case:
 
     @property
     def file(self) -> str:
-        """Name of its files, without suffix; where those of another row might be called so, with the position in the table."""
+        """Name of its files, without suffix; with the position in the table where another row's files might have the same name."""
         called, named = text(self.row), file_name(text(self.row))
         alone = named == called and (self.tested.frame.index == self.row).sum() == 1
         return named if alone else f"{named}-at-{self.place}"
@@ -84,13 +85,13 @@ class Case:
         return f"row {self.row}: {self.group}; what if {self.tested.name}?  (groups of k = {self.tested.smallest})"
 
     def attributes(self) -> list[str]:
-        """Those that the intervention moves for this person, for others, and the rest."""
+        """Return the attributes: first those that the intervention moves for this person, then those it moves for others."""
         own, moved = self.own, self.tested.moved
         differ = {name: own[name].iloc[0] != own[name].iloc[1] for name in self.tested.attributes}
         return sorted(self.tested.attributes, key=lambda name: (not differ[name], name not in moved))
 
     def markdown(self, picture: str | None) -> str:
-        """The file. picture: its name, None where there is none."""
+        """Return the text of the case file.   picture: file name of its figure, None where there is none."""
         shown = [] if picture is None else [f"![delta p and the groups]({picture})", ""]
         return "\n".join([*self._head(), *shown, *self._groups(), *self._foot()]) + "\n"
 
@@ -175,9 +176,9 @@ class Case:
 
 
 def place_of(frame: pd.DataFrame, do: Mapping[str, Any], complainants: Integers, name: str) -> int:
-    """Position in the table of a complainant by what the table calls the row.
+    """Return a complainant's position in the table, by the name of the row.
 
-    Raises QueryError for no row, no complainant, and where several are called so.
+    Raises QueryError if no row or several complainants have this name, and if the row is no complainant.
     """
     called = frame.index.map(text)
     found = np.flatnonzero(called == name.strip())
@@ -195,7 +196,7 @@ def place_of(frame: pd.DataFrame, do: Mapping[str, Any], complainants: Integers,
 
 
 def why(tested: Intervention, model: CausalModel, at: int, seed: int) -> Iterator[str]:
-    """A line for each attribute that moves: its equation, its own U, the parents that moved."""
+    """Yield a line for each attribute that moves: its equation, its noise U, and the parents that moved."""
     before, after = tested.person(at), tested.tilde.iloc[[at]]
     for name in model.descendants(list(tested.found.do)):
         first, second = before[name].iloc[0], after[name].iloc[0]
@@ -219,12 +220,12 @@ def says(line: dict[str, Any]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A cell to read: numbers to ten digits."""
+    """Return a value as text: numbers to ten digits."""
     return f"{value:.10g}" if isinstance(value, (float, np.floating)) else text(value)
 
 
 def grid(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """A table in Markdown, aligned to be read as text, too."""
+    """Yield the lines of a Markdown table, aligned so that it also reads well as plain text."""
     cells = [[str(cell).replace("|", "\\|") for cell in line] for line in [columns, *lines]]
     widths = [max(len(line[n]) for line in cells) for n in range(len(columns))]
     for number, line in enumerate(cells):
@@ -234,7 +235,7 @@ def grid(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> Iterator[str
 
 
 def _people(tested: Intervention, near: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Everybody in the groups: group, row, distance, weight, negative; and what the table says of them, line by line."""
+    """Return everybody in the groups (group, row, distance, weight, negative), and their rows of the table in the same order."""
     parts, said = [], []
     for key, group in GROUP.items():
         rows, distance, weight = near[key]

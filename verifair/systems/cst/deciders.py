@@ -52,7 +52,7 @@ class LinearRule:
                 raise QueryError(f"rule, {name} = {number}: expected a finite number")
 
     def score(self, frame: pd.DataFrame) -> Array:
-        """(N,) the weighted sum. Raises DataError for columns that are absent or hold no numbers."""
+        """Return (N,) the weighted sum. Raises DataError for columns that are absent or hold no numbers."""
         total = np.zeros(len(frame))
         for name, weight in self.weights.items():
             if name not in frame.columns:
@@ -90,7 +90,7 @@ class EstimatorDecider:
     positive: Any = 1
 
     def decide(self, frame: pd.DataFrame) -> Booleans:
-        """Raises DataError for absent columns, QueryError for a class that the classifier does not know."""
+        """Return (N,) decisions. Raises DataError for absent columns, QueryError for a class that the classifier does not know."""
         absent = [name for name in self.columns if name not in frame.columns]
         if absent:
             raise DataError(f"decision: the table has no column {absent[0]!r} that the classifier takes")
@@ -107,11 +107,11 @@ class EstimatorDecider:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NetworkDecider:
-    """A network, or whatever `read` takes, with the schema of its inputs.
+    """A network, or anything that `read` takes, with the schema of its inputs.
 
     good: the class that is the favourable decision; None: the schema's.
 
-    A counterfactual has to be somebody whom the network can decide on: `legal` rounds and clips to the schema.
+    A counterfactual must be an input that the schema allows: `legal` rounds and clips it.
     """
 
     network: NetworkField = NETWORK
@@ -128,20 +128,20 @@ class NetworkDecider:
             raise QueryError(f"good = {self.good!r}: expected 0 or 1, the network's class that is the favourable decision")
 
     def decide(self, frame: pd.DataFrame) -> Booleans:
-        """Raises DataError for rows that do not fit the schema."""
+        """Return (N,) decisions. Raises DataError for rows that do not fit the schema."""
         found = np.empty(len(frame), dtype=bool)
         try:
             for part in blocks(len(frame)):
                 raw = self.schema.raw(frame.iloc[part])
                 found[part] = decisions(self.network, self.schema.encode(raw)) == self.good
         except DataError:
-            self.schema.raw(frame)  # says of how many rows of all it is true
+            self.schema.raw(frame)  # raises the same error, with the number of such rows among all
             raise
         return found
 
     def legal(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Booleans]:
-        """The rows with numbers rounded (half to even) where the schema has integers, and clipped to its ranges; and which (N,)
-        were clipped. Columns that are no features stay."""
+        """Return the rows with numbers rounded (half to even) where the schema has integers, and clipped to its ranges; and (N,)
+        True where a row was clipped. Columns that are no features stay."""
         new, clipped = frame.copy(deep=False), np.zeros(len(frame), dtype=bool)
         for feature in self.schema.features:
             if not feature.numeric or feature.range is None or feature.source not in frame.columns:
@@ -167,8 +167,8 @@ class NetworkDecider:
 class Recorded:
     """Decisions recorded in a column; `positive` is its favourable value.
 
-    counterfactual: who decides on counterfactuals, of whom no decision is on record; None: nobody does, and neither CF nor CST with
-    search centers can be decided.
+    counterfactual: the decider on counterfactuals, whose decisions are never on record; None: nobody decides on them, and neither
+    CF nor CST with search centers can be computed.
     """
 
     column: str
@@ -176,7 +176,7 @@ class Recorded:
     counterfactual: Decider | None = None
 
     def decide(self, frame: pd.DataFrame) -> Booleans:
-        """Raises DataError for an absent column, missing decisions, or where no row has the positive one."""
+        """Return (N,) decisions. Raises DataError for an absent column, missing decisions, or where no row has the positive one."""
         if self.column not in frame.columns:
             raise DataError(f"decision: the table has no column {self.column!r}; it has {', '.join(map(str, frame.columns))}")
         column = frame[self.column]
@@ -198,7 +198,7 @@ class Recorded:
 
 
 def decided(decider: Decider, counterfactual: pd.DataFrame) -> tuple[pd.DataFrame, Booleans | None]:
-    """Counterfactuals of some rows as the decider takes them, and its decisions on them; None where nobody decides on them."""
+    """Return counterfactuals as the decider takes them, and its decisions on them; None where nobody decides on them."""
     counterfactual, who = taken(decider, counterfactual), counterfactually(decider)
     if who is None:
         return counterfactual, None
@@ -206,7 +206,7 @@ def decided(decider: Decider, counterfactual: pd.DataFrame) -> tuple[pd.DataFram
 
 
 def taken(decider: Decider, counterfactual: pd.DataFrame) -> pd.DataFrame:
-    """Counterfactuals as the decider takes them: a network's schema rounds and clips."""
+    """Return counterfactuals as the decider takes them: a network's schema rounds and clips."""
     who = counterfactually(decider)
     return who.legal(counterfactual)[0] if isinstance(who, NetworkDecider) else counterfactual
 
@@ -217,7 +217,7 @@ def counterfactually(decider: Decider) -> Decider | None:
 
 
 def reads(decider: Decider) -> tuple[str, ...]:
-    """Return the columns that decisions are made by, as far as that is known; of recorded ones, those on counterfactuals."""
+    """Return the columns that the decider is known to read; for recorded decisions, those of the decider on counterfactuals."""
     match decider:
         case LinearRule():
             return tuple(decider.weights)

@@ -36,7 +36,7 @@ COPIED = int(pd.__version__.partition(".")[0]) >= 3
 
 
 class SituationTesting(TableEstimator):
-    """Test whether people of a protected group would be decided otherwise if they were not in it.  (CST)
+    """Test whether people of a protected group would get another decision if they were not in it.  (CST)
 
     causal_model: a DAG over the table's columns with mechanisms, fitted or not.   decider: makes the decisions (`deciders`).
     do: protected attribute -> its value for those who are not protected. Several are tested each alone, with `intersectional`
@@ -75,7 +75,7 @@ class SituationTesting(TableEstimator):
         with threadpool_limits(limits=1):  # small fits: OpenMP's threads wait for each other, ten times as long beside other work
             self.causal_model_ = self.causal_model if self.causal_model.fitted else self.causal_model.fit(X, seed=self.seed)
         self._note_columns(X)
-        self.frame_ = X.copy(deep=not COPIED)  # what the caller writes into his table later is none of this test's
+        self.frame_ = X.copy(deep=not COPIED)  # later changes of the caller's table must not change this test
         return self
 
     def interventions(self) -> tuple[dict[str, Any], ...]:
@@ -115,7 +115,7 @@ class SituationTesting(TableEstimator):
 
         progress: called with (done, total), for each intervention anew.   store: SQLite file that keeps partial results.
         resume: use the partial results of this test that the store holds.
-        Raises DataError where a group is smaller than a k, and for a file that is no such store.
+        Raises DataError where a group is smaller than a k, and for a file that is not a store.
         """
         check_is_fitted(self)
         with Parts.kept(store, resume=resume) as parts:
@@ -195,8 +195,8 @@ def chance(
     test: fitted. In each shuffle the rows exchange their values of the attributes of `do` at random, and the causal model is fitted
     again; attributes and decisions stay, so nothing depends on the protected attributes. (CF and CST use decisions on
     counterfactuals, which would still depend on the attribute if the decider reads it; they are left out.)
-    Shares of refusals in two groups of fifteen are hardly ever equal, and groups of unequal size differ more. So only the excess of
-    a test's counts over these is evidence.
+    Shares of refusals in two groups of fifteen are hardly ever equal, and groups of unequal size differ more. So only a test's
+    excess over these counts is evidence.
     progress: called with (shuffles done, all).   Raises QueryError for fewer than one.
     Reference: none; a permutation test of the counts.
     """
@@ -220,7 +220,7 @@ def chance(
 
 
 def redraws(test: SituationTesting, found: Situations, *, draws: int, parts: Parts = UNKEPT) -> Iterator[dict[Method, Booleans]]:
-    """Yield for each of `draws` draws of the noise of categories which complainants (C,) are a case, by method, at the smallest k.
+    """Yield, for each draw of the noise of categories, method -> (C,) True where a complainant is a case at the smallest k.
 
     test: fitted.   found: its result for one intervention, which is the first draw; the others use the next seeds.
     The causal model is not fitted again. Raises QueryError for fewer than one draw.

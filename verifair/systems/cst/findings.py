@@ -62,7 +62,7 @@ class GroupRate(Shape):
 
 
 class AttributeChange(Shape):
-    """How an intervention changes one attribute."""
+    """The change of one attribute under an intervention."""
 
     attribute: str
     people: Count
@@ -72,7 +72,7 @@ class AttributeChange(Shape):
 
 
 class SituationClaim(Shape):
-    """A complainant by one method and group size."""
+    """The claim of one complainant by one method and group size."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
@@ -82,7 +82,7 @@ class SituationClaim(Shape):
     k: int
     n: Count
     control: Share | None
-    """Of negative decisions in the control group."""
+    """Share of negative decisions in the control group."""
     test: Share | None
     delta: float | None
     low: float | None
@@ -91,18 +91,18 @@ class SituationClaim(Shape):
     case: bool
     significant: bool
     share_of_draws: Annotated[Share | None, Field(alias="share of draws")] = None
-    """In which this is a case, with its 95 % interval (Wilson)."""
+    """Share of the draws in which this is a case, with its 95 % interval (Wilson)."""
     draws_low: Annotated[Share | None, Field(alias="draws low")] = None
     draws_high: Annotated[Share | None, Field(alias="draws high")] = None
 
 
 class DrawnCount(Shape):
-    """How many are a case by one method, over the draws."""
+    """Number of cases by one method, over the draws."""
 
     method: Method
     k: int
     cases: Count
-    """In the first draw, which is that of all other tables."""
+    """Cases in the first draw, the one that all other tables show."""
     mean: float
     least: Count
     most: Count
@@ -115,12 +115,12 @@ class DrawnCases(Shape):
     """The test at the smallest k with the categories of counterfactuals drawn anew by each of the seeds."""
 
     seeds: list[Seed]
-    """One alone where no category is drawn: then every draw is the same."""
+    """A single seed if no category is drawn: every draw is then the same."""
     categories: list[str]
     """Nodes that are drawn, and that attributes or decisions depend on."""
     counts: Annotated[pd.DataFrame, RowsOf(DrawnCount)]
     cases: dict[Method, Booleans] = Field(exclude=True)
-    """(D, C) who is a case in each draw."""
+    """Method -> (D, C) True where a complainant is a case in a draw."""
 
     @classmethod
     def of(cls, draws: Sequence[Mapping[Method, Booleans]], *, k: int, seed: int, categories: Sequence[str]) -> DrawnCases:
@@ -137,7 +137,8 @@ class DrawnCases(Shape):
         return cls(seeds=seeds, categories=list(categories), counts=pd.DataFrame(lines), cases=cases)
 
     def shares(self, method: Method) -> tuple[Array, Array, Array]:
-        """Share of the draws (C,) in which each person is a case, and its 95 % interval: a point where no draw matters."""
+        """Return the share of the draws (C,) in which each person is a case, and its 95 % interval: a point if draws do not
+        matter."""
         share = self.cases[method].mean(axis=0)
         if method == "ST" or not self.categories:
             return share, share, share
@@ -161,13 +162,13 @@ class Intervention(Shape):
     tilde: pd.DataFrame = Field(exclude=True)
     """(C rows) complainants as they would be."""
     attributes: tuple[str, ...] = Field(exclude=True)
-    """What makes people similar."""
+    """Columns by which people are compared."""
     movable: frozenset[str] = Field(exclude=True)
-    """Columns that counterfactuals may differ in: nodes, and what the decider reads. Others hold whatever they like."""
+    """Columns in which counterfactuals may differ: nodes, and what the decider reads. Other columns are not compared."""
     negative: Booleans = Field(exclude=True)
     """(N,) rows decided negatively."""
     chance: pd.DataFrame | None = Field(default=None, exclude=True)
-    """Mean counts where the protected attribute is dealt out anew, see `estimator.chance`; None where that was not asked for."""
+    """Mean counts with shuffled protected values, see `estimator.chance`; None where that was not asked for."""
     draws: DrawnCases | None = None
     """Null: not asked for, or no time."""
 
@@ -193,7 +194,7 @@ class Intervention(Shape):
 
     @property
     def rows(self) -> pd.Index:
-        """(C,) what the table calls the complainants."""
+        """(C,) names of the complainants' rows in the table."""
         return self.frame.index[self.found.complainants]
 
     def person(self, at: int) -> pd.DataFrame:
@@ -206,7 +207,7 @@ class Intervention(Shape):
 
     @property
     def ranking(self) -> Method:
-        """The method that people are ranked by: CST, or without search centers where nobody decides on counterfactuals."""
+        """The method that people are ranked by: CST, or CST w/o where nobody decides on counterfactuals."""
         return "CST" if "CST" in self.methods else "CST w/o"
 
     @property
@@ -217,15 +218,15 @@ class Intervention(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
     def expected_significant_by_chance(self) -> float:
-        """Significant cases to expect where no group is treated differently, of intervals as they are, without correction: each
-        interval lies above the true difference with probability (1 - level) / sides."""
+        """Number of significant cases to expect if no group is treated differently, without correction: each interval lies above
+        the true difference with probability (1 - level) / sides."""
         terms = self.found.terms
         return self.complainants * terms.tail
 
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
     def counts(self) -> Annotated[pd.DataFrame, RowsOf(CaseCount)]:
-        """Table 1; shares by chance if those were asked for."""
+        """Table 1, with shares by chance if those were asked for."""
         table = self.found.counts()
         order = {method: n for n, method in enumerate(ORDER)}
         table = table.sort_values("method", key=lambda column: column.map(order), kind="stable").reset_index(drop=True)
@@ -252,7 +253,7 @@ class Intervention(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
     def rates(self) -> Annotated[pd.DataFrame, RowsOf(GroupRate)]:
-        """Share of negative decisions of each group; of the counterfactuals NaN where nobody decides on them."""
+        """Share of negative decisions of each group, also on the counterfactuals: NaN where nobody decides on them."""
         found, pool = self.found, self.found.test_pool
         tilde = np.full(len(found.groups), np.nan) if found.refused_tilde is None else found.refused_tilde
         lines: list[tuple[Any, ...]] = []
@@ -265,7 +266,7 @@ class Intervention(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
     def changes(self) -> Annotated[pd.DataFrame, RowsOf(AttributeChange)]:
-        """What `do` moves: how many people, means before and after, or the most frequent move of words."""
+        """Attributes that `do` moves: number of people, and the means before and after, or the most frequent change of words."""
         lines: list[tuple[Any, ...]] = []
         for name in self.moved:
             before, after = self.before(name), self.tilde[name]
@@ -278,7 +279,7 @@ class Intervention(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
     def claims(self) -> Annotated[pd.DataFrame, RowsOf(SituationClaim)]:
-        """At the smallest k, of the people with a case by any method, in any draw; claims.csv of --out has all."""
+        """Claims at the smallest k of the people with a case by any method in any draw; claims.csv of --out has all claims."""
         k, draws = self.smallest, self.draws
         found = [self.found.claims(m, k).positive if draws is None else draws.shares(m)[0] > 0 for m in self.methods]
         people = self.rows.isin(self.rows[np.logical_or.reduce(found)])
@@ -295,7 +296,7 @@ class Intervention(Shape):
     def parts(
         self, methods: Sequence[Method] | None = None, sizes: Sequence[int] | None = None, people: Booleans | slice = slice(None)
     ) -> Iterator[pd.DataFrame]:
-        """Return the same of some people, a table for each method and k in turn: of a million people they are large."""
+        """Yield the lines of some people, one table for each method and k: for a million people a single table would be large."""
         found, rows = self.found, self.rows[people]
         names = np.array(found.names, dtype=object)[found.groups[people]]
         for method in self.methods if methods is None else methods:
@@ -324,7 +325,7 @@ class Intervention(Shape):
         return pd.DataFrame(lines)
 
     def line_of(self, place: int) -> str | None:
-        """Return what is said of the draws in a case file. place: position in the table."""
+        """Return the sentence about the draws in a case file; None without drawn categories.   place: position in the table."""
         if self.draws is None or not self.draws.categories:
             return None
         at = int(np.flatnonzero(self.found.complainants == place)[0])
@@ -336,7 +337,7 @@ class Intervention(Shape):
 
     @cached_property
     def moved(self) -> list[str]:
-        """Columns that differ in the counterfactual for anybody, `do`'s own left out."""
+        """Columns, other than those of `do`, in which some counterfactual differs from its complainant."""
         return [
             name for name in self.frame.columns
             if name in self.movable and name not in self.found.do and differing(self.before(name), self.tilde[name]).any()
@@ -357,8 +358,10 @@ class Intervention(Shape):
         return pd.DataFrame(parts)
 
     def review(self, top: int) -> pd.DataFrame:
-        """Return whom to look at first, of those with a case: significant ones, then the largest difference, at the smallest k and
-        then at the largest; place: position in the table."""
+        """Return the `top` cases to look at first: significant ones, then by the difference at the smallest k, then at the largest.
+
+        place: position in the table.
+        """
         cases = self.found.claims(self.ranking, self.smallest).positive
         (table,) = self.parts([self.ranking], [self.smallest], people=cases)
         table["delta wide"] = self.found.claims(self.ranking, max(self.k)).delta[cases]
@@ -372,8 +375,10 @@ class Intervention(Shape):
 
 
 def several(tests: Sequence[Intervention]) -> pd.DataFrame:
-    """Return how many of those protected by several attributes are found for each alone (multiple discrimination), and how many
-    jointly (intersectional); a line for each method and k: method, k, people, multiple, intersectional (NaN if not tested).
+    """Return how many people protected by several attributes are a case for each attribute alone (multiple discrimination), and for
+    all jointly (intersectional).
+
+    A line for each method and k: method, k, people, multiple, intersectional (NaN if not tested).
     """
     alone, joint = [one for one in tests if len(one.found.do) == 1], [one for one in tests if len(one.found.do) > 1]
     if len(alone) < 2:
@@ -398,7 +403,7 @@ def decision(refused: Booleans) -> npt.NDArray[np.str_]:
 
 
 def differing(before: pd.Series, after: pd.Series) -> Booleans:
-    """Which rows (N,) have another value after than before; two missing ones are the same."""
+    """Return (N,) True where the value after differs from the one before; two missing values are the same."""
     none = before.isna().to_numpy()
     found = none != after.isna().to_numpy()
     found[~none & ~found] = before.to_numpy()[~none & ~found] != after.to_numpy()[~none & ~found]
@@ -406,7 +411,7 @@ def differing(before: pd.Series, after: pd.Series) -> Booleans:
 
 
 def most_frequent_move(before: pd.Series, after: pd.Series) -> str:
-    """Of words, such as "Wife -> Husband (311)"."""
+    """Return the most frequent change of a column of words, such as "Wife -> Husband (311)"."""
     differ = differing(before, after)
     pairs = before[differ].map(text).to_numpy() + " -> " + after[differ].map(text).to_numpy()
     if not len(pairs):

@@ -20,10 +20,11 @@ SMALL: tuple[Small, ...] = get_args(Small)
 def groups_under(
     frame: pd.DataFrame, do: Mapping[str, Any], *, least: int = 0
 ) -> tuple[tuple[str, ...], Integers, Booleans]:
-    """Names of the complainants' groups; (N,) to which each row belongs, -1 for none; (N,) who has all of do's values.
+    """Return the names of the complainants' groups; (N,) the group of each row, -1 for none; (N,) True for rows with all of do's
+    values.
 
     least: groups of fewer rows are left out.
-    Raises QueryError for no attribute, DataError for columns and values that are not there, or where nobody is in a group.
+    Raises QueryError for no attribute, DataError for absent columns and values, or where a group is empty.
     """
     if not do:
         raise QueryError("do: no protected attribute; name one with the value of those who are not protected, such as sex = Male")
@@ -49,7 +50,7 @@ def groups_under(
 
 
 def _coded(frame: pd.DataFrame, name: str, value: Any) -> tuple[Integers, list[str]]:
-    """(N,) codes of a protected attribute's values, 0 for that of `do`; and the values in words, by code."""
+    """Return (N,) codes of a protected attribute's values, 0 for that of `do`; and the values in words, by code."""
     if list(frame.columns).count(name) != 1:
         known = ", ".join(map(str, frame.columns))
         raise DataError(f"do {name} = {text(value)}: the table has no single column {name!r}; it has {known}")
@@ -62,7 +63,7 @@ def _coded(frame: pd.DataFrame, name: str, value: Any) -> tuple[Integers, list[s
         raise DataError(f"do {name} = {text(value)}: no row has this value; found {', '.join(sorted(words)[:12])}")
     first = words.index(text(value))
     swap = np.arange(len(words))
-    swap[[0, first]] = [first, 0]  # its own inverse: exchanges code 0 and that of do's value
+    swap[[0, first]] = [first, 0]  # exchanges code 0 and that of do's value: its own inverse
     return swap[place], [words[c] for c in swap]
 
 
@@ -89,7 +90,7 @@ def check_sizes(k: tuple[int, ...], names: tuple[str, ...], group: Integers, tes
 
 
 def check_k(k: Sequence[int]) -> tuple[int, ...]:
-    """Group sizes, ascending, each once. Raises QueryError for anything but whole numbers from 1 on."""
+    """Return the group sizes, ascending, each once. Raises QueryError for anything but whole numbers from 1."""
     if isinstance(k, str) or not isinstance(k, Iterable):
         raise QueryError(f"k = {k!r}: expected group sizes, such as (15, 30)")
     if not len(k):
@@ -102,13 +103,13 @@ def check_k(k: Sequence[int]) -> tuple[int, ...]:
 
 
 def least_group(k: Sequence[int], small: Small) -> int:
-    """The fewest rows that a complainant's group may have without being left out."""
+    """Return the number of rows that a complainant's group needs in order not to be left out."""
     if small not in SMALL:
         raise QueryError(f"small = {small!r}: expected one of {', '.join(SMALL)}")
     return max(check_k(k)) + 1 if small == "leave-out" else 0
 
 
 def left_out(frame: pd.DataFrame, do: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
-    """Groups that are not tested: name -> rows."""
+    """Return the groups that are not tested: name -> number of rows."""
     every, group, _ = groups_under(frame, do)
     return {name: int((group == g).sum()) for g, name in enumerate(every) if name not in names}

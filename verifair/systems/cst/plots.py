@@ -1,8 +1,8 @@
-"""CST on paper: attributes before and after, the groups that are compared (both as the paper's figure 2), counts over k, intervals,
-one complainant's groups, and how many claims other coefficients of the causal model would overturn.
+"""The figures of CST: attributes before and after, the groups that are compared (both as the paper's figure 2), counts over k,
+intervals, one complainant's groups, and how many claims other coefficients of the causal model would overturn.
 
-The factual world is blue, the counterfactual one orange, in every figure; situation testing's test group is grey: it stands between
-them, for its people have the counterfactual attribute and resemble the complainant as they are. Every figure is drawn from a table
+In every figure the factual world is blue and the counterfactual one orange. Situation testing's test group is grey, between them:
+its people have the counterfactual attribute and resemble the complainant as they are. Every figure is drawn from a table
 that `verifair cst --out` writes.
 """
 
@@ -51,7 +51,7 @@ TWO_SCALES = "\nthe CST test group is found with counterfactuals\nscaled by thei
 
 
 def plots(result: CstResult) -> dict[str, Callable[[Path], None]]:
-    """Return file name -> what draws it; where several interventions are tested, each has a folder of its own."""
+    """Return file name -> function that draws it; if several interventions are tested, each has a folder of its own."""
     model = result.model
     out: dict[str, Callable[[Path], None]] = {
         "graph.png": partial(causal_graph, model.causal_model_.graph, list(model.do), "decision", reads(model.decider))
@@ -88,7 +88,8 @@ def _around(cases: Sequence[Case], name: str) -> tuple[pd.DataFrame, pd.DataFram
 
 
 def distribution(name: str, factual: pd.Series, counterfactual: pd.Series, who: str, path: Path) -> None:
-    """An attribute of the complainants as they are and as their counterfactuals are (figure 2, left). who: they, in words."""
+    """An attribute of the complainants as they are and as their counterfactuals are (figure 2, left). who: the complainants in
+    words."""
     with figure(path, (7.5, 4)) as drawn:
         axis = drawn.axes[0]
         if holds_numbers(factual) and holds_numbers(counterfactual):
@@ -115,7 +116,7 @@ def _histograms(axis: Any, factual: np.ndarray, counterfactual: np.ndarray) -> N
 
 
 def _shares(axis: Any, factual: pd.Series, counterfactual: pd.Series) -> None:
-    """Bars side by side for each category."""
+    """Draw bars side by side for each category."""
     order = _categories(pd.concat([factual, counterfactual]))
     place = np.arange(len(order))
     both = ((factual, FACTUAL, "as they are", -0.2), (counterfactual, COUNTERFACTUAL, "their counterfactuals", 0.2))
@@ -134,7 +135,7 @@ def groups(name: str, people: pd.DataFrame, own: pd.DataFrame, scales: str, path
     """An attribute in the groups around some complainants (figure 2, right).
 
     people: case, group (a key of GROUPS), value.   own: case, factual, counterfactual: the complainants' own values.
-    scales: what else there is to say of the distances.
+    scales: a note about the distances.
     """
     cases = list(own["case"])
     with figure(path, (max(6.4, 2.2 + 1.15 * len(cases)), 4.3)) as drawn:
@@ -150,7 +151,7 @@ def groups(name: str, people: pd.DataFrame, own: pd.DataFrame, scales: str, path
 
 
 def _boxes(axis: Any, people: pd.DataFrame, own: pd.DataFrame) -> list[Any]:
-    """For numbers: a box plot for each group of each complainant, whiskers to the ends; gives the legend's handles."""
+    """Draw numbers: a box plot for each group of each complainant, whiskers to the ends. Return the legend's handles."""
     from matplotlib.patches import Patch
 
     for n, case in enumerate(own["case"]):
@@ -183,7 +184,7 @@ def _box(axis: Any, values: np.ndarray, place: float, width: float, color: str) 
 
 
 def _stacks(axis: Any, people: pd.DataFrame) -> list[Any]:
-    """For categories: how each group splits, a bar for each group of each complainant; gives the legend's handles."""
+    """Draw categories: a stacked bar for each group of each complainant. Return the legend's handles."""
     import matplotlib
     from matplotlib.patches import Patch
 
@@ -264,7 +265,7 @@ def _intervals(axis: Any, own: pd.DataFrame, color: str) -> None:
 
 
 def _categories(values: pd.Series) -> list[str]:
-    """The most frequent, and others together if there are more."""
+    """Return the most frequent categories; the others are joined into one if there are more."""
     order = [str(word) for word in values.astype(str).value_counts().index]
     return order if len(order) <= CATEGORIES else [*order[: CATEGORIES - 1], REST]
 
@@ -275,7 +276,7 @@ def _kept(values: pd.Series, order: Sequence[str]) -> pd.Series:
 
 
 def _legend_below(drawn: Any, handles: Sequence[Any], columns: int) -> None:
-    """Beside the axis, where nothing is hidden."""
+    """Draw the legend below the axes, where it hides nothing."""
     drawn.legend(handles=handles, loc="outside lower center", ncols=min(columns, len(handles)))
 
 
@@ -297,7 +298,7 @@ def complainant(case: Case, path: Path) -> None:
 
 
 def _claims(axis: Any, claims: pd.DataFrame, tau: float) -> None:
-    """A line for each method and k, the first on top."""
+    """Draw a line for each method and k, the first on top."""
     lines = claims[claims["method"] != "CF"].reset_index(drop=True)
     for method, color in METHODS.items():
         own = lines[lines["method"] == method]
@@ -316,7 +317,8 @@ def _claims(axis: Any, claims: pd.DataFrame, tau: float) -> None:
 
 
 def _attribute(axis: Any, people: pd.DataFrame, said: pd.Series, own: pd.Series) -> None:
-    """Dots of the groups' people by their decision, beside each other for each group; over them the two who are compared."""
+    """Draw the groups' people as dots marked by their decision, group beside group; over them the complainant and the
+    counterfactual."""
     numeric = holds_numbers(said)
     levels = None if numeric else sorted({*said.astype(str), *own.astype(str)})
     for place, group in enumerate(GROUPS):
@@ -343,7 +345,8 @@ def _attribute(axis: Any, people: pd.DataFrame, said: pd.Series, own: pd.Series)
 
 
 def _height(values: pd.Series, levels: list[str] | None, jitter: float = 0.0) -> np.ndarray:
-    """Where a value stands: itself, or the place of its category, those of several people one above the other."""
+    """Return the height of each value: the number itself, or its category's place, spread out by `jitter` so that dots do not
+    overlap."""
     if levels is None:
         return np.asarray(values, dtype=float)
     place = np.array([levels.index(word) for word in values.astype(str)], dtype=float)
@@ -365,7 +368,8 @@ def _case_legend(drawn: Any) -> None:
 
 
 def overturned(robust: ClaimRobustness, path: Path) -> None:
-    """Draw the shares of claims overturned, over standard errors: those found at least, those not known to hold at most."""
+    """Draw bounds on the share of claims overturned, over standard errors: below, flips that were found; above, claims not shown
+    safe."""
     with figure(path, (7.5, 4.2)) as drawn:
         axis = drawn.axes[0]
         t = np.linspace(0, FARTHEST, 251)

@@ -61,7 +61,7 @@ class CstQuery(Shape):
 
     @classmethod
     def of(cls, model: SituationTesting, first: Intervention, data: str) -> CstQuery:
-        """Return what was asked. first: the first intervention's test.   data: where the rows are from, in words."""
+        """Return what was asked. first: the first intervention's test.   data: the source of the rows, in words."""
         terms = first.found.terms
         return cls(
             do={name: text(value) for name, value in model.do.items()}, attributes=list(model.attributes_),
@@ -74,7 +74,7 @@ class CstQuery(Shape):
 
 
 class Several(Shape):
-    """Of those protected by several attributes: found for each alone, and jointly."""
+    """People protected by several attributes: how many are a case for each alone, and jointly."""
 
     method: Method
     k: int
@@ -112,7 +112,7 @@ class SensitivePerson(Shape):
 
 
 class RobustClaims(Shape):
-    """How wrong the causal model has to be before the claims of one method flip."""
+    """Bounds on the error of the causal model at which the claims of one method flip."""
 
     do: Do
     method: Method
@@ -129,7 +129,7 @@ class RobustClaims(Shape):
 
     @classmethod
     def of(cls, found: Sensitivity, rows: pd.Index) -> RobustClaims:
-        """Return the same in the table's words. rows: (N,) what the table calls its rows."""
+        """Return the finding in the table's words. rows: (N,) names of the table's rows."""
         people = found.table()
         people["row"] = rows[people["row"].to_numpy(dtype=np.int64)]
         return cls(
@@ -144,14 +144,15 @@ class RobustClaims(Shape):
 
 
 class ClaimRobustness(Shape):
-    """Of one intervention."""
+    """The robustness of one intervention's claims to errors of the causal model."""
 
     claims: list[RobustClaims]
 
     @classmethod
     def of(cls, model: SituationTesting, one: Intervention, progress: Progress | None = None) -> ClaimRobustness:
-        """Ask of the cases by CST (or without search centers, where nobody decides on counterfactuals), of the significant ones
-        where each stands on its own, and of CF where a rule decides: there it is exact, and of networks `--certify` knows more.
+        """Measure the robustness of the cases by CST (CST w/o where nobody decides on counterfactuals), and of the significant ones
+        unless they are corrected for multiple testing. CF is asked for a linear rule alone, where the answer is exact; for
+        networks `--certify` says more.
 
         Raises QueryError as `sensitivity` does, such as for mechanisms that are not linear.
         """
@@ -180,7 +181,7 @@ class ClaimRobustness(Shape):
         return table[["method", "k", *(name for name in table if name not in ("method", "k"))]]
 
     def line_of(self, place: int) -> str | None:
-        """Return what is said in a case file. place: position in the table."""
+        """Return the sentence of a case file. place: position in the table."""
         said = []
         for one in self.claims:
             found = one.found
@@ -229,7 +230,8 @@ class CertifiedStatuses(Shape):
 class CertifiedDecisions(Shape):
     """Decisions on counterfactuals for every coefficient in its interval; equations and intervals are taken as given.
 
-    categories: on the way, of which a counterfactual may have several; how probable they are is measured, not proved.
+    categories: nodes on the causal path; a counterfactual may have several of their values, whose probability is measured, not
+    proved.
     """
 
     do: Do
@@ -256,7 +258,7 @@ class CertifiedDecisions(Shape):
     def of(
         cls, found: CertifiedCounterfactuals, rows: pd.Index | None = None, file: Path | None = None, saved: str | None = None
     ) -> CertifiedDecisions:
-        """Return the same in the table's words. rows: (N,) what the table calls its rows; None: positions."""
+        """Return the finding in the table's words. rows: (N,) names of the table's rows; None: positions."""
         people = found.table()
         if rows is not None:
             people["row"] = rows[found.rows]
@@ -274,20 +276,20 @@ class CertifiedDecisions(Shape):
         return in_words(self.do)
 
     def trust(self) -> list[str]:
-        """Return what is proved."""
+        """Return the sentence that says what is proved; empty if nothing is."""
         sure = self.counts.flips + self.counts.stays
         each = f"the decision on the counterfactual of {sure:,} complainants under do({self.name}), for every coefficient in its"
         return [f"{each} interval ({self.box}), {self.given} taken as given"] if sure else []
 
     @property
     def given(self) -> str:
-        """What the proofs take as given."""
+        """Assumptions of the proofs, in words."""
         more = ["the categories of counterfactuals with their probabilities"] if self.categories else []
         more += ["that the schema's constraints allow the counterfactual"] if self.found.constrained else []
         return listed(["the equations", "the intervals", *more])
 
     def line_of(self, place: int) -> str | None:
-        """Return what is said in a case file. place: position in the table."""
+        """Return the sentence of a case file. place: position in the table."""
         at = np.flatnonzero(self.found.rows == place)
         if not len(at):
             return None
@@ -339,7 +341,7 @@ class CstResult(Result):
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
     def several(self) -> Annotated[pd.DataFrame, RowsOf(Several)]:
-        """Several attributes beside each other."""
+        """Multiple and intersectional discrimination, see `several`."""
         return several(self.tests)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -351,7 +353,7 @@ class CstResult(Result):
         )
 
     def folder(self, one: Intervention) -> str:
-        """Return where an intervention's figures and cases are in the folder of --out: one of its own, where there are several."""
+        """Return the folder, within that of --out, of an intervention's figures and cases; "" if only one is tested."""
         return f"{file_name(one.name)}/" if len(self.tests) > 1 else ""
 
 

@@ -12,7 +12,7 @@ from verifair.systems.system import About, System
 
 DEMOS = ("loan", "german", "adult")
 BY_PATH = "law_school"
-"""Not shipped; --data names its file, which is prepared as in the paper."""
+"""A data set that is not shipped: --data names its file, which is prepared as in the paper."""
 Name = Annotated[str, Field(strict=True, min_length=1)]
 Value = StrictBool | StrictInt | StrictFloat | StrictStr
 Distance = Literal["mixed", "standardised", "heom", "mahalanobis"]
@@ -30,7 +30,7 @@ def _do(texts: Any) -> dict[str, str]:
 
 
 def _percent(level: Any, info: ValidationInfo) -> Any:
-    """Return the share that is typed in percent; 95 and 0.95 are the same."""
+    """Return a level typed in percent as a share; 95 and 0.95 are the same."""
     if not info.context:
         return level
     share = level if 0 < level < 1 else level / 100
@@ -44,9 +44,9 @@ def _sides(sides: Any, info: ValidationInfo) -> Any:
 
 
 class Situation(Settings):
-    """Who is compared, and what counts as a case: options, and the causal file's [situation].
+    """The settings of the comparison and of a case: options, and the causal file's [situation].
 
-    An option that is not named has the file's value, and the default where the file says nothing.
+    An option that is not given takes the file's value, or the default where the file has none.
     """
 
     do: Annotated[dict[Name, Value], typed(_do), Option(type=list[str], unsaid=True)] = Field(default_factory=dict)
@@ -95,11 +95,11 @@ OF_PRESET = {
     "level": "level", "sides": "one-sided", "z": "z", "distance": "distance",
     "interval": "interval", "ties": "ties", "correction": "correct",
 }
-"""What `--preset paper` sets, and the options' names."""
+"""The settings that `--preset paper` fixes, and the names of their options."""
 
 
 class CstSettings(Situation):
-    """Who is compared, what counts as a case, and what else is asked of the cases."""
+    """The settings of `verifair cst`: the comparison, the definition of a case, and further analyses of the cases."""
 
     belongs: ClassVar = {"certificate": (("certify", None),)}
     causal: Annotated[Path, Field(strict=False)] | None = None
@@ -121,7 +121,7 @@ class CstSettings(Situation):
 
 
 class CstInputs(Inputs):
-    """A table, and maybe a network that decides; or a shipped example."""
+    """The inputs of `verifair cst`: a table, and optionally a network that decides; or a shipped example."""
 
     @model_validator(mode="after")
     def _named_once(self) -> CstInputs:

@@ -35,10 +35,10 @@ from verifair.systems.work import Work
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CstSubject:
-    """frame: the table.   file: the causal file, found at `path`.   decider: who decides.   words: where the rows are from.
+    """frame: the table.   file: the causal file, found at `path`.   decider: makes the decisions.   words: the source of the rows.
 
     options: those that name the network and its schema to `verifair check`, empty where no network decides.
-    asked: what stands before the name of a setting where the user wrote it.
+    asked: the prefix of a setting's name as the user wrote it, for errors.
     """
 
     frame: Any
@@ -51,19 +51,19 @@ class CstSubject:
 
     @property
     def network(self) -> NetworkDecider | None:
-        """The network that decides on counterfactuals, if one does."""
+        """The network that decides on counterfactuals; None if no network does."""
         who = counterfactually(self.decider)
         return who if isinstance(who, NetworkDecider) else None
 
 
 def read(inputs: CstInputs, settings: CstSettings) -> CstSubject:
-    """Return what the options name. Raises QueryError for what is missing, DataError and SchemaError for files."""
+    """Read the files that the options name. Raises QueryError for missing options, DataError and SchemaError for files."""
     demo, model, schema = inputs.demo, inputs.model, inputs.schema_file
     if demo is not None:
         dataset, shipped = datasets.load(demo, inputs.data), datasets.causal_path(demo)
         path = settings.causal or shipped
         file = causal_file.load(path)
-        silent = not file.decision.model_fields_set  # an own graph about the demo's decisions
+        silent = not file.decision.model_fields_set  # the user's own graph, without a [decision]: the demo's decider stands
         decider = decider_of(causal_file.load(shipped), shipped) if silent else decider_of(file, path)
         options = f"--demo {demo}" if silent or path == shipped else _options(file)
         return CstSubject(frame=dataset.frame, file=file, path=path, decider=decider, words=f"demo {demo}", options=options)
@@ -99,9 +99,9 @@ def _options(file: CausalFile) -> str:
 
 
 def decider_of(file: CausalFile, path: Path) -> Decider:
-    """Return who decides by a causal file.
+    """Return the decider that a causal file describes.
 
-    Recorded decisions of the file's column stand for the rows, and whoever else is named decides on counterfactuals.
+    Recorded decisions of the file's column apply to the rows; a rule or network that is also named decides on counterfactuals.
     """
     said = file.decision
     who: Decider | None = None
@@ -120,12 +120,12 @@ def decider_of(file: CausalFile, path: Path) -> Decider:
 
 
 def testing(settings: CstSettings, subject: CstSubject, work: Work) -> SituationTesting:
-    """Return the test that is asked for, fitted. Raises QueryError, DataError, SchemaError."""
+    """Return the fitted test that the settings describe. Raises QueryError, DataError, SchemaError."""
     file, own = subject.file.situation, settings.model_fields_set & set(Situation.model_fields)
     said: dict[str, Any] = {name: getattr(file, name) for name in file.model_fields_set}
     said |= {name: getattr(settings, name) for name in own}
     if said.get("preset") is not None:
-        beside = own if "preset" in own else set(said)  # the command line goes before the file
+        beside = own if "preset" in own else set(said)  # the command line takes precedence over the file
         named = [option for name, option in OF_PRESET.items() if name in beside]
         if named:
             sets = ", ".join(OF_PRESET.values())
@@ -148,10 +148,10 @@ def testing(settings: CstSettings, subject: CstSubject, work: Work) -> Situation
 
 
 def solve(settings: CstSettings, subject: CstSubject, work: Work) -> CstResult:
-    """Test every intervention; what else is asked of those that were tested, and case files.
+    """Test every intervention, run the further analyses that the settings ask for, and prepare case files.
 
-    After Ctrl-C, and when the time is up, the interventions that were tested are kept, and their draws that were done; what
-    searches found is in the store, for --resume.
+    After Ctrl-C, or when the time is up, tested interventions and finished draws are kept; the store holds the searches' partial
+    results for --resume.
     Raises QueryError, DataError, SchemaError; OutOfTime and Interrupted before the first intervention is tested.
     """
     _check_certify(settings, subject)
@@ -205,7 +205,7 @@ def _solved(settings: CstSettings, subject: CstSubject, work: Work, parts: Parts
 
 
 def _test(test: SituationTesting, settings: CstSettings, work: Work, done: list[Intervention], parts: Parts) -> None:
-    """Test the interventions in turn, into a list; nothing of one half tested is kept. Raises OutOfTime before the first."""
+    """Test the interventions in turn and append the results to `done`, whole tests only. Raises OutOfTime before the first."""
     try:
         for do in test.interventions():
             label = f"do({in_words(do)}), searches"
@@ -224,7 +224,7 @@ def _test(test: SituationTesting, settings: CstSettings, work: Work, done: list[
 
 
 def _redraw(test: SituationTesting, draws: int, work: Work, done: list[Intervention], parts: Parts) -> None:
-    """Draw the categories of the last intervention's counterfactuals anew, and keep what was drawn, two draws or more."""
+    """Redraw the categories of the last intervention's counterfactuals; keep the draws if there are two or more."""
     one, label, drawn = done[-1], f"do({done[-1].name}), draws", []
     categories = test.drawn(one.found.do)
     try:
@@ -243,7 +243,7 @@ def _redraw(test: SituationTesting, draws: int, work: Work, done: list[Intervent
 
 
 def _undrawn(draws: int, tests: Sequence[Intervention]) -> Iterator[str]:
-    """Yield how many draws there are of each intervention that has fewer than were asked for: the test itself is one."""
+    """Yield a line for each intervention with fewer draws than asked for (the test itself counts as one)."""
     for one in tests:
         done = 1 if one.draws is None else len(one.draws.seeds)
         if done < draws and (one.draws is None or one.draws.categories):
@@ -251,7 +251,7 @@ def _undrawn(draws: int, tests: Sequence[Intervention]) -> Iterator[str]:
 
 
 def _robustness(test: SituationTesting, tests: Sequence[Intervention], work: Work) -> tuple[list[ClaimRobustness], bool]:
-    """Return how robust each intervention's claims are; nothing, and that time was up, where it was."""
+    """Return the robustness of each intervention's claims, and True if the time ran out."""
     out = []
     try:
         for one in tests:
@@ -266,7 +266,7 @@ def _robustness(test: SituationTesting, tests: Sequence[Intervention], work: Wor
 def _certified(
     level: float, subject: CstSubject, test: SituationTesting, interventions: Sequence[Mapping[str, Any]], work: Work
 ) -> list[CertifiedDecisions]:
-    """Certify the complainants of each intervention, in equal shares of the time that is left, and save what is proved.
+    """Certify the complainants of each intervention, in equal shares of the time that is left, and save the proofs.
 
     Raises QueryError, DataError, SchemaError as `certify_counterfactuals` does, as where a mechanism is not linear.
     """
@@ -287,7 +287,7 @@ def _certified(
 
 
 def _beside(certificate: Path, name: str) -> Path:
-    """Return a file of its own for each intervention: proof.json.gz becomes proof-sex-Male.json.gz."""
+    """Return the file name of one intervention's certificate: proof.json.gz becomes proof-sex-Male.json.gz."""
     stem, dot, suffix = certificate.name.partition(".")
     return certificate.with_name(f"{stem}-{file_name(name)}{dot}{suffix}")
 
@@ -295,7 +295,7 @@ def _beside(certificate: Path, name: str) -> Path:
 def named_cases(model: SituationTesting, named: Sequence[str]) -> list[list[int]]:
     """Return positions in the table of the rows that were named, for each intervention whose complainants they are.
 
-    Raises QueryError for a row that is a complainant of none; before the run.
+    Raises QueryError, before the run, for a row that is no complainant of any intervention.
     """
     asked = model.interventions()
     complainants = [model.complainants(do) for do in asked]
@@ -313,7 +313,7 @@ def named_cases(model: SituationTesting, named: Sequence[str]) -> list[list[int]
 
 
 def _check_certify(settings: CstSettings, subject: CstSubject) -> None:
-    """Raise QueryError for proofs of nothing; before the run, so that nothing is lost after it."""
+    """Raise QueryError, before the run, where --certify has nothing to prove."""
     if settings.certify is not None and subject.network is None:
         raise QueryError("--certify proves what a network decides, and here decides none: pass MODEL and --schema, or drop it")
 
@@ -336,7 +336,7 @@ def _cases(
 ) -> tuple[tuple[Case, ...], ...]:
     """Return cases for each test: the rows that were named, or the first `count` to review where none was.
 
-    more: what else is known of complainants, and stands in their files.
+    more: further findings about complainants, for their files.
     """
 
     def notes(name: str, place: int) -> list[str]:
@@ -350,13 +350,13 @@ def _cases(
 
 
 def differing(model: SituationTesting) -> str | None:
-    """Return a line where who decides on the counterfactuals decides otherwise on the rows than recorded."""
+    """Return a line if the decider on counterfactuals disagrees with recorded decisions; None if not."""
     who = counterfactually(model.decider)
     if who is None or who is model.decider:
         return None
     try:
         others = int((who.decide(model.frame_) != model.decisions_).sum())
-    except DataError:  # rows that a network's schema does not know; it decides on counterfactuals only
+    except DataError:  # the network's schema does not fit the rows; it decides on counterfactuals only
         return None
     if not others:
         return None

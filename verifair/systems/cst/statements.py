@@ -1,4 +1,4 @@
-"""CST for a page: would people of a protected group have been decided on alike, had they not been of it? Under a causal model."""
+"""CST for a page: would people of a protected group get the same decision if they were not in it, under a causal model?"""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sources(settings: CstSettings, subject: Subject) -> list[Source]:
 
 
 def section(settings: CstSettings, subject: Subject, work: Work) -> Section:
-    """Return what the page says of CST; the audited network decides."""
+    """Return the page's section on CST, with the audited network as the decider."""
     data, rows = subject.some(settings.rows, work.seed)
     path = subject.inside(TITLE, "causal", str(settings.causal))
     decider = NetworkDecider(network=subject.network, schema=subject.schema)
@@ -118,7 +118,7 @@ def measured(one: Intervention) -> Iterator[Statement]:
 
 
 def _kept(one: CertifiedDecisions, subject: Subject, work: Work) -> Evidence | None:
-    """Return the proofs, saved beside the page and re-checked; None where nothing is proved."""
+    """Save the proofs beside the page and re-check them; None where nothing is proved."""
     if one.found.certificate is None:
         return None
     return work.keep(
@@ -129,7 +129,7 @@ def _kept(one: CertifiedDecisions, subject: Subject, work: Work) -> Evidence | N
 
 
 def _certified(one: CertifiedDecisions, proof: Evidence | None) -> Statement:
-    """Return what is said of decisions on counterfactuals for all coefficients in their intervals."""
+    """Return the statement about decisions on counterfactuals for all coefficients in their intervals."""
     at, counts = standing(proof) if proof is not None else Standing.UNKNOWN, one.counts
     text = (
         f"{firmly(at) if proof is not None else 'Asked'}, {one.given} ({one.box}) taken as given: with "

@@ -1,5 +1,5 @@
-"""CST on the screen and in files: who is found by which method, what the intervention moves, overlaps, several attributes, people
-to review, how robust that is to the causal model, and what is proved."""
+"""CST on the screen and in files: cases by method, attributes that the intervention moves, overlaps, several attributes, people to
+review, robustness to the causal model, and proofs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PROVED = {
 
 
 def show(result: CstResult, console: Console) -> None:
-    """Print who decides, the causal model, each intervention, several attributes beside each other; what the figures depend on."""
+    """Print the decider, the causal model, each intervention, several attributes beside each other, and robustness and proofs."""
     model, first = result.model, result.tests[0]
     console.print(f"Table: {result.query.rows:,} rows of {result.query.data}. {decides(model.decider)}", soft_wrap=True)
     if result.differing is not None:
@@ -79,14 +79,14 @@ def show(result: CstResult, console: Console) -> None:
 
 
 def _lines(one: Intervention) -> list[str]:
-    """Return what is said below the tables of one intervention."""
+    """Return the lines below the tables of one intervention."""
     lines = [left_out_line(one), nothing_line(one), *overlap_lines(one), unknown_line(one), chance_line(one), dealt_line(one)]
     lines.append(drawn_line(one))
     return [line for line in lines if line is not None]
 
 
 def tables(result: CstResult) -> dict[str, pd.DataFrame]:
-    """Return file name -> table; the claims are written apart."""
+    """Return file name -> table; `write` writes the claims."""
     names = ("counts", "counterfactuals", "overlaps", "rates", "changes")
     out = {f"{'summary' if name == 'counts' else name}.csv": _of_all(result.tests, name) for name in names}
     if result.certified:
@@ -109,7 +109,7 @@ def _named(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def write(result: CstResult, folder: Path) -> None:
-    """Write equations, claims (a part at a time: of a million people they are large), case files; drop an earlier run's tables."""
+    """Write equations, claims (in parts: for a million people they are large) and case files; delete an earlier run's tables."""
     for name in {"certified.csv", "draws.csv", "sensitivity.csv", "several.csv"} - set(tables(result)):
         (folder / name).unlink(missing_ok=True)
     if not result.sensitivity:
@@ -122,7 +122,7 @@ def write(result: CstResult, folder: Path) -> None:
 
 
 def decides(who: Decider) -> str:
-    """Return who decides on the rows, and on counterfactuals."""
+    """Return the line that names the deciders on the rows and on counterfactuals."""
     if not isinstance(who, Recorded):
         return f"Decides: {who.words}, on the counterfactuals as well."
     tilde = "nobody decided" if who.counterfactual is None else f"decides {who.counterfactual.words}"
@@ -130,7 +130,7 @@ def decides(who: Decider) -> str:
 
 
 def counts_grids(one: Intervention) -> list[Grid]:
-    """Table 1: number and share of cases, and of significant ones."""
+    """Return Table 1: number and share of cases, and of significant ones."""
     table, sizes = one.counts, one.k
     grids = []
     for begin in range(0, len(sizes), SIZES):
@@ -155,7 +155,7 @@ def counts_grids(one: Intervention) -> list[Grid]:
 
 
 def drawn_grid(one: Intervention) -> Grid | None:
-    """How many are cases over the draws of categories; None where there is one draw alone."""
+    """Return the numbers of cases over the draws of categories; None if nothing was drawn anew."""
     if one.draws is None or not one.draws.categories:
         return None
     grid = Grid(title=f"Cases over {len(one.draws.seeds)} draws of categories, k = {one.smallest}", title_justify="left")
@@ -169,7 +169,7 @@ def drawn_grid(one: Intervention) -> Grid | None:
 
 
 def heading(one: Intervention) -> str:
-    """Above the tables of one intervention."""
+    """Return the line above the tables of one intervention."""
     return f"do({one.name}): potential discrimination of {one.complainants:,} complainants (evidence, not proved)"
 
 
@@ -180,7 +180,7 @@ def legend(one: Intervention) -> str:
 
 
 def rates_grid(one: Intervention) -> Grid:
-    """How many are decided negatively, as they are and as they would be."""
+    """Return the shares of negative decisions of each group, factual and counterfactual."""
     grid = Grid(title="Negative decisions", title_justify="left")
     grid.add_column("group")
     for column in ("people", "factual", "counterfactual"):
@@ -192,7 +192,7 @@ def rates_grid(one: Intervention) -> Grid:
 
 
 def changes_grid(one: Intervention) -> Grid | None:
-    """What the intervention moves beside itself; None where that is nothing."""
+    """Return the other attributes that the intervention changes; None if there are none."""
     table = one.changes
     if not len(table):
         return None
@@ -209,7 +209,7 @@ def changes_grid(one: Intervention) -> Grid | None:
 
 
 def left_out_line(one: Intervention) -> str | None:
-    """Groups that are too small for the largest k, where these are left out."""
+    """Return a line that names the groups left out as too small for the largest k; None if there are none."""
     left = one.left_out
     if not left:
         return None
@@ -218,21 +218,21 @@ def left_out_line(one: Intervention) -> str | None:
 
 
 def nothing_line(one: Intervention) -> str | None:
-    """Said where an attribute causes nothing: then CST w/o is ST."""
+    """Return a note if the attribute has no effect, so that CST w/o equals ST; else None."""
     if len(one.moved):
         return None
     return f"do({one.name}) changes no other attribute in this causal model, so CST w/o equals situation testing (ST)."
 
 
 def equation_lines(model: CausalModel) -> list[str]:
-    """The causal model: what causes, then an equation for each of the others, long ones cut."""
+    """Return the causal model: its roots, then an equation for each other node, long ones cut."""
     named = {name: line for name, line in zip(model.order, model.equations(), strict=True) if name not in model.roots}
     lines = [line if len(line) <= LONG else f"{line[:LONG]}... (--out: equations.txt)" for line in named.values()]
     return [f"given: {', '.join(model.roots)}", *lines]
 
 
 def overlap_lines(one: Intervention) -> list[str]:
-    """Who is found by one method only."""
+    """Return lines with the numbers of people found by one method only."""
     table = one.overlaps
     lines = []
     for (found, other), own in table.groupby(["found by", "not by"], sort=False):
@@ -242,7 +242,7 @@ def overlap_lines(one: Intervention) -> list[str]:
 
 
 def several_grid(tests: Sequence[Intervention]) -> Grid | None:
-    """Several attributes beside each other; None for one."""
+    """Return the table of several attributes beside each other; None for one attribute."""
     table = several(tests)
     if not len(table):
         return None
@@ -261,7 +261,7 @@ def several_grid(tests: Sequence[Intervention]) -> Grid | None:
 
 
 def review_grid(one: Intervention, top: int) -> Grid | None:
-    """Whom to look at first; None where there is nobody."""
+    """Return the table of people to look at first; None if there is nobody."""
     table = one.review(top)
     if not len(table) or not top:
         return None
@@ -289,7 +289,7 @@ def review_grid(one: Intervention, top: int) -> Grid | None:
 
 
 def chance_line(one: Intervention) -> str:
-    """Multiple testing, said or corrected."""
+    """Return the line about significance and multiple testing."""
     terms, people, by_chance = one.found.terms, one.complainants, one.expected_significant_by_chance
     numbers = ", ".join(f"{int(one.found.claims(one.ranking, k).significant.sum()):,} (k = {k})" for k in one.k)
     if terms.correction is not None:
@@ -299,7 +299,7 @@ def chance_line(one: Intervention) -> str:
             f"complainants, {one.ranking} finds {numbers}."
         )
     means = f"Significant: the {terms.words} lies {terms.beyond}."
-    if one.chance is not None:  # it was measured, and is not what the level says, as neighbours are decided alike
+    if one.chance is not None:  # measured; the level does not predict it, as neighbours get like decisions
         return f"{means} Everybody is tested, and chance alone makes some significant (above). A case alone says little."
     return (
         f"{means} Everybody is tested: at this level chance alone would make about {by_chance:,.0f} of {people:,} significant; "
@@ -309,7 +309,7 @@ def chance_line(one: Intervention) -> str:
 
 
 def dealt_line(one: Intervention) -> str | None:
-    """What the lines by chance are."""
+    """Return the explanation of the lines "by chance"; None without them."""
     if one.chance is None:
         return None
     return (
@@ -319,7 +319,7 @@ def dealt_line(one: Intervention) -> str | None:
 
 
 def drawn_line(one: Intervention) -> str | None:
-    """What the draws are; or that there is nothing to draw."""
+    """Return the explanation of the draws, or a note that there is nothing to draw; None if not asked for."""
     if one.draws is None:
         return None
     if not one.draws.categories:
@@ -332,7 +332,7 @@ def drawn_line(one: Intervention) -> str | None:
 
 
 def missing_line(name: str) -> str:
-    """Return what is said of an intervention that was not tested."""
+    """Return the line about an intervention that was not tested."""
     return f"do({name}) was not tested: the time was up."
 
 
@@ -344,7 +344,7 @@ def honest_line() -> str:
 
 
 def unknown_line(one: Intervention) -> str | None:
-    """Recorded decisions say nothing of people who do not exist."""
+    """Return a note if nobody decides on counterfactuals; else None."""
     if "CF" in one.methods:
         return None
     return (
@@ -367,7 +367,7 @@ def robust_grid(one: ClaimRobustness) -> Grid:
 
 
 def robust_lines(one: ClaimRobustness) -> Iterator[str]:
-    """Return what the shares mean."""
+    """Yield the lines that explain the shares."""
     yield (
         "SE: standard errors of the coefficients. A claim holds where none within so many overturn it, and is lost where "
         "some were found that do; the rest is not known. Graph, form of the equations and the categories drawn for counterfactuals "
@@ -383,7 +383,7 @@ def robust_lines(one: ClaimRobustness) -> Iterator[str]:
 
 
 def certified_lines(one: CertifiedDecisions) -> Iterator[str]:
-    """Return what is proved, what is taken as given, why the rest is unknown, and where the proofs are."""
+    """Yield lines: the proved decisions, the assumptions, the reasons of unknown ones, and the file of the proofs."""
     parts = ", ".join(f"{count:,} {PROVED[status]}" for status, count in one.found.counts.items() if count)
     yield (
         f"Certified under do({one.name}), for every coefficient in its interval: of {one.rows:,} complainants {parts} "

@@ -59,7 +59,7 @@ ROUNDING = 1e-12
 
 
 def lower_end(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Array | float, z: Array | float) -> Array:
-    """The lower end of the interval of delta at z. The upper one is that of -delta, negated."""
+    """Return the lower end of the interval of delta at z. The upper end is the negated lower end for -delta."""
     if kind == "wald":
         return p_c - p_t - z * np.sqrt(p_c * (1 - p_c) / n_c + p_t * (1 - p_t) / n_t)
     if kind == "newcombe":
@@ -68,9 +68,9 @@ def lower_end(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: A
 
 
 def p_value(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Array | float, tau: float, sides: int) -> Array:
-    """The smallest 1 - level at which the interval lies above tau (1 where none does): so both always say the same.
+    """Return the smallest 1 - level at which the interval lies above tau (1 where none does), so that both always agree.
 
-    The interval's lower end falls with z, so that its crossing of tau is bisected, once for all people with equal shares.
+    The interval's lower end falls as z grows, so the z where it crosses tau is bisected, once for all people with equal shares.
     """
     asked = np.column_stack(np.broadcast_arrays(p_c, n_c, p_t, n_t))
     place = identities(asked)
@@ -85,7 +85,7 @@ def p_value(kind: Interval, p_c: Array, n_c: Array | float, p_t: Array, n_t: Arr
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The definition of a case.
+    """The definition of a case, as parameters.
 
     tau: the least difference of shares.   level, sides: of the intervals, 0.95 and 2 for z = 1.96.   interval: its kind.
     correction: "bh" for Benjamini and Hochberg's control of the false discovery rate over the complainants of one method and k.
@@ -127,7 +127,7 @@ class Terms:
 
     @property
     def tail(self) -> float:
-        """The probability that an interval of nothing lies above tau: (1 - level) / sides."""
+        """The probability that the interval of a true difference tau lies above tau: (1 - level) / sides."""
         return (1 - self.level) / self.sides if self.z is None else float(norm.sf(self.z))
 
     @property
@@ -162,16 +162,17 @@ class Terms:
         return f"above tau = {self.tau:g}" if self.direction == "negative" else f"below -tau = {-self.tau or 0.0:g}"
 
     def exceeded(self, values: Array) -> Booleans:
-        """Which differences, or limits of them, are above tau: by more than rounding, for shared places are fractions."""
+        """Return True where a difference, or its limit, is above tau by more than rounding (shared places make shares
+        fractions)."""
         values = values if self.decimals is None else np.round(values, self.decimals)
         return np.asarray(values - self.tau > ROUNDING)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Claims:
-    """What one method says with groups of k, all (C,).   n: size of the test group, n_control (C,) that of the control group.
+    """The claims of one method with groups of k, all (C,).   n: size of the test group, n_control (C,) that of the control group.
 
-    positive: which are cases, in the direction of `terms`.
+    positive: True for cases, in the direction of `terms`.
     """
 
     method: Method
@@ -205,7 +206,7 @@ class Claims:
 
     @cached_property
     def p_value(self) -> Array:
-        """The smallest 1 - level at which the interval is beyond tau; with a correction, the adjusted ones."""
+        """The smallest 1 - level at which the interval is beyond tau; adjusted if there is a correction."""
         terms, sides = self.terms, 1 if self.terms.z is not None else self.terms.sides
         if terms.direction == "negative":
             raw = p_value(terms.interval, self.p_control, self.n_control, self.p_test, self.n, terms.tau, sides)
@@ -215,11 +216,12 @@ class Claims:
 
     @cached_property
     def significant(self) -> Booleans:
-        """Cases whose interval is above tau, or below -tau; with a correction, whose corrected p-value is at most 1 - level."""
+        """True for cases whose interval is above tau, or below -tau; with a correction, whose adjusted p-value is at most 1 -
+        level."""
         terms = self.terms
         if terms.correction is not None:
             return np.asarray(self.positive & (self.p_value <= terms.alpha))
-        found = self.positive.copy()  # of the cases alone: intervals take most of the time when there are many k
+        found = self.positive.copy()  # for the cases alone: intervals take most of the time when there are many k
         found[self.positive] = terms.exceeded(self._end(terms.direction == "positive", self.positive))
         return found
 
@@ -228,10 +230,10 @@ def claims_of(
     terms: Terms, method: Method, k: int, control: Array, sizes: Integers, test: Array, refused: Booleans,
     refused_tilde: Booleans | Array | None,
 ) -> Claims:
-    """Claims from numbers of negative decisions (C,) in control groups of `sizes` (C,) and test groups of k, and those on the
-    centers (C,), where these count.
+    """Return claims from the numbers of negative decisions (C,) in control groups of `sizes` (C,) and test groups of k, and those
+    on the centers (C,) if the centers count.
 
-    A control group of k + 1 is one of the k + 1 nearest, the center not among them; with search centers it stays as it is.
+    A control group of size k + 1 holds the k + 1 nearest rows without the center; search centers do not enlarge it.
     """
     p_c, n_c, p_t, n = control / sizes, sizes.astype(np.float64), test / k, k
     if method in ("CST", "CF"):
@@ -249,8 +251,8 @@ def claims_of(
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Situations(Finding):
-    """The test of one `do`: a Finding with value = the share of complainants with a case (CST at the smallest k; w/o search centers
-    where no decision on counterfactuals is known). Never a proof.
+    """The test of one `do`: a Finding whose value is the share of complainants with a case (CST at the smallest k; CST w/o where no
+    decision on counterfactuals is known). Never a proof.
 
     do: attribute -> its value for those who are not protected.   complainants: (C,) positions in the table.   k: (K,) group sizes.
     control, standard, counterfactual: (K, C) how many of the k rows were decided negatively: of the control group, of ST's and of
@@ -283,17 +285,18 @@ class Situations(Finding):
 
     @property
     def methods(self) -> tuple[Method, ...]:
-        """Those that can be computed: CF and CST with search centers need decisions on counterfactuals."""
+        """The methods that can be computed: CF and CST need decisions on counterfactuals."""
         return METHODS if self.refused_tilde is not None else ("ST", "CST w/o")
 
     def claims(self, method: Method, k: int) -> Claims:
-        """What a method says with groups of k. CF's interval is that of CST, as in the paper. Raises QueryError."""
+        """Return a method's claims with groups of k. CF's interval is that of CST, as in the paper. Raises QueryError."""
         row, tilde = self._row(method, k), self.refused_tilde
         test = self.standard if method == "ST" else self.counterfactual
         return claims_of(self.terms, method, k, self.control[row], self.sizes[row], test[row], self.refused, tilde)
 
     def counts(self) -> pd.DataFrame:
-        """Table 1's numbers: a line for each method and k with cases, significant ones, and their shares of the complainants."""
+        """Return the numbers of Table 1: a line for each method and k with cases, significant ones, and their shares of the
+        complainants."""
         lines = []
         for method in self.methods:
             for k in self.k:
@@ -305,7 +308,8 @@ class Situations(Finding):
         return pd.DataFrame(lines)
 
     def case(self, complainant: int, k: int) -> dict[str, tuple[Integers, Array, Array]]:
-        """The neighbours of one complainant (a position in the table): "control", "ST", "CST" -> rows, distances, weights."""
+        """Return the neighbours of one complainant (a position in the table): "control", "ST", "CST" -> rows, distances,
+        weights."""
         found = np.flatnonzero(self.complainants == complainant)
         if not len(found):
             raise QueryError(f"row {complainant} is no complainant: it is not of the protected group {', '.join(self.names)}")
@@ -348,8 +352,8 @@ def situation_test(
     own_scale: counterfactuals are scaled by the spread of the table in which they replace the complainants, as by the authors.
     categorical: attributes that are categories although they hold numbers.   small: "leave-out" leaves out complainants whose group
     is smaller than the largest k + 1, and `details` names them; "error" raises.   progress(done, total) counts searches.
-    parts: where what the searches find is kept.
-    Raises QueryError for arguments that cannot be, DataError for tables that do not fit, or a group smaller than a k.
+    parts: the store of the searches' partial results.
+    Raises QueryError for invalid arguments, DataError for tables that do not fit, or a group smaller than a k.
     """
     sizes = check_k(k)
     terms = Terms() if terms is None else terms
@@ -369,7 +373,7 @@ def situation_test(
     pools, pool = tuple(of(np.flatnonzero(group == g)) for g in range(len(names))), of(np.flatnonzero(test))
     centers = stacked(embedded[complainants[part]] for part in blocks(len(complainants)))
     own = None if literal is None else literal[complainants]
-    del of, embedded, literal  # searches take long, and of a million rows these are large
+    del of, embedded, literal  # searches take long, and for a million rows these are large
     total, done = 3 * len(complainants), 0
 
     def tell(more: int) -> None:
@@ -413,7 +417,7 @@ def with_counterfactuals(
     """Return a test with other counterfactuals (C rows) of the same complainants, and decisions (C,) on them, for groups of k.
 
     frame: the table (N rows) of the test.   own_scale, parts: as in `situation_test`.
-    Control groups and those of ST stay, and groups around counterfactuals that stay; only the others are searched for.
+    Control groups, ST's test groups and groups around unchanged counterfactuals are reused; only the others are searched for.
     """
     at = found.k.index(k)
     scaled = _own_scale(found.metric, frame, found.complainants, counterfactual) if own_scale else found.metric
@@ -440,7 +444,7 @@ def _own_scale(metric: Metric, frame: pd.DataFrame, complainants: Integers, coun
         raise QueryError("own_scale compares two scales axis by axis, which mahalanobis has not; use another distance")
     rest = frame.iloc[np.setdiff1d(np.arange(len(frame)), complainants)]
     scaled = Metric.of(metric.name, pd.concat([rest, counterfactual]), (*metric.numbers, *metric.words), metric.words)
-    return replace(scaled, levels=metric.levels)  # a category may be gone there; both have to mean the same coordinates
+    return replace(scaled, levels=metric.levels)  # a category may be absent there; both must use the same coordinates
 
 
 def _valued(found: Situations) -> Situations:

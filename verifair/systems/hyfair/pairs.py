@@ -1,4 +1,4 @@
-"""Which people are compared, and over which values: the settings that certify, kmax, export, explain and guard share."""
+"""The settings that certify, kmax, export, explain and guard share: the people and the protected values that are compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PairSettings(Settings):
-    """Which people are compared: pairs that differ in protected features alone."""
+    """The compared people: pairs that differ in protected features alone."""
 
     protected: Protected = ()
     """Protected feature; repeat for several."""
@@ -25,7 +25,7 @@ class PairSettings(Settings):
     """Ask only about rows with feature=value or feature=low:high; repeat. Default: all that the schema allows."""
 
     def names(self, verb: str, known: Sequence[str]) -> tuple[str, ...]:
-        """Return the protected features. known: those of the schema. Raises QueryError where none is named."""
+        """Return the protected features. known: those of the schema. Raises QueryError if none is named."""
         if not self.protected:
             declared = ", ".join(known) or "none is declared protected"
             raise QueryError(f"{verb} needs a protected feature: pass --protected NAME (protected in the schema: {declared})")
@@ -39,7 +39,7 @@ def _listed(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 class VariantSettings(PairSettings):
-    """Which variants of a person are compared: all combinations of protected values."""
+    """The compared variants of a person: all combinations of protected values."""
 
     values: Annotated[
         dict[str, Annotated[tuple[bool | int | float | str, ...], Field(min_length=1)]], typed(_listed), Option(type=list[str])
@@ -47,12 +47,12 @@ class VariantSettings(PairSettings):
     """Use only these protected values: feature=low:high:step or feature=one,two; repeat. Default: all legal values."""
 
     def raw_values(self, schema: Schema) -> dict[str, list[float]]:
-        """Return protected feature -> the raw values to combine. Raises QueryError for a range that is none."""
+        """Return protected feature -> the raw values to combine. Raises QueryError for an invalid range."""
         return {name: _raw(schema, name, listed) for name, listed in self.values.items()}
 
 
 def _raw(schema: Schema, name: str, listed: tuple[Any, ...]) -> list[float]:
-    """Return the raw values that were listed, one by one or, of a number, as low:high:step with both ends included."""
+    """Return the raw values that were listed one by one or, for numbers, as low:high:step with both ends included."""
     out: list[float] = []
     for value in listed:
         is_range = isinstance(value, str) and ":" in value and schema[name].numeric
@@ -77,7 +77,7 @@ def _range(schema: Schema, name: str, text: str) -> list[float]:
 
 
 class FairnessSettings(PairSettings):
-    """What must not change between the two people of a pair."""
+    """The outcome that must not change between the two people of a pair: the decision or the probability."""
 
     flip: bool = False
     """Ask whether any decision flips (the default)."""
@@ -93,14 +93,14 @@ class FairnessSettings(PairSettings):
     """The two people differ in all protected features, or in any (at least one)."""
 
     def check_flip(self) -> None:
-        """Raise ValueError for two questions in one."""
+        """Raise ValueError if two questions are asked at once."""
         if self.flip and self.epsilon is not None:
             raise ValueError("--flip asks about decisions, --epsilon about probabilities: choose one (--flip is the default)")
         if "signs" in self.model_fields_set and self.epsilon is not None:
             raise ValueError("--signs says when a decision flips, --epsilon asks about probabilities: drop one of the two")
 
     def question(self, verb: str, subject: Subject) -> IndividualFairness:
-        """Return what is asked of a subject. Raises QueryError."""
+        """Return the query about a subject. Raises QueryError."""
         from verifair.engine.queries import IndividualFairness
 
         return IndividualFairness(

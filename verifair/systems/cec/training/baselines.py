@@ -1,7 +1,7 @@
 """One method trained on people: the CEC paper's six baselines and its own, on the same architecture and by the same loop.
 
-One more is ours: `merit-only` is the unconstrained network on the columns of merit alone. Counterparts agree in merit and nothing
-else, so a network that sees nothing else explains them alike by its construction: what CEC training should be measured against.
+One more is ours: `merit-only` is the unconstrained network on the columns of merit alone. Counterparts agree in merit alone, so
+a network that sees merit alone explains them alike by construction. CEC training should be measured against it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from verifair.training.objectives import Objective
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ColumnRoles:
-    """merit: (F,) what makes people comparable.   numbers: (C,) what DIR repairs.   sensitive: (S,) what tells the group itself."""
+    """Columns by role.   merit: (F,) make people comparable.   numbers: (C,) are repaired by DIR.   sensitive: (S,) are the group
+    itself."""
 
     merit: Integers
     numbers: Integers
@@ -49,7 +50,7 @@ class ColumnRoles:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Order:
-    """What a method is trained on and with.   consistency: weights of "cec" and "excess"."""
+    """The data and settings of a training.   consistency: weights of "cec" and "excess"."""
 
     people: People
     columns: ColumnRoles
@@ -78,7 +79,8 @@ def _unconstrained(order: Order) -> TrainedDecider:
 
 
 def _merit_only(order: Order) -> TrainedDecider:
-    """Train with every other column at 0, whose weights are then set to 0: it takes all columns and looks at those of merit."""
+    """Train with all columns but merit at 0, and then set their weights to 0: the network takes all columns and uses merit
+    alone."""
     people = order.people
     seen = np.isin(np.arange(people.x.shape[1]), order.columns.merit)
     network = _plain(people.fed(people.x * seen), order.loop)
@@ -136,7 +138,7 @@ def _cec(order: Order) -> TrainedDecider:
 
 
 def _excess(order: Order) -> TrainedDecider:
-    """Ours: CEC's objective with the excess, above floors."""
+    """Train by CEC's objective with the excess, above floors (ours)."""
     from verifair.systems.cec.training.floors import fit_above_floors  # imports torch
 
     weights, _ = fit_above_floors(order.people, order.columns.merit, order.loop, order.consistency)

@@ -2,7 +2,8 @@
 
 Post-processing: Hardt, Price and Srebro (NeurIPS 2016), by its ThresholdOptimizer.
 Reductions: Agarwal, Beygelzimer, Dudik, Langford, Wallach (ICML 2018), by its ExponentiatedGradient.
-Their answer is a distribution over networks, each trained on labels and weights that the multipliers dictate; a decision draws one.
+The reduction's answer is a distribution over networks, each trained on labels and weights set by the multipliers; a decision draws
+one.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class _Prefit(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array([0, 1])
 
     def fit(self, x: Array, y: Integers) -> _Prefit:
-        """Return itself: the network is trained."""
+        """Return itself, since the network is already trained."""
         return self
 
     def predict_proba(self, x: Array) -> Array:
@@ -84,7 +85,7 @@ class _Trained(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Randomised:
-    """networks and their probabilities (T,); trainings: how many networks were trained to find them."""
+    """Networks and their probabilities (T,).   trainings: number of networks that were trained to find them."""
 
     networks: tuple[Network, ...]
     probabilities: Array
@@ -110,7 +111,7 @@ def reduce(people: People, train: Train) -> Randomised:
     Every group needs people of both labels. A round whose answer is one label for everybody yields a constant network.
     """
     found = ExponentiatedGradient(_Trained(train), EqualizedOdds(difference_bound=ALLOWED), eps=ALLOWED, max_iter=ROUNDS, nu=TIGHT)
-    with warnings.catch_warnings():  # fairlearn 0.15 grows Series with .at, which pandas 3 announces to refuse in 4
+    with warnings.catch_warnings():  # fairlearn 0.15 extends Series by .at, which pandas 3 deprecates
         warnings.filterwarnings("ignore", category=DeprecationWarning, module="fairlearn")
         found.fit(people.x, people.labels, sensitive_features=people.groups)
     probabilities = found.weights_.reindex(found.predictors_.index).to_numpy(dtype=float)

@@ -1,4 +1,4 @@
-"""`verifair train --method cec`: the people that it compares, and what the trained network is worth.
+"""`verifair train --method cec`: the people that it compares, and measurements of the trained network.
 
 The network is one of `verifair.training`, on the same rows and by the same loop; only the objective (`loss`) is CEC's. Importing
 this does not import torch.
@@ -35,7 +35,7 @@ class TrainingPeople:
 
     @classmethod
     def of(cls, schema: Schema, dataset: Dataset, settings: CecTrainingSettings) -> TrainingPeople:
-        """Match them before the training, so that no training is in vain.
+        """Match the people before the training, so that errors come first.
 
         Raises SchemaError and DataError: no merit, an unknown sensitive column, one group, a group that lacks a label, and
         nobody within tau, be it in training or held out.
@@ -51,7 +51,7 @@ class TrainingPeople:
 
 @dataclass(frozen=True, kw_only=True)
 class Consistent:
-    """What was measured on the held-out rows; a low score is worth something only where the model still decides.
+    """Measurements on the held-out rows; a low score has value only if the model still decides.
 
     cec: mean score.   excess: over the mean score within the own group.   flips: prediction flip rate.   hidden: share in regime B,
     at the default threshold.   matched: share of pairs with a counterpart.   variance: of p(1 | x).   positive: share predicted
@@ -89,7 +89,7 @@ class Consistent:
 
     @property
     def trivial(self) -> Triviality:
-        """Whether it decides at all."""
+        """Measures of a model that hardly decides."""
         return Triviality(variance=self.variance, positive=self.positive, auc=self.auc, silent=self.silent)
 
 
@@ -131,6 +131,6 @@ def train(
         model = task.measured(*fit_above_floors(
             people, columns, settings, terms, class_weight=settings.class_weight, progress=progress,
         ))
-    plain = task.train(prediction)  # a fifth of the time, and it says what fairness did
+    plain = task.train(prediction)  # takes a fifth of the time, and shows the effect of the fairness term
     before, after = (Consistent.of(network_of(one.weights), explained) for one in (plain, model))
     return replace(model, report=ConsistencyReport(**vars(model.report), consistency=after, plain=before))

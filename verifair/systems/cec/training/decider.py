@@ -1,4 +1,4 @@
-r"""A trained method: what it decides about people, and the network whose attributions explain it.
+r"""A trained method: its decisions about people, and the network whose attributions explain them.
 
 The expected margin of a randomised choice among networks is one network: block-diagonal, with weighted outputs.
 
@@ -29,8 +29,8 @@ Rule = Callable[[Array, Integers], Array]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedDecider:
-    """network: the differentiable part, whose margin is explained.   repair: what happens to people before the network sees them.
-    rule: the decision, where it is randomised; None: the network's larger logit.   notes: what the training says about itself."""
+    """network: the differentiable part, whose margin is explained.   repair: changes people before the network sees them.
+    rule: the decision, where it is randomised; None: the network's larger logit.   notes: remarks of the training."""
 
     method: str
     network: Network
@@ -58,8 +58,8 @@ class TrainedDecider:
 def audit_decider(
     decider: TrainedDecider, reference: Reference, people: People, *, matches: Matches | None = None
 ) -> ComparedPairs:
-    """Audit any decider as `verifair.systems.cec.audit` does. Who is compared with whom depends on the people as they are, the
-    explanations on what the network sees of them, from label-group means of the reference as the network sees it."""
+    """Audit any decider as `verifair.systems.cec.audit` does. Matching uses the people as they are; explanations use what the
+    network sees of them, from label-group means of the reference as the network sees it."""
     if matches is None:
         matches = match(reference, people)
     who, whom = matches.individual[matches.matched], matches.row[matches.matched]

@@ -1,9 +1,9 @@
-"""CEC training that may not buy consistency with constancy: floors under AUC and under the variance of the probability.
+"""CEC training that keeps the model from becoming constant: floors under AUC and under the variance of the probability.
 
 A constant model is perfectly consistent, and the paper's objective leads there on German. Here a fifth of the people is set apart,
-a plain network is trained on the rest, and training goes on from it by CEC's objective. After each epoch both floors are looked at
-on those set apart: where they hold, explanations weigh more from then on, where one is broken, less. Of the epochs in which they
-hold the one with the least score and excess is kept; the plain network, where there is none.
+a plain network is trained on the rest, and training continues from it by CEC's objective. After each epoch both floors are checked
+on the people set apart: if they hold, the weight of the explanations grows, otherwise it shrinks. The weights of the epoch with the
+least score and excess among those where the floors hold are kept, or else the plain network.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def set_apart(people: People, seed: int) -> Booleans:
 
 
 class FlooredObjective(CecObjective):
-    """The objective on some people, watched on others.   kept: the best weights so far.   auc, variance: the floors."""
+    """The objective on some people, checked on others.   kept: the best weights so far.   auc, variance: the floors."""
 
     def __init__(
         self, prediction: CrossEntropy, reference: Reference, matches: Matches, consistency: ConsistencyTerms, within: Matches,
@@ -93,7 +93,7 @@ class FlooredObjective(CecObjective):
         )))
 
     def after_step(self, network: Perceptron, chosen: Tensor) -> None:
-        """After the last step of an epoch, look at the floors."""
+        """Check the floors after the last step of an epoch."""
         self.seen += len(chosen)
         if self.seen < len(self.x):
             return

@@ -1,4 +1,4 @@
-"""CEC training: predict, equalise the error rates of the groups, and decide counterparts for the same reasons.
+"""The loss of CEC training: prediction, equal error rates of the groups, and the same reasons for counterparts.
 
 Reference: CEC, "Training Objective" and algorithm 2.
 """
@@ -28,12 +28,12 @@ NEAR = 0.005
 class CecObjective(Objective):
     """CE + lambda_eo equalized_odds + lambda_cec explanation_gap on the people of a reference, matched among themselves.
 
-    Both of a pair are explained from the person's own label-group mean, by the network without dropout. Where a person has
-    counterparts in several other groups, each epoch draws one of them; who has none within tau takes no part in the last term.
-    With lambda_cec = 0 nothing is drawn and nothing explained: the paper's ablation "prediction and equalized odds".
+    Both people of a pair are explained from the person's own label-group mean, by the network without dropout. If a person has
+    counterparts in several other groups, each epoch draws one of them; people without any within tau are not in the last term.
+    With lambda_cec = 0 nothing is drawn or explained: the paper's ablation "prediction and equalized odds".
 
-    within: neighbours of everybody's own group (`match_within`), for lambda_excess: its term is the excess of the batch, weighted
-    by how far the running mean of the excess is from 0 (-1 to 1), so that it is pulled to 0 from either side.
+    within: neighbours in everybody's own group (`match_within`), for lambda_excess: its term is the excess of the batch times the
+    running mean of the excess (in units of NEAR, clipped to -1 .. 1), so that it is pulled to 0 from either side.
     strength: factor of both terms of explanations, which `floors` changes.
     """
 
@@ -128,7 +128,7 @@ def equalized_odds(z: Tensor, labels: Tensor, groups: Tensor, count: int) -> Ten
 
 @cache
 def _differences(count: int) -> Tensor:
-    """Return (G, pairs): a row vector of G values times it is their differences, one for each pair."""
+    """Return D (G, pairs), such that v D holds the difference of each pair of the G values v."""
     one, other = torch.triu_indices(count, count, 1)
     return torch.eye(count)[:, one] - torch.eye(count)[:, other]
 
@@ -136,9 +136,9 @@ def _differences(count: int) -> Tensor:
 def explanation_gap(g: Tensor) -> Tensor:
     """Return CEC's procedural term: mean over pairs of || g / (|g| + eps) - g~ / (|g~| + eps) ||^2 / 4, within [0, 1].
 
-    eps: EPSILON.   g: (2, P, n) attributions of the persons, and of their counterparts. The square is summed as it is: a root has
-    no gradient at 0; the norm of an attribution of 0 has gradient 0, so that the attribution's own is 1 / eps at most. No
-    pairs give 0. Reference: CEC, definition 3 and "Training Objective".
+    eps: EPSILON.   g: (2, P, n) attributions of the persons, and of their counterparts. The squares are summed without a root,
+    which has no gradient at 0; the norm of a zero attribution has gradient 0, so that the attribution's own gradient is 1 / eps at
+    most. No pairs give 0. Reference: CEC, definition 3 and "Training Objective".
     """
     unit = g / (torch.linalg.vector_norm(g, dim=2, keepdim=True) + EPSILON)
     return (unit[0] - unit[1]).square().sum() / (4 * max(1, g.shape[1]))

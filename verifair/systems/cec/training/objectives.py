@@ -1,4 +1,4 @@
-r"""What two baselines for equalized odds go down: Lagrange multipliers that are learnt, and an adversary.
+r"""The objectives of two baselines for equalized odds: Lagrange multipliers that are learnt, and an adversary.
 
 Lagrangian: Cotter, Jiang, Gupta et al., "Optimization with non-differentiable constraints" (JMLR 2019), in the form that uses
 soft rates for both players.
@@ -9,9 +9,9 @@ R_{1,g} is the group's soft true-positive rate, R_{0,g} its soft false-positive 
 
 Adversarial: Zhang, Lemoine and Mitchell, "Mitigating unwanted biases with adversarial learning" (AIES 2018).
 The adversary predicts the group from [y, s, s y], s the predicted probability and y the true label. Knowing y, it learns from s
-only what equalized odds forbid. (The paper's section 4 has [s, s y, s (1 - y)]: without y itself, s y stands for it, and where
-labels and groups go together the predictor is driven to equal shares instead: on Adult to gaps of 0.01 in shares, 0.35 in rates.)
-The predictor's weights W follow
+only what equalized odds forbid. (The paper's section 4 has [s, s y, s (1 - y)]. Without y itself, s y takes its role, and if
+labels and groups are correlated the predictor is driven to equal shares instead: on Adult to gaps of 0.01 in shares, 0.35 in
+rates.) The predictor's weights W follow
 
     grad_W L_P - proj_{grad_W L_A} grad_W L_P - alpha grad_W L_A :
 

@@ -5,9 +5,9 @@ path of T points, hidden layers 1 ... N with masks D_k (T, n_k) and the score's 
 
     IG = (x - b) * (s W_1),   s = 1/T \sum_t D_1[t] * ((... (D_N[t] @ (w W_N)) * D_{N-1}[t] ...) @ W_2),
 
-which is a polynomial in the weights. What keeps it fast: in the first layer the pre-activations are affine along a path, so that
-the steps need no product of matrices there; w is folded into W_N once, so that the topmost factor is a mask and needs no
-derivative; W_1 comes after the sum over steps; and what a layer no longer needs is memory for what comes next.
+which is a polynomial in the weights. It is fast because the first layer's pre-activations are affine along a path, so the steps
+need no matrix product there; w is folded into W_N once, so the topmost factor is a mask and needs no derivative; W_1 comes after
+the sum over steps; and memory that a layer no longer needs is reused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Layers = tuple[tuple[Tensor, Tensor], ...]
 
 
 class Buffers:
-    """Memory for the points of all paths that one training step leaves to the next: fresh pages cost as much as the arithmetic.
+    """Memory for the points of all paths, reused from one training step to the next: fresh pages cost as much as the arithmetic.
 
     Only for one graph at a time: its backward has to come before the next attributions with the same buffers.
     """
@@ -31,7 +31,7 @@ class Buffers:
         self._kept: dict[tuple[str, int], Tensor] = {}
 
     def take(self, name: str, layer: int, like: Tensor, *shape: int) -> Tensor:
-        """Return a tensor of this shape and of the type of `like`, with anything in it."""
+        """Return an uninitialised tensor of this shape and of the type of `like`."""
         size = math.prod(shape)
         kept = self._kept.get((name, layer))
         if kept is None or len(kept) < size or kept.dtype != like.dtype:
@@ -92,7 +92,7 @@ class _Pulled(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor | None, ...]:
         matrices, masks, pulled = ctx.saved_tensors, ctx.masks, ctx.pulled
         found = []
-        back = torch.mul(masks[0], (derivative / masks[0].shape[1])[:, None], out=pulled[-1])  # the mean was all it was for
+        back = torch.mul(masks[0], (derivative / masks[0].shape[1])[:, None], out=pulled[-1])  # reused: served the mean only
         for k, matrix in enumerate(matrices):
             back = back.flatten(0, 1)
             found.append(pulled[-2 - k].flatten(0, 1).T @ back)

@@ -19,7 +19,7 @@ from verifair.systems.cec.people import People
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Repair:
-    """columns: (C,) what is repaired.   values: for each group the sorted values (n_g, C) of the rows it was fitted on.
+    """columns: (C,) to repair.   values: for each group the sorted values (n_g, C) of the rows it was fitted on.
     hidden: (H,) columns of the sensitive feature, mean: (H,) what they become.   level: 0 (nothing) to 1 (full repair)."""
 
     columns: Integers
@@ -40,7 +40,8 @@ class Repair:
         return cls(columns=columns, values=values, hidden=hidden, mean=people.x[:, hidden].mean(axis=0), level=level)
 
     def apply(self, people: People) -> People:
-        """Return the people as a repaired classifier sees them; a value that its group never had takes the rank it would have."""
+        """Return the people as a repaired classifier sees them; a value that its group never had gets the rank it would have
+        there."""
         x = people.x.copy()
         x[:, self.hidden] = self.mean
         for group, known in enumerate(self.values):
@@ -57,5 +58,5 @@ class Repair:
 
 
 def _ranks(known: Array, values: Array) -> Array:
-    """Return the quantile (B,) of values among sorted known ones (n,): the middle of the ranks of those equal."""
+    """Return the quantile (B,) of values among sorted known ones (n,): the middle of the ranks of equal ones."""
     return np.asarray((np.searchsorted(known, values, "left") + np.searchsorted(known, values, "right")) / (2 * len(known)))

@@ -1,4 +1,4 @@
-"""What is asked of CEC training, and its paper's values."""
+"""The settings of CEC training, with the paper's values."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ CEC_LOOP = Loop(hidden=(128, 64), epochs=30, batch=64, learning_rate=3e-4, dropo
 
 @dataclass(frozen=True, kw_only=True)
 class ConsistencyTerms:
-    """What CEC training asks for.  (CEC, "Training Objective")
+    """Weights and parameters of the terms of CEC training.  (CEC, "Training Objective")
 
     lambda_eo: weight of the squared gaps of equalized odds. lambda_cec: weight of the mean squared score. steps: T of the
-    Riemann sum. tau: farthest match, in standard deviations of merit; None: however far.
+    Riemann sum. tau: farthest match, in standard deviations of merit; None: no limit.
 
     Ours, not in the paper: lambda_excess: weight of the excess, the mean squared score across groups less that within the own
-    group, towards 0. every: explain in one of so many steps, with so many times the weight. auc_loss: floors under AUC and
-    variance, see `floors`; the AUC may be so much below the plain network's, and the variance of p(1 | x) is at least
-    `variance_share` of its; None: no floors.
+    group, towards 0. every: explain in every n-th step, with n times the weight. auc_loss: floors under AUC and variance,
+    see `floors`: the AUC may be lower than the plain network's by this much, and the variance of p(1 | x) is at least
+    `variance_share` of the plain network's; None: no floors.
     """
 
     lambda_eo: float = 1.0
@@ -52,7 +52,7 @@ class ConsistencyTerms:
 
     @property
     def explains(self) -> bool:
-        """Whether anything is to be explained in training."""
+        """True if the training computes explanations."""
         return self.lambda_cec > 0 or self.lambda_excess > 0
 
 
@@ -78,7 +78,8 @@ class CecTrainingSettings(TrainingSettings):
     def of(
         cls, schema: Schema, *, sensitive: str | None, consistency: ConsistencyTerms, **choices: Unpack[Choices]
     ) -> CecTrainingSettings:
-        """Take the loop of the paper (CEC_LOOP) where nothing else is chosen. sensitive: the schema's only protected feature."""
+        """Return settings with the paper's loop (CEC_LOOP) where nothing else is chosen. sensitive: the schema's only protected
+        feature."""
         return cls(
             method="cec", sensitive=sensitive or only_protected(schema, "cec"), consistency=consistency, **chosen(CEC_LOOP, choices)
         )

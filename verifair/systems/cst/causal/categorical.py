@@ -1,4 +1,4 @@
-"""A node of categories: a classifier gives their probabilities, and Gumbel noise says which of them a row has.
+"""Categorical nodes: a classifier gives the probabilities of the categories, and Gumbel noise picks the one that a row has.
 
 child = argmax over c of log p(c | parents) + G(c), with independent Gumbel noises G. Abduction draws the noises that a row may
 have had, given its category: the largest sum has a Gumbel distribution whatever the category, and the other sums are Gumbels cut

@@ -17,7 +17,7 @@ from verifair.systems.cst.causal.nodes import Node
 
 
 def graph_of(nodes: Sequence[Node]) -> nx.DiGraph:
-    """The graph. Raises SchemaError for no nodes, a name twice, a parent that is no node, and a cycle, which it names."""
+    """Return the graph. Raises SchemaError for no nodes, a repeated name, a parent that is no node, and a cycle, which it names."""
     if not nodes:
         raise SchemaError("the causal model has no nodes; describe each variable in a [[causal.node]] section")
     names = [node.name for node in nodes]
@@ -41,7 +41,7 @@ def graph_of(nodes: Sequence[Node]) -> nx.DiGraph:
 
 
 def check_columns(frame: pd.DataFrame, nodes: Collection[str]) -> None:
-    """Raises DataError for what is no table or has no rows, and for node columns that lack, stand twice, or have gaps."""
+    """Raise DataError if it is no table, has no rows, or if a node's column is absent, repeated, or has missing values."""
     if not isinstance(frame, pd.DataFrame):
         raise DataError(f"found {type(frame).__name__}; expected a DataFrame with a column for each node")
     if not len(frame):
@@ -75,7 +75,7 @@ def _check_values(column: pd.Series) -> None:
 
 
 def check_attributes(graph: nx.DiGraph, names: Mapping[str, Any]) -> None:
-    """Raises QueryError for an intervention on nothing, or on what is no node or no root of the graph."""
+    """Raise QueryError for an empty intervention, and for one on a name that is no node, or no root, of the graph."""
     if not isinstance(names, Mapping) or not names:
         raise QueryError('do names no attribute; say which value the others have, such as do = { sex = "Male" }')
     for name in names:
@@ -90,9 +90,9 @@ def check_attributes(graph: nx.DiGraph, names: Mapping[str, Any]) -> None:
 
 
 def known_value(name: str, value: Any, known: pd.Series) -> Any:
-    """The value of a column that is meant by `value`, matched by its words: "0", 0 and 0.0 are the same.
+    """Return the column's value whose text is that of `value`: "0", 0 and 0.0 are the same.
 
-    known: (M,) distinct values of the column.   Raises QueryError, which lists the known values, where none is meant.
+    known: (M,) distinct values of the column.   Raises QueryError, which lists the known values, where none matches.
     """
     match: dict[str, Any] = {}
     for one in known.tolist():

@@ -54,7 +54,7 @@ class Coefficients:
 
 
 def written(value: float) -> str:
-    """A coefficient to read: three decimals, or six significant digits where those say more."""
+    """Return a coefficient as text: three decimals, or six significant digits where those are more precise."""
     return f"{value:.3f}" if 1 <= abs(value) < 1e12 else f"{value:.6g}"
 
 
@@ -98,7 +98,7 @@ def given(
 
 
 def with_errors(found: Coefficients, errors: Mapping[str, float | Mapping[str, float]], node: str) -> Coefficients:
-    """Given coefficients with given standard errors, parent -> error or {word: error}; their estimates are independent.
+    """Return given coefficients with given standard errors (parent -> error or {word: error}), taken as independent.
 
     Raises SchemaError for terms without an error, unknown ones, and errors that are negative or not finite.
     """

@@ -21,19 +21,19 @@ LARGEST = 1e150
 
 
 def is_number(column: Any) -> bool:
-    """Whether a column holds numbers: integers, floats, booleans; not words, categories or dates."""
+    """Return True if a column holds numbers: integers, floats, booleans; not words, categories or dates."""
     return bool(pd.api.types.is_numeric_dtype(column.dtype)) and not pd.api.types.is_complex_dtype(column.dtype)
 
 
 def shown(value: Any) -> str:
-    """A value of a table to read in an error: a number of NumPy as the number."""
+    """Return a table's value as text for an error message; a NumPy number is written as a plain number."""
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def numbers(column: pd.Series, role: str) -> Array:
     """(N,) values of a numeric column. role: what needs them, for the error. Raises DataError for a column of words."""
     if not is_number(column):
-        word = pd.to_numeric(column.astype(str), errors="coerce").isna().to_numpy()  # one word is enough
+        word = pd.to_numeric(column.astype(str), errors="coerce").isna().to_numpy()  # a single text that is no number is enough
         row = int(np.argmax(word)) if word.any() else 0
         raise DataError(
             f"column {column.name!r}: holds {column.dtype} values such as {shown(column.iloc[row])}, but {role} needs numbers; "
@@ -58,7 +58,7 @@ class Design:
 
     @classmethod
     def of(cls, parents: pd.DataFrame, *, node: str, reference: Mapping[str, str] | None = None) -> Design:
-        """The design of these parents. reference: parent -> the word the others are compared with; else the first, sorted.
+        """Return the design of these parents. reference: parent -> the word the others are compared with; else the first, sorted.
 
         node: whose parents they are, for errors.   Raises DataError for a parent that has one value only, SchemaError for a
         reference that no row has, or one of a parent of numbers.
@@ -98,7 +98,7 @@ class Design:
         )
 
     def codes(self, column: pd.Series) -> Codes:
-        """(N,) positions of a column's words in the levels. Raises DataError for a word the design does not know."""
+        """(N,) positions of a column's words in the levels. Raises DataError for a word that the design does not know."""
         levels = self.levels[column.name]
         assert levels is not None
         if is_number(column):

@@ -20,7 +20,7 @@ from verifair.systems.cst.causal.nodes import Node
 
 
 def from_dowhy(model: Any) -> CausalModel:
-    """The same graph with the same fitted mechanisms.
+    """Return a causal model with the same graph and the same fitted mechanisms.
 
     model: dowhy.gcm.InvertibleStructuralCausalModel after gcm.fit, whose nodes with parents have an AdditiveNoiseModel (or
     DiscreteAdditiveNoiseModel); any distribution will do for a root.   `fit` of the result keeps DoWhy's mechanisms as they are.

@@ -1,4 +1,4 @@
-"""Random numbers that belong to a row and a node, so that no answer depends on which other rows are asked, or in which order."""
+"""Random numbers that belong to a row and a node, so that no answer depends on the other rows of a query or on their order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Draws:
 
     @classmethod
     def of(cls, index: pd.Index, *, node: str, seed: int) -> Draws:
-        """Keys of a table's rows: a hash of the row's label, the node's name and the seed.
+        """Return keys of a table's rows: a hash of the row's label, the node's name and the seed.
 
         Rows that share a label are numbered in their order among each other.
         """

@@ -1,4 +1,4 @@
-"""The causal model's file format, TOML: who causes what, who is compared, and who decides.
+"""The causal model's file format, TOML: the causal graph, the people who are compared, and the decider.
 
     [[causal.node]]                                        [situation]
     name = "AnnualSalary"                                  do = { Gender = 0 }
@@ -78,7 +78,7 @@ class NodeSection(TomlSection):
         return self
 
     def _idle(self) -> list[tuple[str, str]]:
-        """Keys that this mechanism has no use for, and why."""
+        """Return the keys that this mechanism does not use, each with the reason."""
         found = []
         if not self.parents:
             found += [(key, "is not used without parents") for key in NodeSection.model_fields if key not in ("name", "parents")]
@@ -164,7 +164,7 @@ class Decision(TomlSection):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CausalFile:
-    """What a causal file says. folder: the file's, which the paths in it are relative to."""
+    """The content of a causal file.   folder: the file's folder; paths in the file are relative to it."""
 
     nodes: tuple[Node, ...]
     situation: Situation
@@ -197,17 +197,17 @@ class CausalFile:
 
 
 def load(path: str | Path) -> CausalFile:
-    """A causal file from its path. Raises SchemaError, which names the file in each line."""
+    """Read a causal file from its path. Raises SchemaError, which names the file in each line."""
     return loads(schema_file.read(path, "a causal file"), name=str(path), folder=Path(path).parent)
 
 
 def loads(text: str, *, name: str = "causal model", folder: Path | None = None) -> CausalFile:
-    """A causal file from its text. name: of the file, for errors."""
+    """Read a causal file from its text. name: of the file, for errors."""
     return build(schema_file.loaded(text, name, "a causal file"), name=name, folder=folder)
 
 
 def build(content: Mapping[str, Any], *, name: str = "causal model", folder: Path | None = None) -> CausalFile:
-    """A causal file from its content, as tomllib reads it. Raises SchemaError: all problems, one a line."""
+    """Build a causal file from its content, as tomllib reads it. Raises SchemaError with all problems, one per line."""
     try:
         return _build(content, folder or Path())
     except SchemaError as error:

@@ -1,7 +1,7 @@
 """The causal graph as a picture: causes on the left, the decision on the right, and what the protected attributes move in colour.
 
-Sugiyama's way: a node's layer is its longest path from a root; edges that pass layers get a place in each of them; places in a
-layer are sorted by the mean place of their neighbours, a few times forth and back.
+Sugiyama's method: a node's layer is its longest path from a root; edges that pass layers get a place in each of them; places in a
+layer are sorted by the mean place of their neighbours, in a few passes forwards and backwards.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def causal_graph(graph: nx.DiGraph, protected: Sequence[str], decision: str | No
 
     protected: nodes that are set.   decision: what the decision is called, None to leave it out.   decided_by: what it reads; of
     more than READ attributes the frames are marked, instead of arrows to the decision.
-    Attributes that neither cause nor are caused are named below.
+    Attributes without any edge are named below the graph.
     """
     read = [name for name in decided_by if name in graph and name != decision]
     arrows = decision is not None and 0 < len(read) <= READ
@@ -92,7 +92,7 @@ def _notes(marked: set[str], alone: Sequence[str]) -> list[str]:
 
 
 def layout(graph: nx.DiGraph, last: Hashable | None) -> tuple[dict[Any, Place], dict[tuple[Any, Any], list[Place]]]:
-    """Where nodes are, and through which places each edge goes, in inches. last: a node that stands behind all others."""
+    """Return the place of each node and the places that each edge passes, in inches. last: a node placed behind all others."""
     layer = {node: depth for depth, nodes in enumerate(nx.topological_generations(graph)) for node in nodes}
     if last is not None:
         layer[last] = max((depth for node, depth in layer.items() if node != last), default=-1) + 1
@@ -138,7 +138,7 @@ def _room(node: Any) -> float:
 
 
 def _spread(column: Sequence[Any], tallest: float) -> dict[Any, float]:
-    """A layer of few is spread over the height of the tallest, but not thinner than half as dense."""
+    """Spread a layer of few nodes over the height of the tallest one, but at no less than half its density."""
     rooms = [_room(node) for node in column]
     step = min(2.0, tallest / sum(rooms))
     starts = [sum(rooms[:n]) for n in range(len(rooms))]
@@ -165,7 +165,7 @@ def _box(axis: Any, name: str, place: Place, color: str, *, marked: bool) -> Non
 
 
 def _breakable(name: str) -> str:
-    """AccountBalance and charge_degree may break where words end; short ones stay as they are."""
+    """Allow line breaks between the words of names such as AccountBalance and charge_degree; short names stay as they are."""
     if len(name) <= LETTERS:
         return name
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).replace("_", " ")

@@ -1,8 +1,7 @@
 """Mechanisms: how a node's value follows from its parents, f(parents), and the row's own noise.
 
-A *spec* (Linear, LogLinear, Additive, `categorical.Categorical`) says which form it has; `fit` makes it a
-*mechanism*,
-which finds the noise of a row (abduction) and what the node would be with that noise under other parents (prediction).
+A *spec* (Linear, LogLinear, Additive, `categorical.Categorical`) names the form of the function. Its `fit` returns a *mechanism*,
+which finds the noise of a row (abduction) and the node's value with that noise under other parents (prediction).
 Reference: CST, section 4 (additive noise) and appendix (worked example); Pearl et al. 2016.
 """
 
@@ -38,7 +37,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def equation(self, node: str) -> str:
-        """The mechanism as a line to read."""
+        """Return the mechanism's equation as one line of text."""
 
 
 class Spec(Protocol):
@@ -96,7 +95,7 @@ def above_zero(child: pd.Series) -> Array:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AdditiveMechanism(Mechanism):
-    """child = function(parents) + U.   described: the function, to read."""
+    """child = function(parents) + U.   described: the function's name in the equation."""
 
     function: Callable[[pd.DataFrame], Any]
     described: str
@@ -218,12 +217,12 @@ class _Regression:
 
 
 def is_estimator(function: Any) -> bool:
-    """Whether it is a scikit-learn estimator, by its methods."""
+    """Return True if it has the methods of a scikit-learn estimator."""
     return hasattr(function, "fit") and hasattr(function, "predict") and not isinstance(function, type)
 
 
 def seeded(estimator: Any, seed: int) -> Any:
-    """A clone, with `seed` wherever the estimator or a step of it has a random_state left open."""
+    """Return a clone with `seed` wherever the random_state of the estimator, or of one of its steps, is None."""
     found = clone(estimator)
     states = {key: seed for key, value in found.get_params().items() if key.split("__")[-1] == "random_state" and value is None}
     return found.set_params(**states) if states else found

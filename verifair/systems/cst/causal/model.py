@@ -1,7 +1,7 @@
 """Structural causal models: causes, fitted equations, and counterfactuals of rows.
 
-Abduction, action, prediction (Pearl et al. 2016, section 4.2; CST, section 3.1): the noise of each node is found from the row, the
-attribute is set, and the change runs down the graph with the noises kept.
+Abduction, action, prediction (Pearl et al. 2016, section 4.2; CST, section 3.1): find the noise of each node from the row, set the
+attribute, and compute its descendants with the same noise.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class CausalModel(Shown):
         return {name: causal_checks.known_value(name, value, self._known(frame[name])) for name, value in do.items()}
 
     def _known(self, column: pd.Series) -> pd.Series:
-        """The distinct values of a root, in this table and in the one the model was fitted on."""
+        """Return the distinct values of a root, in this table and in the one that the model was fitted on."""
         here, there = _distinct(column), self.known.get(str(column.name))
         if there is None or is_number(here) != is_number(there):
             return here
@@ -163,7 +163,7 @@ class CausalModel(Shown):
     def predicted(
         self, name: str, frame: pd.DataFrame, result: pd.DataFrame, rows: Booleans, *, seed: int
     ) -> tuple[pd.Series, Booleans]:
-        """Return the node's column under the intervention, and (N,) which rows changed.   rows: (N,) with a changed parent."""
+        """Return the node's column under the intervention, and (N,) True where it changed.   rows: (N,) where a parent changed."""
         node, mechanism = self.by_name[name], self.fitted[name]
         parents = list(node.parents)
         fact, draws = frame[name], Draws.of(frame.index, node=name, seed=seed)
@@ -192,7 +192,7 @@ def _distinct(column: pd.Series) -> pd.Series:
 
 
 def _filled(column: pd.Series, value: Any) -> pd.Series:
-    """A column of one value, of the same type."""
+    """Return a column of the same type that holds this value in every row."""
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype) and value not in dtype.categories:
         dtype = pd.CategoricalDtype([*dtype.categories, value], ordered=dtype.ordered)
@@ -200,7 +200,7 @@ def _filled(column: pd.Series, value: Any) -> pd.Series:
 
 
 def _written(column: pd.Series, values: Any, rows: Booleans) -> pd.Series:
-    """The column with values (R,) in its rows (N,), R of them; of the column's type where that holds every value."""
+    """Return the column with values (R,) in the R rows that `rows` (N,) marks, in the column's type if that can hold them."""
     new, dtype = np.asarray(values), column.dtype
     if np.issubdtype(new.dtype, np.number) and pd.api.types.is_numeric_dtype(dtype) and not _holds(dtype, new):
         dtype = np.dtype(np.float64)
@@ -211,7 +211,8 @@ def _written(column: pd.Series, values: Any, rows: Booleans) -> pd.Series:
 
 
 def _holds(dtype: Any, values: npt.NDArray[Any]) -> bool:
-    """Whether a numeric column type takes the values (R,): whole ones within its limits for integers; booleans take none."""
+    """Return True if a numeric column type can hold the values (R,): integer types hold whole numbers within their limits,
+    boolean ones none."""
     plain = dtype.numpy_dtype if isinstance(dtype, pd.ArrowDtype) else dtype  # Arrow's type is int or float, whatever its size
     if pd.api.types.is_float_dtype(dtype):
         return bool((np.abs(values) <= np.finfo(plain.type).max).all())

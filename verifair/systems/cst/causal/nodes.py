@@ -16,7 +16,7 @@ class Node:
     """name: of the table's column.   parents: none for a root, whose mechanism is not used.
 
     decimals: a predicted value is rounded to so many (half to even), then   range: clipped to (low, high), in the column's units.
-    A value that no intervention reaches is neither rounded nor clipped.
+    Values that the intervention does not change are neither rounded nor clipped.
     Raises SchemaError for a name that is no text, a mechanism that is none, a parent named twice, and a reversed range.
     """
 
@@ -44,7 +44,7 @@ class Node:
             raise SchemaError(f"node {self.name!r}: range = [{self.range[0]:g}, {self.range[1]:g}] is reversed; write [low, high]")
 
     def bounded(self, values: Array) -> Array:
-        """Predicted values (N,) as the column may hold them."""
+        """Return predicted values (N,), rounded and clipped as the node says."""
         if self.decimals is not None:
             values = np.round(values, self.decimals)
         if self.range is not None:
@@ -53,7 +53,7 @@ class Node:
 
     @property
     def bounds(self) -> str:
-        """What becomes of a predicted value, to read; empty where nothing does."""
+        """Return the rounding and clipping of a predicted value in words; empty if there is none."""
         parts = [] if self.decimals is None else [f"rounded to {self.decimals} decimals"]
         if self.range is not None:
             parts.append(f"clipped to [{self.range[0]:g}, {self.range[1]:g}]")

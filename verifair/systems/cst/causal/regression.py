@@ -37,14 +37,14 @@ def scaled(design: Design, parents: pd.DataFrame, node: str) -> tuple[Callable[[
     """Columns of the design (N, P) with mean 0 and length 1, in blocks of rows that can be asked for again; their means (P,) and
     lengths (P,).
 
-    Raises DataError for a constant column: no data can tell what it does; and for one whose squares are none in floats.
+    Raises DataError for a constant column, whose effect no data can show, and for one whose squares overflow or vanish.
     """
 
     def matrices() -> Iterator[Array]:
         return (design.matrix(parents.iloc[part]) for part in blocks(len(parents)))
 
     rows, size, total = len(parents), np.zeros(len(design.terms)), np.zeros(len(design.terms))
-    with np.errstate(over="ignore", invalid="ignore"):  # such sums are of numbers that are refused
+    with np.errstate(over="ignore", invalid="ignore"):  # sums that overflow are of columns that are refused below
         for x in matrices():
             size, total = np.maximum(size, np.abs(x).max(axis=0, initial=0.0)), total + x.sum(axis=0)
     _check_squares(size, size, design.terms, node)
@@ -68,12 +68,12 @@ def scaled(design: Design, parents: pd.DataFrame, node: str) -> tuple[Callable[[
 
 def _extent(y: Array) -> tuple[Array, Array]:
     """Return the size and the spread (1,) of a column (N,)."""
-    low, high = float(y.min()), float(y.max())  # of Python, whose differences may be infinite without a warning
+    low, high = float(y.min()), float(y.max())  # Python floats: their difference may be infinite without a warning
     return np.array([max(-low, high)]), np.array([high - low])
 
 
 def _check_squares(size: Array, spread: Array, names: tuple[str, ...], node: str) -> None:
-    """Raises DataError for columns (P,) whose squares are none in floats.   size, spread: of their numbers and differences."""
+    """Raise DataError for columns (P,) whose squares overflow or vanish.   size, spread: of their numbers and differences."""
     bad = np.flatnonzero((size > LARGEST) | ((spread > 0) & (spread < 1 / LARGEST)))
     if len(bad):
         raise DataError(
@@ -117,7 +117,7 @@ def least_squares(design: Design, parents: pd.DataFrame, y: Array, node: str) ->
 
 
 def check_rank(r: Array, names: tuple[str, ...], node: str) -> None:
-    """Raises DataError naming the columns that depend on each other; r (P, P) is the triangle of columns of length 1."""
+    """Raise DataError naming the columns that depend on each other; r (P, P) is the triangle of columns of length 1."""
     if not len(r):
         return
     triangle, order = qr(r, mode="r", pivoting=True)

@@ -1,6 +1,6 @@
-"""The k nearest rows of a group around search centers: exact, among distinct points, with ties shared or broken by row.
+"""The k nearest rows of a group around search centers: exact search among distinct points, ties shared or broken by row.
 
-Real attributes are often whole numbers and words, so that many rows lie equally far and "the k nearest" is no set:
+Real attributes are often whole numbers and words, so many rows are equally far and "the k nearest" is ambiguous without a rule:
 
 share   rows tied for the last places share them evenly, as if each were drawn with equal chance; no order of rows matters
 first   the earlier rows of the table win, as in a stable sort
@@ -60,7 +60,8 @@ class NeighbourPool:
     def of(
         cls, rows: Integers, embedded: Array, negative: Booleans, metric: Metric, literal: Array | None = None
     ) -> NeighbourPool:
-        """rows: (M,) positions in the table.   embedded (N, E) by the metric, negative (N,), literal (N, d): of the whole table."""
+        """Return the pool of `rows` (M,), positions in the table.   embedded (N, E) by the metric, negative (N,), literal (N, d):
+        of the whole table."""
         place = identities(embedded, rows=rows)
         first = rows[np.unique(place, return_index=True)[1]]
         points = stacked(embedded[first[part]] for part in blocks(len(first)))
@@ -76,7 +77,7 @@ class NeighbourPool:
 
     @property
     def determines(self) -> tuple[Any, ...]:
-        """All that determines who is near: numbers, and what JSON can hold."""
+        """Everything that determines the neighbours, as arrays and JSON values: the key of stored results."""
         metric, literal = self.metric, () if self.literal is None else (self.literal,)
         scale = metric.p, metric.height, list(map(len, metric.levels)), len(metric.numbers)
         return *scale, self.rows, self.start, self.points, self.negative, *literal
@@ -86,13 +87,13 @@ class NeighbourPool:
         return Shared(value=Search.of(self.points, self.metric))
 
     def nearest(self, centers: Array, width: int, threads: int) -> tuple[Array, Integers]:
-        """Search by threads of this process, or a cluster's workers."""
+        """Return distances and points (B, width) around centers (B, E), the nearest first, by `threads` threads."""
         parts = ((centers[start : start + PIECE], width) for start in range(0, len(centers), PIECE))
         distance, point = zip(*in_order(self.search, parts, threads), strict=True)
         return np.concatenate(distance), np.concatenate(point)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the search, which holds the points once more and is built again where it is needed."""
+        """Leave out the search: it holds a copy of the points, and is built again where it is needed."""
         return {name: value for name, value in self.__dict__.items() if name != "search"}
 
     @cached_property
@@ -102,26 +103,26 @@ class NeighbourPool:
 
     @cached_property
     def bad(self) -> Integers:
-        """(m,) those decided negatively."""
+        """(m,) rows at each point that were decided negatively."""
         return np.diff(np.concatenate([[0], np.cumsum(self.negative)])[self.start])
 
     @cached_property
     def rounding(self) -> float:
         """Distances closer than this are equal: some thousand units in the last place of the coordinates.
 
-        For distances above 1, as those from counterfactuals far outside the table, it is a share of the distance.
+        For distances above 1, such as those from counterfactuals far outside the table, it is relative to the distance.
         """
         numbers = (self.metric.parts(self.points[part])[0] for part in blocks(len(self.points)))
         return 1e-12 * max(1.0, *(float(np.abs(some).max(initial=0.0)) for some in numbers))
 
     def own(self, rows: Integers) -> Own:
-        """Where these rows of the table (C,), all of them in the pool, lie in it."""
+        """Return the places in the pool of these rows of the table (C,), all of which are in it."""
         sorter = np.argsort(self.rows, kind="stable")
         at = sorter[np.searchsorted(self.rows, rows, sorter=sorter)]
         return Own(at=at, point=np.searchsorted(self.start, at, side="right") - 1, negative=self.negative[at])
 
     def width(self, rows: int) -> int:
-        """How many points to search for so many rows: a first guess, of twice as many as hold them on average."""
+        """Return a first guess of the number of points that hold so many rows: twice the number that does on average."""
         return min(len(self.points), rows + 1, 2 * -(-rows * len(self.points) // len(self)))
 
 
@@ -139,7 +140,8 @@ class Own:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Near:
-    """Points around B centers, the nearest first: distance, point, rows left to count and negative ones among them, all (B, q)."""
+    """Points around B centers, the nearest first, all (B, q): distance, point, rows to count there, and negative ones among
+    them."""
 
     distance: Array
     point: Integers
@@ -157,10 +159,10 @@ def negatives(
 ) -> Array:
     """(K, C) how many of the k nearest rows of the pool around each center (C, E) were decided negatively, for each k (ascending).
 
-    own: (C,) rows of the table, one for each center, that are no neighbours of it: the complainants themselves; not with ties
-    "heap", whose control groups `control` gives.
+    own: (C,) for each center a row of the table that is not counted: the complainant itself. Not with ties "heap"; `control`
+    gives their control groups.
     ties: see above; shared places count fractions.   literal: (C, d) of the centers, for
-    ties "heap".   progress(done) counts centers.   parts: where counts are kept, CENTERS at a time.
+    ties "heap".   progress(done) counts centers.   parts: the store of counts, CENTERS at a time.
     Raises QueryError where a k is larger than the pool.
     """
     return _counted(pool, centers, k, own, ties, threads, literal, progress, parts)[0]
@@ -190,9 +192,9 @@ def _counted(
     pool: NeighbourPool, centers: Array, k: Sequence[int], own: Integers | None, ties: Ties, threads: int, literal: Array | None,
     progress: Callable[[int], None] | None, parts: Parts,
 ) -> tuple[Array, Booleans]:
-    """Return the counts (K, C), and which of `own` are among the rows that are counted, for ties "heap" alone.
+    """Return the counts (K, C); and for ties "heap" alone (K, C) True where a center's `own` row is among those counted.
 
-    Centers at one place have the same neighbours, which are sought once for all of them.
+    Centers at the same point have the same neighbours, which are searched for once.
     """
     heap = ties == "heap"
     most = len(pool) - (own is not None and not heap)
@@ -206,7 +208,7 @@ def _counted(
     found, inside = np.empty((len(k), len(centers))), np.zeros((len(k), len(centers)), dtype=bool)
     mine = None if own is None else pool.own(own)
 
-    order = np.lexsort(centers.T)  # by categories: centers of one kind share what is computed for it
+    order = np.lexsort(centers.T)  # by categories: centers of one kind share its computations
 
     def searched(some: Integers) -> Arrays:
         there, of = centers[some], None if mine is None else mine.take(some)
@@ -236,7 +238,8 @@ def _step(
     pool: NeighbourPool, centers: Array, which: Integers, k: Integers, own: Own | None, ties: Ties, width: int, threads: int,
     literal: Array | None, found: Array, inside: Booleans,
 ) -> Booleans:
-    """Fill found, inside (C, K) for these centers from their `width` nearest points; tells for which (B,) ties may go on beyond."""
+    """Fill found, inside (C, K) for these centers from their `width` nearest points. Return (B,) True where ties may extend beyond
+    them."""
     mine = None if own is None else own.take(which)
     alike = centers[which, ::-1] if mine is None else np.column_stack([centers[which, ::-1], mine.point, mine.negative])
     _, one, at = np.unique(alike, axis=0, return_index=True, return_inverse=True)
@@ -275,11 +278,11 @@ def _near(pool: NeighbourPool, distance: Array, point: Integers, own: Own | None
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Edge:
-    """Where groups of K sizes end, around B centers, each (B, K) but for short (B,) and first (B, q).
+    """The edges of groups of K sizes around B centers, each (B, K) but for short (B,) and first (B, q).
 
-    first: of each of the q points, the first that ties with it.   high: points before it are nearer than the k-th row, or tie
-    with it.   short: the ties may go on beyond the points at hand.   inside, bad: rows that are nearer, and negative ones of them;
-    tied, tied_bad: those that tie with the k-th row.
+    first: for each of the q points, the first point that ties with it.   high: points before it are nearer than the k-th row, or
+    tie with it.   short: True where ties may extend beyond the points at hand.   inside, bad: rows that are nearer, and negative
+    ones of them; tied, tied_bad: those that tie with the k-th row.
     """
 
     first: Integers
@@ -313,17 +316,18 @@ def _edge(near: Near, k: Integers, rounding: float, *, whole: bool) -> Edge:
 
 
 def _shared(k: Integers, edge: Edge) -> Array:
-    """(B, K) negative decisions, those of ties in part."""
+    """Return (B, K) negative decisions; rows that tie for the last places count in part."""
     return np.asarray(edge.bad + (k - edge.inside) * edge.tied_bad / np.maximum(edge.tied, 1))
 
 
 def _ranked(
     pool: NeighbourPool, near: Near, edge: Edge, b: int, ties: Ties, *, most: int | None = None, center: Array | None
 ) -> tuple[Integers, Integers]:
-    """Rows around the b-th center, as far as any tie with the last of the largest group: positions in the pool, columns of `near`.
+    """Return the rows around the b-th center, in order, up to the last that may be in the largest group, ties included: positions
+    in the pool, and columns of `near`.
 
-    Those that win come first: the nearest, and of ties the first in the table, for "last" the last, for "heap" the nearest as
-    floats from `center` (d,) and of these the last. most: no more than so many rows of each point, those that win.
+    The nearest come first. Ties go by the table's order, for "last" by its reverse; for "heap" by the float distance from `center`
+    (d,), then the reverse order.   most: at most so many rows of each point, the first in this order.
     """
     points = near.point[b, : edge.high[b, -1]]
     starts, ends, late = pool.start[points], pool.start[points + 1], ties in ("last", "heap")
@@ -345,9 +349,10 @@ def _ranked(
 def _by_row(
     pool: NeighbourPool, order: Integers, k: Integers, own: Own | None, *, left_out: bool
 ) -> tuple[Array, Booleans]:
-    """(B, K) negative decisions of the first k rows in order, around B complainants at one place, and who of them is among these.
+    """Return (B, K) negative decisions of the first k rows around B complainants at one point, and (B, K) True where the
+    complainant is among these rows.
 
-    left_out: complainants are not counted themselves, and the next row is in their place.
+    left_out: complainants are not counted; the next row takes their place.
     """
     bad = np.concatenate([[0], np.cumsum(pool.negative[order])])
     if own is None:
@@ -361,10 +366,11 @@ def _by_row(
 def nearest(
     pool: NeighbourPool, center: Array, k: int, *, own: int | None = None, ties: Ties = "share", literal: Array | None = None
 ) -> tuple[Integers, Array, Array]:
-    """The k nearest rows around one center (E,): positions in the table, distances, and weights, the nearest first, each (R,).
+    """Return the k nearest rows around one center (E,): positions in the table, distances, and weights, the nearest first, each
+    (R,).
 
-    With shared ties R may exceed k and weights at the edge are below 1; they sum to k. With ties "heap" and `own` there are k + 1
-    where the center is not among them. The same rows that `negatives` and `control` count.
+    With shared ties R may exceed k, and weights at the edge are below 1; they sum to k. With ties "heap" and `own` there are k + 1
+    rows if the center is not among them. These are the rows that `negatives` and `control` count.
     """
     heap = ties == "heap"
     mine = None if own is None or heap else pool.own(np.array([own]))

@@ -1,7 +1,7 @@
-"""How far apart two rows are: distances over numbers and categories, as coordinates in which they are L1 or L2 distances.
+"""Distances between rows over numbers and categories, as coordinates in which they are L1 or L2 distances.
 
-Coordinates let a k-d tree find neighbours exactly. Those of a category are an indicator for each of its values: tables are held as
-numbers and codes, an *embedding*, and only few rows at once as coordinates.
+With coordinates a k-d tree finds neighbours exactly. A categorical attribute has an indicator coordinate for each of its values, so
+tables are held as numbers and codes, an *embedding*; only a few rows at a time are turned into coordinates.
 
 mixed          mean over the attributes of |x - x'| / range (numbers) or [x != x'] (categories)       CST, equation 6; the default
 standardised   the same with the standard deviation (population) in place of the range                the authors' code
@@ -39,12 +39,12 @@ MOST_WORDS = 1 << 14
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Metric:
-    """A distance fitted to a table: `coordinates` gives those whose Minkowski distance of order p it is.
+    """A distance fitted to a table: the Minkowski distance of order p between `coordinates`.
 
     numbers (m,), words (c,): the attributes' names.   centre (m,), linear (m, m): numbers become (x - centre) @ linear.
     deviation: (m,) population standard deviations, 1 where they are 0, for `literal`.
-    levels: of each attribute in words, its categories.   height: of an indicator, so that unequal categories are as far apart as
-    the distance says.
+    levels: the categories of each attribute in words.   height: value of an indicator, chosen so that unequal categories have the
+    distance that the definition says.
     """
 
     name: Distance
@@ -91,7 +91,7 @@ class Metric:
         )
 
     def embed(self, frame: pd.DataFrame) -> Array:
-        """(N, m + c) rows: their numbers as coordinates, and the codes of their categories.
+        """Return (N, m + c) rows: their numbers as coordinates, and the codes of their categories.
 
         Raises DataError for values that are missing, not finite, too far from the table's, or of no known category.
         """
@@ -132,7 +132,7 @@ class Metric:
     def literal(self, frame: pd.DataFrame, embedded: Array) -> Array | None:
         """(N, m + c) standardised numbers and the categories' codes, as the authors' code has them; None for other distances.
 
-        embedded: (N, m + c) of the same rows. Which of two sums of these numbers is smaller may be up to the last bit.
+        embedded: (N, m + c) of the same rows. Which of two sums of these numbers is smaller may depend on the last bit.
         """
         if self.name != "standardised":
             return None
@@ -148,18 +148,19 @@ class Metric:
 
     @property
     def unequal(self) -> float:
-        """What two unequal categories add to the distance's p-th power."""
+        """The contribution of two unequal categories to the distance's p-th power."""
         return 2 * self.height**self.p
 
     def parts(self, embedded: Array) -> tuple[Array, npt.NDArray[np.int16]]:
-        """Embedded rows (N, m + c) taken apart: numbers (N, m), and codes (N, c) of the categories."""
+        """Return the two parts of embedded rows (N, m + c): numbers (N, m), and codes (N, c) of the categories."""
         return embedded[:, : len(self.numbers)], embedded[:, len(self.numbers) :].astype(np.int16)
 
 
 def _moments(x: Array) -> tuple[Array, Array]:
-    """(m,) means and population standard deviations, 1 where they are 0. Their sums are rounded once, in no order of summation:
+    """Return (m,) means and population standard deviations, 1 where they are 0.
 
-    which of two rows is nearer by `literal_distance` may depend on the last bit.
+    Their sums are rounded once, whatever the order of summation: which of two rows is nearer by `literal_distance` may depend on
+    the last bit.
     """
     centre = np.array([math.fsum(column.tolist()) for column in x.T]) / len(x)
     power = np.array([math.fsum(column.tolist()) for column in np.square(x - centre).T])
@@ -167,7 +168,7 @@ def _moments(x: Array) -> tuple[Array, Array]:
 
 
 def _linear(name: Distance, x: Array, attributes: int) -> Array:
-    """(m, m) what numbers are multiplied by. A constant column tells no rows apart and counts 0."""
+    """Return the (m, m) matrix that numbers are multiplied by. A constant column tells no rows apart and gets 0."""
     if name == "mahalanobis" and x.shape[1]:
         return _whitening(x)
     spread = x.std(axis=0) if name == "standardised" else np.ptp(x, axis=0)
@@ -177,7 +178,8 @@ def _linear(name: Distance, x: Array, attributes: int) -> Array:
 
 
 def _whitening(x: Array) -> Array:
-    """(m, m) W with W W' = the (pseudo-)inverse of the covariance, from the correlations, so that no unit decides."""
+    """Return (m, m) W with W W' = the (pseudo-)inverse of the covariance; computed from correlations, so that units do not
+    matter."""
     spread = x.std(axis=0)
     scale = np.where(np.ptp(x, axis=0) > 0, spread, np.inf)
     standard = (x - x.mean(axis=0)) / scale
@@ -188,7 +190,7 @@ def _whitening(x: Array) -> Array:
 
 
 def _check_size(words: Sequence[str], levels: Sequence[Sequence[str]], rows: int) -> None:
-    """Raises DataError for words that hardly two rows have in common, such as an identifier's."""
+    """Raise DataError for an attribute of words that are nearly all different, such as an identifier."""
     for attribute, known in zip(words, levels, strict=True):
         if len(known) > MOST_WORDS:
             raise DataError(
@@ -198,7 +200,7 @@ def _check_size(words: Sequence[str], levels: Sequence[Sequence[str]], rows: int
 
 
 def _check_scale(numbers: Sequence[str], x: Array) -> None:
-    """Raises DataError for numbers (N, m) whose squares, or the inverse of whose range, are none in floats."""
+    """Raise DataError for numbers (N, m) whose squares, or the inverse of whose range, overflow or vanish in floats."""
     for j, name in enumerate(numbers):
         size = float(np.abs(x[:, j]).max(initial=0.0))
         spread = np.ptp(x[:, j]) if size <= LARGEST else 0.0
@@ -233,6 +235,6 @@ def _numbers(frame: pd.DataFrame, names: Sequence[str]) -> Array:
 
 
 def _factor(column: pd.Series) -> tuple[np.ndarray, list[str]]:
-    """For each row the place of its value among the distinct ones, and these as text."""
+    """Return each row's position among the distinct values, and the distinct values as text."""
     place, distinct = pd.factorize(column)
     return place, [text(value) for value in distinct]

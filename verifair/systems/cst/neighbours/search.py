@@ -1,8 +1,8 @@
 """The nearest points of an embedding around many centers: exact for the distance, up to rounding.
 
 Points of the same categories are of one kind. Around a center whose own kind holds enough points, a k-d tree of their numbers finds
-the nearest of these; points of other kinds are measured where their unequal categories alone leave them as near. Around centers of
-rare kinds, points are measured one by one, those with the fewest unequal categories first.
+the nearest of these. A point of another kind is measured only if its unequal categories alone do not make it farther. Around
+centers of rare kinds, points are measured one by one, those with the fewest unequal categories first.
 
 An attribute of 40 categories is 40 coordinates of an embedding, in which one k-d tree of all points would prune nothing.
 """
@@ -34,7 +34,7 @@ class Search:
 
     codes: (c, K) their categories.   start: (K + 1,) where each kind's points begin in `order`.   order: (m,) the points, those of
     one kind side by side.   numbers: (m, w) of the points in this order; a column of 0 where there are none.
-    trees: of kinds that were asked for.
+    trees: kind -> its k-d tree, built when first needed.
     """
 
     metric: Metric
@@ -75,7 +75,7 @@ class Search:
 
         unequal: (K,) how many categories of each kind differ from theirs.
         """
-        held = np.cumsum(np.bincount(unequal, weights=np.diff(self.start)))  # points of so many unequal categories, or fewer
+        held = np.cumsum(np.bincount(unequal, weights=np.diff(self.start)))  # points with at most so many unequal categories
         enough = np.searchsorted(held, width)
         if enough == 0:
             tree, start = self._tree(int(np.argmin(unequal)))
@@ -92,7 +92,7 @@ class Search:
         return power, point
 
     def _tree(self, kind: int) -> tuple[cKDTree, int]:
-        """The tree of one kind's points, and where these begin in the order."""
+        """Return the tree of one kind's points, and the position in `order` of the first of them."""
         start, end = self.start[kind : kind + 2].tolist()
         tree = self.trees.get(kind)
         if tree is None:
@@ -116,7 +116,8 @@ class Search:
         return power, point
 
     def _pieces(self, kinds: Integers, unequal: Integers) -> Iterator[tuple[Integers, Array]]:
-        """Yield places in the order (q,) of these kinds' points, some ROWS at once, and (q,) what their categories add."""
+        """Yield (q,) positions in `order` of these kinds' points, about ROWS at a time, and (q,) the contribution of their
+        categories."""
         count = np.diff(self.start)[kinds]
         for some in np.split(np.arange(len(kinds)), np.flatnonzero(np.diff(np.cumsum(count) // ROWS)) + 1):
             ends = np.cumsum(count[some])
@@ -125,7 +126,7 @@ class Search:
 
 
 def _best(power: Array, point: Integers, width: int) -> tuple[Array, Integers]:
-    """Return the least powers (B, width) of (B, q), in order, or all of fewer, and their points."""
+    """Return the `width` least powers of each row (B, q), in order (all if there are fewer), and their points."""
     if power.shape[1] > width:
         few = np.argpartition(power, width - 1, axis=1)[:, :width]
         power, point = np.take_along_axis(power, few, axis=1), np.take_along_axis(point, few, axis=1)

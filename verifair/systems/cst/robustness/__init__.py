@@ -1,1 +1,1 @@
-"""How wrong the causal model may be: sensitivity, and decisions certified for whole intervals of coefficients."""
+"""Robustness to errors of the causal model: sensitivity, and decisions certified for whole intervals of coefficients."""

@@ -1,9 +1,9 @@
 """The categories that a row's counterfactual may have, each with its probability given the row.
 
-A row leaves the noise of a category open (Gumbel-max, `causal.categorical`), so its counterfactual may have several. Causes first,
-every category on the way is taken with each value it may have under the values its parents have by then; the noises of different
-nodes are independent, so probabilities multiply. Numbers on the way are those at the estimated coefficients. Where there are many,
-the most probable ones of each row are kept at every node, and what the others have is said.
+A row does not determine the noise of a category (Gumbel-max, `causal.categorical`), so its counterfactual may have several. Nodes
+are visited causes first; each category on a path from `do` takes every value that is possible under its parents' values. The noises
+of different nodes are independent, so probabilities multiply. Numbers on the path are those at the estimated coefficients. If there
+are many alternatives, the most probable ones of each row are kept at every node, and the probability of the others is reported.
 Reference: Oberst and Sontag 2019, section 3, for the noise; the closed form is ours, checked against draws.
 """
 
@@ -26,9 +26,10 @@ LEAST = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Alternatives:
-    """A counterfactuals of N rows, each row's most probable ones first.
+    """A number A of counterfactuals of N rows, each row's most probable ones first.
 
-    row: (A,) positions among the rows.   frame: (A rows) as they would be.   probability: (A,).   left: (N,) what it lacks to 1.
+    row: (A,) positions among the rows.   frame: (A rows) as they would be.   probability: (A,).   left: (N,) probability of those
+    left out.
     """
 
     row: Integers
@@ -40,9 +41,10 @@ class Alternatives:
     def of(
         cls, model: CausalModel, frame: pd.DataFrame, do: Mapping[str, Any], needed: Collection[str], *, most: int
     ) -> Alternatives:
-        """The counterfactuals of a table's rows in what is `needed`: nodes below do, with the nodes of theirs that do changes.
+        """Return the counterfactuals of a table's rows in the `needed` nodes, which are below do, and in their ancestors that do
+        changes.
 
-        most: kept of each row.   Raises DataError for rows that the mechanisms do not take.
+        most: number kept of each row.   Raises DataError for rows that the mechanisms do not take.
         """
         row, probability = np.arange(len(frame)), np.ones(len(frame))
         before, after = frame.reset_index(drop=True), model.set_to(frame, do).reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""Parts of the coefficients' box, row by row: where the whole box does not decide a row's counterfactual, its halves may."""
+"""Parts of the coefficients' box, row by row: if the whole box does not decide a row's counterfactual, its halves may."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SAMPLES = 16
 class Dependence(Shape):
     """Two coefficient vectors (p,) whose counterfactuals, rows in the schema's words, are decided differently.
 
-    classes, margins: of both; margins g = f_1 - f_0, or the logit, are for display, their signs were decided exactly.
-    float32_agrees: whether onnxruntime decides both alike so (None: the model file was not at hand).
+    classes, margins: of both. Margins are g = f_1 - f_0 or the logit, for display; their signs were decided exactly.
+    float32_agrees: whether onnxruntime decides both in the same way (None: the model file was not at hand).
     """
 
     coefficients: tuple[tuple[float, ...], tuple[float, ...]]
@@ -33,7 +33,8 @@ class Dependence(Shape):
 class Part:
     """A part of the box of one row: coefficients low .. high (p,), and the raw box lower .. upper (V,) of its counterfactuals.
 
-    width: of that box in network inputs.   flaw: why it was not decided.   exact: whether its box is already the exact one.
+    width: of that box in network inputs.   flaw: the reason that it was not decided.   exact: whether its box is already the exact
+    one.
     """
 
     row: int
@@ -69,7 +70,7 @@ class Part:
 
 
 class Enclosing(Protocol):
-    """Whoever encloses counterfactuals in boxes (`network_rows.NetworkRows`)."""
+    """An object that encloses counterfactuals in boxes (`network_rows.NetworkRows`)."""
 
     def __len__(self) -> int: ...
 
@@ -77,20 +78,21 @@ class Enclosing(Protocol):
 
 
 class Cells:
-    """Makes parts and cuts them. count: (N,) parts that every row's box was made into so far."""
+    """Makes parts and cuts them.   count: (N,) number of parts of each row's box so far."""
 
     def __init__(self, people: Enclosing, *, most: int) -> None:
         self.people, self.most = people, most
         self.count = np.zeros(len(people), dtype=np.int64)
 
     def roots(self, low: Array, high: Array, rows: Sequence[int]) -> list[Part]:
-        """The whole box of each row."""
+        """Return the whole box of each row as a part."""
         parts = [Part(row=row, low=low, high=high) for row in rows]
         self.count[list(rows)] += 1
         return self._enclosed(parts)
 
     def cut(self, parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
-        """Halves of the parts, each along the coefficient that makes their boxes narrowest; and the parts that cannot be cut."""
+        """Return the halves of the parts, each along the coefficient that makes their boxes narrowest; and the parts that cannot be
+        cut."""
         halves: list[Part] = []
         stuck: list[Part] = []
         for part in parts:
@@ -119,7 +121,7 @@ class Cells:
 
 
 def halved(low: Array, high: Array, k: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """The boxes low .. high (p,) of coefficients on both sides of the middle of coefficient k."""
+    """Return the two halves of the box low .. high (p,), cut in the middle of coefficient k."""
     left, right = high.copy(), low.copy()
     left[k] = right[k] = low[k] + (high[k] - low[k]) / 2
     return (low, left), (right, high)

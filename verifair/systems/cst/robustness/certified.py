@@ -7,16 +7,16 @@ flips     for every theta, x~(theta) is decided otherwise than x        stays   
 depends   two coefficient vectors of the box are known, with different decisions on the counterfactual (exact, and replayed)
 unknown   with the reason
 
-flips and stays come with a certificate that `verifair check` re-proves, the enclosure of the counterfactuals included; taken as
-given are the equations and the intervals.
+flips and stays come with a certificate that `verifair check` re-proves, the enclosure of the counterfactuals included. The
+equations and the intervals are taken as given.
 
-Where categories are on the way, a row has a counterfactual for each choice of categories that it may have (`alternatives`); each
-is decided, and proved, by itself. The row flips or stays if all do, but for such as have together a probability below NEGLIGIBLE;
-it depends if some flip and some stay. The probability that it is decided otherwise lies between that of those proved to flip and 1
-less that of those proved to stay. Classifiers, and so these probabilities, are taken as given at their estimates.
+If categories are on the causal path, a row has a counterfactual for each possible choice of categories (`alternatives`); each is
+decided, and proved, by itself. The row flips (stays) if all of them do, apart from some with a total probability below NEGLIGIBLE;
+it depends if some flip and some stay. The probability that it is decided otherwise is at least that of those proved to flip, and at
+most 1 less that of those proved to stay. Classifiers, and so these probabilities, are taken as given at their estimates.
 
-Method: the box of coefficients becomes a box of counterfactuals (intervals, equation by equation), which the engine decides; where
-it does not, coefficients at corners and centres are tried, and the coefficients' box is halved.
+Method: the box of coefficients becomes a box of counterfactuals (intervals, equation by equation), which the engine decides; if
+it cannot, coefficients at corners and centres are tried, and the coefficients' box is halved.
 Sound? yes.  Complete? no: up to `cells` parts of the coefficients' box.
 Reference: CF is Kusner et al. 2017, in situation testing CST (Alvarez and Ruggieri 2023), section 3.4; the certificate is ours.
 """
@@ -83,12 +83,12 @@ class CertifiedCounterfactuals:
     """The decisions on C counterfactuals under one intervention.
 
     rows: (C,) positions in the table.   factual: (C,) the network's classes of the rows.   estimated: (C,) those of their
-    counterfactuals at the estimates, the most probable ones.   constrained: whether the schema forbids some rows: what is proved is
-    about coefficients whose counterfactual it allows.   status, reason: (C,) see the module.   clipped: (C,) whether some
-    coefficients may lead out of the schema's ranges, where the counterfactual is taken to the nearest end.   cells: (C,) parts of
+    most probable counterfactuals at the estimates.   constrained: whether the schema has constraints; proofs
+    are then about coefficients whose counterfactual it allows.   status, reason: (C,) see the module.   clipped: (C,) whether some
+    coefficients may lead out of the schema's ranges, where the counterfactual is clipped.   cells: (C,) parts of
     the coefficients' box looked at.   otherwise: (C, 2) bounds on the probability, over categories, that the counterfactual is
     decided otherwise.   left: (C,) probability of categories not looked at.   low, high: (p,) the box.   dependences: position
-    among the rows -> why it depends on coefficients.   certificate: of flips and stays, None if there are none.
+    among the rows -> evidence that it depends on coefficients.   certificate: of flips and stays, None if there are none.
     """
 
     effects: Effects
@@ -149,13 +149,13 @@ def certify_counterfactuals(
 ) -> CertifiedCounterfactuals:
     """Prove the network's decisions on counterfactuals for all coefficients of the causal model in their confidence intervals.
 
-    network: a model, or whatever `verifair.read` takes.
+    network: a model, or anything that `verifair.read` takes.
     causal_model: fitted, or fitted here to the table; linear, log-linear or categorical wherever do has an effect on the network.
     frame: the table.   do: protected attribute -> the value of those who are not protected; several are one joint intervention.
     level: of the coefficients' normal intervals; simultaneous: of all of them together (Bonferroni).   errors: standard errors of
     coefficients that were given, see `effects.Errors`.   rows: positions in the table (default: everybody who differs from do).
     cells: largest number of parts that the coefficients' box of one row is cut into.   alternatives: if categories depend on do,
-    number of a row's counterfactuals that are decided, the most probable ones.   budget: seconds for the whole run, boxes (nodes)
+    number of each row's most probable counterfactuals that are decided.   budget: seconds for the whole run, boxes (nodes)
     for each part.   progress: called with (counterfactuals done, all).
     Raises QueryError, DataError, SchemaError for arguments, tables and models that do not fit.
     Sound? yes.  Complete? no.
@@ -195,7 +195,7 @@ def _by_row(people: NetworkRows, search: _Search) -> tuple[npt.NDArray[np.str_],
     """(P,) status and reason of each row, and (P, 2) bounds on the probability that its counterfactual is decided otherwise."""
     of: list[dict[str, float]] = [{} for _ in people.left]  # status -> probability
     why = np.where(people.left > NEGLIGIBLE, CATEGORIES, "").astype("<U24")
-    for k in range(len(people) - 1, -1, -1):  # the reason of the most probable one counts
+    for k in range(len(people) - 1, -1, -1):  # the most probable counterfactual's reason is kept
         one, own = search.status(k), of[people.row[k]]
         own[one] = own.get(one, 0.0) + float(people.probability[k])
         if one == UNKNOWN:
@@ -223,7 +223,7 @@ def _positions(rows: Sequence[int], count: int) -> Integers:
 
 
 class _Search:
-    """One run: parts of the coefficients' box that are still open, those proved, and what is known of each row."""
+    """One run: open and proved parts of the coefficients' box, and the state of each row."""
 
     def __init__(self, people: NetworkRows, low: Array, high: Array, cells: int, budget: Budget, started: float) -> None:
         self.people, self.low, self.high, self.budget = people, low, high, budget
@@ -255,12 +255,12 @@ class _Search:
             return late
 
         self._look_at_corners()
-        probable = np.argsort(-self.people.probability, kind="stable").tolist()  # first, as time may run out
+        probable = np.argsort(-self.people.probability, kind="stable").tolist()  # the most probable first, as time may run out
         open_.add(Objects.of(self.cells.roots(self.low, self.high, [k for k in probable if not self._settled(k)])))
         subdivide(open_, lambda parts: open_.add(Objects.of(self._cut(parts.items.tolist()))), ended=ended, deadline=self.deadline)
 
     def _cut(self, parts: list[Part]) -> list[Part]:
-        """Return what is left of parts, cut further: those of rows that are neither decided nor given up."""
+        """Return the halves of the parts whose rows are neither decided nor given up."""
         left = self._decide(parts, 0) + self._decide(parts, 1)
         self._look_at([(part.row, theta) for part in left for theta in part.samples()])
         left = [part for part in left if not self._settled(part.row)]
@@ -270,7 +270,7 @@ class _Search:
         return [part for part in halves + exact if not self._settled(part.row)]
 
     def _without_padding(self, part: Part) -> bool:
-        """Give a part the box that rational arithmetic finds; tells whether that is a smaller one (rounding at a tie, mostly)."""
+        """Give a part the box of rational arithmetic. Return True if it is smaller (mostly because of rounding at a tie)."""
         lower, upper = self.people.exact_box(self.query, part)
         smaller = bool((lower > part.lower).any() or (upper < part.upper).any())
         part.lower, part.upper, part.exact = lower, upper, True
@@ -280,7 +280,7 @@ class _Search:
         return row in self.dependences or row in self.reason
 
     def _look_at_corners(self) -> None:
-        """The decisions at the estimates, and two coefficient vectors that decide differently wherever corners show some."""
+        """Decide at the estimates, and keep two coefficient vectors with different decisions where corners show such a pair."""
         theta = np.vstack([self.people.effects.estimates, self.people.corners(self.low, self.high)])
         classes, legal = self.people.decided(theta)
         self.estimated = classes[0]
@@ -300,13 +300,14 @@ class _Search:
         self._note([asked[k] for k in hits])
 
     def _note(self, pairs: list[tuple[int, Array]]) -> None:
-        """Keep what the exact evaluation of both counterfactuals confirms."""
+        """Keep the pairs that exact evaluation of both counterfactuals confirms."""
         pairs = list({row: (row, theta) for row, theta in pairs}.values())
         self.dependences.update(self.people.dependences(self.query, pairs))
 
     def _decide(self, parts: list[Part], winner: int) -> list[Part]:
-        """Ask the engine whether the boxes of those decided `winner` at the estimates are so throughout; returns what it does not
-        prove."""
+        """Let the engine prove that the boxes of those decided `winner` at the estimates are so throughout. Return the parts not
+        proved.
+        """
         parts = [part for part in parts if self.estimated[part.row] == winner]
         if not parts:
             return []
@@ -331,7 +332,7 @@ class _Search:
 def _certificate(people: NetworkRows, search: _Search, origin: str, low: Array, high: Array) -> Certificate | None:
     proofs = []
     stated: set[Row] = set()
-    found: dict[tuple[Row, tuple[float, ...]], str] = {}  # several people with the same values are one row
+    found: dict[tuple[Row, tuple[float, ...]], str] = {}  # people with the same values share one row
     for k in range(len(people)):
         row, chosen, status = (tuple(people.raw[k].tolist()), people.also(k)), tuple(people.chosen[k].tolist()), search.status(k)
         before = found.get((row, chosen))

@@ -1,14 +1,14 @@
-"""What an intervention does to the numbers below it in a causal model, as a function of the coefficients.
+"""Effects of an intervention on the numbers below it in a causal model, as a function of the coefficients.
 
-With additive noise the intercepts and the noise cancel: the counterfactual of a row is the row plus the changes that its changed
-parents bring about, node by node,
+With additive noise the intercepts and the noise cancel: node by node, the counterfactual is the row's value plus the changes
+caused by the node's changed parents,
 
     x'_n = R_n( x_n + sum over parents  theta (h(x'_parent) - h(x_parent)) )                     (R_n: rounding, then clipping)
 
-and for a log-linear node the same of its logarithm. Every coefficient theta stands once on each path, so that without R_n and
-logarithms the change of every node is multilinear in the coefficients. Categories on the way are held: a counterfactual's
-categories are given (drawn or enumerated, see `causal.categorical`), and the coefficients must not move what they depend on.
-Reference: CST (Alvarez and Ruggieri 2023), section 4, for the model; total effects by path products are Wright 1921.
+and for a log-linear node the same of its logarithm. Each path uses every coefficient theta at most once, so without R_n and
+logarithms the change of every node is multilinear in the coefficients. Categories on a path are fixed: a counterfactual's
+categories are given (drawn or enumerated, see `causal.categorical`), and the coefficients must not change the numbers they depend
+on. Reference: CST (Alvarez and Ruggieri 2023), section 4, for the model; total effects by path products are Wright 1921.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ PAD = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Coefficient:
-    """One coefficient of an equation: of `parent` (of its `word`, against the reference word) in that of `node`.
+    """A coefficient: that of `parent` (of its `word`, against the reference word) in the equation of `node`.
 
-    error: its standard error; 0 where it is taken as exact.
+    error: its standard error; 0 if it is taken as exact.
     """
 
     node: str
@@ -65,7 +65,7 @@ class Effects:
     """The equations of m nodes of numbers that an intervention changes, parents first, with p coefficients, in the nodes' order.
 
     do: attribute -> value, as the table writes it.   range, decimals: (m,) of the nodes, or None.   logarithmic: (m,) whether the
-    node is log-linear.   categories: category on the way -> those of its parents that are nodes.
+    node is log-linear.   categories: category on a path -> its parents among these nodes.
     """
 
     do: Mapping[str, Any]
@@ -78,7 +78,7 @@ class Effects:
 
     @classmethod
     def of(cls, model: CausalModel, do: Mapping[str, Any], *, needed: Collection[str], errors: Errors | None = None) -> Effects:
-        """The part of a fitted model through which do changes what is `needed`.
+        """Return the part of a fitted model through which do changes the `needed` columns.
 
         errors: of coefficients that were given, not fitted.
         Raises QueryError for a model that is not fitted, mechanisms that have no coefficients, coefficients without errors.
@@ -118,7 +118,7 @@ class Effects:
 
     @property
     def plain(self) -> bool:
-        """Whether no node is rounded, clipped or log-linear: rows with the same attributes then have the same changes."""
+        """True if no node is rounded, clipped or log-linear: rows with the same attributes then have the same changes."""
         return not any(one is not None for one in (*self.range, *self.decimals)) and not any(self.logarithmic)
 
     def box(self, t: float) -> tuple[Array, Array]:
@@ -127,9 +127,9 @@ class Effects:
 
     @cached_property
     def corners(self) -> Array:
-        """(2^q, p) signs -1, 1 of all corners of a box around the estimates; 0 for the p - q coefficients without error.
+        """Return (2^q, p) signs -1, 1 of all corners of a box around the estimates; 0 for the p - q coefficients without error.
 
-        Raises QueryError for more than MAX_COEFFICIENTS that have one.
+        Raises QueryError for more than MAX_COEFFICIENTS coefficients with an error.
         """
         loose = np.flatnonzero(self.errors > 0)
         if len(loose) > MAX_COEFFICIENTS:
@@ -142,16 +142,16 @@ class Effects:
         return signs
 
     def values(self, frame: pd.DataFrame) -> Array:
-        """(N, m) the nodes' own values. Raises DataError for log-linear nodes that hold 0 or less, whether or not they change: with
-        other coefficients they may."""
+        """Return (N, m) the nodes' own values. Raises DataError for log-linear nodes that hold 0 or less, changed or not: with
+        other coefficients they may change."""
         for name in compress(self.nodes, self.logarithmic):
             above_zero(frame[name])
         return frame[list(self.nodes)].to_numpy(dtype=float) if self.nodes else np.zeros((len(frame), 0))
 
     def changes(self, frame: pd.DataFrame, counterfactual: pd.DataFrame) -> Array:
-        """(N, p) by how much the intervention changes what each coefficient multiplies; 0 for parents that are nodes.
+        """Return (N, p) the change of each coefficient's factor under the intervention; 0 for parents that are nodes.
 
-        counterfactual: the N rows with what is set and the categories as they would be.
+        counterfactual: the N rows with the values of do and the counterfactual categories.
         """
         change = np.zeros((len(frame), len(self)))
         written: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
@@ -190,7 +190,8 @@ class Effects:
                     )
 
     def check_finite(self, values: Array, change: Array, t: float) -> None:
-        """Raise QueryError where coefficients within t standard errors lead beyond all floats, mostly by an exponential."""
+        """Raise QueryError where coefficients within t standard errors lead to values beyond all floats, mostly by an
+        exponential."""
         least, most = self.enclosure(values, change, *self.box(t))
         far = ~(np.isfinite(least) & np.isfinite(most))
         if far.any():
@@ -234,7 +235,7 @@ class Effects:
     def enclosure(self, values: Array, change: Array, low: Array, high: Array) -> tuple[Array, Array]:
         """(N, m), (N, m) intervals that hold the nodes' counterfactual values for all coefficients in low .. high, (p,) or (N, p).
 
-        Intervals node by node, padded by PAD; exact up to that where no coefficient counts twice with opposite signs.
+        Intervals node by node, padded by PAD; exact up to PAD if no coefficient occurs twice with opposite signs.
         """
         least, most = values.copy(), values.copy()
         low, high = (np.broadcast_to(end, change.shape) for end in (low, high))
@@ -258,21 +259,22 @@ class Effects:
         return least, most
 
     def _added(self, n: int, values: Array, shift: Array, pad: float = 0.0) -> Array:
-        """Values (N,) with shifts (..., N) added, to the logarithm where the node is log-linear; then wider by the share `pad`."""
+        """Return values (N,) plus shifts (..., N), added to the logarithm if the node is log-linear; shifts are widened by
+        `pad`."""
         if not self.logarithmic[n]:
             return np.asarray(values + shift)
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(np.log(values) + shift) * (1 + pad))
 
     def _treated(self, n: int, values: Array) -> Array:
-        """Rounded, then clipped, as the node says; monotone."""
+        """Return values rounded, then clipped, as the node says. Monotone."""
         decimals, span = self.decimals[n], self.range[n]
         if decimals is not None:
             values = np.round(values, decimals)
         return values if span is None else np.clip(values, *span)
 
     def _outward(self, n: int, values: Array, towards: float) -> Array:
-        """As `_treated`, but on the far side of what the decimals' rounding would be in exact arithmetic: 0.1 is no float."""
+        """Return `_treated` values moved outwards, past the exact result of rounding to decimals (0.1 is no float)."""
         if not self.decimals[n]:
             return self._treated(n, values)
         values = np.nextafter(np.round(values, self.decimals[n] or 0), towards)
@@ -280,15 +282,15 @@ class Effects:
         return values if span is None else np.clip(values, *span)
 
     def only(self, index: Collection[int]) -> Effects:
-        """The same effects with the other coefficients exact."""
+        """Return the effects with all coefficients but these taken as exact."""
         kept = tuple(one if k in index else replace(one, error=0.0) for k, one in enumerate(self.coefficients))
         return replace(self, coefficients=kept)
 
 
 def quantile(level: float, count: int, *, simultaneous: bool) -> float:
-    """How many standard errors a normal interval of this level reaches to each side. Raises QueryError.
+    """Return the half-width, in standard errors, of a normal interval of this level. Raises QueryError.
 
-    simultaneous: so far that all `count` intervals together hold with at least this probability (Bonferroni).
+    simultaneous: so wide that all `count` intervals together hold with at least this probability (Bonferroni).
     """
     if not 0 < level < 1:
         raise QueryError(f"level = {level:g}: expected a probability between 0 and 1, such as 0.95")
@@ -296,7 +298,7 @@ def quantile(level: float, count: int, *, simultaneous: bool) -> float:
 
 
 def _coefficients(model: CausalModel, node: str, parents: list[str], errors: Errors) -> list[Coefficient]:
-    """Those of a node's parents that change."""
+    """Return the coefficients of a node's parents that change."""
     mechanism = model.fitted.get(node)
     if mechanism is None:
         raise QueryError(f"node {node!r}: the causal model is not fitted; call fit with a table first")

@@ -1,4 +1,4 @@
-"""CF under a linear rule, exactly: how far must a linear model's coefficients move until a counterfactual is decided otherwise?
+"""CF under a linear rule, exactly: the smallest change of a linear model's coefficients that changes a counterfactual's decision.
 
 Without rounding and clipping every node's change is multilinear in the coefficients, and so is the rule's score: over a box it
 takes its extremes at corners. A corner's score is a polynomial in the box's size t, and the extremes over the corners are monotone
@@ -23,9 +23,10 @@ HELD = 2_000_000
 
 
 def polynomials(effects: Effects, change: Array, signs: Array) -> Array:
-    """(V, m, L) the nodes' changes for one change (p,) of what coefficients multiply, at coefficients estimates + t signs errors.
+    """Return (V, m, L) the nodes' changes as polynomials in t, at coefficients estimates + t signs errors.
 
-    Coefficients of 1, t, ..., t^(L-1); rounding and clipping are left out.   signs: (V, p).
+    change: (p,) of the coefficients' factors. Polynomials are coefficients of 1, t, ..., t^(L-1); rounding and clipping are left
+    out.   signs: (V, p).
     """
     length = len(effects.nodes) + 1
     found = np.zeros((len(signs), len(effects.nodes), length))
@@ -44,26 +45,26 @@ def polynomials(effects: Effects, change: Array, signs: Array) -> Array:
 
 
 def scores(effects: Effects, rule: LinearRule, change: Array, signs: Array) -> Array:
-    """(V, L) polynomials of what the nodes' changes add to the rule's score."""
+    """Return (V, L) the change of the rule's score, as polynomials in t."""
     weights = np.array([rule.weights.get(name, 0.0) for name in effects.nodes])
     return np.asarray(np.einsum("vml,m->vl", polynomials(effects, change, signs), weights))
 
 
 def accepts(rule: LinearRule, score: Array) -> Booleans:
-    """Which scores are positive decisions."""
+    """Return True where a score is a positive decision."""
     if rule.above is not None:
         return np.asarray(score > rule.above)
-    assert rule.at_least is not None  # a rule has one of the two
+    assert rule.at_least is not None  # a rule has either `above` or `at_least`
     return np.asarray(score >= rule.at_least)
 
 
 def smallest_flips(
     effects: Effects, rule: LinearRule, base: Array, change: Array, accepted: Booleans, signs: Array
 ) -> tuple[Array, Array]:
-    """(C,) the smallest t at which some corner's score decides otherwise than `accepted` (C,); and (C, p) these coefficients.
+    """Return (C,) the smallest t at which some corner's score decides otherwise than `accepted` (C,), and (C, p) its coefficients.
 
     base: (C,) scores with all nodes as they are.   change: (C, p).   signs: (V, p) corners.
-    t is inf, and the coefficients NaN, where none does up to MOST. Up to the rounding of floats.
+    t is inf, and the coefficients NaN, if none does up to MOST. Exact up to the rounding of floats.
     """
     found, theta = np.full(len(base), np.inf), np.full((len(base), len(effects)), np.nan)
     distinct, place = np.unique(change, axis=0, return_inverse=True)

@@ -1,6 +1,6 @@
-"""Coefficients at which a verdict does flip: along each coefficient, and towards corners of their box, then by bisection.
+"""Search for coefficients at which a verdict flips: along each coefficient, towards corners of their box, then by bisection.
 
-Every flip that is reported was found by the test itself at these very coefficients. That none is found says nothing.
+Every reported flip was found by running the test at these coefficients. Finding none proves nothing.
 """
 
 from __future__ import annotations

@@ -34,16 +34,17 @@ DECIDED_AT_ONCE = 20_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NetworkRows:
-    """N counterfactuals of P rows of a table under one intervention: one of each row, or one for all categories that it may have.
+    """N counterfactuals of P rows of a table under one intervention: one of each row, or one for each possible choice of
+    categories.
 
     t: standard errors to which the coefficients' intervals reach.   row: (N,) positions among the P rows, in their order.
     probability: (N,) of the categories, given the row.   left: (P,) that of categories left out.   raw: (N, V) of the rows,
-    to: (N, V) with what is set, and the categories.   chosen: (N, c) raw values of the categories.   factual: (N,) classes.
+    to: (N, V) with the values of do and the categories.   chosen: (N, c) raw values of the categories.   factual: (N,) classes.
     values: (N, m) of the nodes, change: (N, p), see `Effects`.
-    place: (m,) each node's position among the features, -1 for what the network does not take.
+    place: (m,) each node's position among the features, -1 if the network does not take it.
     outside: attributes that the network does not take -> their words.
-    beside: (N, A) raw values of those.   set_to: raw values of all that do names.   basis: of each coefficient, what the raw values
-    of its parent count (None: themselves).
+    beside: (N, A) raw values of these.   set_to: raw values of everything in do.   basis: for each coefficient, the factor that
+    each raw value of its parent stands for (None: the raw value itself).
     """
 
     network: Model
@@ -70,9 +71,9 @@ class NetworkRows:
         cls, model: CausalModel, network: Model, schema: Schema, frame: pd.DataFrame, rows: Integers, do: Mapping[str, Any],
         errors: Errors | None, *, level: float, simultaneous: bool, alternatives: int,
     ) -> NetworkRows:
-        """The given rows of a table. alternatives: counterfactuals of each row, at most.
+        """Return the counterfactuals of the given rows.   alternatives: most counterfactuals of each row.
 
-        Raises QueryError, SchemaError, DataError for what does not fit."""
+        Raises QueryError, SchemaError, DataError if model, schema and table do not fit each other."""
         settled, schema = schema.settled(network)
         network = schema.judges(settled)
         _check_read_once(schema, frame, [*do, *model.descendants(list(do))])
@@ -131,7 +132,7 @@ class NetworkRows:
         return len(self.raw)
 
     def also(self, row: int) -> tuple[float, ...]:
-        """Raw values of what the network does not take."""
+        """Return the row's raw values of attributes that the network does not take."""
         return tuple(self.beside[row].tolist())
 
     def corners(self, low: Array, high: Array) -> Array:
@@ -146,7 +147,7 @@ class NetworkRows:
         return theta
 
     def decided(self, theta: Array) -> tuple[Integers, Booleans]:
-        """(T, N) classes of all rows' counterfactuals for coefficients theta (T, p), and which are rows that can be."""
+        """(T, N) classes of all rows' counterfactuals for coefficients theta (T, p), and True where the schema allows the row."""
         classes, legal = np.empty((len(theta), len(self)), dtype=np.int64), np.empty((len(theta), len(self)), dtype=bool)
         step = max(1, DECIDED_AT_ONCE // max(len(theta), 1))
         for start in range(0, len(self), step):
@@ -196,7 +197,7 @@ class NetworkRows:
         return np.asarray(((least[:, inside] < domain.lower[v]) | (most[:, inside] > domain.upper[v])).any(axis=1))
 
     def query(self, low: Array, high: Array, origin: str) -> CounterfactualQuery:
-        """The equations, with the coefficients' intervals, as a certificate states them."""
+        """Return the equations with the coefficients' intervals, as a certificate states them."""
         name = {one.source: one.name for one in self.schema.features}
         equations = []
         for n, node in enumerate(self.effects.nodes):
@@ -224,7 +225,8 @@ class NetworkRows:
         return np.where(inside, np.nextafter(low, -np.inf), low), np.where(within, np.nextafter(high, np.inf), high)
 
     def _point(self, query: CounterfactualQuery, row: int, theta: Array) -> Array | None:
-        """The counterfactual (V,) for one coefficient vector, exact up to the nearest float64; None where it cannot be."""
+        """Return the counterfactual (V,) for one coefficient vector, rounded to the nearest float64; None where it is ambiguous or
+        the schema forbids it."""
         found = self._reach(query, Part.at(row, theta))
         raw, other = (np.array([float(end) for end in ends]) for ends in (found.low, found.high))
         return raw if (raw == other).all() and self.schema.inside(raw[None])[0] else None
@@ -234,7 +236,7 @@ class NetworkRows:
         return reach(query, tuple(self.raw[k].tolist()), self.also(k), tuple(self.chosen[k].tolist()), part.cell, self.schema)
 
     def dependences(self, query: CounterfactualQuery, pairs: Sequence[tuple[int, Array]]) -> dict[int, Dependence]:
-        """Of rows and coefficients (p,) that seem to decide otherwise than the estimates, those that exact evaluation confirms."""
+        """Return those pairs (row, coefficients (p,)) that exact evaluation confirms to decide otherwise than the estimates."""
         asked, points = [], []
         for row, theta in pairs:
             reached = [self._point(query, row, one) for one in (self.effects.estimates, theta)]
@@ -263,7 +265,7 @@ class NetworkRows:
 
 
 def _check_read_once(schema: Schema, frame: pd.DataFrame, changed: Sequence[str]) -> None:
-    """Raise QueryError where the equations, which are about features, would miss a part of what changes in the network's inputs.
+    """Raise QueryError where the equations, which are about features, would miss a change of the network's inputs.
 
     changed: columns that the intervention may change.
     """
@@ -300,7 +302,7 @@ def _outside(column: pd.Series, words: tuple[str, ...]) -> Array:
 def _basis(
     one: Coefficient, known: Sequence[Any], schema: Schema, feature: Mapping[str, int], words: Mapping[str, tuple[str, ...]],
 ) -> tuple[float, ...] | None:
-    """What the raw values of a coefficient's parent count in its equation; None where they count themselves.
+    """Return the factor in the equation for each raw value of a coefficient's parent; None if it is the raw value itself.
 
     known: all values that the parent has, in rows and counterfactuals.
     """
@@ -316,7 +318,7 @@ def _basis(
         if one.word is not None:
             raise QueryError(f"attribute {name!r}: a number in the schema, but words in the table; give both the same type")
         return None
-    found = [0.0] * len(described.categories)  # no row has a category that is not seen here
+    found = [0.0] * len(described.categories)  # categories not in `known` occur in no row
     for value in known:
         found[int(schema.raw_value(described.name, value))] = counts(value)
     return tuple(found)

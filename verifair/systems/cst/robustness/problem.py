@@ -1,4 +1,4 @@
-"""What one complainant's verdict would be under other coefficients of a linear causal model: the whole test, run again."""
+"""Verdicts on complainants under other coefficients of a linear causal model: the whole test, run again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SensitivityProblem:
     """C complainants of one test, one method and one k.
 
     base: (C rows) the complainants under do at the estimates.   values: (C, m) of the nodes as they are, change: (C, p), see
-    `Effects`.   metric: in which counterfactuals are embedded.   index: (C,) each one's position in `found`.
+    `Effects`.   metric: embeds the counterfactuals.   index: (C,) each one's position in `found`.
     """
 
     effects: Effects
@@ -104,7 +104,7 @@ class SensitivityProblem:
         return claims.positive if self.verdict == "positive" else claims.significant
 
     def claims(self, who: Integers, counter: Array, refused_tilde: Array) -> Claims:
-        """As `Situations.claims`, with other test groups."""
+        """Return claims as `Situations.claims` does, with other test groups."""
         found, at = self.found, self.index[who]
         control, sizes = found.control[self.row, at], found.sizes[self.row, at]
         return claims_of(self.terms, self.method, self.k, control, sizes, counter, found.refused[at], refused_tilde)

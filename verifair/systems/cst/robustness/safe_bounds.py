@@ -1,15 +1,15 @@
-"""Below which size of the coefficients' box can a verdict not flip?  Sound bounds, for any decider and any linear causal model.
+"""Sizes of the coefficients' box below which a verdict cannot flip. Sound bounds, for any decider and any linear causal model.
 
 The test group. If the counterfactual moves by at most rho in the embedding that distances are measured in, every row's distance
 from it changes by at most rho, and so does the k-th smallest. With d_k the k-th distance now, rows nearer than d_k - 2 rho are
 certainly in the group, those beyond d_k + 2 rho certainly are not, and the places that are left go to any of the others.
 
-The decision on the counterfactual. Of a linear rule, by the interval of its score; of any other decider nothing is assumed: it may
-decide either way as soon as the counterfactual can move.
+The decision on the counterfactual. A linear rule's decision is bounded by the interval of its score. Nothing is assumed of any
+other decider: it may decide either way as soon as the counterfactual can move.
 
-Larger safe boxes: what one bound for the whole box cannot tell, bounds for its parts can. Best first, for all complainants at once:
-the part that comes nearest to the estimates is bounded around its own centre; if the verdict may flip in it, it is halved. The
-nearest part that is left says how far everything before it is safe. Parts are measured in standard errors from the estimates.
+Larger safe boxes. Bounds for parts of the box are tighter than one for the whole box. Best first, for all complainants at once: the
+part nearest to the estimates is bounded around its own centre; if the verdict may flip in it, it is halved. The box is safe up to
+the nearest part that is left. Parts are measured in standard errors from the estimates.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ Part = tuple[float, int, Array, Array]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Around:
-    """The nearest points of the test pool around C counterfactuals, nearest first, (C, W): distances, and rows and negative ones up
-    to and with each. whole: whether these are all points."""
+    """The nearest points of the test pool around C counterfactuals, nearest first, (C, W): distances, and cumulative numbers of
+    rows and of negative decisions.   whole: whether these are all points."""
 
     distance: Array
     counted: Integers
@@ -77,7 +77,7 @@ class Around:
         left = k - sure
         most = sure_bad + np.minimum(maybe_bad, left)
         least = sure_bad + np.maximum(left - (maybe - maybe_bad), 0)
-        beyond = (outer == self.distance.shape[1]) & (not self.whole)  # farther points may count as well
+        beyond = (outer == self.distance.shape[1]) & (not self.whole)  # farther points may be in the group as well
         return np.where(beyond, sure_bad, least).astype(float), np.where(beyond, sure_bad + left, most).astype(float)
 
 
@@ -107,7 +107,7 @@ def _largest(bounds: Bounds, most: float) -> Array:
 
 
 class Bounds:
-    """Complainants who (R,), their counterfactuals at coefficients centre (R, p), and what surrounds them."""
+    """Complainants who (R,), their counterfactuals at coefficients centre (R, p), and the points around these."""
 
     def __init__(self, problem: SensitivityProblem, who: Integers, centre: Array) -> None:
         self.problem, self.who, self.centre = problem, who, centre
@@ -122,7 +122,7 @@ class Bounds:
             self.around = Around.of(problem.found.test_pool, problem.metric.embed(legal), problem.k)
 
     def holds(self, low: Array, high: Array, t: Array | None = None) -> Booleans:
-        """(R,) whether no coefficients in low .. high (R, p) change the verdict, as far as the bounds show it.
+        """Return (R,) True where the bounds show that no coefficients in low .. high (R, p) change the verdict.
 
         t: (R,) where the boxes are estimates -+ t standard errors.
         """
@@ -142,7 +142,7 @@ class Bounds:
         return held
 
     def _length(self, moved: Array) -> Array:
-        """(R,) how far at most a counterfactual moves whose nodes move by up to `moved` (R, m), in the metric."""
+        """Return (R,) the largest distance that a counterfactual moves if its nodes move by up to `moved` (R, m)."""
         metric = self.problem.metric
         of = [self.problem.effects.nodes.index(name) if name in self.problem.effects.nodes else None for name in metric.numbers]
         steps = np.column_stack([np.zeros((len(moved), 0)), *(moved[:, n] if n is not None else np.zeros(len(moved)) for n in of)])
@@ -150,21 +150,22 @@ class Bounds:
         return np.asarray(length * (1 + 1e-12))
 
     def _tilde(self, t: Array | None, least: Array, most: Array) -> tuple[Array, Array]:
-        """(R,), (R,) 0 or 1: the counterfactual is refused at least, and at most."""
-        if self.problem.method == "CST w/o":  # no part of it
+        """Return (R,), (R,) least and largest refusal of the counterfactual, 0 or 1 each."""
+        if self.problem.method == "CST w/o":  # CST w/o does not use the decision on the counterfactual
             return np.zeros(len(least)), np.zeros(len(least))
         still = (least == most).all(axis=1)
         sure = still if not isinstance(self.rule, LinearRule) else still | self._decided(self.rule, t, least, most)
         return np.where(sure, self.tilde, 0.0), np.where(sure, self.tilde, 1.0)
 
     def _decided(self, rule: LinearRule, t: Array | None, least: Array, most: Array) -> Booleans:
-        """(R,) whether the rule's score stays on its side of the threshold: by intervals, or by corners with room for rounding."""
+        """Return (R,) True where the rule's score stays on its side of the threshold: by intervals, or by corners with room for
+        rounding."""
         problem = self.problem
         effects = problem.effects
         weights = np.array([rule.weights.get(name, 0.0) for name in effects.nodes])
         score = self.score
         size = np.abs(score) + np.abs(self.nodes) @ np.abs(weights)
-        with np.errstate(invalid="ignore"):  # an infinite end with a weight of 0 is no number, and never sure
+        with np.errstate(invalid="ignore"):  # an infinite end times a weight of 0 is NaN, which proves nothing
             down = np.where(weights > 0, least - self.nodes, most - self.nodes) @ weights - PAD * size
             up = np.where(weights > 0, most - self.nodes, least - self.nodes) @ weights + PAD * size
         refused = self.tilde > 0
@@ -195,7 +196,7 @@ class Bounds:
         return least, most
 
     def _unclipped(self, t: Array) -> Booleans:
-        """(R,) whether neither the nodes' ranges nor a decider's rounding play a part within t."""
+        """Return (R,) True where neither the nodes' ranges nor a decider's rounding has an effect within t."""
         problem = self.problem
         effects = replace(problem.effects, range=(None,) * len(problem.effects.nodes))
         reach = t[:, None] * effects.errors
@@ -209,7 +210,7 @@ class Bounds:
         return inside
 
     def _constant(self, fewest: Array, largest: Array, accepted: Array, refused: Array) -> Booleans:
-        """(R,) whether the verdict is the same for all test groups with fewest .. largest negative decisions."""
+        """Return (R,) True where the verdict is the same for all test groups with fewest .. largest negative decisions."""
         problem, who = self.problem, self.who
         ends = [problem.judged(who, fewest, accepted), problem.judged(who, largest, refused)]
         same = (ends[0] == self.now) & (ends[1] == self.now)
@@ -218,7 +219,7 @@ class Bounds:
         return np.asarray(same)
 
     def _least_limit(self, low: Array, high: Array) -> Booleans:
-        """(R,) the verdict where Wald's lower limit is least, between low and high negative decisions."""
+        """Return (R,) the verdict at the minimum of Wald's lower limit between low and high negative decisions."""
         ratio = (np.sqrt(5) - 1) / 2
 
         def limit(counter: Array) -> Array:
@@ -236,7 +237,7 @@ CORNERED = 10
 
 
 def _rounding_room(effects: Effects, t: Array) -> Array:
-    """(R, m) by how much the nodes' own rounding may move them and what is below them, at coefficients within t (R,)."""
+    """Return (R, m) bounds on the change of the nodes caused by rounding, their own and that of nodes above, within t (R,)."""
     largest = np.abs(effects.estimates) + t[:, None] * effects.errors
     room = np.zeros((len(t), len(effects.nodes)))
     for n, name in enumerate(effects.nodes):
@@ -284,7 +285,7 @@ def refined(
 
 
 def _nearest(heap: list[Part], upper: float) -> list[Part]:
-    """Takes the nearest parts from a heap, a few of them, but none beyond `upper` and none too narrow to be halved."""
+    """Take a few of the nearest parts from a heap, but none beyond `upper` and none too narrow to be halved."""
     parts: list[Part] = []
     while heap and len(parts) < AT_ONCE and heap[0][0] < upper and (heap[0][3] - heap[0][2]).max() > NARROW:
         parts.append(heapq.heappop(heap))
@@ -292,7 +293,7 @@ def _nearest(heap: list[Part], upper: float) -> list[Part]:
 
 
 def _held(problem: SensitivityProblem, taken: list[tuple[int, Part]]) -> Booleans:
-    """Whether the verdict is the same throughout each part."""
+    """Return True for each part in which the verdict is certainly the same throughout."""
     who = np.array([k for k, _ in taken], dtype=np.int64)
     low, high = (np.array([part[end] for _, part in taken]) * problem.effects.errors + problem.effects.estimates for end in (2, 3))
     found = np.empty(len(who), dtype=bool)
@@ -304,7 +305,7 @@ def _held(problem: SensitivityProblem, taken: list[tuple[int, Part]]) -> Boolean
 
 
 def _slabs(safe: float, upper: float, loose: Integers, p: int, number: count[int]) -> list[Part]:
-    """What lies between two boxes of sizes safe and upper: a slab on each side of every coefficient."""
+    """Return the region between two boxes of sizes safe and upper: a slab on each side of every coefficient."""
     parts: list[Part] = []
     for place, j in enumerate(loose.tolist()):
         low, high = np.zeros(p), np.zeros(p)
@@ -319,12 +320,12 @@ def _slabs(safe: float, upper: float, loose: Integers, p: int, number: count[int
 
 
 def _nearness(low: Array, high: Array) -> float:
-    """The least size of a box around the estimates that meets this part."""
+    """Return the least size of a box around the estimates that meets this part."""
     return float(np.maximum(np.maximum(low, -high), 0.0).max(initial=0.0))
 
 
 def _weights(problem: SensitivityProblem) -> Array:
-    """(C, p) how much one standard error of each coefficient moves a complainant's counterfactual: what parts are halved along."""
+    """Return (C, p) the move of a complainant's counterfactual by one standard error of each coefficient: it picks the halving."""
     effects = problem.effects
     weight = np.zeros((len(problem), len(effects)))
     here = effects.counterfactuals(problem.values, problem.change, effects.estimates[None], bounded=False)[0]

@@ -1,15 +1,15 @@
 """Sensitivity: by how many standard errors must coefficients of the causal model change before a verdict changes?
 
-For a causal model whose numbers come about by linear or log-linear equations, every complainant's
+For a causal model whose numbers follow linear or log-linear equations, every complainant has
 
-    t* = the smallest t such that coefficients within estimates -+ t standard errors, each, change the verdict
+    t* = the smallest t such that some coefficients, each within t standard errors of its estimate, change the verdict
 
-CF under a linear rule on numbers that are neither rounded nor clipped: t* itself, up to the rounding of floats (`exact_flips`).
-Otherwise a bracket, safe <= t* <= flip: within `safe` no coefficients change the verdict (`safe_bounds`), and at `flip` some were
-found that do (`flip_search`); inf where none was found.
+For CF under a linear rule on numbers that are neither rounded nor clipped, t* is computed up to the rounding of floats
+(`exact_flips`). Otherwise it is bracketed, safe <= t* <= flip: within `safe` no coefficients change the verdict (`safe_bounds`); at
+`flip` some were found that do (`flip_search`), inf if none was found.
 
-Who decides, the graph, the form of the equations, the table, the distance and the categories that the test drew for the
-counterfactuals are taken as they are: t* speaks about the equations' coefficients alone. Sound? `safe` is, up to the rounding of
+The decider, the graph, the form of the equations, the table, the distance and the categories drawn for the counterfactuals are
+fixed: t* is about the equations' coefficients alone. Sound? `safe` is, up to the rounding of
 floats; `flip` is a flip of the test itself.  Complete? no: a Finding, never a proof.
 Reference: none for situation testing; Kilbertus et al. (UAI 2019) vary the noise's correlation for CF instead.
 """
@@ -45,7 +45,8 @@ LEVELS = (1.0, 1.645, 1.96)
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Sensitivity(Finding):
-    """What C verdicts of one method depend on. A Finding: its value is the share of claims that are safe at 1.96 standard errors.
+    """The sensitivity of C verdicts of one method. A Finding whose value is the share of claims that are safe at 1.96 standard
+    errors.
 
     complainants: (C,) positions in the table.   claims: (C,) the verdicts at the estimates.   safe, flip: (C,) see the module.
     theta: (C, p) coefficients at `flip` (on the border, up to rounding).
@@ -69,12 +70,13 @@ class Sensitivity(Finding):
 
     @property
     def coefficient(self) -> list[str]:
-        """(C) names of the coefficients that flip a verdict by the smallest change of their own; "" where none was found to."""
+        """(C) name of the coefficient that flips each verdict alone by the smallest change; "" where none was found."""
         names = [one.name for one in self.effects.coefficients]
         return ["" if not len(t) or np.isinf(t.min()) else names[int(t.argmin())] for t in self.alone]
 
     def robust(self, t: float) -> tuple[float, float]:
-        """Of the claims, the share that no coefficients within t standard errors overturn, and the share that some were found to.
+        """Return the share of claims that no coefficients within t standard errors overturn, and the share overturned by ones
+        found.
 
         NaN where there are no claims.
         """
@@ -84,7 +86,7 @@ class Sensitivity(Finding):
         return float(((self.safe[self.claims] >= t) & ~overturned).mean()), float(overturned.mean())
 
     def shares(self, levels: Sequence[float] = LEVELS) -> pd.DataFrame:
-        """A line for each t: the claims' shares that are robust, overturned, and neither known to be."""
+        """Return a line for each t: the shares of claims that are robust, overturned, and unknown."""
         lines = []
         for t in levels:
             robust, overturned = self.robust(t)
@@ -96,7 +98,7 @@ class Sensitivity(Finding):
         return pd.DataFrame(lines)
 
     def table(self) -> pd.DataFrame:
-        """A line for each complainant, the least robust claims first."""
+        """Return a line for each complainant, the least robust claims first."""
         frame = pd.DataFrame({
             "row": self.complainants, "claim": self.claims, "safe": self.safe, "flip": self.flip, "coefficient": self.coefficient,
             "alone": self.alone.min(axis=1, initial=np.inf),
@@ -124,7 +126,7 @@ def sensitivity(
     the coefficients' box that are bounded for each complainant.   claims_only: leave out complainants without a claim.
     found: the test's result for `do`, where it is at hand.   progress(done, total): rounds, of both searches.
     With preset "paper" the scale of counterfactuals is held as it is at the estimates.
-    Raises QueryError for mechanisms without coefficients, coefficients without errors, categories that these move, "ST" (which asks
+    Raises QueryError for mechanisms without coefficients, coefficients without errors, categories that these move, "ST" (which uses
     no causal model), verdicts of recorded decisions that compare with a counterfactual, or corrected for multiple testing.
     Raises DataError for log-linear nodes that hold 0 or less.
     """
@@ -145,7 +147,7 @@ def sensitivity(
     if not 0 < most < np.inf:
         raise QueryError(f"most = {most}: expected a positive number of standard errors, such as 5")
     found = tester.test_one(do) if found is None else found
-    claims = found.claims(method, min(found.k) if k is None else k)  # refuses what the test cannot tell
+    claims = found.claims(method, min(found.k) if k is None else k)  # raises QueryError for claims that the test cannot make
     now = claims.positive if verdict == "positive" else claims.significant
     index = np.flatnonzero(now) if claims_only else np.arange(len(now))
     problem = _problem(tester, do, found, errors, index, claims, verdict, most)
@@ -213,7 +215,7 @@ def _problem(
 
 
 def _exactly(problem: SensitivityProblem, rule: LinearRule) -> Flips:
-    """t* of CF under a rule. Who was not refused has no claim, whatever the coefficients: their t* is infinite."""
+    """Return t* of CF under a rule. People who were not refused have no claim at any coefficients: their t* is infinite."""
     effects = problem.effects
     refused = problem.found.refused[problem.index]
     accepted = ~(problem.found.refused_tilde if problem.found.refused_tilde is not None else problem.found.refused)[problem.index]

@@ -1,1 +1,1 @@
-"""certify: is anybody treated differently when protected values change, in a box or anywhere? Proofs, counterexamples, bounds."""
+"""certify: individual fairness in a box or in the whole domain, by proofs, counterexamples and bounds."""

@@ -1,4 +1,4 @@
-"""The certified share on paper."""
+"""The figures of certify: certified shares, the largest gap, counterexamples."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def plot(result: CertifyResult, path: Path) -> None:
 
 
 def bracket_plot(result: ShareResult, path: Path) -> None:
-    """Draw what is shown fair and unfair over the time of all runs."""
+    """Draw the shares proved fair and unfair, over the time of all runs."""
     seconds = [0.0, *(one.seconds for one in result.history)]
     fair = np.array([0.0, *(one.fair for one in result.history)])
     most = 1 - np.array([0.0, *(one.unfair for one in result.history)])
@@ -74,7 +74,7 @@ def bracket_plot(result: ShareResult, path: Path) -> None:
 
 
 def partition_plot(found: PartitionSummary, schema: Schema, question: str, path: Path) -> None:
-    """Above: the shares, by measure.   Below: the refuted share by blocks of the features along which it varies most."""
+    """Draw, above, the shares by measure; below, the refuted share by blocks of the features along which it varies most."""
     varied = [one for one in found.blocks if one.variation[1] > NOTICEABLE]
     strips = sorted(varied, key=lambda one: one.variation, reverse=True)[:STRIPS]
     bars = [name for name in MEASURES if found.shares[name] is not None]

@@ -1,5 +1,4 @@
-"""Results of certify: a verdict, verdicts of several boxes, counterexamples, the largest gap, or shares: of points, or of parts
-that are proved."""
+"""Results of certify: a verdict, verdicts of several boxes, counterexamples, the largest gap, or shares of points or of parts."""
 
 from __future__ import annotations
 
@@ -78,14 +77,14 @@ class TargetedResult(Result):
     """Where the certificates are, and why some have none."""
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a line a sub-population: its verdict, and why it has none."""
+        """Return a line for each sub-population: its verdict, or the reason that it has none."""
         lines = [{"targeted": one.targeted, "status": one.status.value, "reason": one.reason} for one in self.verdicts]
         return pd.DataFrame(lines)
 
     @computed_field(alias="interrupted")  # type: ignore[prop-decorator]
     @property
     def was_interrupted(self) -> bool:
-        """After Ctrl-C: sub-populations without a verdict are undecided."""
+        """True after Ctrl-C: sub-populations without a verdict are then undecided."""
         return self.interrupted is not None
 
 
@@ -145,7 +144,7 @@ class ShareRows(Shape):
 
 
 class SharePoint(Shape):
-    """What was shown, by the time of all runs together; estimates before the last one of a run."""
+    """The shares shown so far, at a time of all runs together; estimates, except for the last point of a run."""
 
     seconds: Seconds
     fair: Share
@@ -153,22 +152,22 @@ class SharePoint(Shape):
 
 
 class ShareResult(Result):
-    """`verifair certify --share`: which share of all points is treated alike, and which is not."""
+    """`verifair certify --share`: bounds on the shares of all points that are treated fairly and unfairly."""
 
     query: FairnessQuery
     tolerance: float
     fair: Share
-    """At least."""
+    """Lower bound."""
     unfair: Share
-    """At least."""
+    """Lower bound."""
     reason: Reason | None
-    """Why more than the tolerance is open; null: it is not."""
+    """The reason that more than the tolerance is open; null if it is not."""
     cells: Count
     rows: ShareRows | None
-    """Of the table; null without --data."""
+    """Rows of the table; null without --data."""
     history: list[SharePoint]
     store: str
-    """The certificate, with which --resume goes on."""
+    """File of the certificate, from which --resume continues."""
     semantics: str
     question: InstanceOf[IndividualFairness] = Field(exclude=True)
     certificate: InstanceOf[ShareCertificate] = Field(exclude=True)
@@ -177,7 +176,7 @@ class ShareResult(Result):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def open(self) -> Share:
-        """What is shown of neither."""
+        """The share that is shown neither fair nor unfair."""
         return max(0.0, 1 - self.fair - self.unfair)
 
 
@@ -185,14 +184,14 @@ class ShareResult(Result):
 
 
 class Named(Shape):
-    """Numbers by name, also read as in a dictionary."""
+    """Numbers by name, which can also be read as from a dictionary."""
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name)
 
 
 class VolumeShares(Named):
-    """Of the domain, or of its parts."""
+    """Shares of the domain, or of its parts."""
 
     unknown: Share
     proved: Share
@@ -234,7 +233,7 @@ class Shares(Named):
 
 
 class Block(Shape):
-    """Along one feature: how many parts lie in each interval, and how they were decided."""
+    """The parts by intervals of one feature: their number in each interval, and their verdicts."""
 
     feature: str
     low: Numbers
@@ -255,7 +254,8 @@ class Block(Shape):
 
     @property
     def variation(self) -> tuple[float, float]:
-        """Variance of that share over the blocks, beyond what chance would make of as many parts; and as it is. For ranking."""
+        """Return the variance of the refuted share over the blocks, minus its expectation by chance; and the variance itself. For
+        ranking."""
         reached = self.parts
         some, count = reached > 0, max(int(reached.sum()), 1)
         mean = float(self.violated.sum() / count)
@@ -269,7 +269,7 @@ class TrustCounts(Named):
 
 
 class Float32Counts(Named):
-    """Whether onnxruntime shows the witnesses too."""
+    """Numbers of witnesses by whether onnxruntime shows them too."""
 
     agrees: Count
     disagrees: Count
@@ -279,7 +279,7 @@ class Float32Counts(Named):
 class PartitionSummary(Pictured, Shape):
     """Results of a partition: counts of parts, and shares of the domain.
 
-    volume: share of the box's points (for real features of their length).   examples: counterexamples with the largest change."""
+    volume: share of the box's points (of the length, for real features).   examples: counterexamples with the largest change."""
 
     about: dict[str, Any] = Field(exclude=True, repr=False)
     volume: VolumeShares = Field(exclude=True)
@@ -308,11 +308,11 @@ class PartitionSummary(Pictured, Shape):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def trust(self) -> TrustCounts:
-        """Number of parts by the evidence of their proofs; a store holds trees only, so none is a solver's claim."""
+        """Number of parts by the evidence of their proofs; a store holds trees only, so no proof is a solver's claim."""
         return TrustCounts(checked=self.parts.proved, claimed=0)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a table of shares: a row each for parts, volume, and the rows of a table if one was given."""
+        """Return a table of shares: one row for parts, one for volume, and one for the rows of a table if one was given."""
         measured = {name: one.model_dump() for name, one in self.shares if one is not None}
         return pd.DataFrame.from_dict(measured, orient="index")
 
@@ -323,7 +323,7 @@ class PartitionSummary(Pictured, Shape):
 
 
 class PartitionResult(PartitionSummary, Result):
-    """`verifair certify --partition`: every part of a domain, and which share of it is certified."""
+    """`verifair certify --partition`: the verdicts of all parts of a domain, and the certified share."""
 
     stopped: Literal["done", "limit", "interrupted"]
     store: str

@@ -42,11 +42,11 @@ class CertifySettings(FairnessSettings):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the certificate for several sub-populations, each of which has a file of its own."""
+        """Return the option whose file is a folder: the certificate of several sub-populations, one file each."""
         return ("certificate",) if self.targeted else ()
 
     def check_options(self, inputs: Inputs, run: Run) -> None:
-        """Raise ValueError for two questions in one, and for options of another question."""
+        """Raise ValueError if two questions are asked at once, and for options of another question."""
         modes = [name for name in ("targeted", "maximise", "partition", "enumerate", "share") if getattr(self, name)]
         if len(modes) > 1:
             raise ValueError(f"--{modes[0]} and --{modes[1]} are different questions: ask them one at a time")

@@ -1,7 +1,7 @@
-"""The certified share of a partition: how much of a domain is proved, how much is refuted, what is open, and along which features.
+"""The certified share of a partition: the proved, refuted and open shares of a domain, and how they vary along features.
 
-A store is read chunk by chunk: memory is that of one chunk, however many parts there are. Of proved chunks only the verdicts are
-read; those with refuted or open parts are opened for their witnesses and reasons.
+A store is read chunk by chunk, so memory does not grow with the number of parts. For proved chunks only the verdicts are read;
+chunks with refuted or open parts are opened for their witnesses and reasons.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LISTED = 1 << 16
 
 
 def located(partition: Partition, raw: Array) -> Integers:
-    """Return (N,) number of the part that holds each raw row (N, V), -1 for rows outside the box."""
+    """Return (N,) the number of the part that holds each raw row (N, V), -1 for rows outside the box."""
     part = np.zeros(len(raw), dtype=np.int64)
     for v, count in enumerate(partition.blocks):
         wide = partition.width[v]
@@ -53,7 +53,7 @@ def partition_summary(
 ) -> PartitionSummary:
     """Summarise the store that `certify_partition` wrote for a query, which may be unfinished.
 
-    rows: (N, V) raw rows of a table, to count in which parts they lie.   progress: called with (parts read, all parts).
+    rows: (N, V) raw rows of a table, to count by the parts that hold them.   progress: called with (parts read, all parts).
     Raises DataError for a store of another query, CertificateError for a broken one, and QueryError for rows together with relaxed
     features: a part then covers pairs by their first row only.
     """
@@ -79,7 +79,7 @@ def partition_summary(
                 progress(first + len(status), partition.count)
         counts[NOT_REACHED] = partition.count - counts.sum()
         volume[NOT_REACHED] = 1 - volume.sum()
-        # Rid of rounding.
+        # Removes rounding errors.
         volume = np.where(counts == 0, 0.0, np.where(counts == partition.count, 1.0, np.clip(volume, 0, 1)))
         with readable(store.path):
             nodes, seconds = store.connection.execute("SELECT SUM(nodes), SUM(seconds) FROM chunks").fetchone()
@@ -106,7 +106,7 @@ def _partition_of(store: PartitionStore, query: IndividualFairness, box: tuple[A
 
 
 def _statuses(store: PartitionStore, count: int) -> Iterator[tuple[int, Integers]]:
-    """The store's verdicts, in order; every part at most once."""
+    """Yield the store's verdicts in order, every part at most once."""
     end = 0
     for first, status in store.statuses():
         if first < end or first + len(status) > count or not np.isin(status, (0, 1, 2)).all():
@@ -117,7 +117,7 @@ def _statuses(store: PartitionStore, count: int) -> Iterator[tuple[int, Integers
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Placed:
-    """Rows of a table by the parts that hold them. part, outcome: (N,), by part, those outside first (part -1)."""
+    """Rows of a table by the parts that hold them. part, outcome: (N,), sorted by part, rows outside first (part -1)."""
 
     part: Integers
     outcome: Integers
@@ -141,7 +141,7 @@ class _Placed:
 
 
 def _block(query: IndividualFairness, partition: Partition, v: int, parts: Integers) -> Block:
-    """Return a feature's blocks. parts: (B, 3) those that were reached, by outcome."""
+    """Return a feature's blocks.   parts: (B, 3) number of reached parts in each block, by outcome."""
     low = partition.lower[v] + np.arange(partition.blocks[v]) * float(partition.width[v])
     high = np.minimum(low + partition.width[v] - 1, partition.upper[v])
     outcomes = dict(zip(OUTCOMES, parts.T, strict=False))
@@ -158,7 +158,8 @@ def _count_blocks(blocks: dict[int, Integers], partition: Partition, part: Integ
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Found:
-    """One witness as a store holds it. rank: among those of its chunk, the starkest being 0.   apart: their probabilities."""
+    """One witness as a store holds it.   rank: in its chunk, 0 for the largest change.   apart: difference of the two
+    probabilities."""
 
     rank: int
     apart: float
@@ -171,7 +172,7 @@ class _Found:
 
 @dataclass(kw_only=True, eq=False)
 class _Opened:
-    """What the chunks with witnesses and open parts add up to."""
+    """Totals over the chunks with witnesses and open parts."""
 
     query: IndividualFairness
     pairs: Pairs
@@ -192,11 +193,11 @@ class _Opened:
             )
             for rank, w in enumerate(np.argsort(-apart, kind="stable")[:EXAMPLES].tolist())
         ]
-        # One of each chunk first: the starkest of all are often neighbours.
+        # One of each chunk first: the witnesses with the largest changes are often neighbours.
         self.starkest = sorted(self.starkest + new, key=lambda one: (one.rank, -one.apart))[:EXAMPLES]
 
     def _fits(self, chunk: Chunk) -> bool:
-        """Whether a chunk's arrays are as long as they should be, and its witnesses are pairs of rows that can be."""
+        """Return True if a chunk's arrays have consistent lengths, and its witnesses are pairs of legal rows."""
         domain, why = self.query.schema.domain, chunk.reason
         lengths = {len(chunk.x), len(chunk.margins), len(chunk.agrees), len(chunk.pair), len(chunk.goal)}
         shapes = chunk.x.shape[1] == domain.variables and chunk.margins.shape[1] == 2
@@ -210,7 +211,7 @@ class _Opened:
         return bool((domain.legal(chunk.x) & domain.legal(self._second(chunk.x, chunk.pair))).all())
 
     def _second(self, x: Array, pair: Integers) -> Array:
-        """x' (W, V) of raw rows x (W, V)."""
+        """Return the other rows x' (W, V) of raw rows x (W, V)."""
         second = x + self.pairs.shift[pair]
         second[:, self.pairs.index] = self.pairs.z_prime[pair]
         return second

@@ -51,9 +51,9 @@ NEXT_FEATURE = re.compile(r",(?=[^,=]+=)")
 
 
 def solve(settings: CertifySettings, subject: Subject, work: Work) -> CertifyResult:
-    """Return the answer in the mode that was asked for; proofs go to the certificate, or the store, that the work names.
+    """Return the answer in the mode of the settings; proofs go to the certificate, or the store, that `work` names.
 
-    Raises QueryError for a question that makes no sense, DataError for a store that cannot be used, Interrupted.
+    Raises QueryError for an invalid question, DataError for a store that cannot be used, Interrupted.
     """
     query = replace(settings.question("certify", subject), arithmetic=settings.arithmetic)
     check_possible(query)
@@ -69,7 +69,7 @@ def solve(settings: CertifySettings, subject: Subject, work: Work) -> CertifyRes
 
 
 def _about(query: IndividualFairness | ProbabilityGap, work: Work) -> dict[str, Any]:
-    """Return what all answers say of themselves."""
+    """Return the fields that all answers share."""
     return {
         "model_sha256": query.network.source_sha256, "schema_sha256": query.schema.sha256, "seed": work.seed, "question": query,
         "query": (FairnessQuery if isinstance(query, IndividualFairness) else GapQuery).model_validate(query),
@@ -147,7 +147,7 @@ def _narrowed(query: IndividualFairness, text: str) -> IndividualFairness:
     if twice is not None:
         raise QueryError(f"--targeted {text}: {twice!r} is in --box as well; give each feature once")
     narrowed = replace(query, box={**query.box, **more})
-    Pairs.of(narrowed, *box_of(query.schema, narrowed.box))  # a mistake in the last one should not cost the time of the others
+    Pairs.of(narrowed, *box_of(query.schema, narrowed.box))  # an error in the last one should not cost the others' time
     return narrowed
 
 
@@ -162,7 +162,7 @@ def _certificate(folder: Path | None, verdict: Verdict, k: int) -> Path | None:
 
 
 def _listed(wanted: int, settings: CertifySettings, query: IndividualFairness, work: Work) -> EnumerationResult:
-    """List people who are treated differently, until there are enough, no others, or no time; Ctrl-C keeps those found."""
+    """List people who are treated differently, until there are enough, no more, or no time left; Ctrl-C keeps those found."""
     with work.bar(f"people treated differently with {' and '.join(query.protected)}") as progress:
         found = counterexamples(
             query, wanted, budget=work.budget(), method=_method(settings), solver=settings.solver, progress=progress
@@ -179,9 +179,9 @@ def _listed(wanted: int, settings: CertifySettings, query: IndividualFairness, w
 
 
 def _largest(settings: CertifySettings, pairs: IndividualFairness, work: Work) -> MaximumResult:
-    """Bracket the gap between the same pairs of people as a fairness query compares.
+    """Bracket the largest gap over the pairs of people that a fairness query compares.
 
-    Of what has no probabilities, values and shares of votes, that is the gap between these.
+    For a model without probabilities it is the gap of its values or shares of votes.
     """
     query = ProbabilityGap(
         network=pairs.network, schema=pairs.schema, protected=pairs.protected, box=pairs.box, differ=pairs.differ,
@@ -232,10 +232,10 @@ def _share(settings: CertifySettings, query: IndividualFairness, subject: Subjec
 
 
 def _parts(size: int, query: IndividualFairness, subject: Subject, work: Work) -> PartitionResult:
-    """Decide the parts until all are or time is up, and add up the shares; Ctrl-C ends it with the shares so far."""
+    """Decide the parts until all are decided or time is up, and sum up the shares; Ctrl-C ends it with the shares so far."""
     store = work.store or Path(f"partition-{run_key(describe(query, size, box_of(query.schema, query.box)))}.sqlite")
     claim(store, work)
-    # Read first, so that a mistake in the table costs no time. A row's partner may lie in another part where features are relaxed.
+    # Read first: an error in the table costs no time. A row's partner may lie in another part where features are relaxed.
     rows = None if query.relax else subject.raw(outside="keep")
     store.parent.mkdir(parents=True, exist_ok=True)
     interrupted = None

@@ -1,4 +1,4 @@
-"""certify for a page: does anybody's decision or probability depend on a sensitive value, in a box or anywhere?"""
+"""certify for a page: does a decision or probability depend on a sensitive value, in a box or in the whole domain?"""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from verifair.systems.subject import Subject
 from verifair.systems.work import Work, called, standing
 
 SHARE_CHECKS = 0.5
-"""Of the time of a share, what is left for checking it again: to count the points of a cell takes the checker about as long."""
+"""Part of a share's time that is kept for re-checking it: the checker takes about as long to count the points of a cell."""
 SHOWN = 300
-"""People of the table who are shown one by one."""
+"""Most people of the table who are shown one by one."""
 GROUPS = 3
-"""Groups that a sentence counts one by one."""
+"""Most groups that a sentence counts one by one."""
 
 
 @dataclass(kw_only=True)
 class _SectionParts:
-    """What is collected on the way."""
+    """The parts of a section, collected question by question."""
 
     statements: list[Statement] = field(default_factory=list)
     witnesses: list[WitnessRow] = field(default_factory=list)
@@ -59,13 +59,13 @@ class _SectionParts:
     evidence: list[Evidence] = field(default_factory=list)
     answer: list[dict[str, Any]] = field(default_factory=list)
     open: int | None = None
-    """Of the feature under way: where the statement stands that the verdict was not found in time."""
+    """For one feature: position of the statement that says that no verdict was found in time."""
     broken: str | None = None
-    """Of the feature under way: a counterexample to the same question that another step found."""
+    """For one feature: a sentence about a counterexample to the same question that another mode found."""
 
     @classmethod
     def joined(cls, parts: Sequence[_SectionParts]) -> _SectionParts:
-        """Return those of all features, one after the other."""
+        """Return the parts of all features, one after the other."""
         return cls(
             statements=[one for part in parts for one in part.statements],
             witnesses=[one for part in parts for one in part.witnesses],
@@ -76,12 +76,12 @@ class _SectionParts:
 
     @property
     def leads(self) -> bool:
-        """Whether the first screen needs what fails for possible people: where no one of the table says so already."""
+        """True if a counterexample among possible people belongs on the first screen: nobody of the table is one."""
         return not self.answer[-1].get("exchanged", {}).get("decided_otherwise")
 
 
 def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
-    """Return what the page says of individual fairness, of each protected feature alone."""
+    """Return the page's section on individual fairness, for each protected feature alone."""
     names = subject.names(settings.protected)
     alone: dict[str, Any] = {"maximise": False, "partition": None, "enumerate": None, "share": False}
     more = "maximise", "partition", "share", "enumerate"
@@ -91,7 +91,7 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
             mode["epsilon"] = None  # a share is about decisions
     features = [_Feature(settings.model_copy(update={"protected": (name,)}), subject) for name in names]
     left = len(names) * len(modes)
-    for mode in modes:  # what is cheap is asked of all features before what takes long is asked of any
+    for mode in modes:  # cheap questions come first, for all features
         for feature in features:
             _ask(feature, mode, subject, replace(work, deadline=work.deadline - work.left * (1 - 1 / left)))
             left -= 1
@@ -121,7 +121,7 @@ def section(settings: CertifySettings, subject: Subject, work: Work) -> Section:
 
 
 class _Feature:
-    """One sensitive feature: what is asked of it alone, and what was found, of the people of the table first."""
+    """One sensitive feature: the questions about it alone, and the results, those about the table's people first."""
 
     def __init__(self, own: CertifySettings, subject: Subject) -> None:
         self.own, self.query = own, own.question(SYSTEM.verb, subject)
@@ -131,7 +131,7 @@ class _Feature:
 
 
 def _ask(feature: _Feature, mode: dict[str, Any], subject: Subject, work: Work) -> None:
-    """Ask one question of one feature."""
+    """Answer one question about one feature."""
     own, query, found = feature.own, feature.query, feature.found
     if mode["partition"] is not None or mode["share"]:
         work = _stored(mode["partition"], query, work)
@@ -164,7 +164,7 @@ def _rule(settings: CertifySettings, subject: Subject) -> str:
 
 
 def _stored(size: int | None, query: IndividualFairness, work: Work) -> Work:
-    """Return the work with the store of a feature's parts, or (size None) of its share, which a resumed audit goes on with."""
+    """Return the work with the store of a feature's parts, or (size None) of its share, from which a resumed audit continues."""
     assert work.folder is not None
     question = run_key(describe(query, size or 2, box_of(query.schema, query.box)))
     name = f"{called(query.protected[0])}-{question}"
@@ -188,7 +188,7 @@ def _anywhere(subject: Subject, settings: CertifySettings) -> str:
 
 
 def _asked(query: IndividualFairness) -> str:
-    """What is asked, in words. The deployed rule is what everybody means by a decision; the strict one is said."""
+    """Return the question in words. The deployed rule is the usual meaning of a decision; only the strict one is named."""
     name = query.protected[0]
     if query.epsilon is not None:
         return f"no {query.quantity} moves by more than {exactly(query.epsilon)} with {name}"
@@ -215,7 +215,7 @@ ROWS = 10_000
 
 
 def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts) -> None:
-    """Everybody of the table with the sensitive value exchanged: decided exactly, replayed in the runtime."""
+    """Decide everybody of the table with the sensitive value exchanged: exactly, and in the runtime."""
     schema, network, name = subject.schema, subject.judged, query.protected[0]
     raw, v = subject.raw(), schema.index(name)
     assert raw is not None, "asked where there is a table"
@@ -231,7 +231,7 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
             other[:, v] = value
             legal = (part[:, v] != value) & schema.inside(other)
             others = decisions(network, schema.encode(other[legal])) if legal.any() else own[legal]
-            sure = np.minimum(others, own[legal]) >= 0  # of a smooth network, a row too near to a tie is in no class
+            sure = np.minimum(others, own[legal]) >= 0  # a smooth network puts a row too near to a tie into no class
             changed = np.flatnonzero(legal)[sure & (others != own[legal])]
             close.update((start + np.flatnonzero(legal)[~sure]).tolist())
             gaining.update((start + changed[own[changed] != schema.good]).tolist())
@@ -242,7 +242,7 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     near = f" {open_:,} are too near a tie to tell." if open_ else ""
     flips.sort(key=lambda one: (-one[0], one[1]))
     cap = f" The {SHOWN} with the largest change are shown one by one." if len(flips) > SHOWN else ""
-    # Where the other statements are about the strict rule, this one says that it is not.
+    # If the other statements are about the strict rule, this one says that it is not.
     rule = decided("deployed", network.whole.outputs, schema) if query.rule == "strict" else ""
     otherwise = f"would be decided otherwise with another {name}, all else equal{rule}"
     group_of = [] if schema[name].numeric else [schema.format(name, value) for value in raw[:, v].tolist()]
@@ -267,7 +267,7 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
     }
     shown = _row_witnesses(subject, raw, v, [(row, value) for _, row, value in flips[:SHOWN]])
     found.witnesses += shown
-    if query.rule == "deployed":  # a step from a tie breaks nothing by the strict rule
+    if query.rule == "deployed":  # a change from or to a tie is no flip by the strict rule
         lower, upper = box_of(schema, query.box)
         inside = set(np.flatnonzero(((raw >= lower) & (raw <= upper)).all(axis=1)).tolist())
         found.broken = next(
@@ -277,7 +277,7 @@ def _exchange(subject: Subject, query: IndividualFairness, found: _SectionParts)
 
 
 def _now(found: Counter[str], every: Counter[str]) -> str:
-    """Return in brackets how many of each group were found, the most frequent first."""
+    """Return the numbers found in each group, in brackets, the most frequent group first."""
     if not found:
         return ""
     more = [counted(len(found) - GROUPS, "more group", "more groups")] if len(found) > GROUPS else []
@@ -285,7 +285,7 @@ def _now(found: Counter[str], every: Counter[str]) -> str:
 
 
 def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, float]]) -> list[WitnessRow]:
-    """People of the table beside themselves with another value.   flips: (row, value)."""
+    """Return people of the table, each beside the same person with another value.   flips: (row, value)."""
     if not flips:
         return []
     schema, network, weights = subject.schema, subject.judged, margin(subject.judged, 1, 0)
@@ -310,7 +310,7 @@ def _row_witnesses(subject: Subject, raw: Array, v: int, flips: list[tuple[int, 
 
 
 def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, work: Work, found: _SectionParts) -> None:
-    """One verdict about the whole box."""
+    """Add the verdict about the whole box."""
     query, verdict = result.question, result.verdict
     name, where, asked = query.protected[0], _anywhere(subject, settings), _asked(query)
     found.answer[-1]["verdict"] = result.model_dump(include=set(VerdictShape.model_fields))
@@ -343,7 +343,7 @@ def _box(settings: CertifySettings, subject: Subject, result: VerdictResult, wor
 
 
 def _people(subject: Subject, result: EnumerationResult, found: _SectionParts) -> None:
-    """Possible people who are treated differently, and whether these are all."""
+    """Add possible people who are treated differently, and whether the list is complete."""
     shown = {"question", "enumeration", "proof_line", "query", "versions", "model_sha256", "schema_sha256", "seed"}
     found.answer[-1]["enumerated"] = result.model_dump(exclude=shown)
     rows = [witness_row("certify", subject.schema, one, person="A possible person") for one in result.counterexamples]
@@ -352,13 +352,13 @@ def _people(subject: Subject, result: EnumerationResult, found: _SectionParts) -
     if rows:
         text = f"{how_many(result)} Each was decided exactly."
         found.statements.append(Statement(text=text, standing=Standing.REFUTED, tone=Tone.BAD))
-    if rows or not result.complete:  # that there is nobody at all, the verdict says
+    if rows or not result.complete:  # if there is nobody at all, the verdict says so
         at = Standing.CLAIMED if result.complete else Standing.UNKNOWN
         found.statements.append(Statement(text=others(result), standing=at, tone=Tone.PLAIN if result.complete else Tone.WATCH))
 
 
 def _largest(settings: CertifySettings, subject: Subject, result: MaximumResult, work: Work, found: _SectionParts) -> None:
-    """The largest change of the probability, from both sides."""
+    """Add the bounds of the largest change of the probability."""
     query, gap = result.question, result.gap
     name, where = query.protected[0], _anywhere(subject, settings)
     valued = query.schema.outcome.of == "value"
@@ -394,7 +394,7 @@ def _float32(proofs: Sequence[Proof]) -> str:
 
 
 def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _SectionParts) -> None:
-    """The certified share of the box, and of the table's people."""
+    """Add the certified share of the box, and of the table's people."""
     query = parts.question
     assert work.store is not None
     kept = {*PartitionSummary.model_fields, *PartitionSummary.model_computed_fields} - {"blocks"}  # there may be millions of these
@@ -421,7 +421,7 @@ def _parts(subject: Subject, parts: PartitionResult, work: Work, found: _Section
 
 
 def _bracket(subject: Subject, share: ShareResult, work: Work, found: _SectionParts) -> None:
-    """The share of all points of the box that are treated alike, and of the table's people."""
+    """Add the share of all points of the box, and of the table's people, that are treated fairly."""
     query, least, most = share.question, below(share.fair), above(1 - share.unfair)
     assert work.store is not None
     kept = {"tolerance", "fair", "unfair", "open", "reason", "cells", "rows"}

@@ -44,7 +44,7 @@ MEASURES = {"parts": "parts", "volume": "domain", "rows": "data rows"}
 
 
 def show(result: CertifyResult, console: Console) -> None:
-    """Print the answer, then where its proofs are."""
+    """Print the answer, then the files of its proofs."""
     match result:
         case VerdictResult():
             _verdict(result, console)
@@ -69,7 +69,7 @@ def show(result: CertifyResult, console: Console) -> None:
 
 
 def tables(result: CertifyResult) -> dict[str, pd.DataFrame]:
-    """Return file name -> table of all counterexamples that there are."""
+    """Return file name -> table of all counterexamples."""
     match result:
         case VerdictResult():
             found = [] if result.witness is None else [result.witness]
@@ -85,7 +85,7 @@ def tables(result: CertifyResult) -> dict[str, pd.DataFrame]:
 
 
 def _line(query: PairQuestion, witness: WitnessShape) -> dict[str, Any]:
-    """Return a counterexample as one row: both people, how each is decided, and whether float32 agrees."""
+    """Return a counterexample as one row: both people, their decisions, and whether float32 agrees."""
     partner = {f"{name}'": value for name, value in witness.x_prime.items() if name in (*query.protected, *query.relax)}
     first, second = witness.decisions
     shown = "value" if query.schema.outcome.of == "value" else "probability"
@@ -98,7 +98,7 @@ def _line(query: PairQuestion, witness: WitnessShape) -> dict[str, Any]:
 
 
 def holds(query: IndividualFairness) -> str:
-    """Return what a proof of the query says, in words."""
+    """Return the property that a proof of the query shows, in words."""
     who = " and ".join(query.protected)
     if query.epsilon is None:
         return f"no decision flips with {who}{nearby(query)}{_rule(query)}"
@@ -106,7 +106,8 @@ def holds(query: IndividualFairness) -> str:
 
 
 def nearby(query: PairQuestion) -> str:
-    """Return in what else the two people may differ, in words; of categories without an order any number means any."""
+    """Return, in words, the other features in which the two people may differ; for unordered categories any number of units means
+    any."""
     return f", and {near(query.relax, query.schema)}" if query.relax else ""
 
 
@@ -126,7 +127,7 @@ def _verdict(result: VerdictResult, console: Console) -> None:
             assert result.certificate is not None
             console.print(f"PROVED ({result.certificate.trust}): in the box, {holds(query)}. {took}, {result.engine}.")
             proofs = result.verdict.certificate.proofs if result.verdict.certificate is not None else ()
-            # A strict flip lets ties be, so its proof may rest on a bound of 0, which comes out rounded: that is no margin.
+            # A strict flip excludes ties, so its proof may rest on a bound of 0, rounded: this is not shown as a margin.
             margin = f" Margin {result.lower:.3g}." if result.lower is not None and 0 < result.lower < np.inf else ""
             console.print(f"{float32_words(sum(one.float32 for one in proofs), len(proofs))}.{margin}", soft_wrap=True)
         case Status.VIOLATED:
@@ -149,7 +150,7 @@ def _verdict(result: VerdictResult, console: Console) -> None:
 
 
 def _further(reason: Reason) -> str:
-    """Return what to do about a question that stayed open."""
+    """Return advice about a question that stayed open."""
     if reason is Reason.FLOAT32:
         return (
             "some margin is within what float32 may round: a longer run does not decide it, a smaller --box may; --arithmetic real "
@@ -173,7 +174,7 @@ def _violated(query: IndividualFairness, witness: WitnessShape) -> str:
 
 
 def _pair(witness: WitnessShape) -> Grid:
-    """Return the two rows side by side; what differs is bold."""
+    """Return the two rows side by side, differences in bold."""
     grid = Grid("feature", "x", "x'")
     for name, value in witness.x.items():
         other = witness.x_prime[name]
@@ -192,7 +193,7 @@ def _several(result: TargetedResult, console: Console) -> None:
 
 
 def _people(result: EnumerationResult, console: Console) -> None:
-    """Say how many were found and whether there are others; show the first few."""
+    """Print the number of people found, whether there are others, and the first few."""
     query, found = result.question, result.counterexamples
     if result.certificate is not None:
         console.print(f"PROVED ({result.certificate.trust}): {holds(query)} in the box: there is nobody to list.")
@@ -214,7 +215,7 @@ def _people(result: EnumerationResult, console: Console) -> None:
 
 
 def how_many(result: EnumerationResult) -> str:
-    """Return how many people were found, in a sentence."""
+    """Return a sentence with the number of people found."""
     query, count = result.question, len(result.counterexamples)
     who = " and ".join(query.protected)
     one = count == 1
@@ -228,7 +229,7 @@ def how_many(result: EnumerationResult) -> str:
 
 
 def others(result: EnumerationResult) -> str:
-    """Return whether there are others, in a sentence: they are only said to be all where the search came to its end."""
+    """Return a sentence on whether there are others; it says that there are none only if the search was complete."""
     count = len(result.counterexamples)
     if result.complete:
         near = " or ".join(f"{distance:g} in {name}" for name, distance in result.apart.items())
@@ -286,7 +287,7 @@ def _largest(result: MaximumResult, console: Console) -> None:
 
 
 def _share(result: ShareResult, console: Console) -> None:
-    """Print the bracket as a table, and how the table's people fare."""
+    """Print the bracket as a table, and the verdicts of the table's people."""
     grid, rows = Grid(box=SIMPLE_HEAD), result.rows
     counts = {} if rows is None else {"fair": rows.fair, "not fair": rows.unfair, "outside": rows.outside}
     for column in ("", "of the domain", *(["data rows"] if rows else [])):
@@ -347,7 +348,7 @@ def _float32(counts: Float32Counts) -> str:
 
 
 def shares_table(found: PartitionSummary) -> Grid:
-    """Return one line a measure: parts, share of the domain, rows of the table."""
+    """Return a line for each measure: parts, share of the domain, rows of the table."""
     grid = Grid(title="Certified share", title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     grid.add_column("", no_wrap=True)
     outcomes = [outcome for outcome in SHOWN if outcome != "outside" or found.rows is not None]
@@ -369,7 +370,7 @@ def _cell(count: int | None, share: float | None) -> str:
 
 
 def people_table(schema: Schema, examples: Sequence[WitnessShape]) -> Grid:
-    """Return witnesses side by side, one column a person; what differs between the two copies in bold."""
+    """Return witnesses side by side, one column for each person; differences between the two rows in bold."""
     people = (f"person {k}" for k in range(1, len(examples) + 1))
     grid = Grid("feature", *people, title="Some of those treated differently", title_justify="left")
     for feature in schema.features:

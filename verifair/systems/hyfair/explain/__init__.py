@@ -1,1 +1,1 @@
-"""Rules that say where a network discriminates (HyFair, Algorithm 2)."""
+"""Rules that describe where a network discriminates (HyFair, Algorithm 2)."""

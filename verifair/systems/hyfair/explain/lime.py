@@ -1,8 +1,9 @@
-"""The paper's baseline: local linear surrogates in the manner of LIME (Ribeiro et al., KDD 2016), beside rules.  (HyFair, RQ3)
+"""The paper's baseline: local linear surrogates in the manner of LIME (Ribeiro et al., KDD 2016), to compare with rules.  (HyFair,
+RQ3)
 
-LIME explains one output, so it is asked for every protected variant (x, z) of the cluster, and the features that are among the
-top three of any of the K explanations are what it names: the sizes of up to 13 in the paper's Table III are those of such a union.
-To see how much they explain, each of them is drawn again, one by one, and k measured anew.
+LIME explains one output, so it is run for every protected variant (x, z) of the cluster. It names the features that are among the
+top three of any of the K explanations: the sizes of up to 13 in the paper's Table III are those of such a union. To measure how
+much they explain, each of them is redrawn in turn, and k is measured again.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ PERTURBED = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Surrogates:
-    """features: variables named by some explanation, the most often named first.   named: by how many of the K each.
-    perturbed, deviation: mean k and its standard deviation when one of them is drawn anew."""
+    """features: variables named by some explanation, the most often named first.   named: number of the K explanations that name
+    each. perturbed, deviation: mean k and its standard deviation when one of them is redrawn."""
 
     features: tuple[int, ...]
     named: tuple[int, ...]
@@ -74,14 +75,14 @@ def surrogates(
 
 
 def _interpretable(near: Neighbourhood, raw: Array) -> Array:
-    """(N, V) 0 at the centre, for a category 1 elsewhere."""
+    """Return (N, V) the interpretable features: 0 at the centre; 1 for any other category."""
     spread = np.where(near.spread > 0, near.spread, 1.0)
     category = np.array([shares is not None for shares in near.shares])
     return np.where(category, raw != near.centre, (raw - near.centre) / spread)
 
 
 def _perturbed(near: Neighbourhood, v: int, severity: Severity, rng: np.random.Generator) -> Array:
-    """Severities with variable v drawn anew, never at its old value where there is another."""
+    """Return severities with variable v redrawn, with a new value if there is one."""
     raw = np.repeat(near.centre[None, :], 4 * PERTURBED, axis=0)
     raw[:, v] = near.redraw(v, raw[:, v], rng)
     raw = raw[near.space.legal(raw)]
@@ -90,11 +91,11 @@ def _perturbed(near: Neighbourhood, v: int, severity: Severity, rng: np.random.G
 
 
 def comparison(schema: Schema, found: Sequence[Explanation], baseline: Sequence[Surrogates]) -> list[LimeLine]:
-    """Lines of HyFair's Table III: for each cluster LIME and the rules (means over the rules that were kept).
+    """Return lines of HyFair's Table III: for each cluster LIME and the rules (means over the rules that were kept).
 
     Init.K: of the cluster.   Size: features named; conditions of a rule.   K: of the cluster; mean inside the rule.
-    Pert.K: with one named feature drawn anew; with one condition negated.   Diff = K - Pert.K.   Cov: how many of the local
-    samples it is about; for LIME the one point that it explains.
+    Pert.K: with one named feature redrawn; with one condition negated.   Diff = K - Pert.K.   Cov: number of local samples that
+    it covers; for LIME the one point that it explains.
     """
     lines: list[LimeLine] = []
     for explanation, lime in zip(found, baseline, strict=True):

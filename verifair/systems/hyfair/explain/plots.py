@@ -18,7 +18,7 @@ PLOTTED = 8
 
 
 def plots(result: ExplainResult) -> dict[str, Callable[[Path], None]]:
-    """Return file name -> what draws it."""
+    """Return file name -> function that draws it."""
     if not result.rules:
         return {}
     return {"rules.png": lambda path: rules_plot(result.described, result.best, result.settings.measure, path)}

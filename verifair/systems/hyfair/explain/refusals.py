@@ -1,4 +1,4 @@
-"""What rules refuse: closed boxes of raw values, snapped to the network's float32 columns, and the schema of the rest.
+"""The refused region of rules: closed boxes of raw values, snapped to the network's float32 columns, and the schema of the rest.
 
 Encoding is monotone, so a raw box is a box of columns, but a real-valued raw number just outside may round to the same float32
 column as the box's end. `snapped` moves each end to the outermost raw number with the same column.
@@ -25,9 +25,9 @@ NAME = re.compile(rf"{REFUSED}( \(\d+\))?( \d+)?")
 
 
 def snapped(rules: Sequence[Rule], schema: Schema) -> tuple[Rule, ...]:
-    """The rules with every end at the outermost raw number that becomes the same float32 column.
+    """Return the rules with every end at the outermost raw number that becomes the same float32 column.
 
-    Raises QueryError when a rule covers everything, for then nobody would be answered.
+    Raises QueryError if a rule covers everything: nobody would be answered.
     """
     out = []
     for number, rule in enumerate(rules, start=1):
@@ -42,7 +42,8 @@ def snapped(rules: Sequence[Rule], schema: Schema) -> tuple[Rule, ...]:
 
 
 def _outermost(domain: Domain, v: int, end: float, side: int) -> float:
-    """The raw number furthest to the side (1 up, -1 down) of `end` whose column is that of `end`; infinite at the range's end."""
+    """Return the raw number furthest to one side (1 up, -1 down) of `end` with the same column as `end`; infinite at the range's
+    end."""
     limit = float(domain.upper[v] if side > 0 else domain.lower[v])
     if not side * end < side * limit or domain.one_hot[v]:
         return end if side * end < side * limit else side * np.inf
@@ -53,7 +54,7 @@ def _outermost(domain: Domain, v: int, end: float, side: int) -> float:
 
     if same(limit):
         return side * np.inf
-    near, far = float(end), limit  # same(near), not same(far): bisection, to neighbours
+    near, far = float(end), limit  # bisection with same(near) and not same(far), down to neighbouring floats
     while True:
         middle = near + (far - near) / 2
         middle = float(np.floor(middle) if side > 0 else np.ceil(middle)) if domain.integer[v] else middle
@@ -63,8 +64,8 @@ def _outermost(domain: Domain, v: int, end: float, side: int) -> float:
 
 
 def guarded_schema(schema: Schema, rules: Sequence[Rule]) -> Schema:
-    """The schema with each (snapped) rule as a constraint: proofs about it are proofs about everything that is answered, by a
-    network that refuses these rules and those of `earlier`."""
+    """Return the schema with each (snapped) rule as a constraint. Proofs about it cover everything that is answered by a network
+    that refuses these rules and those of `earlier`."""
     taken = {constraint.name or "" for constraint in schema.constraints}
     free = (REFUSED if n == 1 else f"{REFUSED} ({n})" for n in count(1))
     name = next(one for one in free if not any(other == one or other.startswith(f"{one} ") for other in taken))
@@ -72,9 +73,9 @@ def guarded_schema(schema: Schema, rules: Sequence[Rule]) -> Schema:
 
 
 def earlier(schema: Schema) -> tuple[Rule, ...]:
-    """The snapped rules of guardrails that the schema was made for: what it forbids because they refuse it.
+    """Return the snapped rules of earlier guardrails, which are constraints of the schema.
 
-    A new guardrail of the model itself must refuse them as well, or it would answer people of whom no proof speaks.
+    A new guardrail of the model must refuse them as well, or it would answer people whom no proof covers.
     """
     rules = []
     for constraint in schema.constraints:

@@ -1,4 +1,4 @@
-"""What `explain` finds: rules that say where a network discriminates. Findings of sampling; nothing is proved."""
+"""The result of `explain`: rules that describe where a network discriminates. Findings of sampling; nothing is proved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RulesQuery(Shape):
 
 
 class SampleSettings(Shape):
-    """How clusters are searched and explained."""
+    """Parameters of the search for clusters and of their explanation."""
 
     measure: Literal["k", "gap"]
     rounds: Count
@@ -63,7 +63,7 @@ class LimeLine(Shape):
 
 
 class ExplainResult(Result):
-    """`verifair explain`: which conditions make clusters of discrimination. Findings of sampling, no proof."""
+    """`verifair explain`: conditions under which there are clusters of discrimination. Findings of sampling, not proofs."""
 
     kind: Literal["verifair-rules"] = "verifair-rules"
     query: RulesQuery
@@ -85,12 +85,12 @@ class ExplainResult(Result):
 
     @property
     def best(self) -> list[Explained]:
-        """The rules of all clusters, those that negation helps most first."""
+        """The rules of all clusters, those with the largest effect of negation first."""
         every = (one for explanation in self.found.found for one in explanation.rules)
         return sorted(every, key=lambda one: -one.evidence.difference)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a line a rule: its words, and the mean severity inside it and with one condition negated."""
+        """Return a line for each rule: its words, and the mean severity inside it and with one condition negated."""
         lines = [(one.rule.words(self.described), one.evidence.inside, one.evidence.negated) for one in self.best]
         return pd.DataFrame(lines, columns=["rule", "severity inside", "one condition negated"])
 

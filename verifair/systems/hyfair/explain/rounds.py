@@ -1,4 +1,4 @@
-"""Find the worst cluster, explain it, refuse what the rules cover, and look again: one round covers one cluster only."""
+"""Rounds of explanation: find the worst cluster, explain it, exclude the region of its rules, and repeat; one cluster a round."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INTERRUPTED = "interrupted"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rounds:
-    """found: one explanation a round.   stopped: why there are fewer than asked for (None: there are not).
+    """found: one explanation for each round.   stopped: the reason that there are fewer than asked for, else None.
     rules: those kept, of all rounds."""
 
     found: tuple[Explanation, ...]
@@ -46,12 +46,12 @@ def explain_rounds(
     query: KDiscrimination, settings: ExplainSettings, *, budget: Budget = SEARCH, rows: Array | None = None,
     deadline: float = np.inf, centre: Array | None = None, progress: Progress | None = None,
 ) -> Rounds:
-    """HyFair's debugging, round by round.
+    """Run HyFair's debugging, round by round.
 
     budget: seconds of each search for a cluster, and the seed.   rows: (N, V) raw data.   deadline: on clock.now().
-    centre: (V,) where to begin, instead of searching.
-    Raises QueryError when the first round finds nothing to explain; later rounds then stop. Ctrl-C stops them, too, and is raised
-    where there is no explanation yet.
+    centre: (V,) the first centre, in place of a search.
+    Raises QueryError when the first round finds nothing to explain; later rounds then stop. Ctrl-C also stops them, and is raised
+    if there is no explanation yet.
     """
     found: list[Explanation] = []
     stopped = None
@@ -101,26 +101,26 @@ def _round(
 
 
 def outside(query: KDiscrimination, rules: Sequence[Rule]) -> KDiscrimination:
-    """The same question about the people that the rules do not refuse."""
+    """Return the same question about the people whom the rules do not refuse."""
     return replace(query, schema=guarded_schema(query.schema, snapped(rules, query.schema))) if rules else query
 
 
 def among(query: KDiscrimination, rows: Array | None) -> Array | None:
-    """Return rows (N, V) of a table to search among; None, for random rows of the box, where none of them lies in the box or rules
-    refuse them all."""
+    """Return the rows (N, V) of a table that lie in the box and are not refused; None, for random rows of the box, if there are
+    none."""
     return rows if rows is not None and Space.of(query).legal(rows).any() else None
 
 
 def with_network(query: KDiscrimination, network: Model) -> KDiscrimination:
-    """The same question about another network."""
+    """Return the same question about another network."""
     return replace(query, network=network)
 
 
 def climb(space: Space, rows: Array | None, seed: int) -> Array:
-    """A raw point (V,) with a large probability gap: coordinate ascent from the best of the data and of random points.
+    """Return a raw point (V,) with a large probability gap: coordinate ascent from the best of the data and of random points.
 
-    In every step each of STARTS points tries DRAWN values of each free variable, all at once. A finding: there may be larger gaps,
-    which `verifair certify --maximise` bounds.
+    In every step each of STARTS points tries DRAWN values of each free variable, all at once. A finding: larger gaps may exist;
+    `verifair certify --maximise` bounds them.
     """
     rng, gap = np.random.default_rng(seed), severity_of(space, "gap")
     pool = space.random(rng, POOL)

@@ -1,4 +1,5 @@
-"""Rules that say where a network discriminates: paths of a decision tree, kept when negating them helps.  (HyFair, Algorithm 2)
+"""Rules that describe where a network discriminates: paths of a decision tree whose negation lowers the severity.  (HyFair,
+Algorithm 2)
 
 A rule is a conjunction of conditions on features that are not protected, so its region is a box of raw variables.
 Findings, never proofs: a rule's numbers are means over samples.
@@ -35,7 +36,7 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rule:
-    """The closed raw box [lower, upper], (V,) each; infinite where the rule says nothing."""
+    """The closed raw box [lower, upper], (V,) each; infinite where the rule has no condition."""
 
     lower: Array
     upper: Array
@@ -46,15 +47,15 @@ class Rule:
         return tuple(int(v) for v in np.flatnonzero(np.isfinite(self.lower) | np.isfinite(self.upper)))
 
     def contain(self, raw: Array) -> Booleans:
-        """(N,) which raw points the rule is true of."""
+        """Return (N,) True for raw points in the rule's box."""
         return np.asarray(((raw >= self.lower) & (raw <= self.upper)).all(axis=1))
 
     def words(self, schema: Schema) -> str:
-        """In the schema's words, such as "age between 31 and 45 and relationship is Husband or Wife"."""
+        """Return the rule in the schema's words, such as "age between 31 and 45 and relationship is Husband or Wife"."""
         return " and ".join(condition_words(schema, v, self.lower[v], self.upper[v]) for v in self.conditions) or "always"
 
     def share(self, space: Space) -> float:
-        """Share of the domain that the rule covers: of its lattice in whole variables, of its length in real ones."""
+        """Return the share of the domain that the rule covers: by number of values of whole variables, by length of real ones."""
         share = 1.0
         for v in self.conditions:
             low, high = max(self.lower[v], space.lower[v]), min(self.upper[v], space.upper[v])
@@ -65,7 +66,7 @@ class Rule:
 
 
 def condition_words(schema: Schema, v: int, low: float, high: float) -> str:
-    """One condition in words."""
+    """Return one condition in words."""
     feature, domain = schema.features[v], schema.domain
     name = feature.name
     if feature.categories is not None:
@@ -91,7 +92,7 @@ def _listed(names: Sequence[str], last: str) -> str:
 
 
 def refused(rules: Sequence[Rule], raw: Array) -> Booleans:
-    """(N,) which raw points some rule is true of."""
+    """Return (N,) True for raw points in the box of some rule."""
     found = np.zeros(len(raw), dtype=bool)
     for rule in rules:
         found |= rule.contain(raw)
@@ -100,11 +101,11 @@ def refused(rules: Sequence[Rule], raw: Array) -> Booleans:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleEvidence:
-    """What samples say about a rule: mean severities (and their standard deviations), and how much it covers.
+    """The evidence of samples about a rule: mean severities (and their standard deviations), and its coverage.
 
-    inside: of CHECKS fresh samples within the rule.   negated: of the same samples with one condition turned into its opposite.
-    outside: of the local samples that the rule is false of.   effects: for each condition, by how much severity falls when
-    that one alone is negated.   samples, domain, rows: share of the local samples, of the declared domain, and of the rows of
+    inside: of CHECKS fresh samples within the rule.   negated: of the same samples with one condition negated.
+    outside: of the local samples outside the rule.   effects: for each condition, the fall of the mean severity when it alone is
+    negated.   samples, domain, rows: share of the local samples, of the declared domain, and of the rows of
     data (None without data) that the rule covers.
     """
 
@@ -120,7 +121,7 @@ class SampleEvidence:
 
     @property
     def difference(self) -> float:
-        """Mean severity inside less that of the negations: what is compared with delta."""
+        """Mean severity inside minus that of the negations, which is compared with delta."""
         return self.inside - self.negated
 
 
@@ -135,9 +136,9 @@ class Explanation:
     """The rules found around one cluster.
 
     centre: (V,) the cluster's raw point, a legal row.   severity: its own.   labelled: the local samples.   tree, columns: the
-    decision tree and the variables that it saw.   purity: the share of high samples from which on its leaves were high.
-    rules: those kept, by falling difference.   dropped: those that negation did not confirm.
-    late: how many others there was no time for.
+    decision tree and the variables that it saw.   purity: the share of high samples that makes a leaf high.
+    rules: those kept, in descending order of difference.   dropped: those that negation did not confirm.
+    late: number of others that there was no time for.
     """
 
     centre: Array
@@ -157,12 +158,12 @@ def explain(
     """Explain the discrimination around one raw point by rules.  (HyFair, Algorithm 2)
 
     rows: (N, V) raw data, for spreads and coverage.   settings: n, kappa's quantile and the significant difference of Algorithm 2,
-    and the decision tree's depth, its fewest samples of a leaf and the share of high samples from which on a leaf is high. These
-    three are our choice, the paper gives none: of 5 % high samples hardly any leaf holds a majority. Without a share of one's own
-    the purest leaf counts where none has PURITY; negation still decides whether its rule is kept.
-    Where the space's deadline comes, rules that are not judged yet are left out.
-    Sound? findings only.  Raises OutOfTime before the first rule, QueryError when severity is the same everywhere, or the tree has
-    no leaf of high severity.
+    and the decision tree's depth, its fewest samples of a leaf and the share of high samples that makes a leaf high. These
+    three are our choice, as the paper gives none: with 5 % high samples hardly any leaf has a majority of them. If no share is
+    given and no leaf reaches PURITY, the purest leaf is used; negation still decides whether its rule is kept.
+    When the space's deadline passes, rules that are not judged yet are left out.
+    Sound? Complete? neither: findings only.  Raises OutOfTime before the first rule, QueryError when severity is the same
+    everywhere, or the tree has no leaf of high severity.
     """
     largest = space.cap if settings.measure == "k" else 1.0
     delta = settings.delta if settings.delta is not None else SIGNIFICANT * largest
@@ -170,7 +171,7 @@ def explain(
     near = Neighbourhood.of(space, centre, rows)
     raw = near.draw(settings.samples, rng)
     labelled = label(raw, np.asarray(severity(raw), dtype=np.float64), settings.quantile)
-    # A guardrail refuses nobody by a feature that the schema calls protected, though other ones are asked about.
+    # A guardrail must not refuse by any protected feature of the schema, even if the question is about others.
     columns = tuple(int(v) for v in space.free if not space.query.schema.features[v].protected)
     if not columns:
         raise QueryError("every feature is protected or has a single value: there is nothing that a rule could be about")
@@ -206,18 +207,19 @@ def explain(
 
 
 def least_purity(tree: DecisionTreeClassifier) -> float:
-    """Return PURITY or, where no leaf has so large a share of high samples, that of the purest leaf.
+    """Return PURITY or, if no leaf has this share of high samples, the share of the purest leaf.
 
-    A leaf must be purer than all samples together: of a tree without a cut the only rule would be "always".
+    A leaf must be purer than all samples together: otherwise a tree without a cut would give the rule "always".
     """
     inner, high = tree.tree_, list(tree.classes_).index(True)
     share = inner.value[:, 0, high] / inner.value[:, 0, :].sum(axis=1)
     purest = float(share[inner.children_left < 0].max())
-    return PURITY if purest >= PURITY or purest <= share[0] else purest * (1 - 1e-9)  # a quotient may round up
+    return PURITY if purest >= PURITY or purest <= share[0] else purest * (1 - 1e-9)  # the division may round up
 
 
 def high_leaves(tree: DecisionTreeClassifier, columns: Sequence[int], whole: Booleans, purity: float) -> Iterator[Rule]:
-    """The paths to leaves where at least a share `purity` of the samples is high, each as one box; whole variables get whole ends.
+    """Yield the paths to leaves where at least the share `purity` of the samples is high, each as one box with whole ends for whole
+    variables.
 
     Real variables: "x > t" becomes x >= t, so that boxes are closed.
     """
@@ -243,10 +245,10 @@ def judge(
 ) -> SampleEvidence:
     """Validate a rule by negation, on fresh samples.  (Algorithm 2, lines 8 to 10)
 
-    Samples inside are local ones given that the rule holds; their negations have one condition's feature drawn evenly from where
-    that condition is false.
+    Samples inside are local ones given that the rule holds. Their negations have the feature of one condition drawn uniformly from
+    the values where that condition is false.
     """
-    try:  # moved into the rule before constraints tell who is legal: features are independent until then
+    try:  # moved into the rule before illegal ones are dropped: until then features are independent
         inside = near.draw(CHECKS, rng, lambda raw: into(rule, near, raw, rng))
     except QueryError:
         inside = np.empty((0, len(near.centre)))
@@ -277,10 +279,10 @@ def _legal(near: Neighbourhood, raw: Array) -> Array:
 
 
 def into(rule: Rule, near: Neighbourhood, raw: Array, rng: np.random.Generator) -> Array:
-    """Local samples with every feature that a condition is false of drawn again as a neighbour's, until it fits.
+    """Return local samples in which features that violate a condition are redrawn from the neighbourhood until they satisfy it.
 
-    Where features were drawn independently, these are local samples given that the rule holds. What TRIES draws do not bring in is
-    drawn evenly from where the condition is true.
+    If features were drawn independently, these are local samples given that the rule holds. A value that TRIES draws do not bring
+    into the rule is drawn uniformly from the values where the condition is true.
     """
     out = raw.copy()
     for v in rule.conditions:
@@ -295,7 +297,7 @@ def into(rule: Rule, near: Neighbourhood, raw: Array, rng: np.random.Generator) 
 
 
 def against(rule: Rule, near: Neighbourhood, raw: Array, v: int, rng: np.random.Generator) -> Array:
-    """The points with variable v drawn evenly from where its condition is false."""
+    """Return the points with variable v drawn uniformly from the values where its condition is false."""
     step = 1.0 if near.whole[v] else 0.0
     below = (float(near.space.lower[v]), rule.lower[v] - step)
     above = (rule.upper[v] + step, float(near.space.upper[v]))

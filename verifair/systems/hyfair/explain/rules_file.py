@@ -2,7 +2,7 @@
 
     {"rules": [{"when": {"age": {"low": 31, "high": 45}, "relationship": ["Husband", "Wife"]}}], ...}
 
-A hand-written file needs no more than that; `verifair explain` adds what it found and how.
+A hand-written file needs no more than that; `verifair explain` adds its evidence and settings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KIND = "verifair-rules"
 
 
 class RuleEvidence(Shape):
-    """What samples say of a rule: mean severities and their standard deviations, and how much it covers."""
+    """The evidence of samples about a rule: mean severities and their standard deviations, and its coverage."""
 
     inside: float | None
     inside_deviation: float | None
@@ -55,10 +55,10 @@ class FoundRule(Shape):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RuleFile:
-    """What a file of rules holds.
+    """The content of a file of rules.
 
-    rules: their boxes; a rule whose categories are no run in the schema's order becomes several.   words: one text a box.
-    model_sha256: of the network that was explained (None in hand-written files).   query: the arguments of KDiscrimination.
+    rules: their boxes; a rule whose categories are not consecutive in the schema's order becomes several.   words: a text for each
+    box. model_sha256: of the network that was explained (None in hand-written files).   query: the arguments of KDiscrimination.
     clusters: (C, V) raw points that were explained.   settings: how the samples were drawn.
     """
 
@@ -74,7 +74,7 @@ NOTHING = RuleFile(rules=(), words=(), model_sha256=None, query={}, clusters=np.
 
 
 def when(rule: Rule, schema: Schema) -> dict[str, Any]:
-    """The conditions of a rule as a constraint's `never` takes them."""
+    """Return the conditions of a rule as the `never` of a constraint takes them."""
     domain = schema.domain
     out: dict[str, Any] = {}
     for v in rule.conditions:
@@ -96,7 +96,7 @@ def plain_box(box: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def found_rule(one: Explained, schema: Schema, cluster: int) -> FoundRule:
-    """Return a rule in words, with what samples say of it. cluster: which of those explained it is about."""
+    """Return a rule in words, with the evidence of samples.   cluster: number of the explained cluster that it is about."""
     evidence = asdict(one.evidence) | {"difference": one.evidence.difference}
     effects = {schema.features[v].name: fall for v, fall in zip(one.rule.conditions, one.evidence.effects, strict=True)}
     return FoundRule(
@@ -118,10 +118,10 @@ def load(path: Path, schema: Schema) -> RuleFile:
     """Read rules about a schema. Raises DataError naming the file, the rule and the remedy."""
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(given, ensure_ascii=False).encode()  # escapes may stand for half characters, which nothing can write again
+        json.dumps(given, ensure_ascii=False).encode()  # escapes may stand for lone surrogates, which cannot be written again
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); pass the rules.json of `verifair explain`") from error
-    except ValueError as error:  # no UTF-8, no JSON, a number of 5,000 digits, half a character
+    except ValueError as error:  # no UTF-8, no JSON, a number of 5,000 digits, a lone surrogate
         raise DataError(f"{path}: is not valid JSON ({error}); pass the rules.json of `verifair explain`") from error
     except RecursionError as error:
         raise DataError(f"{path}: is nested too deeply; pass the rules.json of `verifair explain`") from error
@@ -157,7 +157,7 @@ def _read(path: Path, number: int, one: dict[str, Any], schema: Schema) -> list[
 
 
 class _Query(BaseModel):
-    """What the rules were found by, as far as `verifair guard` asks the same again."""
+    """The query that the rules were found by, as far as `verifair guard` repeats it."""
 
     protected: list[str] = []
     buckets: int = 20
@@ -174,7 +174,7 @@ def _query(path: Path, given: Any) -> dict[str, Any]:
 
 
 def check_protected(path: Path | None, rules: Sequence[Rule], protected: Sequence[str], schema: Schema) -> None:
-    """A guardrail that looked at protected features would itself treat people differently by them."""
+    """Raise an error if rules use protected features: such a guardrail would itself treat people differently by them."""
     for number, rule in enumerate(rules, start=1):
         for name in (schema.features[v].name for v in rule.conditions):
             if name in protected or schema[name].protected:

@@ -1,4 +1,4 @@
-"""Local samples around one person, and which of them are discriminated against most.  (HyFair, Algorithm 2, lines 1 to 3)
+"""Local samples around one person, and the labels of those discriminated against most.  (HyFair, Algorithm 2, lines 1 to 3)
 
 A *severity* says how badly the network treats a raw point: k(x), the number of outcome buckets over all protected combinations, or
 the largest probability gap between two of them. All functions here take it as a callable, (N, V) raw points -> (N,) numbers.
@@ -23,9 +23,10 @@ ATTEMPTS = 100
 
 
 def severity_of(space: Space, measure: str) -> Severity:
-    """k: the number of outcome buckets.   gap: the largest difference of two probabilities.   Float32 evaluation, a guide.
+    """Return a severity.   k: the number of outcome buckets.   gap: the largest difference of two probabilities.   In float32, a
+    guide.
 
-    Raises QueryError for another measure, and for a gap of a question that is about decisions and not probabilities.
+    Raises QueryError for another measure, and for a gap if the question is about decisions, not probabilities.
     """
     if measure not in MEASURES:
         raise QueryError(f"measure {measure!r} is unknown; choose one of {', '.join(MEASURES)}")
@@ -45,12 +46,12 @@ def severity_of(space: Space, measure: str) -> Severity:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Neighbourhood:
-    """How raw points near `centre` (V,) are drawn.
+    """A distribution of raw points near `centre` (V,).
 
     Every free feature keeps the centre's value with probability `keep`. Otherwise a number moves by a normal step with the
     standard deviation of the data (without data, that of the uniform distribution over its range), rounded where it is whole and
-    clipped to its range; a category is drawn from the data's frequencies (without data, evenly). Protected features stay: their
-    value does not matter to a severity. LIME draws its samples likewise (Ribeiro et al. 2016).
+    clipped to its range; a category is drawn from the data's frequencies (without data, uniformly). Protected features stay: their
+    value does not affect a severity. LIME draws its samples likewise (Ribeiro et al. 2016).
 
     spread: (V,) standard deviations.   shares: for each category feature the frequencies of its values, None for a number.
     """
@@ -63,7 +64,7 @@ class Neighbourhood:
 
     @classmethod
     def of(cls, space: Space, centre: Array, rows: Array | None = None) -> Neighbourhood:
-        """rows: (N, V) raw rows of data, for spreads and frequencies (None: there are none)."""
+        """Return the neighbourhood of a centre.   rows: (N, V) raw rows of data, for spreads and frequencies; None without data."""
         spread = (space.upper - space.lower) / np.sqrt(12.0) if rows is None or len(rows) < 2 else rows.std(axis=0)
         shares = tuple(
             None if feature.numeric else _frequencies(space, v, rows) for v, feature in enumerate(space.query.schema.features)
@@ -72,13 +73,13 @@ class Neighbourhood:
 
     @property
     def whole(self) -> Booleans:
-        """(V,) which variables take whole values only."""
+        """(V,) True for variables that take whole values only."""
         return self.space.query.schema.domain.integer
 
     def draw(self, count: int, rng: np.random.Generator, moved: Callable[[Array], Array] | None = None) -> Array:
-        """(count, V) legal raw points. Raises QueryError where next to nothing around the centre is legal.
+        """Return (count, V) legal raw points. Raises QueryError if nearly nothing around the centre is legal.
 
-        moved: what is made of all points drawn, (N, V) -> (N, V), before the legal ones are taken.
+        moved: a map of all points drawn, (N, V) -> (N, V), applied before the legal ones are selected.
         """
         parts, found = [], 0
         for _ in range(ATTEMPTS):
@@ -101,14 +102,14 @@ class Neighbourhood:
         return raw
 
     def neighbours(self, v: int, count: int, rng: np.random.Generator) -> Array:
-        """(count,) values of variable v near the centre's."""
+        """Return (count,) values of variable v near the centre's."""
         values = np.full(count, self.centre[v])
         moved = rng.random(count) >= self.keep
         values[moved] = self.redraw(v, values[moved], rng)
         return values
 
     def redraw(self, v: int, values: Array, rng: np.random.Generator) -> Array:
-        """New values (N,) of variable v for points that had `values`."""
+        """Return new values (N,) of variable v for points that had `values`."""
         shares = self.shares[v]
         if shares is not None:
             return np.asarray(self.space.lower[v] + rng.choice(len(shares), size=len(values), p=shares))
@@ -117,7 +118,7 @@ class Neighbourhood:
         return np.asarray(np.clip(moved, self.space.lower[v], self.space.upper[v]))
 
     def between(self, v: int, low: float, high: float, count: int, rng: np.random.Generator) -> Array:
-        """`count` values of variable v drawn evenly from [low, high] within its range."""
+        """Return `count` values of variable v drawn uniformly from [low, high] within its range."""
         low, high = max(low, float(self.space.lower[v])), min(high, float(self.space.upper[v]))
         if self.whole[v]:
             return np.asarray(rng.integers(int(np.ceil(low)), int(np.floor(high)), size=count, endpoint=True), dtype=np.float64)
@@ -133,7 +134,7 @@ def _frequencies(space: Space, v: int, rows: Array | None) -> Array:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Labelled:
-    """raw (N, V) samples, severity (N,) of each, and which are `high` (N,): severity of at least `threshold`."""
+    """Samples raw (N, V), their severity (N,), and `high` (N,), True where the severity is at least `threshold`."""
 
     raw: Array
     severity: Array
@@ -145,10 +146,10 @@ class Labelled:
 
 
 def label(raw: Array, severity: Array, quantile: float = 0.95) -> Labelled:
-    """The samples with the top share of the severity are high (HyFair: quantile 0.95, so the top 5 %).
+    """Label the samples with the highest severities as high (HyFair: quantile 0.95, so the top 5 %).
 
-    Severities are often whole numbers, and ties would make everybody high where the quantile is the least value met: the
-    threshold is then the next larger one. Raises QueryError when all samples have the same severity, or one is no number.
+    Severities are often whole numbers with ties. If the quantile is the least value, all samples would be high, so the threshold is
+    then the next larger value. Raises QueryError if all samples have the same severity, or one is NaN.
     """
     if not 0 < quantile < 1:
         raise QueryError(f"quantile = {quantile}, expected a share between 0 and 1, such as 0.95 for the top 5 %")

@@ -12,7 +12,7 @@ from verifair.systems.system import System
 
 
 class ExplainSettings(VariantSettings):
-    """Where clusters of discrimination are searched, and how rules about them are found (HyFair, Algorithm 2)."""
+    """The settings of `verifair explain`: the search for clusters of discrimination, and for rules (HyFair, Algorithm 2)."""
 
     measure: Literal["k", "gap"] = "k"
     """k: outcome buckets; gap: largest probability gap."""

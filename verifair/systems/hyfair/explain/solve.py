@@ -23,7 +23,7 @@ from verifair.systems.work import Work
 
 
 def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainResult:
-    """Search clusters and explain them. Raises QueryError when there is nothing to explain, Interrupted before the first rule."""
+    """Search clusters and explain them. Raises QueryError if there is nothing to explain, Interrupted before the first rule."""
     schema = subject.schema
     query = KDiscrimination(
         network=subject.network, schema=schema, protected=names(schema, settings.protected), buckets=settings.buckets,
@@ -70,7 +70,8 @@ def solve(settings: ExplainSettings, subject: Subject, work: Work) -> ExplainRes
 
 
 def names(schema: Schema, protected: Sequence[str] | None) -> list[str]:
-    """Return the features asked for, each once; without any, those that the schema declares. Raises QueryError for none."""
+    """Return the named features, each once; if there are none, those that the schema declares protected. Raises QueryError for
+    none."""
     found = list(dict.fromkeys(protected or schema.protected_names))
     if not found:
         raise QueryError("no feature is declared protected: pass --protected NAME")
@@ -78,7 +79,8 @@ def names(schema: Schema, protected: Sequence[str] | None) -> list[str]:
 
 
 def legal_rows(dataset: Dataset, outside: str) -> tuple[Array, Dataset]:
-    """Return raw rows (N, V), and the table of the same rows. Raises DataError for rows outside the schema that are not dropped."""
+    """Return raw rows (N, V), and the table of the same rows. Raises DataError for rows outside the schema unless they are
+    dropped."""
     frame = dataset.frame
     if outside == "drop":
         frame = frame[dataset.schema.fitting(frame)].reset_index(drop=True)

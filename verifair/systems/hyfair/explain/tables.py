@@ -21,19 +21,19 @@ SHOWN = 10
 
 
 def show(result: ExplainResult, console: Console) -> None:
-    """Print the clusters, the rules that negation helps most, and what to do next."""
+    """Print the clusters, the rules with the largest effect of negation, and the next steps."""
     _print(result, console, SHOWN)
     if result.box:
         about = "These rules were found within the box; a guardrail made of them refuses people outside of it as well:"
         console.print(f"{about} {box_options(result.box)}", soft_wrap=True)
     if result.file is not None and result.rules:
         guard = f"verifair guard {result.options.removeprefix('--model ')} --rules {quote(str(result.file))} --out guarded.onnx"
-        short = any(one.dropped is not None for one in result.described.features)  # of which guard takes no rules
+        short = any(one.dropped is not None for one in result.described.features)  # a dropped feature: guard takes no such rules
         console.print(f"wrote {result.file}{'' if short else f'; next: {guard}'}", soft_wrap=True)
 
 
 def text(result: ExplainResult, console: Console) -> None:
-    """Print the same to a file, with all rules."""
+    """Print the same with all rules, for a file."""
     _print(result, console, len(result.rules))
 
 
@@ -74,7 +74,8 @@ def _print(result: ExplainResult, console: Console, shown: int) -> None:
 
 
 def print_rules(schema: Schema, rules: Sequence[Explained], measure: str, console: Console) -> None:
-    """Each rule in words, with mean severity where it holds, where one condition is negated, and elsewhere, and what it covers."""
+    """Print each rule in words, with the mean severity where it holds, with one condition negated, and elsewhere, and its
+    coverage."""
     for number, one in enumerate(rules, start=1):
         e = one.evidence
         covered = {"samples": e.samples, "domain": e.domain} | ({} if e.rows is None else {"rows of data": e.rows})
@@ -88,7 +89,7 @@ def print_rules(schema: Schema, rules: Sequence[Explained], measure: str, consol
 
 
 def comparison_table(lines: Sequence[LimeLine]) -> Grid:
-    """Return HyFair's Table III, one pair of lines a cluster."""
+    """Return HyFair's Table III, two lines for each cluster."""
     grid = Grid(title="LIME and rules (HyFair, Table III)", title_justify="left")
     for name in lines[0].model_dump():
         grid.add_column(name, overflow="fold")

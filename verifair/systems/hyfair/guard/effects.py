@@ -1,6 +1,6 @@
 """Benefits and costs of a mitigation: HyFair's Table IV, before and after.
 
-Everything here is measured, nothing proved; `verifair certify --maximise` proves what is left outside a guardrail.
+Everything here is measured, nothing proved; `verifair certify --maximise` bounds the gap that is left outside a guardrail.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOCAL = 5000
 
 
 class Effect(Shape):
-    """A line of HyFair's Table IV, and what a guardrail costs: measured and searched, no proof.
+    """A line of HyFair's Table IV, and the costs of a guardrail: measured and searched, not proved.
 
     The search cannot enter the refused region.
     """
@@ -57,11 +57,12 @@ class Effect(Shape):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EffectData:
-    """What an effect is measured on.   data: (N, V) raw rows to measure accuracy on, and to search among where some are answered in
-    the question's box.   labels: (N,).
+    """The data for measuring an effect.   data: (N, V) raw rows to measure accuracy on; the search starts from those in the
+    question's box that are answered.   labels: (N,).
 
-    table: (M, V) raw rows that are searched among where those of `data` are all refused; None, or where these are refused as well:
-    random rows of the box, which are hard to draw where rules leave few.   clusters: (C, V) raw points that were explained.
+    table: (M, V) raw rows to start from if there are none of these. If this is None, or all of its rows are refused too, the search
+    starts from random rows of the box, which are hard to draw where rules leave few.   clusters: (C, V) raw points that were
+    explained.
 
     iterations: of the search.   budget: its seconds, and the seed.
     """
@@ -87,7 +88,7 @@ def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], on:
     )
     s = found.statistics
     if s.stopped == "interrupted":
-        raise KeyboardInterrupt  # the search gives back what it met; a line of the table it is not
+        raise KeyboardInterrupt  # an interrupted search returns its rows so far; they make no line of the table
     explained = on.clusters is not None and len(on.clusters)
     local_k, local_success = _local(query, rules, on.clusters, data, seed) if explained else (None, None)
     return Effect(
@@ -98,7 +99,7 @@ def effect(intervention: str, query: KDiscrimination, rules: Sequence[Rule], on:
 
 
 def _number(value: float | None) -> float | None:
-    """Return None for a mean of nothing."""
+    """Return the value, or None for NaN (a mean over nothing)."""
     return None if value is None or np.isnan(value) else value
 
 
@@ -115,7 +116,7 @@ def _local(
 def score(
     network: Model, schema: Schema, rules: Sequence[Rule], raw: Array, labels: Integers | None
 ) -> tuple[float | None, float]:
-    """Accuracy on the rows that are answered (None without labels, NaN when none is answered), and the share that is refused."""
+    """Return the accuracy on answered rows (None without labels, NaN if none is answered), and the share of refused rows."""
     answered = ~refused(rules, raw)
     if labels is None:
         return None, float((~answered).mean())

@@ -6,10 +6,10 @@ moves each end to the outermost raw number with the same column. After that, for
 
     the wrapper refuses the columns of the row    iff    the row lies in a raw box,
 
-so what is certified outside the boxes (see `guarded_schema`) holds for everything that the wrapper answers. Sound? yes.
+so a property that is certified outside the boxes (see `guarded_schema`) holds for everything that the wrapper answers. Sound? yes.
 
-Refused rows get NaN in every output of floating type, and in probabilities by class, so that nobody acts on them by oversight;
-outputs of other types (class labels) have no such value and stay: read `abstain` first.
+Refused rows get NaN in every output of floating type, and in probabilities by class, so that nobody uses them by mistake. Outputs
+of other types (class labels) have no NaN and keep their value: read `abstain` first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class Columns:
 
 
 def columns_of(rules: Sequence[Rule], domain: Domain) -> Columns:
-    """Thresholds of snapped rules, float32 numbers. A one-hot block lies in a set of categories iff no other column is 1."""
+    """Return the thresholds of snapped rules, as float32 numbers. A one-hot block lies in a set of categories iff no other column
+    is 1."""
     lower = np.full((len(rules), domain.columns), -np.inf)
     upper = np.full((len(rules), domain.columns), np.inf)
     for f, rule in enumerate(rules):
@@ -75,9 +76,9 @@ def columns_of(rules: Sequence[Rule], domain: Domain) -> Columns:
 
 
 def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> onnx.ModelProto:
-    """The stored model with its outputs masked and a new bool output `abstain` [N]; rules must be snapped.
+    """Return the stored model with masked outputs and a new bool output `abstain` [N]; rules must be snapped.
 
-    It refuses these rules and the `earlier` ones of a schema that is guarded already.
+    It refuses the rows of these rules, and of the `earlier` rules if the schema is guarded already.
     model: the ONNX file, or a model that was read from one. Raises ModelError for a model that cannot be wrapped: an opset below
     OLDEST_OPSET, inputs that are not floats alone, names of the guardrail's own such as `abstain`, or a network without a file.
     """
@@ -96,7 +97,7 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
         if taken == ABSTAIN or taken.startswith(PREFIX):
             raise ModelError(model, f"calls a tensor {taken!r}, as a guardrail calls its own; export it with another name")
     name, width, kind = _input(model, stored.model)
-    if all(node.domain not in ("", "ai.onnx") for node in graph.node):  # trees alone: any version will do
+    if all(node.domain not in ("", "ai.onnx") for node in graph.node):  # only tree operators: any opset version works
         stored.model.opset_import.append(helper.make_opsetid("", NEW_OPSET))
     if onnx_file.opset(stored.model) < OLDEST_OPSET:
         found = onnx_file.opset(stored.model)
@@ -114,7 +115,7 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
     for output in graph.output:
         if output.type.tensor_type.elem_type in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16):
             _mask(model, graph, output)
-    for node in [node for node in graph.node if node.op_type == "ZipMap"]:  # probabilities by class: a graph's last nodes
+    for node in [node for node in graph.node if node.op_type == "ZipMap"]:  # probabilities by class, a graph's last nodes
         graph.node.remove(node)
         _mask_input(graph, node)
         graph.node.append(node)
@@ -129,7 +130,8 @@ def guard(model: str | Path | Model, rules: Sequence[Rule], schema: Schema) -> o
 
 
 def _input(path: Path, model: onnx.ModelProto) -> tuple[str, int, npt.DTypeLike]:
-    """Name, width and type of the tensor of all columns: the only input, or one that is added, of several inputs of floats."""
+    """Return name, width and type of the tensor of all columns: the only input, or an added concatenation of several float
+    inputs."""
     feeds, _ = graph_inputs(path, model)
     kinds = {feed.kind for feed in feeds}
     if len(feeds) == 1 or len(kinds) > 1 or kinds - {"float32", "float64"}:
@@ -145,7 +147,7 @@ def _input(path: Path, model: onnx.ModelProto) -> tuple[str, int, npt.DTypeLike]
 
 
 def is_guarded(model: Path) -> bool:
-    """Has the ONNX file a guardrail?"""
+    """Return True if the ONNX file has a guardrail."""
     return ABSTAIN in {output.name for output in onnx_file.load(model).model.graph.output}
 
 
@@ -154,7 +156,8 @@ def _digest(rules: Sequence[Rule], schema: Schema) -> str:
 
 
 def _add_abstain(graph: onnx.GraphProto, name: str, width: int, dtype: npt.DTypeLike, rules: Columns) -> None:
-    """abstain = some rule has no column outside. Counts of columns and of rules are small whole numbers: sums are exact."""
+    """Add nodes for abstain = some rule has no column outside. Counts of columns and rules are small whole numbers: sums are
+    exact."""
     f, c = rules.lower.shape
     constants = {
         "wide": np.array([-1, width]), "pick": rules.columns, "apart": np.array([-1, 1, c]), "flat": np.array([-1]),
@@ -185,7 +188,7 @@ def _add_abstain(graph: onnx.GraphProto, name: str, width: int, dtype: npt.DType
 
 
 def _mask(model: Path, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> None:
-    """output = NaN where abstain; what computed it goes on under a name of its own."""
+    """Add nodes for output = NaN where abstain; the original output gets a new name."""
     shown, inner = output.name, PREFIX + "answer/" + output.name
     if not any(shown in node.output for node in graph.node):
         raise ModelError(model, f"output {shown!r} is an input or a constant, not computed; there is nothing to guard")
@@ -204,7 +207,7 @@ def _mask(model: Path, graph: onnx.GraphProto, output: onnx.ValueInfoProto) -> N
 
 
 def _mask_input(graph: onnx.GraphProto, node: onnx.NodeProto) -> None:
-    """The same for the probabilities (N, classes) that a node makes dictionaries of."""
+    """Mask the probabilities (N, classes) that a node turns into dictionaries."""
     tag = PREFIX + "mask/" + node.output[0]
     graph.initializer.append(numpy_helper.from_array(np.array(np.nan, dtype=np.float32), tag + "/nan"))
     graph.initializer.append(numpy_helper.from_array(np.array([-1, 1], dtype=np.int64), tag + "/shape"))
@@ -214,13 +217,13 @@ def _mask_input(graph: onnx.GraphProto, node: onnx.NodeProto) -> None:
 
 
 def abstains(path: Path, model: onnx.ModelProto, x: Array) -> Booleans:
-    """(B,) what onnxruntime's `abstain` says about network inputs x (B, n)."""
+    """Return (B,) the `abstain` output of onnxruntime for network inputs x (B, n)."""
     (said,) = open_session(path, model, [ABSTAIN]).run(x, [ABSTAIN])
     return np.asarray(said[:, 0] != 0)
 
 
 def edge_rows(rules: Sequence[Rule], schema: Schema, count: int, rng: np.random.Generator) -> Array:
-    """(M, V) legal raw rows in every rule, with each of its ends taken in turn: at the end, and one step inside and outside."""
+    """Return (M, V) legal raw rows around each end of every rule: at the end, and one step inside and outside."""
     domain, rows = schema.domain, []
     for rule in rules:
         low, high = np.maximum(rule.lower, domain.lower), np.minimum(rule.upper, domain.upper)

@@ -17,7 +17,7 @@ from verifair.systems.results.verdicts import Gap
 
 
 class CertifiedGap(Shape):
-    """What --target proved: no larger gap is left outside the rules."""
+    """The result of --target: a proof that no larger gap is left outside the rules."""
 
     upper: float
     """Certified: the target."""
@@ -37,7 +37,7 @@ class InstanceCounts(Shape):
 
 
 class GuardResult(SystemAnswer):
-    """`verifair guard`: a network that refuses what rules say."""
+    """`verifair guard`: a network that refuses the inputs that rules describe."""
 
     guarded: str
     """The ONNX file."""

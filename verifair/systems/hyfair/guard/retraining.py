@@ -1,4 +1,4 @@
-"""Retraining on discriminatory instances, all protected variants of a person labelled alike.  (HyFair, mitigation 2)
+"""Retraining on discriminatory instances, with the same label for all protected variants of a person.  (HyFair, mitigation 2)
 
 No guarantee: the largest k often rises (HyFair, Table IV); certify the new network.
 """
@@ -34,7 +34,7 @@ SHARE = 1.0
 class Instances:
     """Discriminatory instances with all their protected variants: raw (M, V), labels (M,), the same for all variants of an x.
 
-    people: how many x.   from_data, from_samples: where they come from.
+    people: number of x.   from_data, from_samples: numbers of x by origin.
     """
 
     raw: Array
@@ -48,11 +48,11 @@ class Instances:
 
 
 def instances(space: Space, rows: Array, labels: Integers, clusters: Array, *, seed: int = 0) -> Instances:
-    """Data rows and local samples around the clusters that fall into several outcome buckets, the worst first.
+    """Return data rows and local samples around the clusters that fall into several outcome buckets, the worst first.
 
     rows (N, V), labels (N,): the training rows. A data row keeps its own label for all its variants; a sample takes the label
-    that most of its variants get from the network (a tie: that of their mean probability). Half of them are samples, as far as
-    there are any; all together add at most SHARE * N rows. Raises DataError when nothing discriminates.
+    that most of its variants get from the network (in a tie, that of their mean probability). Half of the instances are samples, if
+    there are enough; all together add at most SHARE * N rows. Raises DataError when nothing discriminates.
     """
     rng = np.random.default_rng(seed)
     budget = max(1, int(SHARE * len(rows) / len(space.combinations)))
@@ -87,13 +87,13 @@ def _worst(space: Space, raw: Array, count: int, rng: np.random.Generator) -> Ar
 
 
 def _order(k: Integers, rng: np.random.Generator) -> Integers:
-    """Positions with k >= 2 by falling k, equal ones in random order."""
+    """Return the positions with k >= 2 in descending order of k, equal ones in random order."""
     order = np.lexsort((rng.random(len(k)), -k))
     return np.asarray(order[k[order] >= 2])
 
 
 def majority(space: Space, raw: Array) -> Integers:
-    """(N,) the class that most possible variants of each x get."""
+    """Return (N,) the class that most legal variants of each x get."""
     margins, possible, decision = space.logits(raw).astype(np.float64), space.possible(raw), _threshold(space)
     margins = margins if decision is None else decision.of(margins)
     positive = ((margins > 0) & possible).sum(axis=1) - possible.sum(axis=1) / 2
@@ -102,12 +102,13 @@ def majority(space: Space, raw: Array) -> Integers:
 
 
 def _threshold(space: Space) -> Threshold | None:
-    """Return the threshold that `positive` compares the logit with; None where decision 1 is a logit above 0, or the larger one."""
+    """Return the threshold that `positive` compares the logit with; None if decision 1 means a logit above 0, or the larger of two
+    logits."""
     return space.query.schema.outcome.read(space.query.network)
 
 
 def weights_of(network: Network) -> Weights:
-    """The float32 weights of a ReLU network. Raises TrainingError for other activations, and for more than two classes."""
+    """Return the float32 weights of a ReLU network. Raises TrainingError for other activations, and for more than two classes."""
     if network.outputs > 2:
         raise TrainingError(f"the network has {network.outputs} classes; only networks of two classes are retrained")
     for number, layer in enumerate(network.layers[:-1], start=1):
@@ -133,7 +134,7 @@ def retrain(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Instances:
-    """Train the network on, on the dataset's training rows and the instances, and write it to `out` (ONNX); seeded.
+    """Continue the training on the dataset's training rows and the instances, and write the network to `out` (ONNX); seeded.
 
     Raises MissingPackage without torch, TrainingError for networks that are no plain ReLU networks, DataError for rows that do
     not fit the schema or when nothing discriminates.
@@ -148,7 +149,7 @@ def retrain(
     x = schema.encode(np.concatenate([rows, added.raw])).astype(np.float32)
     decision = _threshold(space)
     sign, at = (1.0, 0.0) if decision is None else (-1.0 if decision.below else 1.0, decision.at)
-    compared = _moved(weights, sign, -sign * at)  # above 0 where decision 1 is made, which is what labels are about
+    compared = _moved(weights, sign, -sign * at)  # above 0 where the decision is 1: labels are decisions
     trained, _ = fine_tune(compared, x, np.concatenate([labels, added.labels]), descent, progress)
     metadata = {
         "method": "retrained on discriminatory instances", "retrained_from": space.query.network.source_sha256,

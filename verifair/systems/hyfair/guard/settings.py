@@ -13,7 +13,7 @@ from verifair.systems.system import System
 
 
 class GuardSettings(VariantSettings):
-    """Which inputs a network refuses, and whether it is also retrained (HyFair, mitigation)."""
+    """The settings of `verifair guard`: the refused inputs, and retraining (HyFair, mitigation)."""
 
     belongs: ClassVar = {
         **dict.fromkeys(("epochs", "learning_rate"), (("retrain", None),)), "certificate": (("target", None),),

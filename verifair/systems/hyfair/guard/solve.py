@@ -109,7 +109,7 @@ def solve(settings: GuardSettings, subject: Subject, work: Work) -> GuardResult:
 
 @contextmanager
 def _after(stands: str) -> Iterator[None]:
-    """Let an error say what stands already."""
+    """Add to an error the files that are written already."""
     try:
         yield
     except (DataError, QueryError) as error:
@@ -117,7 +117,7 @@ def _after(stands: str) -> Iterator[None]:
 
 
 def _effects(asked: Sequence[tuple[str, KDiscrimination]], kept: Sequence[Rule], on: EffectData, work: Work) -> list[Effect]:
-    """Return the effect of every network without and with the rules."""
+    """Return the effect of every network, without and with the rules."""
     found: list[Effect] = []
     with work.bar("interventions") as progress:
         for name, query in asked:
@@ -139,7 +139,7 @@ def _tighten(
 
 
 def _save_rules(tightened: Tightened, query: KDiscrimination, path: Path) -> None:
-    """Write the rules, to look at and to use again."""
+    """Write the rules to a file, for reading and reuse."""
     schema = query.schema
     rules = [{"when": rules_file.when(rule, schema), "words": rule.words(schema)} for rule in tightened.rules]
     about = {"model_sha256": query.network.source_sha256, "query": {"protected": list(query.protected)}}
@@ -147,7 +147,7 @@ def _save_rules(tightened: Tightened, query: KDiscrimination, path: Path) -> Non
 
 
 def _measured(dataset: Dataset | None, outside: str) -> tuple[Array | None, Integers | None, Dataset | None]:
-    """Return held-out rows and labels: accuracy is measured where retraining does not train."""
+    """Return held-out rows and labels, on which retraining does not train."""
     if dataset is None:
         return None, None, None
     rows, legal = legal_rows(dataset, outside)
@@ -157,9 +157,9 @@ def _measured(dataset: Dataset | None, outside: str) -> tuple[Array | None, Inte
 
 
 def _write(subject: Subject, out: Path, kept: Sequence[Rule], rows: Array | None, seed: int) -> Path:
-    """Write the guarded network and its schema, after a check that wrapper and raw boxes agree; return the schema's path.
+    """Write the guarded network and its schema after checking that wrapper and raw boxes agree; return the schema's path.
 
-    rows: of the whole table, not of the part that is held out: rules may refuse all of that and few of the others.
+    rows: of the whole table, since rules may refuse all held-out rows.
     """
     path, schema = subject.model, subject.schema
     if out.resolve() == path.resolve():
@@ -179,7 +179,7 @@ def _write(subject: Subject, out: Path, kept: Sequence[Rule], rows: Array | None
 
 
 def _query(given: RuleFile, schema: Schema, network: Model, settings: GuardSettings) -> KDiscrimination:
-    """Return what the rules were found by, unless the command line says something else."""
+    """Return the query that the rules were found by, with changes from the command line."""
     said: dict[str, Any] = {"box": settings.box, "values": settings.raw_values(schema)}
     asked: dict[str, Any] = {key: given.query[key] for key in ("buckets", "box", "values") if key in given.query}
     asked |= {key: value for key, value in said.items() if value}

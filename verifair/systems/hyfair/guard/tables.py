@@ -1,4 +1,4 @@
-"""A guardrail on the screen: what it refuses, what it costs, and how to prove what is left."""
+"""A guardrail on the screen: its rules, its costs, and the command that proves the rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = 10
 
 
 def show(result: GuardResult, console: Console) -> None:
-    """Print the rules of --target, the table of effects, the files, and the command that proves what is left."""
+    """Print the rules of --target, the table of effects, the files, and the command that certifies the guarded network."""
     query, given = result.query, result.given
     if given.model_sha256 not in (None, query.network.source_sha256):
         console.print("note: these rules explain another network")
@@ -67,9 +67,9 @@ def _show_tightened(result: GuardResult, console: Console) -> None:
 
 
 def effects_table(effects: Sequence[Effect]) -> Grid:
-    """Return HyFair's Table IV, and what happens near the clusters; ID: the share of rows that are ID instances (success rate).
+    """Return HyFair's Table IV, and measures near the clusters; ID: the share of rows that are ID instances (success rate).
 
-    An intervention is a column here, not a line: so everything can be read on a screen of 80 columns.
+    Each intervention is a column, not a line, so that the table fits a screen of 80 columns.
     """
     grid = Grid(title="Before and after", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     grid.add_column("", no_wrap=True)

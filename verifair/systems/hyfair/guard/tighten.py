@@ -1,12 +1,12 @@
 """A guardrail built from counterexamples: answer where a proof says that no gap exceeds a target, refuse the rest.
 
-The domain is cut into boxes, in two at a time. Of each box it is decided whether any gap above the target is left in it. A box that
-is proved is answered. One that has a counterexample, or that was not decided in its time, is cut along the one feature that tells
-samples with a large gap from rows of data best, those with the most rows of data first. Boxes that hold no row of data, or none
-that is treated within the target, are refused as they are: that costs nobody in the data an answer.
+The domain is repeatedly cut into two boxes. For each box verifair decides whether it has a gap above the target. A proved box is
+answered. A box with a counterexample, or not decided in its time, is cut along the feature that best separates samples with a large
+gap from rows of data; boxes with the most rows of data come first. Boxes without a row of data whose gap is within the target are
+refused whole: nobody in the data who is treated within the target loses an answer.
 
-So what is answered is proved by construction, and what the target costs is coverage. The proofs of the boxes make one certificate
-about the guarded schema. Sound? yes.   Complete? no: where time runs out, more is refused than has to be.
+So every answer is covered by a proof, and the price of the target is coverage. The proofs of the boxes make one certificate
+about the guarded schema. Sound? yes.   Complete? no: when time runs out, more is refused than necessary.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ EVIDENCE = tuple[Tree, bool]
 class Tightened:
     """Rules, and the proof that they suffice.
 
-    target: no gap above it is left where the rules refuse nothing.   rules: snapped, those given first.
-    certificate: of that, about the guarded schema.   boxes: that are proved.   open: rows (of those given) in boxes that were
-    refused because the time was up, not because of a gap: more time would spare some of them.
+    target: no gap above it is left outside the rules.   rules: snapped, the given ones first.
+    certificate: the proof of this, about the guarded schema.   boxes: number of proved ones.   open: number of given rows in boxes
+    refused because time ran out, not because of a gap; with more time some would be answered.
     """
 
     target: float
@@ -78,10 +78,10 @@ class Tightened:
 
 @dataclass(kw_only=True, eq=False)
 class GuardCell:
-    """A box [lower, upper] (V,) of the domain, and the rows of data in it. halves: what it was cut into, along `feature` at `cut`.
+    """A box [lower, upper] (V,) of the domain, and the rows of data in it.   halves: its parts, cut along `feature` at `cut`.
 
-    proved: [question][direction] that no gap exceeds the target, None where that is not proved.   why: it is refused: "gap" where a
-    gap above the target is known that no cut spares rows from, "time" where it was not decided.
+    proved: [question][direction] the proof that no gap exceeds the target, None without one.   why: the reason for refusing it:
+    "gap" if a gap above the target is known and no cut would keep rows out of it, "time" if it was not decided.
     """
 
     lower: Array
@@ -94,7 +94,7 @@ class GuardCell:
     halves: tuple[GuardCell, GuardCell] | None = None
 
     def cuts(self, v: int, at: float, whole: Booleans) -> bool:
-        """Tell whether a cut of variable v there leaves two smaller boxes."""
+        """Return True if a cut of variable v at `at` leaves two smaller boxes."""
         return bool(self.lower[v] <= at < self.upper[v] if whole[v] else self.lower[v] < at < self.upper[v])
 
     def leaves(self) -> Iterator[GuardCell]:
@@ -115,7 +115,7 @@ class GuardCell:
     def tree(self, q: int, d: int) -> Iterator[Tree]:
         """Yield the proof of question q in direction d, part by part in preorder."""
         if all(leaf.proved is None for leaf in self.leaves()):
-            yield Tree.leaf()  # what is refused holds no legal row
+            yield Tree.leaf()  # a refused box holds no legal row of the guarded schema
         elif self.halves is None:
             assert self.proved is not None
             yield self.proved[q][d][0]
@@ -127,8 +127,8 @@ class GuardCell:
 
 @dataclass(frozen=True, kw_only=True)
 class BoxCut:
-    """at_once: without asking whether the box is proved as it is: a gap above the target is known in it, or the cut parts a
-    half of the box that nearly nobody in the data lies in."""
+    """A cut of a box.   at_once: cut without trying to prove the whole box, because a gap above the target is known in it, or
+    because one half of the box holds nearly no row of data."""
 
     feature: int
     cut: float
@@ -137,10 +137,10 @@ class BoxCut:
 
 @dataclass(kw_only=True, eq=False)
 class Tightening:
-    """The boxes so far, for one target after the other, each smaller than the last.
+    """The boxes so far, for a series of targets, each smaller than the last.
 
-    given: rules that are there already.   query: the question outside of these.   rows: (N, V) raw data in its box, whom the rules
-    should spare.
+    given: rules that exist already.   query: the question outside of these.   rows: (N, V) raw data in its box, which the rules
+    should answer as far as possible.
     """
 
     question: KDiscrimination
@@ -157,13 +157,14 @@ class Tightening:
         self.rows = self.rows[self.space.legal(self.rows)]
         self.gaps = self.severity(self.rows) if len(self.rows) else np.empty(0)
         schema = self.query.schema
-        # Rules name no protected feature, of the query's or the schema's: refusing people by one would be discrimination itself.
+        # Rules use no protected feature of the query or the schema: refusing people by one would itself be discrimination.
         self.columns = [int(v) for v in self.space.free if not schema.features[v].protected]
         self.whole = GuardCell(lower=self.space.lower, upper=self.space.upper, rows=np.arange(len(self.rows)))
         self.asked = 0
 
     def towards(self, target: float, seconds: float, progress: Progress | None = None) -> Tightened:
-        """Cut and decide for so long. Raises KeyboardInterrupt after Ctrl-C, and QueryError where nothing is left to answer."""
+        """Cut and decide boxes for `seconds`. Raises KeyboardInterrupt after Ctrl-C, and QueryError if nothing is left to
+        answer."""
         started, each = clock.now(), seconds / PARTS
         waiting = list[tuple[int, int, GuardCell]]()
 
@@ -203,7 +204,7 @@ class Tightening:
         )
 
     def _cut(self, cell: GuardCell, target: float, witness: Mapping[str, object] | None) -> BoxCut | None:
-        """Return where to cut a box in two, None where that would spare no row of data."""
+        """Return the cut of a box, None if no cut would let a row of data be answered."""
         gaps, whole = self.gaps[cell.rows], self.query.schema.domain.integer
         spared = self.rows[cell.rows[gaps <= target]]
         movable = [v for v in self.columns if cell.upper[v] > cell.lower[v]]
@@ -214,14 +215,14 @@ class Tightening:
         found = self._between(above if len(above) else sampled, spared, movable)
         v, at = found if found is not None and cell.cuts(*found, whole) else _middle(cell, movable, whole)
         if not cell.cuts(v, at, whole):
-            return None  # neighbouring floats
+            return None  # neighbouring floats: nothing to cut
         step = 1.0 if whole[v] else 0.0
         low, high = (at - cell.lower[v] + step) / (cell.upper[v] - cell.lower[v] + step), (self.rows[cell.rows, v] <= at).mean()
         sparse = (high < SPARSE < 0.5 < low) or (high > 1 - SPARSE and low < 0.5)
         return BoxCut(feature=v, cut=at, at_once=found is not None and (len(above) > 0 or bool(sparse)))
 
     def _samples(self, cell: GuardCell, witness: Mapping[str, object] | None) -> Array:
-        """Return rows of a box, some of them near a counterexample; none where constraints forbid nearly all."""
+        """Return rows of a box, some near a counterexample; no rows if constraints forbid nearly all."""
         space, schema = replace(self.space, lower=cell.lower, upper=cell.upper), self.query.schema
         rng = np.random.default_rng([self.seed, self.asked])
         try:
@@ -250,7 +251,8 @@ class Tightening:
         return cell.halves
 
     def _between(self, high: Array, spared: Array, movable: Sequence[int]) -> tuple[int, float] | None:
-        """Return the cut that tells samples with a large gap from spared rows best, each side weighing the same, None for none."""
+        """Return the cut that best separates samples with a large gap from spared rows, both sides weighted equally; None without
+        one."""
         if not len(high):
             return None
         raw, label = np.concatenate([high, spared])[:, movable], np.arange(len(high) + len(spared)) < len(high)
@@ -285,7 +287,7 @@ class Tightening:
 
     def _certificate(self, target: float, rules: Sequence[Rule]) -> Certificate:
         """Join the proofs of the boxes: a tree of the cuts, whose leaves are those of each box, or refused."""
-        query = self._question(target, outside(self.question, rules), self.whole)  # of the schema that is written
+        query = self._question(target, outside(self.question, rules), self.whole)  # about the schema that is written
         box, batch = questions_of(query)
         proved = [leaf.proved for leaf in self.whole.leaves() if leaf.proved is not None]
         evidence = [
@@ -300,18 +302,18 @@ def tighten(
 ) -> tuple[MaximumGap, Tightened]:
     """Return the largest gap outside of the given rules, bracketed, and rules outside of which no gap is larger than the target.
 
-    rows: (N, V) raw data, whom the rules should spare.   seconds: for both; at most a third of them for the bracket.
-    Raises QueryError for a target that is no gap, or above which none was met, or that leaves nobody to answer, and
+    rows: (N, V) raw data, which the rules should answer as far as possible.   seconds: for both; at most a third for the bracket.
+    Raises QueryError for an invalid target, one above every gap that was found, or one that leaves nobody to answer, and
     KeyboardInterrupt after Ctrl-C.
     """
     if not 0 < target < 1:
         raise QueryError(f"target = {target:g}: expected a gap between two probabilities, a number above 0 and below 1")
-    if not query.probable:  # rules about two decisions: a target is a gap of probabilities all the same
+    if not query.probable:  # rules about decisions: a target is still a gap of probabilities
         query = replace(query, network=query.network.whole, buckets=20)
     asked = outside(query, rules)
     before = largest(asked, BEFORE * seconds, seed)
     if before.reason is Reason.INTERRUPTED:
-        raise KeyboardInterrupt  # maximise gives back what it knows; nobody wants rules then
+        raise KeyboardInterrupt  # after Ctrl-C maximise returns its bracket; no rules are built from it
     found = None
     if before.upper > target:
         work = Tightening(question=query, given=tuple(rules), rows=rows, seed=seed)
@@ -333,7 +335,7 @@ def largest(query: KDiscrimination, seconds: float, seed: int) -> MaximumGap:
 
 
 def joined(parts: Sequence[Tree]) -> Tree:
-    """Return one tree of parts that follow each other in preorder."""
+    """Return one tree of parts that are consecutive in preorder."""
     ends = np.cumsum([0, *(len(one.index) for one in parts)])
     starts = [np.zeros(1, dtype=np.int64), *(one.start[1:] + end for one, end in zip(parts, ends.tolist(), strict=False))]
     arrays = {name: np.concatenate([getattr(one, name) for one in parts]) for name in ("feature", "cut", "index", "value")}
@@ -354,7 +356,7 @@ def _box(query: KDiscrimination, cell: GuardCell) -> dict[str, tuple[object, obj
 
 
 def _middle(cell: GuardCell, movable: Sequence[int], whole: Booleans) -> tuple[int, float]:
-    """Return the feature that has most values left, or else the widest real one, and its middle."""
+    """Return the feature with the most values left, or else the widest real one, and its middle."""
     width = cell.upper - cell.lower
     v = max(movable, key=lambda one: width[one])
     middle = float(cell.lower[v] + width[v] / 2)
@@ -362,7 +364,7 @@ def _middle(cell: GuardCell, movable: Sequence[int], whole: Booleans) -> tuple[i
 
 
 def _rule(cell: GuardCell, whole: GuardCell) -> Rule:
-    """Return a box as a rule, without conditions where it is as wide as the whole."""
+    """Return a box as a rule, without conditions on features where it is as wide as the whole."""
     return Rule(
         lower=np.where(cell.lower > whole.lower, cell.lower, -np.inf), upper=np.where(cell.upper < whole.upper, cell.upper, np.inf)
     )

@@ -1,1 +1,1 @@
-"""kmax: into how many outcome buckets one person can fall (HyFair, Algorithm 1), and a certified bound."""
+"""kmax: the largest number of outcome buckets for the variants of one person (HyFair, Algorithm 1), and a certified bound."""

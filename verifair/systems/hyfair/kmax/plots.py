@@ -1,4 +1,4 @@
-"""kmax on paper: how the search went, and the cluster it ended with."""
+"""The figure of kmax: the progress of the search, and the cluster it found."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from verifair.systems.hyfair.kmax.result import KmaxResult
 
 
 def plot(result: KmaxResult, path: Path) -> None:
-    """Left: the search's best k against seconds, with the certified bound.   Right: the probabilities of all variants of the best
-    person, and the buckets that they fall into."""
+    """Draw, left, the search's best k against seconds with the certified bound; right, the probabilities of all variants of the
+    best person, and the buckets that they fall into."""
     from matplotlib.ticker import MaxNLocator
 
     found, best, outcomes, upper = result.search, result.best, result.outcomes, result.upper
@@ -22,7 +22,7 @@ def plot(result: KmaxResult, path: Path) -> None:
         seconds = [max(point.seconds, 1e-4) for point in found.trace]
         steps = [point.k for point in found.trace]
         ends = (_decade(seconds[0], np.floor), _decade(1.01 * seconds[-1], np.ceil))
-        left.step(  # to the end of the axis: of a single point nothing else would be seen
+        left.step(  # to the end of the axis, so that a single point is visible
             [*seconds, ends[1]], [*steps, steps[-1]], where="post", color=COLORS[1], linewidth=2, marker="o", markersize=5,
             markevery=list(range(len(seconds))), label=f"best k met ({found.method})",
         )  # fmt: skip
@@ -58,5 +58,5 @@ def plot(result: KmaxResult, path: Path) -> None:
 
 
 def _decade(seconds: float, side: Callable[[float], float]) -> float:
-    """The power of ten beside it: a search that ended at once spans a decade, not an axis of millionths of a second."""
+    """Return the next power of ten on one side, so that the axis of a search that ended at once spans a decade."""
     return float(10.0 ** side(np.log10(seconds)))

@@ -24,7 +24,7 @@ class KmaxQuery(Shape):
 
 
 class Variant(Shape):
-    """The same person with other protected values: those (feature -> value), what the model says, and the outcome bucket."""
+    """The same person with other protected values: these (feature -> value), the model's output, and the outcome bucket."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -48,7 +48,7 @@ class TableTwo(Shape):
 
 
 class KmaxSearch(Shape):
-    """What the search found: a finding, no proof."""
+    """The result of the search: a finding, not a proof."""
 
     kind: str
     k: Count
@@ -106,7 +106,7 @@ class KmaxBound(Shape):
 
 
 class KmaxResult(Result):
-    """`verifair kmax`: into how many outcome buckets one person can fall when only protected values change."""
+    """`verifair kmax`: the largest number of outcome buckets for one person when only protected values change."""
 
     query: KmaxQuery
     lower: Count

@@ -11,7 +11,7 @@ from verifair.systems.system import About, System
 
 
 class KmaxSettings(VariantSettings):
-    """How the person with the most outcome buckets is searched for, over all combinations of protected values."""
+    """The settings of `verifair kmax`: the search for the person with the most outcome buckets, and the bound."""
 
     belongs: ClassVar = {"certificate": (("bound", True),)}
     buckets: Annotated[int, Field(ge=2, le=1000)] = 20

@@ -20,9 +20,9 @@ SEARCHING = 0.5
 
 
 def solve(settings: KmaxSettings, subject: Subject, work: Work) -> KmaxResult:
-    """Return the largest k met and, where asked for, the certified bound, whose certificate is saved.
+    """Return the largest k found and, if asked for, the certified bound, whose certificate is saved.
 
-    Raises QueryError without a protected feature, for values that are none, and for a walk among rows without a table.
+    Raises QueryError without a protected feature, for invalid values, and for a walk among rows without a table.
     """
     schema = subject.schema
     query = KDiscrimination(

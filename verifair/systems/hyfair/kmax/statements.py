@@ -1,4 +1,4 @@
-"""kmax for a page: into how many outcome buckets can one person fall when only sensitive values change?"""
+"""kmax for a page: how many outcome buckets can one person reach when only sensitive values change?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verifair.systems.work import Work, standing
 
 
 def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
-    """Return what the page says of the largest k. Raises KeyboardInterrupt for a search that was interrupted."""
+    """Return the page's section on the largest k. Raises KeyboardInterrupt if the search was interrupted."""
     names = subject.names(settings.protected)
     result = solve(settings.model_copy(update={"protected": tuple(names)}), subject, work)
     verdict = result.verdict
@@ -77,7 +77,7 @@ def section(settings: KmaxSettings, subject: Subject, work: Work) -> Section:
 
 
 def _witness(subject: Subject, result: KmaxResult) -> WitnessRow:
-    """Return the person's lowest and highest outcome."""
+    """Return the person's variants with the lowest and the highest outcome."""
     schema, best = subject.schema, result.best
     low, high = int(best.logits.argmin()), int(best.logits.argmax())
     ends = {

@@ -12,7 +12,7 @@ from verifair.systems.results.words import percent
 
 
 def show(result: KmaxResult, console: Console) -> None:
-    """Print the person, the buckets that are hit, the bound, and how the search went."""
+    """Print the person, the buckets that are hit, the bound, and the statistics of the search."""
     best, found, s = result.best, result.search, result.search.statistics
     query = result.space.query
     of_what = f"outcome buckets of the {query.schema.quantity}" if query.probable else "outcome buckets, the two decisions"

@@ -1,8 +1,8 @@
 """HyFair's search for the largest k (Algorithm 1): random walk, simulated annealing, and annealing among nearest neighbours.
 
-Many chains walk at once, one array row each. In every step each chain proposes a candidate, all candidates are judged in one
-forward pass over all protected combinations, and each chain accepts its own or stays. The listing asks the solver for a new
-current solution whenever the last step was no improvement; here a chain asks after `patience` such steps, for a solver's
+Many chains walk at once, one array row each. In every step each chain proposes a candidate, all candidates are evaluated in one
+forward pass over all protected combinations, and each chain accepts its candidate or stays. The paper's listing asks the solver for
+a new current solution whenever the last step was no improvement. Here a chain asks after `patience` such steps, because a solver's
 witness costs thousands of steps.
 """
 
@@ -37,8 +37,8 @@ Reseed = Callable[[np.random.Generator, int], Array]
 class Schedule:
     """chains: rows that walk at once.   stay: p, the chance of a neighbour rather than a random row of the data (sa, sa-knn).
 
-    Temp(i) = max(coldest, start * cooling^i), i counting the steps since the chain's last seed.   patience: steps without
-    improvement on what the chain has met since its seed, after which it asks for a new one. Raises QueryError.
+    Temp(i) = max(coldest, start * cooling^i), where i counts the steps since the chain's last seed.   patience: number of steps
+    without improvement on the chain's best since its seed, after which it gets a new seed. Raises QueryError.
     """
 
     chains: int = 64
@@ -76,12 +76,12 @@ def search_clusters(
 
     method: "rw" (random walk), "sa" (simulated annealing) or "sa-knn" (among nearest rows).   data: (N, V) raw rows of a table, the
     paper's A (default: random rows of the box).   seconds, iterations: limits; a step tries one candidate for each chain.
-    reseed: gives the rows at which chains start (default: rows of the data).   enough: stop at this k (default: the largest
+    reseed: returns the rows at which chains start (default: rows of the data).   enough: stop at this k (default: the largest
     possible, min(K, buckets)).   progress: called with (done, total) in seconds, or steps if these are limited.
     Ctrl-C ends the search like a time limit. The same seed and iterations give the same result if the time suffices.
 
-    Sound? its k is exact at the row found.  Complete? no: the largest k may be larger, `verifair.engine.buckets.kmax` bounds it.
-    Raises QueryError and DataError where there is nothing to search, or no data to walk among.
+    Sound? yes: k is exact at the row found.  Complete? no: the largest k may be larger, `verifair.engine.buckets.kmax` bounds it.
+    Raises QueryError or DataError if there is nothing to search, or no data to walk among.
     """
     if method not in METHODS:
         raise QueryError(f"search {method!r} is unknown; choose one of {', '.join(METHODS)}")
@@ -97,7 +97,7 @@ def search_clusters(
     try:
         run.begin()
         while run.best is None or run.best.k < goal:
-            if not len(space.free):  # the box is one row, and it has been judged
+            if not len(space.free):  # the box is one row, which has been evaluated
                 stopped = "exhausted"
                 break
             if clock.now() >= deadline:
@@ -118,7 +118,7 @@ def search_clusters(
 
 @dataclass(kw_only=True, eq=False)
 class _Walk:
-    """The chains and what they have met. Arrays over chains: x (C, V), origin, k, since (steps since the seed), top, stale."""
+    """The chains and their results so far. Arrays over chains: x (C, V), origin, k, since (steps since the seed), top, stale."""
 
     space: Space
     pool: Pool
@@ -150,14 +150,14 @@ class _Walk:
         self.move = Nearest.of(self.space, self.pool) if self.method == "sa-knn" else Mutation(space=self.space)
 
     def begin(self) -> None:
-        """Line 2-4: every chain at a seed."""
+        """Start every chain at a seed (lines 2-4)."""
         chains = self.schedule.chains
         self.x, self.origin = self._seeds(chains)
         self.k = self._judge(self.x)
         self.since, self.stale, self.top = np.zeros(chains, dtype=np.int64), np.zeros(chains, dtype=np.int64), self.k.copy()
 
     def step(self) -> None:
-        """Line 5-28, for all chains."""
+        """Take one step of all chains (lines 5-28)."""
         clock.spend(STEP)
         candidates, origin = self._propose()
         k = self._judge(candidates)
@@ -170,7 +170,7 @@ class _Walk:
         self._restart(np.flatnonzero(self.stale >= self.schedule.patience))
 
     def _propose(self) -> tuple[Array, Integers]:
-        """Line 12-19."""
+        """Return a candidate for each chain, and its origin (lines 12-19)."""
         candidates, origin = self.move(self.x, self.origin, self.rng)
         if self.method == "rw":
             return candidates, origin
@@ -179,7 +179,7 @@ class _Walk:
         return candidates, origin
 
     def _accepted(self, k: Integers) -> Booleans:
-        """Line 22-25, maximising: exp(-(cur - cand) / T) >= U(0, 1). A random walk accepts everything."""
+        """Return True where exp(-(cur - cand) / T) >= U(0, 1) (lines 22-25, maximising). A random walk accepts everything."""
         if self.method == "rw":
             return np.ones(len(k), dtype=bool)
         temperature = np.maximum(self.schedule.coldest, self.schedule.start * self.schedule.cooling**self.since)
@@ -187,7 +187,7 @@ class _Walk:
         return np.asarray(ratio >= self.rng.random(len(k)))
 
     def _restart(self, chains: Integers) -> None:
-        """Line 10: where nothing improves, walk on from a new seed."""
+        """Move chains without improvement to new seeds (line 10)."""
         if not len(chains):
             return
         self.x[chains], self.origin[chains] = self._seeds(len(chains))
@@ -197,7 +197,7 @@ class _Walk:
         self.restarts += len(chains)
 
     def _seeds(self, count: int) -> tuple[Array, Integers]:
-        """Legal rows to start from; those of the caller that are none are replaced."""
+        """Return legal rows to start from; illegal rows of the caller are replaced."""
         x = self.space.canonical(self.reseed(self.rng, count))
         wrong = np.flatnonzero(~self.space.legal(x))
         if len(wrong):
@@ -206,7 +206,7 @@ class _Walk:
         return x, np.full(count, -1)
 
     def _judge(self, x: Array) -> Integers:
-        """k of rows, noted in the statistics, the best one counted exactly."""
+        """Return k of the rows; update the statistics, and count the best row exactly."""
         k = self.space.count(x)
         self.rows += len(x)
         self.instances += int((k >= 2).sum())
@@ -225,7 +225,7 @@ class _Walk:
         return k
 
     def _note(self, x: Array) -> None:
-        """Tell distinct rows at the best k apart; the first of them are kept."""
+        """Count the distinct rows at the best k, and keep the first of them."""
         for row in x[: COUNTED - len(self.at_best)]:
             self.at_best.add(row.tobytes())
             if len(self.peers) < PEERS:
@@ -236,7 +236,7 @@ class _Walk:
         return TracePoint(seconds=clock.now() - self.started, evaluations=evaluations, k=k)
 
     def result(self, stopped: Stopped, seed: int) -> ClusterSearch:
-        if self.best is None:  # interrupted before the first rows were judged
+        if self.best is None:  # interrupted before the first rows were evaluated
             self.best = recount(self.space, self.space.random(self.rng, 1)[0])
         end = self._now(self.best.k)
         statistics = Statistics(

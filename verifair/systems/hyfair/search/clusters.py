@@ -1,7 +1,7 @@
-"""Discrimination clusters: one person, all its protected variants, and the buckets that they fall into, counted exactly.
+"""Discrimination clusters: one person, all protected variants of the person, and their outcome buckets, counted exactly.
 
-What a search returns is a `Finding`: its k is exact where it was found, hence a lower bound on the largest k, and says nothing
-about how much larger k can be (`verifair.engine.buckets.kmax` bounds that).
+A search returns a `Finding`: its k is exact at the row found, hence a lower bound on the largest k. It gives no upper bound;
+`verifair.engine.buckets.kmax` does.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from verifair.systems.results.result import Count, Measured, Seconds, Shape, Sha
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cluster:
-    """A row x with every protected combination that can be, L of them (without those whose bucket balls cannot decide).
+    """A row x with every legal protected combination, L of them (without those whose bucket ball arithmetic cannot decide).
 
     x: (V,) raw row, the first such combination in its protected variables.   combinations: (L, P) raw values.
-    logits: (L,) of the positive class, in float64 (log-odds of several classes; where decisions of these are counted, the largest
-    favourable logit less the largest other one).   bucket: (L,) decided exactly.
+    logits: (L,) of the positive class, in float64 (log-odds for several classes; if their decisions are counted, the largest
+    favourable logit minus the largest other one).   bucket: (L,) decided exactly.
     probabilities: (L,) of the positive class, in float64.
-    runtime_k: how many buckets the float32 runtime's own logits fall into (None: the model file was not at hand).
+    runtime_k: number of buckets that the float32 runtime's own logits fall into (None: the model file was not at hand).
     """
 
     x: Array
@@ -45,7 +45,7 @@ class Cluster:
 
     @property
     def k(self) -> int:
-        """In how many buckets the person is found."""
+        """The number of buckets that the person's variants fall into."""
         return len(set(self.bucket.tolist()))
 
 
@@ -53,7 +53,7 @@ Stopped = Literal["time", "iterations", "enough", "exhausted", "interrupted"]
 
 
 class TracePoint(Shape):
-    """When the best k so far was found."""
+    """A new best k of the search, with its time."""
 
     seconds: Seconds
     evaluations: Count
@@ -62,7 +62,7 @@ class TracePoint(Shape):
 
 
 class Statistics(Shape):
-    """One run of the search, with the columns of HyFair's Table II; rows are counted in float32, only the best one's k is exact."""
+    """One run of the search, with the columns of HyFair's Table II; rows are counted in float32; only the best row's k is exact."""
 
     rows: Count
     """Rows x generated."""
@@ -96,7 +96,7 @@ class Statistics(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def success_rate(self) -> Share:
-        """Part of the rows that have k >= 2."""
+        """Share of the rows that have k >= 2."""
         return self.instances / self.rows if self.rows else 0.0
 
 
@@ -104,7 +104,7 @@ class Statistics(Shape):
 class ClusterSearch(Finding):
     """Result of Algorithm 1, a Finding: value is the largest k found, counted exactly at `cluster.x`. It is not a proof.
 
-    peers: (R, V) other rows with the same k as float32 counts it, the best first; an explanation starts from them.
+    peers: (R, V) other rows with the same k in float32, the best first; explanations start from them.
     """
 
     cluster: Cluster
@@ -132,7 +132,7 @@ class ClusterSearch(Finding):
 
 
 def recount(space: Space, x: Array) -> Cluster:
-    """Count one row (V,) exactly, and note what the runtime counts.
+    """Count one row (V,) exactly, and also as the runtime's logits say.
 
     Sound? yes: see `buckets_of`.
     Raises ModelError where the model's file changed since it was read.
@@ -161,7 +161,8 @@ def recount(space: Space, x: Array) -> Cluster:
 
 
 def outcomes(space: Space, cluster: Cluster) -> pd.DataFrame:
-    """One line a combination: its protected values in the schema's words, logit, probability, bucket; sorted by logit."""
+    """Return a line for each combination: its protected values in the schema's words, logit, probability, bucket; sorted by
+    logit."""
     schema, protected = space.query.schema, space.query.protected
     frame = pd.DataFrame(
         {
@@ -176,9 +177,9 @@ def outcomes(space: Space, cluster: Cluster) -> pd.DataFrame:
 
 
 def by_bucket(space: Space, cluster: Cluster) -> pd.DataFrame:
-    """One line a bucket that is hit: its interval, how many combinations fall into it, and the lowest of them as an example."""
+    """Return a line for each bucket hit: its interval, the number of combinations in it, and the lowest of them as an example."""
     frame = outcomes(space, cluster)
-    lowest = frame.drop_duplicates("bucket")  # buckets follow logits
+    lowest = frame.drop_duplicates("bucket")  # sorted by logit, so the first of each bucket is the lowest
     interval = [
         f"{low / cluster.buckets:.4g} .. {(low + 1) / cluster.buckets:.4g}" if space.query.probable
         else space.query.schema.class_names[low] for low in lowest["bucket"]
@@ -190,11 +191,11 @@ def by_bucket(space: Space, cluster: Cluster) -> pd.DataFrame:
 
 
 def _heading(name: str) -> str:
-    """A protected feature's column, also where the feature is called like one of ours."""
+    """Return the name of a protected feature's column, changed if it is the name of another column."""
     return f"{name} (protected)" if name in ("logit", "probability", "bucket", "outcome", "variants") else name
 
 
 def person(space: Space, cluster: Cluster) -> dict[str, Any]:
-    """The features that all variants share, in the schema's words."""
+    """Return the features that all variants share, in the schema's words."""
     decoded = space.query.schema.decode(cluster.x)
     return {name: value for name, value in decoded.items() if name not in space.query.protected}

@@ -1,8 +1,8 @@
 """The positive class's logits of rows with each of K protected combinations, fast: in float32 where the model has layers.
 
-Only the protected columns differ between the variants of a row. Of a network the first layer is computed once a row, W x + b, and
-shifted by W z_k, computed once a query; the other layers take N K rows in one product. Of trees, and for
-probabilities of several classes, every variant is looked up.
+Only the protected columns differ between the variants of a row. For a network, the first layer W x + b is computed
+once per row and shifted by W z_k, computed once per query; the other layers take N K rows in one product. For trees, and for
+probabilities of several classes, every variant is evaluated.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ ROWS = 1 << 14
 
 
 class Logits(Protocol):
-    """Log-odds (N, K) of model inputs (N, n), whatever stands in the protected columns, with each combination."""
+    """Log-odds (N, K) of model inputs (N, n) with each combination in place of their protected columns."""
 
     def __call__(self, x: Array) -> npt.NDArray[np.floating]: ...
 
 
 def logits_of(model: Model, columns: Integers, combinations: Array) -> Logits:
-    """columns: (C,) the protected ones.   combinations: (K, C) their values."""
+    """Return the fastest way to the log-odds.   columns: (C,) protected columns.   combinations: (K, C) their values."""
     if isinstance(model, Network) and model.piecewise_linear:
         return LayerLogits.of(model, columns, combinations)
     return RowLogits(model=model, columns=columns, combinations=combinations)
@@ -47,7 +47,8 @@ class _Layer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerLogits:
-    """first: weight and bias of the first layer, 0 in the protected columns.   shift: (K, h) what each combination adds to it."""
+    """first: weight and bias of the first layer, 0 in the protected columns.   shift: (K, h) the contribution of each
+    combination."""
 
     layers: tuple[_Layer, ...]
     columns: Integers
@@ -55,7 +56,7 @@ class LayerLogits:
 
     @classmethod
     def of(cls, network: Network, columns: Integers, combinations: Array) -> LayerLogits:
-        """The layers in float32, the margin of the positive class folded into the last."""
+        """Return the layers in float32, the margin of the positive class folded into the last."""
         *hidden, last = network.layers
         weights = margin(network, 1, 0)[None, :]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -67,7 +68,7 @@ class LayerLogits:
     def __call__(self, x: Array) -> Floats:
         inputs = x.astype(np.float32)
         inputs[:, self.columns] = 0
-        with np.errstate(over="ignore", invalid="ignore"):  # values beyond float32 saturate: this is a guide
+        with np.errstate(over="ignore", invalid="ignore"):  # values beyond float32 saturate: these logits only guide the search
             base = inputs @ self.layers[0].weight.T + self.layers[0].bias
             widest = max(self.shift.shape[1], *(layer.weight.shape[0] for layer in self.layers))
             step = max(1, CELLS // (widest * len(self.shift)))
@@ -83,9 +84,9 @@ class LayerLogits:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowLogits:
-    """Every variant of a row by the model itself: logits, or the log-odds of its share of votes.
+    """Evaluates every variant of a row by the model itself: logits, or the log-odds of its share of votes.
 
-    In float64: shares lie on the edges of buckets as a rule, but for what rounding their leaves to float32 leaves, about 1e-8.
+    In float64: shares of votes usually lie on the edges of buckets, up to about 1e-8 from rounding their leaves to float32.
     """
 
     model: Model
@@ -104,13 +105,13 @@ class RowLogits:
 
 
 def _rounded(values: Array) -> Floats:
-    """The nearest float32 numbers, finite ones: folded weights may be larger than any."""
+    """Return the nearest finite float32 numbers: folded weights may be beyond their range."""
     largest = np.finfo(np.float32).max
     return np.clip(values, -largest, largest).astype(np.float32)
 
 
 def _activated(a: Floats, layer: _Layer) -> Floats:
-    """The activation of `Network.forward`, in place where it is a ReLU."""
+    """Apply the activation of `Network.forward`, in place if it is a ReLU."""
     if (layer.slope == 1).all():
         return a
     if not layer.slope.any():
@@ -119,5 +120,5 @@ def _activated(a: Floats, layer: _Layer) -> Floats:
 
 
 def log_odds(model: Model, margins: Array) -> Array:
-    """Return the logits of these probabilities: the margins themselves where they are logistic."""
+    """Return the logits of the probabilities of these margins: the margins themselves if the probability is logistic."""
     return np.asarray(margins) if logistic(model) else np.asarray(logit(probabilities(model, margins)))

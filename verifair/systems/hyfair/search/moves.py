@@ -1,8 +1,8 @@
-"""Where the chains of the search start, and how they move.
+"""Start rows and moves of the search's chains.
 
-A move leads from rows x to neighbouring rows, by changing features or by walking among the data. It takes rows (N, V), and for each
-the data row that it is (origin (N,), -1: none), and gives candidates and theirs. Chains start at rows of the data, some of them
-(`SolverSeeds`) at exact witnesses of unfair decisions.
+A move leads from rows x to neighbouring rows, by changing features or by walking among the data. It takes rows (N, V) and their
+positions in the data (origin (N,), -1: not in the data), and returns candidates and their origins. Chains start at rows of the
+data, some (`SolverSeeds`) at exact witnesses of unfair decisions.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class Move(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pool:
-    """The distinct rows of a table, as far as the search is concerned: x (N, V), and how many rows of the table were left out
-    because they lie outside the box or the declared domain."""
+    """The distinct rows of a table for the search: x (N, V), and the number of rows left out because they are outside the box or
+    the declared domain."""
 
     x: Array
     skipped: int
 
     @classmethod
     def of(cls, space: Space, data: Array | None) -> Pool:
-        """Of raw rows (N, V), or of no table. Raises DataError where a table has rows and none of them can be used."""
+        """Return the pool of raw rows (N, V), or of no table. Raises DataError if a table has rows and none of them is usable."""
         if data is None:
             return cls(x=np.empty((0, len(space.lower))), skipped=0)
         kept = space.legal(data)
@@ -57,7 +57,7 @@ class Pool:
         return cls(x=np.unique(space.canonical(data[kept]), axis=0), skipped=int((~kept).sum()))
 
     def draw(self, space: Space, rng: np.random.Generator, count: int) -> tuple[Array, Integers]:
-        """Rand(A): rows (count, V) of the table, uniformly; without a table, of the box."""
+        """Return Rand(A): rows (count, V) drawn uniformly from the table or, without one, from the box."""
         if not len(self.x):
             return space.random(rng, count), np.full(count, -1)
         origin = rng.integers(len(self.x), size=count)
@@ -66,9 +66,10 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Mutation:
-    """Some features of x get other values, one on average: nearby or anywhere in the range, a coin a feature; categories anywhere.
+    """Gives new values to some features of x, one on average: nearby or anywhere in the range, with equal chance; categories
+    anywhere.
 
-    Candidates that the schema forbids are drawn back to x itself.
+    Candidates that the schema forbids are replaced by x itself.
     """
 
     space: Space
@@ -92,7 +93,7 @@ class Mutation:
         return out, np.where((out == x).all(axis=1), origin, -1)
 
     def _near(self, value: Array, variable: Integers, rng: np.random.Generator) -> Array:
-        """Values a small step away, at least one unit for whole numbers, kept within the box."""
+        """Return values a small step away, at least one unit for whole numbers, clipped to the box."""
         space = self.space
         low, high = space.lower[variable], space.upper[variable]
         step = NEARBY * (high - low) * rng.standard_normal(len(value))
@@ -103,10 +104,10 @@ class Mutation:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Nearest:
-    """One of the nearest rows of the table, uniformly (HyFair's KNN move).
+    """Moves to one of the nearest rows of the table, drawn uniformly (HyFair's KNN move).
 
-    Distances are Euclidean on raw rows, numbers in widths of their range, another category at distance 1. The neighbours of a
-    table row are looked up once: table (N, k), -1 where they have not been asked for.
+    Distances are Euclidean on raw rows, numbers relative to their range, different categories at distance 1. The neighbours of a
+    table row are looked up once: table (N, k), -1 where they are not known yet.
     """
 
     pool: Pool
@@ -117,7 +118,7 @@ class Nearest:
 
     @classmethod
     def of(cls, space: Space, pool: Pool) -> Nearest:
-        """Raises QueryError without at least two different rows to walk among."""
+        """Return the move on a pool. Raises QueryError without at least two different rows to walk among."""
         if len(pool.x) < 2:
             raise QueryError(
                 f"sa-knn walks among the rows of a table, and {len(pool.x)} different one(s) can be used; pass --data, or choose sa"
@@ -147,7 +148,7 @@ class Nearest:
         if len(new):
             self.table[new] = self._without(new, self._nearest(self.pool.x[new]))
         neighbours = self.table[np.maximum(origin, 0)]
-        stray = np.flatnonzero(origin < 0)  # a row that is not of the table, such as a solver's
+        stray = np.flatnonzero(origin < 0)  # rows that are not in the table, such as a solver's
         if len(stray):
             neighbours = neighbours.copy()
             neighbours[stray] = self._nearest(x[stray])[:, : neighbours.shape[1]]
@@ -159,24 +160,24 @@ class Nearest:
 
     @staticmethod
     def _without(rows: Integers, nearest: Integers) -> Integers:
-        """(N, k) of (N, k + 1): the row itself left out, or the farthest where rows at distance 0 pushed it out."""
+        """Return (N, k) of the (N, k + 1) nearest: without the row itself, or without the farthest if the row is not among them."""
         own = nearest == rows[:, None]
         own[~own.any(axis=1), -1] = True
         return np.asarray(nearest[~own].reshape(len(nearest), -1))
 
     def _scaled(self, x: Array) -> Array:
-        """Points whose Euclidean distance is the one above: a category as an indicator of length 1 / sqrt 2."""
+        """Return points with the Euclidean distances above: a category becomes an indicator of length 1 / sqrt 2."""
         blocks = [np.eye(count)[x[:, v].astype(np.int64)] / np.sqrt(2) for v, count in self.categories]
         return np.concatenate([x * self.scale, *blocks], axis=1)
 
 
 @dataclass(kw_only=True, eq=False)
 class SolverSeeds:
-    """Gives `count` rows (count, V): one from the solver for every `share` rows asked for, the others from the data.
+    """Returns `count` rows (count, V): one from the solver for every `share` rows asked for, the others from the data.
 
     The paper asks its solver for a 2-discriminant near the last solution (Algorithm 1, lines 3 and 10). Here `verify` is asked for
     a decision flip by one protected feature in a random part of the box, so that seeds come from many regions.
-    asked, found: how many questions were put to the solver, and how many it answered with a witness.
+    asked, found: number of questions to the solver, and of witnesses that it returned.
     """
 
     space: Space
@@ -197,13 +198,13 @@ class SolverSeeds:
         return rows
 
     def _witness(self, around: Array, rng: np.random.Generator) -> Array | None:
-        """A row (V,) near `around` whose decision flips when one protected feature changes, or None."""
+        """Return a row (V,) near `around` whose decision flips when one protected feature changes, or None."""
         space, schema = self.space, self.space.query.schema
         flipped = int(rng.integers(len(space.protected)))
         lower, upper = self._part(around)
         lower[space.protected] = upper[space.protected] = space.combinations[rng.integers(len(space.combinations))]
         v = space.protected[flipped]
-        lower[v] = space.lower[v] + rng.integers(int(space.upper[v] - space.lower[v]))  # two neighbouring values: one pair
+        lower[v] = space.lower[v] + rng.integers(int(space.upper[v] - space.lower[v]))  # two neighbouring values make one pair
         upper[v] = lower[v] + 1
         box: dict[str, Any] = {
             feature.name: (feature.word(low), feature.word(high))
@@ -218,7 +219,7 @@ class SolverSeeds:
         return np.array([schema.raw_value(name, value) for name, value in verdict.witness.x.items()])
 
     def _part(self, around: Array) -> tuple[Array, Array]:
-        """Ends (V,) of the part of the box around a row: its numbers within REACH, categories as they are."""
+        """Return the ends (V,) of a part of the box around a row: its numbers within REACH, categories as they are."""
         space = self.space
         number = np.array([feature.numeric for feature in space.query.schema.features])
         reach = np.where(number, REACH * (space.upper - space.lower), 0.0)

@@ -1,9 +1,9 @@
-"""Where k-discrimination is searched: rows x of the other features, each judged with all its protected combinations at once.
+"""The search space of k-discrimination: rows x of the other features, each evaluated with all protected combinations at once.
 
 k(x) counts the buckets that the probabilities of (x, z_1) ... (x, z_K) fall into. Probabilities are never computed: a logit lies in
 bucket i exactly between logit(i / B) and logit((i + 1) / B).
 
-Networks' logits are float32 here: measured on the public Adult networks it is 1.2 (16-8) to 1.8 (100-100) times as fast as float64.
+Networks' logits are float32 here: on the public Adult networks this is 1.2 (16-8) to 1.8 (100-100) times as fast as float64.
 A logit within about 1e-5 of a bucket's edge can fall on the wrong side, so counts of this module guide a search and are
 never reported; `verifair.systems.hyfair.search.clusters.recount` counts exactly.
 """
@@ -30,13 +30,13 @@ DRAWS = 100
 
 
 def edges(buckets: int) -> Array:
-    """(B - 1,) the logits where buckets begin: logit(i / B), exactly 0 in the middle of an even number of buckets."""
+    """Return (B - 1,) the logits where buckets begin: logit(i / B), exactly 0 in the middle of an even number of buckets."""
     i = np.arange(1, buckets)
     return np.asarray(np.log(i / (buckets - i)))
 
 
 def occupied(logits: npt.NDArray[np.floating], counted: Booleans | None, buckets: int) -> Integers:
-    """(N,) how many buckets the logits (N, K) fall into; those that `counted` (N, K) leaves out do not count."""
+    """Return (N,) the number of buckets that the logits (N, K) fall into; logits with `counted` (N, K) False do not count."""
     rows = np.arange(len(logits))[:, None]
     found = np.searchsorted(edges(buckets).astype(logits.dtype), logits, side="left")
     hit = np.zeros((len(logits), buckets + 1), dtype=bool)
@@ -48,10 +48,10 @@ def occupied(logits: npt.NDArray[np.floating], counted: Booleans | None, buckets
 class Space:
     """The raw box of a query and its protected combinations.
 
-    deadline: by clock.now(); after it the model is asked nothing more.
+    deadline: by clock.now(); after it the model is not evaluated any more.
 
     lower, upper: (V,) raw box.   protected: (P,) variables that are combined.   combinations: (K, P) their raw values.
-    Rows are raw rows (N, V); what stands in their protected variables is ignored.
+    Rows are raw rows (N, V); the values of their protected variables are ignored.
     """
 
     query: KDiscrimination
@@ -63,7 +63,7 @@ class Space:
 
     @classmethod
     def of(cls, query: KDiscrimination, deadline: float = np.inf) -> Space:
-        """Raises QueryError for a box that names protected features, and for too many combinations."""
+        """Return the space of a query. Raises QueryError for a box that names protected features, and for too many combinations."""
         both = sorted(set(query.box) & set(query.protected))
         if both:
             raise QueryError(f"box of {both[0]!r}: the feature is protected; list the values to combine with values instead")
@@ -86,14 +86,14 @@ class Space:
     # Rows
 
     def rows(self, x: Array, combinations: Array | None = None) -> Array:
-        """Raw rows (K, V) of one x (V,) with each of some combinations (all by default)."""
+        """Return raw rows (K, V) of one x (V,) with each of some combinations (all by default)."""
         chosen = self.combinations if combinations is None else combinations
         raw = np.repeat(x[None, :], len(chosen), axis=0)
         raw[:, self.protected] = chosen
         return raw
 
     def possible(self, x: Array) -> Booleans:
-        """Return (N, K) which combinations are legal with which rows x (N, V)."""
+        """Return (N, K) True where a combination is legal with a row x (N, V)."""
         allowed = np.ones((len(x), len(self.combinations)), dtype=bool)
         forbidden = self.query.schema.domain.forbidden
         if forbidden is None:
@@ -107,26 +107,26 @@ class Space:
         return allowed
 
     def legal(self, x: Array) -> Booleans:
-        """Return (N,) which rows lie in the box, are whole numbers where needed, and are legal with at least one combination."""
+        """Return (N,) True for rows that lie in the box, are whole where needed, and are legal with at least one combination."""
         whole = ~self.query.schema.domain.integer | (x == np.floor(x))
         inside = (x >= self.lower) & (x <= self.upper) & whole
         inside[:, self.protected] = True
         return np.asarray(inside.all(axis=1) & self.possible(x).any(axis=1))
 
     def canonical(self, x: Array) -> Array:
-        """The same rows with the first combination in their protected variables: equal people are equal rows."""
+        """Return the rows with the first combination in their protected variables, so that equal people are equal rows."""
         out = np.array(x, dtype=np.float64)
         out[:, self.protected] = self.combinations[0]
         return out
 
     def shown(self, x: Array) -> Array:
-        """The same legal rows with the first combination that each can be with: rows that can be."""
+        """Return the rows, each with the first combination that is legal with it."""
         out = np.array(x, dtype=np.float64)
         out[:, self.protected] = self.combinations[self.possible(x).argmax(axis=1)]
         return out
 
     def random(self, rng: np.random.Generator, count: int) -> Array:
-        """Legal rows (count, V), uniform over the box, some of them more than once where few can be. Raises QueryError for none."""
+        """Return legal rows (count, V), uniform over the box, repeated if few are legal. Raises QueryError if none is found."""
         x = self._uniform(rng, count)
         for _ in range(DRAWS):
             wrong = np.flatnonzero(~self.legal(x))
@@ -142,7 +142,7 @@ class Space:
         return self.canonical(self.uniform_values(rng, np.tile(np.arange(len(self.lower)), (count, 1))))
 
     def uniform_values(self, rng: np.random.Generator, variables: Integers) -> Array:
-        """A uniform value within the box for each of the given variables (any shape)."""
+        """Return a uniform value within the box for each of the given variables (any shape)."""
         low, high = self.lower[variables], self.upper[variables]
         number = low + (high - low) * rng.random(variables.shape)
         whole = np.minimum(np.floor(low + (high - low + 1) * rng.random(variables.shape)), high)
@@ -151,14 +151,14 @@ class Space:
     # The model
 
     def count(self, x: Array) -> Integers:
-        """k (N,) of legal rows x (N, V), in float32: a guide, see the module's text."""
+        """Return k (N,) of legal rows x (N, V), in float32: a guide, see the module's text."""
         counted = None if self.query.schema.domain.forbidden is None else self.possible(x)
         return occupied(self.logits(x), counted, self.query.buckets)
 
     def logits(self, x: Array) -> npt.NDArray[np.floating]:
         """Log-odds of the positive class (N, K) of every row with every combination, as `logits_of` says.
 
-        Raises OutOfTime where the deadline comes before the last rows.
+        Raises OutOfTime if the deadline passes before the last rows.
         """
         encoded = self.query.schema.domain.encode(self.canonical(x))
         clock.spend(2 * len(x) * len(self.combinations) * self.query.network.work)
