@@ -36,7 +36,7 @@ CHANGED = ("worse", "better", "moved", "not clear", "incomparable")
 
 
 class AuditSettings(Settings):
-    """The audit file, or what it is drafted from, and where the page goes."""
+    """The audit file, or the inputs of its draft, and the files to write."""
 
     belongs: ClassVar = {
         **dict.fromkeys(("data", "target", "schema_file", "sensitive", "missing", "outside"), (("model", None),)),
@@ -87,7 +87,7 @@ class AuditSettings(Settings):
 
 
 def run(system: System, given: dict[str, Any]) -> None:
-    """Read the audit file, run what it asks for, write the page, and show its summary."""
+    """Read the audit file, run its analyses, write the page, and show its summary."""
     from verifair.auditing.audit_file import load
     from verifair.auditing.run import run as run_audit
     from verifair.auditing.subject import read
@@ -112,7 +112,7 @@ def run(system: System, given: dict[str, Any]) -> None:
             f"{gated} tells of a gate, and --model drafts none: leave {gated} out, add [gate] to the audit file that is drafted, "
             "such as four_fifths = 0.8, and audit that file"
         )
-    with ExitStack() as unchecked:  # drafts, which go where a check refuses them
+    with ExitStack() as unchecked:  # drafts, which are removed if a check refuses them
         drafted, root = None, settings.root
         if path is None:
             drafted = unchecked.enter_context(_drafted(settings, places))
@@ -171,7 +171,7 @@ app = app_of(SYSTEM, run)
 
 
 def _path(settings: AuditSettings) -> Path | None:
-    """The audit file that was named; None: it is to be drafted."""
+    """Return the named audit file; None if it has to be drafted."""
     from verifair import datasets
 
     file, demo, root = settings.file, settings.demo, settings.root
@@ -194,7 +194,7 @@ def _path(settings: AuditSettings) -> Path | None:
 
 
 def _drafted(settings: AuditSettings, places: Places) -> AbstractContextManager[DraftedFiles]:
-    """Draft the audit file, and the schema where none was named."""
+    """Draft the audit file, and the schema if none was named."""
     from verifair.auditing.drafted import drafted_files
 
     assert settings.model is not None
@@ -207,7 +207,7 @@ def _drafted(settings: AuditSettings, places: Places) -> AbstractContextManager[
 
 
 def _tell_drafted(files: DraftedFiles, places: Places, screen: Screen) -> None:
-    """Tell of the files that were drafted."""
+    """Print the files that were drafted."""
     if files.drafted:
         screen.print(f"schema: {files.schema}, drafted from the table; check every # note in it", soft_wrap=True)
     root = "" if files.root == files.audit.resolve().parent else f" --root {shlex.quote(str(files.root))}"
@@ -227,7 +227,8 @@ def _places(out: Path, json: Path | None) -> Places:
 
 
 def _against(path: Path, places: Places, root: Path | None) -> AuditResult | tuple[AuditFile, Places]:
-    """Return the audit to compare with; of an audit file itself and where its page goes. Raises QueryError, SchemaError."""
+    """Return the audit to compare with or, for an audit file, the file and the places of its page. Raises QueryError,
+    SchemaError."""
     from verifair.auditing import audit_file
     from verifair.auditing.compare import load
     from verifair.auditing.run import Places
@@ -275,7 +276,7 @@ def _write_example(path: Path) -> None:
 
 @contextmanager
 def _bars() -> Iterator[Callable[[str, str, int, int], None]]:
-    """A line for the analysis under way on a terminal, nothing elsewhere; gives tell(key, what, done, total)."""
+    """Show a line for the running analysis on a terminal, nothing elsewhere; yields tell(key, what, done, total)."""
     err = Screen(stderr=True)
     if not err.is_terminal:
         yield lambda key, what, done, total: None
@@ -289,7 +290,7 @@ def _bars() -> Iterator[Callable[[str, str, int, int], None]]:
 
 
 def _show(section: Section, console: Screen) -> None:
-    """The summary statements of a finished analysis; all of them where it says nothing else."""
+    """Print the headline statements of a finished analysis; its first three statements if it has no headlines."""
     console.print(f"[bold]{section.title}[/] ({section.seconds:.1f} s)", soft_wrap=True, markup=True)
     chosen = [one for one in section.statements if one.headline] or list(section.statements[:3])
     for one in chosen:
@@ -298,7 +299,7 @@ def _show(section: Section, console: Screen) -> None:
 
 
 def _gate(file: AuditFile, result: AuditResult, settings: AuditSettings, console: Screen) -> None:
-    """Show the thresholds of the gate, and write them for pipelines."""
+    """Print the checks of the gate, and write them for pipelines."""
     from verifair.auditing.gate import save_junit, save_sarif
 
     if file.gate is None:
@@ -314,7 +315,7 @@ def _gate(file: AuditFile, result: AuditResult, settings: AuditSettings, console
 
 
 def _model_path(file: AuditFile) -> str:
-    """Return the model's path from the current folder, which in a pipeline is that of the repository; outside of it, its name."""
+    """Return the model's path relative to the current folder (in a pipeline the repository's); its name if it is outside."""
     if file.model.file is None:
         return f"{file.model.demo}.onnx"
     path = file.inside("model", "file", file.model.file)
@@ -322,7 +323,7 @@ def _model_path(file: AuditFile) -> str:
 
 
 def _compared(result: AuditResult, console: Screen) -> None:
-    """Show what changed since the other audit, what is worse first."""
+    """Print the changes since the other audit, worse ones first."""
     if result.comparison is None:
         return
     console.print(result.comparison.headline, soft_wrap=True)

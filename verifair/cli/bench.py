@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class BenchSettings(Settings):
-    """Which questions are asked of whom, and how often."""
+    """The settings of `verifair bench`: questions, competitors, and number of rounds."""
 
     solvers: str | None = None
     """Only these backends, with commas; methods that ask none stay."""
@@ -66,7 +66,7 @@ class BenchSettings(Settings):
     """List cases and competitors, and ask nothing."""
 
     def check_options(self, inputs: Any, run: Run) -> None:
-        """Raise ValueError for cases that are chosen twice."""
+        """Raise ValueError if cases are chosen in two ways."""
         if self.quick and self.cases:
             raise ValueError("--quick chooses its own cases: drop it, or drop --cases")
         if self.quick and (self.network is not None or self.queries):
@@ -80,7 +80,7 @@ class BenchSettings(Settings):
 
 
 def run(system: System, given: dict[str, Any]) -> None:
-    """Ask everybody, write what they answered, then show it; raise Disagreement where two contradict each other."""
+    """Run all competitors, write and show their answers; raise Disagreement if two contradict each other."""
     from verifair.bench.answer import BenchAnswer, BenchListAnswer
     from verifair.bench.cases import QUICK, chosen
     from verifair.bench.competitors import competitors, processes
@@ -116,7 +116,7 @@ def run(system: System, given: dict[str, Any]) -> None:
     if not any(one.takes(question) for question in (case.question() for case in cases) for one in there):
         names = ", ".join(one.name for one in there)
         raise QueryError(f"none of {names} takes any of these cases; leave --methods and --solvers out to ask all that do")
-    # The cluster first: where there is none, no journal of its settings is begun.
+    # The cluster first: without it, no journal with its settings is started.
     with alone_in(out), cluster(files.cluster), Journal(out, _settings(files, limit), resume=files.resume) as journal:
         interrupted = False
         try:
@@ -164,7 +164,7 @@ def _names(text: str | None) -> list[str]:
 
 
 def _families(settings: BenchSettings) -> Sequence[Family]:
-    """Return the families that are asked about: a user's own, else all."""
+    """Return the families of cases: a user's own, else all."""
     from verifair.bench.cases import families
     from verifair.bench.cases.files import file_families
     from verifair.bench.cases.shipped import own_families
@@ -176,7 +176,7 @@ def _families(settings: BenchSettings) -> Sequence[Family]:
 
 
 def _tools(settings: BenchSettings) -> list[Tool]:
-    """Return the other verifiers that are named. Raises QueryError for one that is not understood."""
+    """Return the other verifiers that are named. Raises QueryError for an unknown form."""
     from verifair.bench.peers.process import tool
 
     try:
@@ -191,7 +191,7 @@ def _tools(settings: BenchSettings) -> list[Tool]:
 
 
 def _started(there: Sequence[Competitor], console: Screen) -> list[Competitor]:
-    """Measure how long other verifiers take to start, which their times are without; say so where one fails."""
+    """Measure the start-up time of other verifiers, which is subtracted from their times; report those that fail."""
     out = []
     for one in there:
         if one.tool is not None:
@@ -204,7 +204,7 @@ def _started(there: Sequence[Competitor], console: Screen) -> list[Competitor]:
 
 
 def selected(known: Sequence[Competitor], methods: Sequence[str], solvers: Sequence[str]) -> list[Competitor]:
-    """Those of the methods and backends that are named. Raises QueryError for names that nobody has."""
+    """Return the competitors with the named methods and backends. Raises QueryError for unknown names."""
     for option, names, there in (
         ("--methods", methods, {one.method for one in known}), ("--solvers", solvers, {one.solver for one in known if one.solver}),
     ):
@@ -218,7 +218,7 @@ def selected(known: Sequence[Competitor], methods: Sequence[str], solvers: Seque
 
 
 def _settings(files: Run, limit: float) -> dict[str, Any]:
-    """What all runs of a journal share: times of different settings do not compare."""
+    """Return the settings that all runs of a journal share: times under different settings are not comparable."""
     where = "a cluster" if files.cluster is not None else f"{files.jobs} processes"
     beside = {} if files.cluster is None and files.jobs == 1 else {"measured by": where}
     return {
@@ -229,7 +229,7 @@ def _settings(files: Run, limit: float) -> dict[str, Any]:
 
 @contextmanager
 def _bar() -> Iterator[Any]:
-    """Runs done of all, and who is asked what; nothing where there is no terminal."""
+    """Show the number of runs done, and the current question and competitor; nothing without a terminal."""
     err = Screen(stderr=True)
     if not err.is_terminal:
         yield None

@@ -26,7 +26,7 @@ from verifair.systems.system import System
 
 
 class CheckSettings(Settings):
-    """Files of proofs, and what they are about."""
+    """The settings of `verifair check`: files of proofs, and their model and schema."""
 
     certificates: Annotated[tuple[Path, ...], Option(argument=True, name="CERTIFICATE"), Field(min_length=1)]
     """Certificates (.json, .json.gz) and stores (certify --partition, --share), or a folder that holds them."""
@@ -40,7 +40,7 @@ class CheckSettings(Settings):
     """Use a shipped network and schema: german or adult."""
 
     def check_options(self, inputs: Any, run: Run) -> None:
-        """Raise ValueError for a model that is named twice, or not at all."""
+        """Raise ValueError if the model is named twice, or not at all."""
         named = (self.model, self.schema_file)
         if self.demo is not None and named != (None, None):
             raise ValueError("--demo brings its own model and schema: drop it, or drop the others")
@@ -49,7 +49,7 @@ class CheckSettings(Settings):
 
 
 class CheckedFile(Shape):
-    """Whether a file of proofs is accepted."""
+    """The result of checking one file of proofs."""
 
     accepted: bool
     """Every statement was proved again, of the whole question unless `partial` was given. False is no refutation: a solver's word
@@ -77,7 +77,7 @@ class CheckedFile(Shape):
 
 
 class Checked(Answer):
-    """What the files are about."""
+    """The model and the schema that the files are about."""
 
     model_sha256: Sha256
     """Of the model's file."""
@@ -105,7 +105,7 @@ ANSWER = Annotated[CheckAnswer | CheckFilesAnswer, Field(description="`verifair 
 
 
 def run(system: System, given: dict[str, Any]) -> None:
-    """Prove again what files state; exit with 1 where not all of it is accepted."""
+    """Prove the files' statements again; exit with 1 if not all are accepted."""
     from encoders.onnx.reader import read_model
     from verifair.checker.check import check, kind_of
     from verifair.cli.output import save_answer
@@ -147,11 +147,11 @@ def run(system: System, given: dict[str, Any]) -> None:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the files that a path stands for. CertificateError for a folder without files of proofs."""
+    """Return the files that a path stands for. Raises CertificateError for a folder without files of proofs."""
     if not path.is_dir():
         return [path]
     ours = [one for one in path.iterdir() if one.name.endswith((".json", ".json.gz", ".sqlite"))]
-    found = sorted(one for one in ours if one.is_file() or (one.is_symlink() and not one.exists()))  # a link to nothing is told
+    found = sorted(one for one in ours if one.is_file() or (one.is_symlink() and not one.exists()))  # a broken link is reported
     if not found:
         ends = "expected files that end in .json, .json.gz or .sqlite"
         raise CertificateError(f"{path}: is a folder without files of proofs; {ends}: name another folder, or a file")
@@ -161,9 +161,9 @@ def _files(path: Path) -> list[Path]:
 def _each(
     paths: Sequence[Path], named: Sequence[Path], again: Callable[[Path, str], CheckReport], screen: Screen
 ) -> dict[str, Any]:
-    """Prove the files again, one after the other; what is wrong with one keeps no other from being checked. Return the answer.
+    """Prove the files again, one after the other, and return the answer; an error in one file does not stop the others.
 
-    named: those that were not found in a folder: each has to hold proofs.
+    named: files that the user named, not found in a folder: each must hold proofs.
     """
     from verifair.checker.words import counted
 
@@ -190,7 +190,7 @@ def _each(
 
 
 def _show(report: CheckReport, digests: str | None, screen: Screen) -> None:
-    """Show what a file states, about what, what was rejected, and what became of it."""
+    """Print a file's statements and subject, rejected proofs, and the outcome."""
     from verifair.checker.words import counted, float32_words
 
     screen.print(visible(report.statement), soft_wrap=True)
@@ -213,7 +213,7 @@ def _show(report: CheckReport, digests: str | None, screen: Screen) -> None:
 
 @contextmanager
 def _spread(files: Run) -> Iterator[Spread]:
-    """Give who works. This process alone loads nothing of the engine."""
+    """Yield the function that distributes the checks. With one process nothing of the engine is loaded."""
     if files.jobs == 1 and files.cluster is None:
         yield starmap
         return

@@ -1,6 +1,6 @@
-"""A system becomes a command: its settings are the options, and what it finds goes to files, to JSON and to the screen.
+"""Commands of systems: the settings become options, and the answer goes to files, to JSON and to the screen.
 
-Everything that all commands have in common stands here once: range errors, "files before the screen", Ctrl-C, time-out, exit codes.
+Everything that all commands share is here: range errors, files before the screen, Ctrl-C, time-out, exit codes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOTHING_KEPT = "interrupted: nothing is kept"
 
 
 def app_of(system: System, run: Callable[[System, dict[str, Any]], None] | None = None) -> typer.Typer:
-    """Return the command of a system. run: what it does with its options; by default what all systems do."""
+    """Return the command of a system.   run: function of its options; by default `run_system`."""
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
     def command(context: typer.Context, **options: Any) -> None:
@@ -43,12 +43,12 @@ def app_of(system: System, run: Callable[[System, dict[str, Any]], None] | None 
     parameters = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
     parameters += [_parameter(name, one, system) for name, one in fields if not marker(one).hidden]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    app.command(system.verb, help=re.sub(r"(?<=\S)\n(?=\S)", " ", system.help))(command)  # Typer would keep line ends within
+    app.command(system.verb, help=re.sub(r"(?<=\S)\n(?=\S)", " ", system.help))(command)  # Typer would keep line ends
     return app
 
 
 def marker(one: FieldInfo) -> Option:
-    """Return how a field looks on the command line."""
+    """Return the `Option` of a field."""
     return next((mark for mark in one.metadata if isinstance(mark, Option)), Option())
 
 
@@ -82,7 +82,7 @@ def _parameter(name: str, one: FieldInfo, system: System) -> inspect.Parameter:
 
 
 def _plain_type(annotation: Any) -> Any:
-    """Return the type that Typer reads of a field's: without None, texts for choices, lists for several values."""
+    """Return a field's type in Typer's form: without None, texts for choices, lists for several values."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _plain_type(inner[0])
@@ -96,7 +96,7 @@ def _plain_type(annotation: Any) -> Any:
 
 
 def build(group: type[Settings], given: dict[str, Any], defaults: Mapping[str, Any] | None = None) -> Any:
-    """Return the settings of a group. Raises QueryError that names the option, what was found and what is expected."""
+    """Return the settings of a group. Raises QueryError that names the option, the value found and the expected form."""
     own, others = ({name: one for name, one in part.items() if name in group.model_fields} for part in (given, defaults or {}))
     try:
         return group.of(own, others, context="command line")
@@ -108,7 +108,7 @@ def build(group: type[Settings], given: dict[str, Any], defaults: Mapping[str, A
 
 
 def _problem_line(group: type[Settings], problem: Any) -> str:
-    """Return one of pydantic's findings as a line for somebody who typed a command."""
+    """Return one of pydantic's errors as a line for the user of a command."""
     place = [str(part) for part in problem["loc"]]
     text = str(problem["msg"]).removeprefix("Value error, ")
     if not place:
@@ -127,14 +127,15 @@ def _problem_line(group: type[Settings], problem: Any) -> str:
 
 
 def _word(found: Any) -> str:
-    """Return a value as somebody would type it."""
+    """Return a value as it would be typed."""
     if isinstance(found, tuple):
         return ",".join(map(_word, found))
     return f"{found:g}" if isinstance(found, float) else str(found)
 
 
 def asked(system: System, given: dict[str, Any]) -> tuple[Any, Any, Run]:
-    """Return what was asked for. Raises QueryError for options that are wrong, do not go together, or cannot be written to."""
+    """Return the settings, inputs and run options. Raises QueryError for wrong or conflicting options, and files that cannot be
+    written."""
     from verifair.cli import output
 
     run: Run = build(Run, {name: value for name, value in given.items() if name in system.run}, system.defaults)
@@ -152,13 +153,13 @@ def asked(system: System, given: dict[str, Any]) -> tuple[Any, Any, Run]:
 
 
 def _option(system: System, name: str) -> str:
-    """Return "--json" for the name of a field, whichever group it is of."""
+    """Return the option, such as "--json", for the name of a field of any group."""
     group = next(one for one in (system.settings, system.inputs, Run) if name in one.model_fields)
     return option_name(name, group.model_fields[name])
 
 
 def run_system(system: System, given: dict[str, Any]) -> None:
-    """Check the options, read, solve, write the files, then show: whoever pipes the screen into `head` still gets the files."""
+    """Check the options, read, solve, write the files, then print: the files are there even if the screen is piped into `head`."""
     from verifair.cli import output
     from verifair.engine.cluster import cluster
     from verifair.engine.search.ready import ready

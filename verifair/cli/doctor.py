@@ -1,4 +1,4 @@
-"""verifair doctor: what is installed and works, which versions, which limits; and how a network is read, and rounded in float32."""
+"""verifair doctor: installed packages that work, versions and limits; and a network as it is read, with its float32 rounding."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BackendShape(Shape):
 
 
 class ImportShape(Shape):
-    """How a network was read. Points: those of the import check."""
+    """A network as it was read.   points: those of the import check."""
 
     file: str
     inputs: int
@@ -71,14 +71,14 @@ class ImportShape(Shape):
 
 
 class DoctorSettings(Settings):
-    """Whether a network is to be looked at, too."""
+    """The settings of `verifair doctor`: optionally a network to examine."""
 
     model: Annotated[Path | None, Option()] = None
     """A network (ONNX): read it, compare it with onnxruntime, and show how far float32 rounds it."""
 
 
 class DoctorAnswer(Answer):
-    """`verifair doctor`: what is installed, and how a network is read."""
+    """`verifair doctor`: installed packages, and a network as it is read."""
 
     backends: list[BackendShape]
     packages: dict[str, str | None]
@@ -94,7 +94,7 @@ class DoctorAnswer(Answer):
 
 
 def run(system: System, given: dict[str, Any]) -> None:
-    """Show what is installed, and what is missing."""
+    """Print installed and missing packages."""
     from solvers import registry
     from verifair.cli.output import save_answer
 
@@ -154,7 +154,7 @@ POINTS = 64
 
 
 def _imported(path: Path) -> ImportShape:
-    """Return how a network was read: the point with the largest error of float32, and its bound there."""
+    """Return a network as it was read, with the largest float32 error at the points and its bound there."""
     import numpy as np
 
     from encoders.onnx.feed import make_legal
@@ -174,7 +174,7 @@ def _imported(path: Path) -> ImportShape:
 
 
 def _rounding(network: Network, x: Any) -> tuple[float, float | None]:
-    """Return the largest error of a logit at points x (B, n), and what it is at most."""
+    """Return the largest float32 error of a logit at points x (B, n), and its bound there (None without one)."""
     import numpy as np
 
     from encoders.bounds.float32 import Float32Error
@@ -198,7 +198,7 @@ app = app_of(SYSTEM, run)
 
 
 def _highspy_clash() -> str | None:
-    """highspy 1.14 and ortools cannot be loaded into one process (google/or-tools issue 5246)."""
+    """Return a warning if both are installed: highspy 1.14 and ortools clash in one process (google/or-tools issue 5246)."""
     highspy, ortools = _version("highspy"), _version("ortools")
     if highspy and ortools and tuple(map(int, highspy.split(".")[:2])) >= (1, 14):
         return f"highspy {highspy} and ortools {ortools} cannot share a process; pip install 'highspy<1.14'"

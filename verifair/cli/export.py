@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class ExportInputs(Inputs):
-    """The same without a table."""
+    """The inputs of `verifair export`: no table."""
 
     data: Annotated[Path | None, Option(hidden=True)] = None
 
 
 class ExportSettings(FairnessSettings):
-    """The question of `verifair certify`, and how it is written."""
+    """The settings of `verifair export`: the question of `verifair certify`, and the form of the files."""
 
     vnnlib: Path
     """Folder to write to."""
@@ -41,7 +41,7 @@ class ExportSettings(FairnessSettings):
     """Seconds for each query, as instances.csv states them."""
 
     def check_options(self, inputs: Inputs, run: Run) -> None:
-        """Raise ValueError for two questions in one, and for a folder that cannot be written to."""
+        """Raise ValueError if two questions are asked at once, and for a folder that cannot be written."""
         self.check_flip()
         if self.vnnlib.exists() and not self.vnnlib.is_dir():
             raise ValueError(f"--vnnlib {self.vnnlib}: is a file; name a folder")
@@ -52,7 +52,7 @@ class ExportSettings(FairnessSettings):
 
 
 def run(system: System, given: dict[str, Any]) -> None:
-    """Write the queries, then show what they are."""
+    """Write the queries, then print a description of them."""
     from verifair.cli.output import save_answer
     from verifair.interop.export import ExportAnswer, RelaxedQueries, export
     from verifair.interrupts import keeping

@@ -1,4 +1,4 @@
-"""The help of the verbs that are no systems. This module is light, so that `verifair --help` is quick."""
+"""The help of verbs that are not systems. This module imports little, so that `verifair --help` is quick."""
 
 from __future__ import annotations
 

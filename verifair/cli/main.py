@@ -1,6 +1,6 @@
 """The verbs and the exit codes: 0 an answer, 2 usage or bad input, 3 unsupported model, 4 backend, 5 internal, 6 disagreement.
 
-Beside these: 1 of `check` that did not accept, 10 and 20 of --exit-verdict, 130 after Ctrl-C or SIGTERM.
+Also: 1 if `check` does not accept, 10 and 20 with --exit-verdict, 130 after Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CALLED = {"--protected": "--sensitive", "--sensitive": "--protected"}
 
 
 class Verbs(TyperGroup):
-    """Loads a verb's module when the verb runs: importing all of them takes seconds, one alone a part of that.
+    """Loads a verb's module only when the verb runs: importing all of them takes seconds.
 
     Types are Any: Typer brings its own copy of click, or uses the package, depending on its version.
     """
@@ -52,7 +52,7 @@ class Verbs(TyperGroup):
         return list(verbs())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return what the list of verbs shows of one; `resolve_command` finds the command itself."""
+        """Return a verb's entry for the list of verbs; `resolve_command` finds the command itself."""
         return TyperCommand(name=cmd_name, help=_help(cmd_name)) if cmd_name in verbs() else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -72,8 +72,8 @@ class Verbs(TyperGroup):
 
 @contextmanager
 def _visible_errors() -> Iterator[None]:
-    """Typer writes its errors of usage itself, and they repeat words of the command line: names of files that a shell put there.
-    Of Ctrl-C, while a verb is loaded, it says nothing."""
+    """Make Typer's usage errors safe to print: Typer prints them itself, and they repeat words of the command line, such as file
+    names. Also handle Ctrl-C while a verb is loaded, about which Typer prints nothing."""
     try:
         yield
     except KeyboardInterrupt:
@@ -123,28 +123,28 @@ def verifair(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Not a verb: it makes the application a group, whose verbs are found as above."""
+    """Make the application a group, whose verbs are found as above; this is not a verb."""
 
 
 def main() -> None:
     """Entry point of the `verifair` command."""
     keep_freed()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # names of files may hold bytes, and a terminal lack letters: both are shown escaped
+        if isinstance(stream, TextIOWrapper):  # undecodable bytes of file names, and letters that a terminal lacks, are escaped
             stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except BrokenPipeError:
-        # Whoever read our output has gone; write nothing more, not even at interpreter exit.
+        # The reader of our output is gone; write nothing more, not even at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except OSError as error:  # a file or folder that cannot be written or read, whichever verb met it
+    except OSError as error:  # a file or folder that a verb cannot write or read
         place = f"{error.filename}: " if error.filename else ""
         room = "; make room there, or name another place" if error.errno == ENOSPC else ""
         _say("error:", place + (error.strerror or str(error)) + room)
         sys.exit(2)
     except Exception as error:
-        code = getattr(error, "exit_code", None)  # of the errors that a user can cause, on every floor
+        code = getattr(error, "exit_code", None)  # errors that a user can cause have one
         if isinstance(code, int):
             _say("error:", str(error))
             sys.exit(code)

@@ -1,4 +1,4 @@
-"""Where an answer goes: files first, then JSON, then the screen; and how a run ends before its time."""
+"""The output of an answer: files first, then JSON, then the screen; and the early end of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def check(system: System, run: Run, settings: Settings) -> None:
-    """Raise QueryError for what cannot be written or used; before the run, so that nothing is lost after it."""
+    """Raise QueryError, before the run, for files that cannot be written and options that cannot be used."""
     files = {"json_file": run.json_file, "plot": run.plot, "store": run.store, "certificate": run.certificate}
     if run.plot is not None and run.plot.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise QueryError(f"--plot {run.plot}: pictures are drawn as .png, .pdf or .svg; name the file so")
@@ -42,7 +42,7 @@ def check(system: System, run: Run, settings: Settings) -> None:
 
 
 def check_workers(jobs: int, cluster: str | None) -> None:
-    """Raise QueryError for two answers to who does the work, or for what is no address; before anything is read."""
+    """Raise QueryError, before anything is read, for both --jobs and --cluster, or for an invalid address."""
     if cluster is not None and jobs > 1:
         raise QueryError("--jobs counts processes of this machine, --cluster takes all workers of another: drop one")
     if cluster is not None:
@@ -52,9 +52,9 @@ def check_workers(jobs: int, cluster: str | None) -> None:
 
 
 def check_outputs(files: Mapping[str, Path | None], *, new: bool = False, folder: Path | None = None) -> None:
-    """Raise QueryError for what cannot be written or, where it has to be new, is there; before the run, so that nothing is lost.
+    """Raise QueryError, before the run, for files that cannot be written or, with `new`, exist already.
 
-    folder: what --out was said to be, where it is not the file itself.
+    folder: of --out, if the option does not name the file itself.
     """
     given = {option: path for option, path in files.items() if path is not None}
     for option, path in given.items():
@@ -79,14 +79,14 @@ def text_file(system: System) -> str:
 
 
 def alone_in(out: Path) -> AbstractContextManager[None]:
-    """Return what holds the folder of --out while a run writes there. Raises QueryError where another one does."""
+    """Return a lock on the folder of --out for the time of a run. Raises QueryError if another run holds it."""
     from verifair.locks import alone
 
     return alone(out / ".lock", f"--out {out}: another run is writing there; wait until that has ended, or name another folder")
 
 
 def work(run: Run, subject: Any, started: float, held: ExitStack | None = None) -> Work:
-    """Return what a system works with on the command line."""
+    """Return the `Work` of a command."""
     from verifair.systems.work import Work
 
     return Work(
@@ -97,13 +97,13 @@ def work(run: Run, subject: Any, started: float, held: ExitStack | None = None) 
 
 
 def warn(text: str) -> None:
-    """Tell what the user should know at once."""
+    """Print a message for the user at once."""
     tell(f"warning: {text}")
 
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """End a run before its time: exit 130 after Ctrl-C, when whoever knows has said what is kept; QueryError when time was up."""
+    """Handle the early end of a run: exit 130 after Ctrl-C, with a note on what is kept; QueryError if time ran out."""
     try:
         yield
     except OutOfTime as error:
@@ -114,13 +114,13 @@ def ending() -> Iterator[None]:
 
 
 def save_answer(path: Path | None, answer: Answer) -> None:
-    """Write the JSON of an answer, where one was asked for."""
+    """Write the JSON of an answer if it was asked for."""
     if path is not None:
         save_json(path, answer)
 
 
 def finish(system: System, run: Run, result: SystemAnswer) -> None:
-    """Write the files and the JSON, show the screen, and end with the exit code of the answer."""
+    """Write the files and the JSON, print the screen, and end with the exit code of the answer."""
     show: Callable[[SystemAnswer, Screen], None] = system.part("tables", "show")
     interrupted = result.interrupted
     unwritten = None
@@ -136,7 +136,7 @@ def finish(system: System, run: Run, result: SystemAnswer) -> None:
                 system.part("plots", "plot")(result, run.plot)
             save_answer(run.json_file, result)
         except OSError as error:
-            unwritten = error  # the screen shows what no file can hold
+            unwritten = error  # the answer is printed even if a file cannot be written
         show(result, Screen())
     if unwritten is not None:
         raise unwritten
@@ -147,7 +147,7 @@ def finish(system: System, run: Run, result: SystemAnswer) -> None:
 
 
 def _write(system: System, out: Path, result: SystemAnswer) -> None:
-    """Write the screen's text, the tables, the pictures and what else there is into the folder of --out."""
+    """Write the screen's text, the tables, the pictures and other files into the folder of --out."""
     from verifair.systems.results.spreadsheets import save_table
 
     out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""verifair reproduce: the tables and figures of the five papers, ours beside the printed ones."""
+"""verifair reproduce: the tables and figures of the five papers, our numbers beside the printed ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHOWN = 40
 
 
 class ReproduceSettings(Settings):
-    """Which tables and figures of which paper."""
+    """The settings of `verifair reproduce`: a paper, and its tables and figures."""
 
     paper: Annotated[str, Option(argument=True)]
     """pba, hyfair, fgce, cec or cst."""
@@ -53,7 +53,7 @@ class ReproduceSettings(Settings):
 
 
 class Agreement(Shape):
-    """How near ours are to the printed numbers of a column."""
+    """The agreement of our numbers with the printed ones of a column."""
 
     column: str
     numbers: Count
@@ -64,7 +64,7 @@ class Agreement(Shape):
 
 
 class ReproducedShape(Shape):
-    """A table or figure made again."""
+    """A reproduced table or figure."""
 
     name: str
     about: str
@@ -81,14 +81,14 @@ class ReproducedShape(Shape):
 
 
 class ReproduceAnswer(Answer):
-    """`verifair reproduce`: ours beside the paper's, measured anew."""
+    """`verifair reproduce`: our numbers, measured again, beside the paper's."""
 
     paper: str
     tables: list[ReproducedShape]
 
 
 def run(system: System, given: dict[str, Any]) -> None:
-    """Make one table after the other; each is written and shown as soon as it is there."""
+    """Compute one table after the other; each is written and printed as soon as it is ready."""
     from verifair.cli.output import check_outputs, save_answer
     from verifair.interrupts import Interrupted
     from verifair.papers.catalog import DATA, catalog, chosen
@@ -130,7 +130,7 @@ def run(system: System, given: dict[str, Any]) -> None:
 
 
 def _finished(made: Reproduced, folder: Path, screen: Screen) -> ReproducedShape:
-    """Write a table and its picture, show it, and return what the JSON says of it."""
+    """Write a table and its picture, print it, and return its part of the JSON."""
     from verifair.papers.reproduce import draw, pairs
     from verifair.systems.results.files import file_name, plain
     from verifair.systems.results.spreadsheets import save_table
@@ -154,12 +154,12 @@ def _finished(made: Reproduced, folder: Path, screen: Screen) -> ReproducedShape
 
 
 def _rank(ours: pd.Series, paper: pd.Series) -> float:
-    """Return Spearman's correlation, NaN where all of one are the same."""
+    """Return Spearman's correlation, NaN if one column is constant."""
     return float(ours.corr(paper, method="spearman")) if min(ours.nunique(), paper.nunique()) > 1 else float("nan")
 
 
 def show(made: Reproduced, agreement: list[Agreement], written: list[str], screen: Screen) -> None:
-    """Print a table, in parts where it is wider than the screen, and what is known of it."""
+    """Print a table, in parts if it is wider than the screen, with its agreement and notes."""
     from verifair.papers.reproduce import PAPERS_OWN, SPREAD
     from verifair.systems.results.words import cell
 
@@ -204,7 +204,7 @@ def show(made: Reproduced, agreement: list[Agreement], written: list[str], scree
 
 
 def _blocks(columns: dict[str, list[str]], keys: list[str], width: int) -> Iterator[list[str]]:
-    """Yield the headings of tables that fit on the screen side by side: as many as it takes, each with the keys."""
+    """Yield the headings of parts of a table that fit on the screen, each part with the keys."""
     needs = {name: 3 + max(map(len, [*name.split(), *cells])) for name, cells in columns.items()}
     block = list(keys)
     for name in columns:

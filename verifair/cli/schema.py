@@ -1,4 +1,4 @@
-"""verifair schema: draft a schema from a table; print the JSON schemas of our own answers."""
+"""verifair schema: draft a schema from a table; print the JSON schemas of answers."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ TITLES = {
 
 
 def names() -> list[str]:
-    """Return what there is a schema for, in alphabetical order."""
+    """Return the names of all JSON schemas, in alphabetical order."""
     return sorted([*TYPES, *_answers(), *_kinds()])
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON schema of an answer or a file of proofs. Raises QueryError where there is none of this name."""
+    """Return the JSON schema of an answer or a file of proofs. Raises QueryError for an unknown name."""
     if name not in names():
         raise QueryError(f"there is no JSON schema {name!r}; expected one of {', '.join(names())}")
     if name in _kinds():
@@ -101,7 +101,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def _kinds() -> dict[str, Kind]:
-    """Return the kinds of files that are JSON, by the names of their schemas."""
+    """Return the kinds of JSON files, by the names of their schemas."""
     every = {name.removeprefix("verifair-"): kind(name) for name in KINDS}
     return {name: one for name, one in every.items() if one.file is not None}
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TrainSettings(Settings):
-    """A table, a method, and the network that is made."""
+    """The settings of `verifair train`: a table, a method, and the network to write."""
 
     data: str
     """german, adult, adult-balanced, compas=FILE (ProPublica's), or a table file."""
@@ -70,7 +70,7 @@ class TrainSettings(Settings):
 
     @property
     def files(self) -> dict[str, Path | None]:
-        """Return option -> file of those that are written to."""
+        """Return option -> file, for options that name files to write."""
         beside = {"the schema": self.out.with_suffix(".toml"), "the test rows": self.test} if self.out.name else {}
         return {"--out": self.out, **beside}
 
@@ -81,7 +81,7 @@ class TrainSettings(Settings):
 
 
 class ConsistencyShape(Shape):
-    """Explanation consistency on the test rows: measured, no proof."""
+    """Explanation consistency on the test rows: measured, not proved."""
 
     cec: float
     """Mean score."""
@@ -99,7 +99,7 @@ class ConsistencyShape(Shape):
 
 
 class TrainReport(Shape):
-    """Measured, no proof."""
+    """Measurements of the trained network on the test rows: not proved."""
 
     train_accuracy: Share
     test_accuracy: Share
@@ -118,7 +118,7 @@ class TrainReport(Shape):
 
 
 class TrainAnswer(Answer):
-    """`verifair train`: a network, and what it is worth."""
+    """`verifair train`: a network, and its measurements."""
 
     settings: dict[str, Any]
     report: TrainReport
@@ -130,7 +130,7 @@ class TrainAnswer(Answer):
 
 
 def run(system: System, given: dict[str, Any]) -> None:
-    """Train, save the network and its schema, and show what they are worth."""
+    """Train, save the network and its schema, and print the measurements."""
     from verifair.cli.output import save_answer
     from verifair.systems.cec import training as cec
     from verifair.systems.results.files import plain
@@ -189,7 +189,7 @@ def _widths(hidden: str | None, method: str) -> tuple[int, ...] | None:
 
 
 def _print_consistency(console: Screen, plain: Consistent, found: Consistent, sensitive: str | None) -> None:
-    """The measures beside each other: a low score alone says nothing about a model that hardly decides."""
+    """Print the measures beside each other: a low score alone says nothing about a model that hardly decides."""
     grid = Table(title=f"explanation consistency by {sensitive}: measured on the test rows, no proof", title_justify="left")
     for column in ("", "plain", "cec"):
         grid.add_column(column, justify="right" if column else "left")
@@ -222,5 +222,5 @@ def _dataset(data: str, schema: Path | None) -> Dataset:
             remedy = "is a file: pass its schema with --schema FILE" if Path(data).exists() else "there is no such file"
             raise QueryError(f"--data {data}: {remedy}")
         return datasets.load(data) if known is None else known
-    # the name of a file, suffix included, is never that of a paper's dataset, whose weights of losses are not meant for it
+    # a file's name, with its suffix, never equals a paper's dataset name, whose loss weights do not apply to it
     return Dataset(name=Path(data).name, frame=datasets.read_table(data), schema=Schema.load(schema))

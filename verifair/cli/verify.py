@@ -1,4 +1,4 @@
-"""verifair verify: VNN-LIB queries, answered as the standard and the competition have it."""
+"""verifair verify: VNN-LIB queries, answered as the standard and the competition require."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXITS = {"unsat": 0, "sat": 10}
 
 
 class VerifySettings(Settings):
-    """A query, its networks, and how it is decided."""
+    """The settings of `verifair verify`: a query, its networks, and the method."""
 
     query: Annotated[Path, Option(argument=True)]
     """The query, a .vnnlib file (or .vnnlib.gz)."""
@@ -47,11 +47,11 @@ class VerifySettings(Settings):
 
     @property
     def files(self) -> dict[str, Path | None]:
-        """Return option -> file of those that are written to."""
+        """Return option -> file, for options that name files to write."""
         return {"--results": self.results}
 
     def check_options(self, inputs: Any, run: Run) -> None:
-        """Raise ValueError for two things to do at once."""
+        """Raise ValueError if two tasks are given at once."""
         if self.check is not None and run.certificate is not None:
             raise ValueError("--check re-proves a certificate, --certificate writes one: choose one")
         if self.method == "bnb" and self.solver is not None:
@@ -80,7 +80,7 @@ class VerifyAnswer(Answer):
 
 
 def run(system: System, given: dict[str, Any]) -> None:
-    """Read the query, decide it, and say so."""
+    """Read the query, decide it, and print the answer."""
     from encoders.vnnlib.reader import read_vnnlib
     from verifair.cli.output import save_answer, work
     from verifair.interop.decide import check_types, decide, networks_of
@@ -115,7 +115,7 @@ def run(system: System, given: dict[str, Any]) -> None:
 
 
 def _files(query: VnnlibQuery, texts: Sequence[str]) -> dict[str, Path]:
-    """Declared name -> file. A lone FILE stands for the only network that has one."""
+    """Return declared name -> file. A single FILE without a name is that of the only network that needs one."""
     own = [declared.name for declared in query.networks if declared.equal_to is None]
     if len(texts) == 1 and len(own) == 1:
         name, equals, file = texts[0].partition("=")
@@ -130,7 +130,7 @@ def _files(query: VnnlibQuery, texts: Sequence[str]) -> dict[str, Path]:
 
 
 def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Path | None) -> bool:
-    """Say whether the certificate proves the query, and return it."""
+    """Print whether the certificate proves the query, and return True if it does."""
     from verifair.cli.output import save_answer, tell
     from verifair.interop.certificate import VnnlibCertificate, rejections
     from verifair.interop.decide import QueryAnswer, VnnlibStatus, rounded_nodes
@@ -151,7 +151,7 @@ def _check(query: VnnlibQuery, networks: Sequence[Network], file: Path, json: Pa
 
 
 def _explain(found: QueryAnswer, saved: Path | None) -> None:
-    """What the first line does not say, on standard error."""
+    """Print details beyond the first line on standard error."""
     from verifair.cli.output import tell
 
     cases = "1 case" if found.cases == 1 else f"{found.cases} cases"

@@ -1,1 +1,1 @@
-"""Five published systems, one folder a paper. HyFair's four questions are a folder and a verb each."""
+"""Five published systems, one folder for each paper. Each of HyFair's questions has a folder and a verb of its own."""

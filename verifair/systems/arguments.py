@@ -1,4 +1,4 @@
-"""Checks of what a caller passes to an estimator: numbers, the table, groups, true classes, audited rows."""
+"""Checks of an estimator's arguments: numbers, the table, groups, true classes, audited rows."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def check_number(name: str, value: Any, *, whole: bool = False) -> None:
 
 
 def check_settings(settings: type[G], given: Mapping[str, Any]) -> G:
-    """Return an estimator's parameters as settings; parameters that are no settings are ignored. Raises QueryError.
+    """Return an estimator's parameters as settings; other parameters are ignored. Raises QueryError.
 
-    A parameter counts as given where it is not at its default.
+    A parameter counts as given if it differs from its default.
     """
     own = {name: given[name] for name in settings.model_fields if given.get(name) is not None}
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()}
@@ -61,8 +61,8 @@ def check_table(table: Any, name: str = "X") -> None:
 def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
     """Return group name -> rows (N,): a group for each value of a column, an array, a Series, or each combination of several.
 
-    A list of words is one of columns, unless it has a word for each row and none is a column.
-    Raises DataError for a column that is not there, an array of another length, or missing values.
+    A list of words names columns, unless it has a word for each row and none is a column.
+    Raises DataError for an absent column, an array of another length, or missing values.
     """
     if sensitive is None:
         return {"all": np.ones(len(frame), dtype=bool)}
@@ -100,9 +100,9 @@ def groups_of(frame: pd.DataFrame, sensitive: Any) -> dict[str, Booleans]:
 
 
 def positives(y: Any, schema: Schema, rows: int) -> Booleans:
-    """Return (N,) whether the true class is the positive one.   y: (N,) classes 0, 1, or values of the schema's label column.
+    """Return (N,) True where the true class is the positive one.   y: (N,) classes 0, 1, or values of the schema's label column.
 
-    Raises DataError for missing or unknown values, and for 0 and 1 where the positive label is "0": which is meant is not clear.
+    Raises DataError for missing or unknown values, and for 0 and 1 if the positive label is "0", which is ambiguous.
     """
     found = column(y, rows, "y")
     if pd.isna(found).any():
@@ -113,13 +113,14 @@ def positives(y: Any, schema: Schema, rows: int) -> Booleans:
             raise DataError('y: holds 0 and 1, and the schema\'s positive label is "0"; pass booleans, True for positive')
         return np.asarray(found == 1)
     table = pd.DataFrame({"y": found})
-    if schema.positive_label is None:  # a class's name, or a value that a threshold compares
+    if schema.positive_label is None:  # values are a class's names, or numbers for a threshold
         return schema.changed(label="y").favoured(table)
     return np.asarray(schema_rows.labels(table, "y", schema.positive_label) == 1)
 
 
 def audited(values: Any, rows: int) -> Booleans:
-    """Return (N,) the rows to be explained, from booleans or 0 and 1. Raises DataError for anything else, such as row numbers."""
+    """Return (N,) True for rows to be explained, from booleans or 0 and 1. Raises DataError for anything else, such as row
+    numbers."""
     found = column(values, rows, "audit")
     if found.dtype.kind != "b" and not (found.dtype.kind in "iuf" and np.isin(found, (0, 1)).all()):
         raise DataError("audit: expected True or False for each row: whether its decision is to be explained")

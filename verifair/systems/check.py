@@ -21,10 +21,10 @@ def check(
 ) -> CheckReport:
     """Check the proofs in a certificate or a store again (`verifair.checker.check.check`).
 
-    file: a certificate, or the path of a file.   network: whatever `verifair.read` takes.   schema: that of the proofs.
-    partial: accept a file in which something is undecided.   progress: called with (done, total).
+    file: a certificate, or the path of a file.   network: anything that `verifair.read` takes.   schema: that of the proofs.
+    partial: accept a file that leaves something undecided.   progress: called with (done, total).
     spread: runs the checks: by default this process; `verifair.engine.parallel.spread(jobs)` uses processes or a cluster's workers.
-    Returns: a report; `accepted`: all that was asked is answered and proved again (with `partial`: all that is answered).
-    Sound? Yes: what is accepted is true of the model that is read.   Complete? No.
+    Returns: a report; `accepted`: every question is answered and proved again (with `partial`: every answer is).
+    Sound? Yes: accepted statements are true of the model that is read.   Complete? No.
     """
     return checker.check(file, network=read(network), schema=schema, partial=partial, progress=progress, spread=spread)

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 class TableEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator whose X is a DataFrame with the schema's columns, of words and numbers.
 
-    scikit-learn's checks that fit arrays of numbers do not apply to it, and its tags say so.
+    Its tags say that scikit-learn's checks with arrays of numbers do not apply.
     """
 
     def __sklearn_tags__(self) -> Any:

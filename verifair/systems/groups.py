@@ -1,4 +1,4 @@
-"""Rows of a table, the groups that they fall into, and which of them are asked about."""
+"""Rows of a table, their groups, and the audited ones among them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SMALL = 30
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
-    """frame: every row, called as in the table.   groups: (N, protected) what makes groups, in words.
+    """frame: every row, with the table's row names.   groups: (N, protected) values that define groups, in words.
 
-    audit: (N,) which of them are asked about.   audited: the same in words.   dropped: rows outside the schema.
+    audit: (N,) True for audited rows.   audited: the same in words.   dropped: rows outside the schema.
     """
 
     frame: pd.DataFrame
@@ -57,7 +57,8 @@ def rows_of(settings: Grouped, subject: Subject, verb: str) -> Rows:
 
 
 def read_rows(settings: Grouped, subject: Subject, verb: str, read: Callable[[Rows], T], rows: Stream | None) -> list[T]:
-    """Return what is read of each chunk of some rows of the subject's table, with their groups. Raises as `rows_of` does."""
+    """Return `read` of each chunk of the rows, with their groups.   rows: None for the subject's whole table. Raises as `rows_of`
+    does."""
     schema, names = subject.schema, list(dict.fromkeys(settings.protected))
     if rows is None:
         raise QueryError(f"{verb} needs rows: pass --data TABLE, or try a shipped example with --demo german")
@@ -85,7 +86,7 @@ def read_rows(settings: Grouped, subject: Subject, verb: str, read: Callable[[Ro
     audited.check()
     if not found:
         raise DataError("the table has no rows left to ask about")
-    if len(examples) > 1:  # numbers of few values in each chunk may be of many in all
+    if len(examples) > 1:  # a number with few values in each chunk may have many in all
         together = pd.concat(examples)
         for name in names:
             group_of(schema, together, name, settings.split.get(name))
@@ -94,8 +95,8 @@ def read_rows(settings: Grouped, subject: Subject, verb: str, read: Callable[[Ro
 
 @dataclass(kw_only=True)
 class _Audited:
-    """Which rows are asked about, chunk by chunk.   words: the same in words.   test: positions of the test rows, where these are.
-    name, value: of the column that says it.   others: values that it was found to have.
+    """The audited rows, chunk by chunk.   words: the same in words.   test: positions of the test rows, if these are audited.
+    name, value: the column that selects them, and its value.   others: other values of the column.
     """
 
     words: str
@@ -122,7 +123,7 @@ class _Audited:
         return cls(words=f"rows with {name} = {value}", name=name, value=value)
 
     def among(self, frame: pd.DataFrame) -> Booleans:
-        """Return (B,) which rows of the next chunk are asked about."""
+        """Return (B,) True for the audited rows of the next chunk."""
         start, self.start = self.start, self.start + len(frame)
         if self.test is not None:
             return np.isin(np.arange(start, self.start), self.test)
@@ -145,15 +146,15 @@ class _Audited:
 
 
 def blocks(rows: int) -> Iterator[slice]:
-    """Yield where each block of rows is; of none, one that is empty."""
+    """Yield a slice for each block of rows; for no rows, an empty one."""
     yield from (slice(start, start + ROWS) for start in range(0, max(rows, 1), ROWS))
 
 
 def identities(
     values: npt.NDArray[Any], columns: Iterable[int] | None = None, rows: Integers | slice = slice(None)
 ) -> Integers:
-    """Return (N,) a number 0 ... D - 1 for each row (N, V): equal rows have the same one, and rows that come first in the order of
-    their values the smaller one.   columns: those that count; None: all.   rows: those that are numbered.
+    """Return (N,) a number 0 ... D - 1 for each row (N, V): equal rows have the same number, and
+    numbers follow the order of values.   columns: those to compare; None: all.   rows: those to number.
 
     Column by column: sorting whole rows would copy them several times.
     """
@@ -166,14 +167,14 @@ def identities(
 
 
 def _numbers(first: Integers, second: Integers) -> Integers:
-    """Return (N,) a number for each pair of two."""
+    """Return (N,) a number for each pair of numbers, equal for equal pairs."""
     size = int(second.max()) + 1
     return np.asarray(made(len(first), np.int64, lambda part: first[part] * size + second[part]))
 
 
 def _ranks(values: npt.NDArray[Any]) -> Integers:
     """Return (N,) the places of values (N,) among the distinct ones."""
-    if values.nbytes < ASIDE:  # faster, and takes seven times their memory
+    if values.nbytes < ASIDE:  # faster, but takes seven times the memory of the values
         return np.asarray(np.unique(values, return_inverse=True)[1])
     known = made(len(values), values.dtype, lambda part: values[part])
     known.sort()

@@ -10,7 +10,7 @@ from verifair.errors import QueryError
 
 
 def critical(level: float, sides: int) -> float:
-    """The normal quantile z of a level, such as 1.96 for 0.95 and two sides, 1.645 for one. Raises QueryError."""
+    """Return the normal quantile z of a level, such as 1.96 for 0.95 and two sides, 1.645 for one. Raises QueryError."""
     if not 0 < level < 1:
         raise QueryError(f"level = {level:g}: expected a probability between 0 and 1, such as 0.95")
     if sides not in (1, 2):
@@ -19,49 +19,50 @@ def critical(level: float, sides: int) -> float:
 
 
 def level_of_pairs(groups: int) -> float:
-    """Return the level of one interval at which those of all pairs of so many groups hold together at 95 % (Bonferroni).
+    """Return the level of one interval at which those of all pairs of groups hold together at 95 % (Bonferroni).
 
-    It is for two groups that are picked by the data, such as the highest and the lowest: which ones these are may be chance too.
+    It is for two groups that the data pick, such as the highest and the lowest: the choice may be due to chance too.
     """
     return 1 - 0.05 / max(1.0, groups * (groups - 1) / 2)
 
 
 def wilson(p: Array, n: Array | float, z: Array | float) -> tuple[Array, Array]:
-    """Wilson's score interval of proportions p of n (Wilson 1927)."""
+    """Return Wilson's score interval of proportions p of n (Wilson 1927)."""
     return _wilson(p, n, z, -1), _wilson(p, n, z, 1)
 
 
 def wilson_of(share: float, people: int) -> tuple[float, float]:
-    """Return the ends of Wilson's interval at 95 % for one share of so many people."""
+    """Return the ends of Wilson's 95 % interval for a share of `people` people."""
     low, high = wilson(np.array(share), people, critical(0.95, 2))
     return float(low), float(high)
 
 
 def _wilson(p: Array, n: Array | float, z: Array | float, sign: int) -> Array:
-    """Its lower (-1) or upper end (1)."""
+    """Return the lower (sign -1) or upper end (1) of Wilson's interval."""
     square = np.square(z)
     half = z * np.sqrt(p * (1 - p) / n + square / (4 * np.square(n)))
     end = (p + square / (2 * n) + sign * half) / (1 + square / n)
     least, most = (0.0, p) if sign < 0 else (p, 1.0)
-    return np.asarray(np.minimum(np.maximum(end, least), most))  # np.clip takes longer than all of this
+    return np.asarray(np.minimum(np.maximum(end, least), most))  # np.clip takes longer than all the rest
 
 
 def newcombe(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> tuple[Array, Array]:
-    """Interval of p - q, of proportions p of n and q of m, from Wilson's of each (Newcombe 1998, method 10)."""
+    """Return the interval of p - q, of proportions p of n and q of m, from Wilson's of each (Newcombe 1998, method 10)."""
     return newcombe_lower(p, n, q, m, z), -newcombe_lower(q, m, p, n, z)
 
 
 def newcombe_lower(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> Array:
-    """The lower end of `newcombe`."""
+    """Return the lower end of `newcombe`."""
     return np.asarray(p - q - np.hypot(p - _wilson(p, n, z, -1), _wilson(q, m, z, 1) - q))
 
 
 def newcombe_lower_of_few(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> Array:
-    """The lower end of `newcombe`, and of a few people no more than the exact one of all against none (1 of n, 0 of m).
+    """Return the lower end of `newcombe`, but at most the exact lower end for the most extreme outcome, all against none.
 
-    That is the least difference d at which all against none has the probability of the tail, whatever the proportions are: the
-    largest (q + d)^n (1 - q)^m. No outcome says more. At 95 % Newcombe's end is above it where n = m < 6: of 2 and 2, all against
-    none would have an interval above 0, and comes by chance in 6 % of the cases.   Reference: Tarone 1990 (attainable levels).
+    That is the least difference d at which all against none (n of n, 0 of m) has the tail's probability for some q: the largest
+    (q + d)^n (1 - q)^m over q. No outcome is stronger evidence. At 95 % Newcombe's end is above it if n = m < 6: for 2 and 2, all
+    against none would have an interval above 0, though it happens by chance in 6 % of the cases.   Reference: Tarone 1990
+    (attainable levels).
     """
     both = np.asarray(n + m, dtype=np.float64)
     most = np.expm1((log_ndtr(-np.asarray(z)) - xlogy(n, n / both) - xlogy(m, m / both)) / both)
@@ -69,15 +70,16 @@ def newcombe_lower_of_few(p: Array, n: Array | float, q: Array, m: Array | float
 
 
 def ratio(p: Array, n: Array | float, q: Array, m: Array | float, z: Array | float) -> tuple[Array, Array]:
-    """Interval of p / q, of proportions p of n and q > 0 of m, from Wilson's of each (MOVER-R: Donner and Zou 2012, Newcombe 2016).
+    """Return the interval of p / q for proportions p of n and q > 0 of m, from Wilson's of each (MOVER-R: Donner and Zou 2012,
+    Newcombe 2016).
 
-    It has a width where nobody, or everybody, of a group is counted, which one of logarithms (Katz 1978) has not.
+    It has a positive width even for proportions of 0 and 1, unlike the one by logarithms (Katz 1978).
     """
     return _ratio(p, _wilson(p, n, z, -1), q, _wilson(q, m, z, 1), -1), _ratio(p, _wilson(p, n, z, 1), q, _wilson(q, m, z, -1), 1)
 
 
 def _ratio(p: Array, end: Array, q: Array, other: Array, sign: int) -> Array:
-    """Its lower (-1) or upper end (1), from the ends of the intervals of p and of q that make it so."""
+    """Return the lower (sign -1) or upper end (1) of the interval of p / q, from the ends of the intervals of p and q."""
     a, b = end * (2 * p - end), other * (2 * q - other)
     root = np.sqrt(np.maximum(np.square(p * q) - a * b, 0))
     if sign > 0:

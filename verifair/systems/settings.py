@@ -16,12 +16,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """How a field looks on the command line, where that does not follow from its name and type.
+    """The form of a field on the command line, as far as it does not follow from its name and type.
 
-    name: the option, such as "--json", or what the usage line calls an argument.   argument: it is positional.
+    name: the option, such as "--json", or the argument's name in the usage line.   argument: it is positional.
     type: of what is typed, before the field's own validators (dictionaries are typed as texts "name=value").
     hidden: keys of the audit file alone.
-    unsaid: the help shows no default, as another file may say the value; the default is what counts where it does not.
+    unsaid: the help shows no default, as another file may give the value; the default applies if it does not.
     """
 
     name: str | None = None
@@ -34,8 +34,8 @@ class Option:
 class Settings(BaseModel):
     """A group of settings. Values are checked when they are set; there is no second check.
 
-    A value of another type is refused: "3" is no number, 1 is neither true nor false. Lists stand for tuples, which TOML has not.
-    A validator that has a context is at work on what somebody typed in a command.
+    A value of another type is refused: "3" is no number, 1 is neither true nor false. Lists become tuples, which TOML lacks.
+    A validator with a context is checking values typed on the command line.
     """
 
     model_config = ConfigDict(
@@ -43,7 +43,7 @@ class Settings(BaseModel):
         arbitrary_types_allowed=True,
     )
     belongs: ClassVar[Mapping[str, tuple[tuple[str, Any], ...]]] = {}
-    """Option -> settings, without any of which it means nothing, and their values (None: whatever it is)."""
+    """Option -> settings of which it needs at least one, with the needed values (None: any value)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -52,13 +52,13 @@ class Settings(BaseModel):
 
     @classmethod
     def of(cls, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None, *, context: str | None = None) -> Self:
-        """Return the settings that were given, with other defaults. Only those count as given. Raises ValidationError."""
+        """Return settings from `given`, with other defaults. Only `given` values count as given. Raises ValidationError."""
         made = cls.model_validate({**(defaults or {}), **given}, context=context)
         made.model_fields_set.intersection_update(given)
         return made
 
     def check_options(self, inputs: Any, run: Run) -> None:
-        """Raise ValueError for options that do not go together; asked of the command line alone, before anything is read."""
+        """Raise ValueError for options that exclude each other; called for the command line alone, before anything is read."""
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -67,11 +67,11 @@ class Settings(BaseModel):
 
     @property
     def files(self) -> dict[str, Path | None]:
-        """Return option -> file of those settings that are written to."""
+        """Return option -> file, for settings that name files to write."""
         return {}
 
     def strays(self, *others: Settings) -> Iterator[tuple[str, tuple[tuple[str, Any], ...]]]:
-        """Yield every option that was given, whatever its value, without a setting that it belongs to, and these settings."""
+        """Yield every given option that lacks all settings that it belongs to, with these settings."""
         for name, owners in self.belongs.items():
             if any(name in one.model_fields_set for one in (self, *others)) and not any(
                 getattr(self, to) is not None if value is None else getattr(self, to) == value for to, value in owners
@@ -80,7 +80,7 @@ class Settings(BaseModel):
 
 
 def tuples(value: Any) -> Any:
-    """Return the same with tuples for lists, also within."""
+    """Return the value with all lists in it replaced by tuples."""
     if isinstance(value, (list, tuple)):
         return tuple(map(tuples, value))
     return {key: tuples(one) for key, one in value.items()} if isinstance(value, Mapping) else value
@@ -90,13 +90,13 @@ Missing = Annotated[Literal["error", "drop", "most-frequent"], Field(
     description="Missing values in --data, but for features that have them as a category (missing in the schema): error, "
     "drop (their rows), or most-frequent (fill in that value; never for labels or protected features)."
 )]
-"""What to do with missing values: whoever reads them says what is missing; their rows are left out; or the column's most frequent
-value takes their place. Labels and protected features are never filled in: rows without them are left out."""
+"""Treatment of missing values: raise an error; leave out their rows; or replace them by the column's most frequent
+value. Labels and protected features are never filled in: rows without them are left out."""
 Outside = Annotated[Literal["error", "drop"], Field(description="Rows outside the schema's ranges: error, or drop them.")]
 
 
 class Inputs(Settings):
-    """The model, its schema and the table that a question is about: files, or one of the shipped examples."""
+    """The model, its schema and the table: files, or one of the shipped examples."""
 
     model: Annotated[Path | None, Option(argument=True)] = None
     """The network, an ONNX file."""
@@ -171,7 +171,7 @@ def widths(texts: Sequence[str]) -> dict[str, int | str]:
 
 
 def typed(parse: Callable[[Sequence[str]], Any]) -> BeforeValidator:
-    """Return the validator that parses what the command line has as texts, and passes on what an audit file has as a table."""
+    """Return a validator that parses the texts of the command line, and passes on the table of an audit file."""
     return BeforeValidator(lambda value, info: parse(value) if info.context and isinstance(value, (list, tuple)) else value)
 
 
@@ -207,7 +207,7 @@ Arithmetic = Literal["real", "float32"]
 
 
 def no_claims(arithmetic: Arithmetic, method: Method, solver: str | None) -> None:
-    """Raise ValueError where float32 is asked of solvers."""
+    """Raise ValueError for float32 with a solver."""
     if arithmetic == "float32" and (method in ("lp", "milp", "smt") or solver is not None):
         raise ValueError("--arithmetic float32 needs proofs with margins, and a solver's claim has none: use --method auto or bnb")
 
@@ -232,7 +232,7 @@ def _rising(cuts: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
 
 Cuts = Annotated[tuple[Number, ...], AfterValidator(_rising)]
 class Grouped(Settings):
-    """Rows of a table that fall into groups, of which some are asked about. `verifair.systems.groups` reads them."""
+    """Settings of the groups in a table and the audited rows. `verifair.systems.groups` reads them."""
 
     protected: Protected = ()
     """Feature or column whose values are the groups; repeat for their combinations."""

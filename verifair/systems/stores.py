@@ -1,4 +1,4 @@
-"""Stores: files that keep what a run has decided or computed, written as it goes."""
+"""Stores: files that keep the verdicts or partial results of a run, written during the run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Arrays = tuple[npt.NDArray[Any], ...]
 
 
 def claim(store: Path, work: Work) -> None:
-    """Refuse other processes that store, until the command ends. Without a command, whoever asks sees to that.
+    """Lock the store against other processes until the command ends. Outside a command the caller is responsible.
 
-    Raises QueryError where another run is writing it, where an earlier run stands in it that this one does not go on with, and
-    where there is none to go on with.
+    Raises QueryError if another run is writing it, if it holds an earlier run and this one does not resume, and if there is none to
+    resume.
     """
     if work.held is None:
         return
@@ -41,10 +41,10 @@ def claim(store: Path, work: Work) -> None:
 
 
 def claimed(name: str, work: Work) -> Path | None:
-    """Return the store of a run, claimed: the file that it names, else the file `name` in its folder; None where it has neither.
+    """Claim and return the store of a run: the file that it names, else the file `name` in its folder; None if it has neither.
 
-    Raises QueryError as `claim` does, where an earlier run stands in the folder that this one passes over, and for --resume without
-    a store.
+    Raises QueryError as `claim` does, if the folder holds an earlier run that this one would ignore, and for --resume without a
+    store.
     """
     own = None if work.folder is None else work.folder / name
     store = work.store or own
@@ -61,9 +61,9 @@ def claimed(name: str, work: Work) -> Path | None:
 class Parts:
     """Arrays that take long to compute, part by part; those of an earlier run are taken from its store.
 
-    A part is named by all that determines it, so that a run finds its own parts only.   path: of the store, which is there before
-    the first part is computed; None: nothing is kept.   resume: whether to take what is there.   own: nobody else's parts are
-    there, and a run that does not find its first one is another question.   whole: whether nothing is left to go on with.
+    A part's key is made of everything that determines it, so that a run finds its own parts only.   path: of the store, created
+    before the first part is computed; None: nothing is kept.   resume: whether to use stored parts.   own: the store holds parts of
+    one question only, so a run that does not find its first part is another question.   whole: True if nothing is left to resume.
     """
 
     path: Path | None = None
@@ -77,7 +77,7 @@ class Parts:
     @classmethod
     @contextmanager
     def kept(cls, path: str | Path | None, *, resume: bool = False, own: bool = False) -> Iterator[Parts]:
-        """Raises DataError for a file that is no store of parts, before anything is computed."""
+        """Open a store of parts. Raises DataError, before anything is computed, for a file that is not one."""
         parts = cls(path=None if path is None else Path(path), resume=resume, own=own)
         with parts._files:
             if parts.path is not None and parts.path.exists():
@@ -87,7 +87,7 @@ class Parts:
     @classmethod
     @contextmanager
     def of(cls, work: Work) -> Iterator[Parts]:
-        """Give the parts of a run of a command or an audit. Its store goes when the answer is whole, written and shown.
+        """Yield the parts of a run of a command or an audit. The store is deleted once the whole answer is written and shown.
 
         Ctrl-C and the end of the time say where the parts are.
         """
@@ -102,15 +102,15 @@ class Parts:
 
     @property
     def again(self) -> str:
-        """How to go on with the command, in words; "" where nothing is kept, and in an audit, which says so itself."""
+        """The sentence on how to resume the command; "" if nothing is kept, and in an audit, which has its own sentence."""
         return f"what was computed is in {self.path}: go on with --resume" if self.own and self._store is not None else ""
 
     def told(self, said: str) -> str:
-        """Return what is said of a run that ended early, and how to go on."""
+        """Return the note about a run that ended early, with how to resume it."""
         return "; ".join(filter(None, [said, self.again]))
 
     def question(self, *determines: Any) -> str:
-        """Return the hash of what determines some parts: arrays, and what JSON can hold. "" where nothing is kept."""
+        """Return the hash of arrays and JSON values that determine some parts; "" if nothing is kept."""
         if self.path is None:
             return ""
         digest = hashlib.sha256(version("verifair").encode())
@@ -123,7 +123,7 @@ class Parts:
         return digest.hexdigest()
 
     def has(self, question: str, place: str) -> bool:
-        """Return whether a part need not be computed. Raises DataError where the store is that of another question."""
+        """Return True if a part is stored. Raises DataError if the store is that of another question."""
         if self.path is None:
             return False
         store = self._opened(self.path) if self._store is None else self._store
@@ -134,9 +134,9 @@ class Parts:
         return found
 
     def part(self, question: str, place: str, like: Sequence[npt.NDArray[Any]], compute: Callable[[], Arrays]) -> Arrays:
-        """Return the arrays of a part, computed and kept where they are not kept already.   like: arrays of their shapes and types.
+        """Return the arrays of a part; compute and store them if they are not stored.   like: arrays of their shapes and types.
 
-        Raises DataError as `has` does, for a part that is damaged, and where its disk is full.
+        Raises DataError as `has` does, for a damaged part, and if the disk is full.
         """
         if self.path is None:
             return compute()

@@ -29,9 +29,9 @@ DEMOS = ("german", "adult")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
-    """data: the table, None where none was named.   dataset: the same with the rows held out, where a shipped example brings it.
+    """data: the table, None without one.   dataset: the same with its held-out rows, for a shipped example.
 
-    words: where the table is from.   dropped: rows outside the schema, left out.   protected: the sensitive features.
+    words: the source of the table.   dropped: rows outside the schema, left out.   protected: the sensitive features.
     options: those that name model and schema to `verifair check`.   model: path of the ONNX file.
     """
 
@@ -47,18 +47,18 @@ class Subject:
 
     @property
     def frame(self) -> pd.DataFrame | None:
-        """The whole table, in memory from now on: for what compares everybody with everybody."""
+        """The whole table, kept in memory: for analyses that compare everybody with everybody."""
         return None if self.data is None else self.data.frame
 
     @property
     def table(self) -> Dataset | None:
-        """The table as a dataset, also where a file was named."""
+        """The table as a dataset, also if it comes from a file."""
         named = None if self.data is None else Dataset(name=self.words, frame=self.data.frame, schema=self.schema)
         return self.dataset or named
 
     @cached_property
     def judged(self) -> Model:
-        """The model with one margin, that of decision 1: whatever compares people takes this one (`Schema.judges`)."""
+        """The model with one margin, that of decision 1, for analyses that compare people (`Schema.judges`)."""
         return self.schema.judges(self.network)
 
     @property
@@ -71,7 +71,7 @@ class Subject:
 
     @property
     def without(self) -> str:
-        """Return what the table lacks, in words."""
+        """Return the rows that were left out, in words."""
         return f" ({counted(self.dropped, 'row', 'rows')} outside the schema's ranges left out)" if self.dropped else ""
 
     def inside(self, section: str, key: str, written: str) -> Path:
@@ -79,13 +79,13 @@ class Subject:
         return Path(written)
 
     def rows(self) -> Stream:
-        """Return the table. Raises QueryError where there is none."""
+        """Return the table. Raises QueryError if there is none."""
         if self.data is None:
             raise QueryError("--data missing: name the table of the rows, or try a shipped example with --demo german")
         return self.data
 
     def raw(self, *, outside: Literal["error", "keep"] = "error") -> Array | None:
-        """Return the raw rows (N, V), without holding the table; None where there is none.   outside: as in `Schema.raw`."""
+        """Return the raw rows (N, V), without holding the table; None without a table.   outside: as in `Schema.raw`."""
         if self.data is None:
             return None
         found, start = np.empty((self.data.count, self.schema.domain.variables)), 0
@@ -95,7 +95,7 @@ class Subject:
         return found
 
     def some(self, rows: int | None, seed: int) -> tuple[Stream, str]:
-        """Return so many rows of the table, drawn with the seed, in the table's order; and which these are in words."""
+        """Return `rows` rows of the table (None: all), drawn with the seed, in the table's order; and a description of them."""
         data = self.rows()
         if rows is None or rows >= data.count:
             return data, f"all {data.count:,} rows of the table{self.without}"
@@ -111,14 +111,14 @@ class Subject:
 
 
 def model_options(model: Path | None, schema: Path | None) -> str:
-    """The options that name model and schema to `verifair check`, as a shell takes them."""
+    """Return the options that name model and schema to `verifair check`, quoted for a shell."""
     return f"--model {shlex.quote(str(model))} --schema {shlex.quote(str(schema))}"
 
 
 def read(inputs: Inputs, protected: Sequence[str] = ()) -> Subject:
-    """Read the files that were named, or those that --demo brings. Raises QueryError when something is missing.
+    """Read the named files, or those of --demo. Raises QueryError if something is missing.
 
-    protected: what the question takes for protected: no missing values of these are filled in.
+    protected: features that the question treats as protected: their missing values are not filled in.
     """
     rows: Stream | None
     if inputs.demo is not None:

@@ -2,16 +2,16 @@
 
 A system is a folder:
 
-    settings.py     Settings (everything that can be asked) and SYSTEM; imports pydantic alone
+    settings.py     Settings (all options of the question) and SYSTEM; imports pydantic alone
     solve.py        solve(settings, subject, work) -> Result
-                    (read(inputs, settings) -> subject, where the subject is another than network, schema and table)
-    result.py       Result: what was found. It is the JSON; tables, pictures and sentences are made from it
+                    (read(inputs, settings) -> subject, if the subject is not a network, schema and table)
+    result.py       Result: the answer. It is the JSON; tables, pictures and sentences are made from it
                     ANSWERS: name of a JSON schema -> its type, such as {verb: Result}
     tables.py       show(result, console): the screen, and `text_file` of --out; tables(result): name -> DataFrame, its CSV files
-                    (text(result, console): the text file, where it is another; write(result, folder): other files;
-                    it returns what was left out, or None)
+                    (text(result, console): the text file, if it differs; write(result, folder): other files;
+                    it returns a note on files left out, or None)
     plots.py        plots(result): name -> draw(path), the pictures of --out; plot(result, path): the picture of --plot
-    statements.py   section(settings, subject, work) -> Section: the audit's section (where `about` is set)
+    statements.py   section(settings, subject, work) -> Section: the audit's section (if `about` is set)
                     (sources(settings, subject) -> list[Source]: files beside model, schema and table that the settings name)
 
 From these come the command with its options and `--json`, the JSON schema, the section of the audit file and of the page.
@@ -30,7 +30,7 @@ from verifair.systems.settings import Inputs, Settings
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What the audit calls an analysis, also where it did not run. source: the paper."""
+    """The audit's heading of an analysis, also if it did not run.   source: the paper."""
 
     title: str
     question: str
@@ -41,11 +41,11 @@ class About:
 class System:
     """One paper's question.
 
-    verb: of the command line.   help: of the command, with an example.   settings: its question.   inputs: what it is about.
-    run: names of `Run` fields that it takes as options.   defaults: of inputs and run options, where they are not the common ones.
-    helps: option -> help, where the common one would not say enough.   about: None keeps it out of the audit.
+    verb: of the command line.   help: of the command, with an example.   settings: its question.   inputs: the type of its inputs.
+    run: names of `Run` fields that it takes as options.   defaults: of inputs and run options, if they are not the common ones.
+    helps: option -> help, if the common one does not say enough.   about: None keeps it out of the audit.
     audit_defaults: of settings, in an audit file.   keys: names of settings that an audit file may hold; empty: all.
-    required: those that it has to hold.
+    required: those that it must hold.
     """
 
     verb: str
@@ -63,7 +63,7 @@ class System:
 
     @property
     def heading(self) -> dict[str, Any]:
-        """Return what a section of the page begins with: key, title, question and source."""
+        """Return the heading of the page's section: key, title, question and source."""
         assert self.about is not None, f"{self.verb} is no analysis of the audit"
         return {"key": self.verb, **vars(self.about)}
 
@@ -73,11 +73,11 @@ class System:
         return self.settings.__module__.rpartition(".")[0]
 
     def part(self, module: str, name: str) -> Any:
-        """Return a name of one of the folder's modules, which is imported now."""
+        """Import one of the folder's modules and return a name of it."""
         return getattr(import_module(f"{self.package}.{module}"), name)
 
     def optional(self, module: str, name: str) -> Callable[..., Any] | None:
-        """Return the same, or None where the folder has no such module, or the module no such name."""
+        """Return the same, or None if there is no such module or name."""
         found: Callable[..., Any] | None = part(self.package, module, name)
         return found
 

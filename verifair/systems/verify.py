@@ -65,8 +65,8 @@ def verify(query: Any, frame: pd.DataFrame | None = None, **options: Any) -> Any
     options: budget for all queries; method and solver for IndividualFairness, PersistentBias and Robustness; tolerance for
     ProbabilityGap; others as in the functions of `DECIDERS`.
     Returns: a Verdict (IndividualFairness), a MaximumGap (ProbabilityGap), a KmaxVerdict (KDiscrimination), or a table with one
-    verdict a line, in the schema's words (PersistentBias, Robustness). Raises QueryError for anything else than a query, and for a
-    missing or superfluous table.
+    verdict per line, in the schema's words (PersistentBias, Robustness). Raises QueryError for anything else than a query, and for
+    a missing or superfluous table.
     Method: `DECIDERS`.
     Sound? Yes.   Complete? As the decider says, within the budget.
     """

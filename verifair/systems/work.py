@@ -28,7 +28,7 @@ Tell = Callable[[str, int, int], None]
 
 
 class Saves(Protocol):
-    """What a certificate can do, whatever it proves."""
+    """Any certificate that can be saved."""
 
     def save(self, path: str | Path) -> None: ...
 
@@ -46,13 +46,13 @@ class Work:
 
     deadline: by `solvers.clock.now()`.   nodes: boxes of branch-and-bound a question may take.   jobs: processes or threads.
     top: people to review on the screen.
-    folder: where files go that are written during the work, None for none.   store, resume: verdicts on disk, and whether to go
-    on with them.   certificate: where the user wants the proofs.
+    folder: for files that are written during the work, None for none.   store, resume: file of verdicts, and whether to resume
+    it.   certificate: the user's file for the proofs.
     options: those that name model and schema to `verifair check`.
-    bar: gives the progress callback of a label, within which it is shown.   warn: receives what the user should know at once.
-    say: receives what the question means, before the work begins.
-    held: what the command holds until its answer is written and shown; None: whoever asks sees to it that it is alone.
-    shown: what a page calls the folder.   checks: the share of the time that is left for re-checking proofs in this run.
+    bar: context manager of a label's progress callback.   warn: receives messages for the user at once.
+    say: receives the meaning of the question, before the work begins.
+    held: the command's locks, held until its answer is written and shown; None: the caller makes sure that it is alone.
+    shown: the page's name of the folder.   checks: the share of the remaining time for re-checking proofs in this run.
     """
 
     deadline: float
@@ -108,7 +108,7 @@ class Work:
 
     @contextmanager
     def bars(self) -> Iterator[Tell]:
-        """Give the callback of work in several steps that watch the time themselves, each with a bar of its own."""
+        """Yield the callback of work in several steps that watch the time themselves, each with a bar of its own."""
         with ExitStack() as stack:
             shown: dict[str, Progress] = {}
 
@@ -121,7 +121,7 @@ class Work:
             yield tell
 
     def save_certificate(self, certificate: Saves | None) -> Path | None:
-        """Write the proofs where the user asked for them; return the file, None where there is none, or nobody asked."""
+        """Write the proofs to the user's file; return it, or None if there are no proofs or no file was asked for."""
         if self.certificate is None or certificate is None:
             return None
         self.certificate.parent.mkdir(parents=True, exist_ok=True)
@@ -130,11 +130,11 @@ class Work:
         return self.certificate
 
     def check_line(self, file: Path, *, partial: bool = False) -> str:
-        """Return how to check a file of proofs, or of a part of what was asked."""
+        """Return the command that checks a file of proofs.   partial: the file leaves part of its question open."""
         return f"{file} (verifair check {shlex.quote(str(file))} {self.options}{' --partial' * partial})"
 
     def save_proof(self, certificate: States | None, why: str) -> tuple[Path | None, str | None]:
-        """Write the proofs where the user asked for them; return the file and how to check it, or why there is none.
+        """Write the proofs to the user's file; return the file and a line on how to check it, or on why there is none.
 
         A file that leaves some of its question open is accepted with --partial only, so the line says that.
         """
@@ -144,14 +144,14 @@ class Work:
         return file, f"certificate: {self.check_line(file, partial=not certificate.extent.whole)}"
 
     def unsaved_line(self, why: str) -> str | None:
-        """Return what became of a certificate that was asked for and that there is none of; None when nobody asked."""
+        """Return the line that a certificate was asked for but there is none; None if nobody asked."""
         if self.certificate is None:
             return None
         old = f"; {self.certificate} is there from before and was left as it is" if self.certificate.is_file() else ""
         return f"no certificate was written: {why}{old}"
 
     def keep(self, name: str, certificate: Saves, proves: str, network: Model, schema: Schema) -> Evidence:
-        """Save a certificate beside the page, and have the separate checker check it from its file."""
+        """Save a certificate beside the page, and let the separate checker check its file."""
         assert self.folder is not None
         path = self.folder / name
         with whole(path) as half:
@@ -159,7 +159,7 @@ class Work:
         return self.checked(name, proves, network, schema)
 
     def checked(self, name: str, proves: str, network: Model, schema: Schema) -> Evidence:
-        """Return the evidence in a file that is there already."""
+        """Return the evidence in an existing file."""
         from verifair.checker.check import check
 
         assert self.folder is not None
@@ -179,7 +179,7 @@ class Work:
 
 
 def budget(seconds: float, nodes: int | None, seed: int) -> Budget:
-    """Return the limits of a run. Raises QueryError for those that no run can have."""
+    """Return the limits of a run. Raises QueryError for impossible ones."""
     try:
         return Budget(seconds=seconds, nodes=nodes, seed=seed)
     except ValueError as error:
@@ -187,7 +187,7 @@ def budget(seconds: float, nodes: int | None, seed: int) -> Budget:
 
 
 def called(name: str) -> str:
-    """Return a feature's name as part of a file's name, unlike that of any other feature."""
+    """Return a feature's name as part of a file name, different for each feature."""
     plain = file_name(name)
     return plain if plain == name else f"{plain}-{sha256(name.encode()).hexdigest()[:8]}"
 
@@ -195,6 +195,6 @@ def called(name: str) -> str:
 def standing(evidence: Evidence) -> Standing:
     """Return PROVED only if the checker accepted the file in this very run.
 
-    What was accepted in part is proved of what is decided, and a statement that stands on it says so.
+    A file accepted in part proves the decided part, and statements that rely on it say so.
     """
     return Standing.PROVED if evidence.checked in ("accepted", "accepted in part") else Standing.CLAIMED

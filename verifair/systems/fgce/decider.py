@@ -20,8 +20,8 @@ from verifair.schema.schema import Schema
 
 
 def as_decider(model: Any, schema: Schema) -> Any:
-    """Return a model as `positive` takes it: itself where its scikit-learn's `predict` decides, otherwise as `read` gives it; also
-    where a threshold decides."""
+    """Return a model as `positive` takes it: the model itself if its scikit-learn `predict` decides, otherwise (and where a
+    threshold decides) the model that `read` returns."""
     rule = schema.outcome
     if not rule.plain and rule.of != "class":
         return read(model)
@@ -33,11 +33,11 @@ def as_decider(model: Any, schema: Schema) -> Any:
 def positive(
     model: Any, schema: Schema, raw: Array, progress: Callable[[int, int], None] | None = None, *, words: Words | None = None
 ) -> Booleans:
-    """Return (N,) whether raw rows (N, V) get the favourable decision of a model that was read, or of an estimator.
+    """Return (N,) True for raw rows (N, V) with the favourable decision of a model that was read, or of an estimator.
 
-    An estimator is given a DataFrame of the schema's columns, with categories as in `words`, else as the schema writes them. What
-    was read decides exactly, ties included.
-    Raises QueryError for a model that fails, or that answers with something else than a class for each row.
+    An estimator is given a DataFrame of the schema's columns, with categories as in `words`, else as the schema writes them. A
+    model that was read decides exactly, ties included.
+    Raises QueryError for a model that fails, or that does not return a class for each row.
     """
     if isinstance(model, Model):
         read, schema = schema.settled(model)
@@ -61,7 +61,7 @@ def positive(
 
 
 def _wanted(schema: Schema, classes: Sequence[str]) -> set[str]:
-    """Return the favourable ones of an estimator's classes, in its order. Raises QueryError where it has none that is."""
+    """Return the favourable ones among an estimator's classes, in its order. Raises QueryError if there are none."""
     rule = schema.outcome
     if rule.of == "class" and len(classes) > 2:
         return {classes[k] for k in rule.favoured(len(classes))}
@@ -93,7 +93,7 @@ Words = dict[str, dict[str, Any]]
 
 
 def words_of(schema: Schema, table: pd.DataFrame) -> Words:
-    """Return the categories of a table; of cells that are the same category the first."""
+    """Return the cells that stand for each category in a table: for equal categories, the first cell."""
     sources = [feature.source for feature in schema.features if feature.categories is not None and feature.source in table]
     found: Words = {name: {text(one): one for one in table[name].dropna().unique().tolist()[::-1]} for name in sources}
     for feature in schema.features:
@@ -109,7 +109,7 @@ def frame_of(schema: Schema, raw: Array, words: Words | None = None) -> pd.DataF
     for v, feature in enumerate(schema.features):
         if feature.categories is not None:
             known = (words or {}).get(feature.source, {})
-            own = None if feature.missing is None else object  # pandas itself would write NaN for None
+            own = None if feature.missing is None else object  # otherwise pandas writes NaN for None
             cells = pd.Series([known.get(name, name) for name in feature.categories], dtype=own)
             columns[feature.source] = cells.take(raw[:, v].astype(int)).reset_index(drop=True)
         else:
@@ -118,5 +118,5 @@ def frame_of(schema: Schema, raw: Array, words: Words | None = None) -> pd.DataF
 
 
 def beside(taken: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Return features' names as columns of a table that has columns of its own: those that are taken are marked."""
+    """Return column names for features in a table with other columns: names that are taken already are marked."""
     return {name: f"{name} (feature)" if name in taken else name for name in names}

@@ -44,9 +44,9 @@ DEFAULT = FgceSettings()
 
 @dataclass(frozen=True, kw_only=True)
 class Shortage:
-    """The coverage that was asked for is out of the reach of k counterfactuals; they cover as many as k can.
+    """A coverage that k counterfactuals cannot reach; they cover as many people as k can.
 
-    asked: how many were to be covered.   needed: the fewest counterfactuals that cover everybody; None: not found in time.
+    asked: number of people to cover.   needed: the fewest counterfactuals that cover everybody; None: not found in time.
     """
 
     asked: int
@@ -59,8 +59,8 @@ class Group:
 
     negatives: nodes to be explained; those in instance.hopeless have no feasible counterfactual.   found: the centers, or with a
     cost limit the coverage.   assigned: (F,) the counterfactual of each factual of the instance, -1 for none.   cost: (F,) its
-    cost.   robust: which candidates are robust, if only robust ones could be chosen.   short: where k was too few; `found` then
-    is the optimum for the most that k can cover.
+    cost.   robust: the robust candidates, if only these could be chosen.   short: set if k was too small; `found` is then the
+    optimum for the most people that k can cover.
     """
 
     name: str
@@ -79,18 +79,18 @@ class Group:
 
     @property
     def used(self) -> Integers:
-        """The chosen nodes that are assigned to somebody."""
+        """The chosen nodes that are assigned to at least one person."""
         return np.unique(self.assigned[self.assigned >= 0])
 
 
 class GroupCounterfactuals(TableEstimator):
     """Choose a few counterfactuals for each group: rows that its rejected people can reach, optimally.  (FGCE)
 
-    model: a Network, an estimator whose `predict` takes a DataFrame, or whatever else `verifair.read` takes. Decisions are those of
-    `predict`; questions of robustness are about what `read` returns.   schema: of its columns, with `change` for each feature.
-    seconds: for each group.   threads: for the graph.   custom: a rule for moves, see `FeatureSpace`.   empty: "skip" leaves out
-    groups with nobody to explain, or nobody who can be helped (see `skipped_`).   too_few: "most" covers as many as k can
-    where k cannot reach the coverage (see `Group.short`; not with only_robust).   The others are as in `FgceSettings`: the share
+    model: a Network, an estimator whose `predict` takes a DataFrame, or anything else that `verifair.read` takes. Decisions are
+    those of `predict`; questions of robustness are about what `read` returns.   schema: of its columns, with `change` for each
+    feature. seconds: for each group.   threads: for the graph.   custom: a rule for moves, see `FeatureSpace`.   empty: "skip"
+    leaves out groups with nobody to explain, or nobody who can be helped (see `skipped_`).   too_few: "most" covers as many as k
+    can if k cannot reach the coverage (see `Group.short`; not with only_robust).   The others are as in `FgceSettings`: the share
     `coverage` of the factuals is covered at the smallest possible cost, or with max_cost as many as possible at that cost.
     Sound? Complete? yes with methods exact and components, given time (`found.optimal`); mip is the solver's claim, greedy a bound.
     Reference: FGCE (Fragkathoulas, Papanikou, Pitoura, Terzi).
@@ -174,14 +174,15 @@ class GroupCounterfactuals(TableEstimator):
         return pd.DataFrame({"row": group.instance.factuals, "counterfactual": group.assigned, "cost": group.cost})
 
     def re_evaluated(self) -> pd.DataFrame:
-        """Return the network's decisions on the counterfactuals of every group, exactly and in float32; see `re_evaluated`."""
+        """Return the network's decisions on the counterfactuals of every group, in exact arithmetic and in float32; see
+        `re_evaluated`."""
         used, nodes = self._used()
         return by_group(re_evaluated(self.model_, self.schema, self.graph_.raw[nodes]), nodes, used)
 
     def certify(
         self, delta: Sequence[float], *, seconds: float | None = None, progress: Callable[[int, int], None] | None = None
     ) -> CertifiedRobustness:
-        """Prove which counterfactuals stay positive within delta units: a line for each group, counterfactual and delta, and one
+        """Prove that counterfactuals stay positive within delta units: a line for each group, counterfactual and delta, and one
         certificate of all proofs; see `certify_robust`.   seconds: limit (default: that of a group).
         """
         used, nodes = self._used()
@@ -190,8 +191,8 @@ class GroupCounterfactuals(TableEstimator):
         return CertifiedRobustness(table=by_group(found.table, nodes, used), certificate=found.certificate)
 
     def prove_optima(self, *, seconds: float | None = None) -> CentersCertificate | str:
-        """Return a certificate that no choice is better, for the groups whose optimum is proved within `seconds`, or the reason why
-        there is none: it needs groups that k is not too few for, l2 costs, all positive rows as candidates, and a model that
+        """Return a certificate that no choice is better, for the groups whose optimum is proved within `seconds`, or the reason
+        that there is none: it needs groups for which k is large enough, l2 costs, all positive rows as candidates, and a model that
         `verifair.read` takes.
         """
         check_is_fitted(self, "groups_")
@@ -216,7 +217,7 @@ class GroupCounterfactuals(TableEstimator):
 
         advised: share of the people to be explained who get a counterfactual with the positive decision.   coverage: share for whom
         it is also feasible by allowed moves.   cost: mean L2 distance over these; NaN if there is nobody.
-        Raises QueryError for other costs than l2, and where AReS and GLOBE-CE have nothing to change.   Reference: FGCE, table VI.
+        Raises QueryError for other costs than l2, and if AReS and GLOBE-CE have nothing to change.   Reference: FGCE, table VI.
         """
         check_is_fitted(self, "groups_")
         if self.cost != "l2":
@@ -265,7 +266,7 @@ class GroupCounterfactuals(TableEstimator):
         return self.groups_[name]
 
     def __sklearn_clone__(self) -> GroupCounterfactuals:
-        """Return a copy with the same fitted model, which is what is explained: sklearn's own `clone` would unfit it."""
+        """Return a copy with the same fitted model, which is explained here: sklearn's own `clone` would unfit it."""
         return type(self)(**self.get_params(deep=False))
 
     def _check(self) -> None:
@@ -301,7 +302,7 @@ class GroupCounterfactuals(TableEstimator):
         return {name: own for name, own in negatives.items() if len(own)}
 
     def _solve(self, negatives: Mapping[str, Integers], weights: Array | None, tell: Tell) -> None:
-        """Set groups_; tell of all groups that k is too few for at once, so that k need not be corrected group by group."""
+        """Set groups_. One error names all groups for which k is too small, so that k need not be corrected group by group."""
         candidates = np.flatnonzero(self.positive_)
         prove = None if self.only_robust is None else prover(self.model_, self.schema, self.graph_.raw, self.only_robust)
         self.groups_: dict[str, Group] = {}
@@ -350,7 +351,7 @@ class GroupCounterfactuals(TableEstimator):
         )
 
     def _reached(self, instance: Instance, budget: Budget) -> tuple[Centers | Coverage, Shortage | None]:
-        """Return the optimum for the coverage that was asked for, or where k is too few for it for the most that k can cover."""
+        """Return the optimum for the wanted coverage or, if k is too small for it, for the most people that k can cover."""
         deadline = clock.now() + budget.seconds
 
         def left() -> Budget:

@@ -33,12 +33,12 @@ INTERVALS = (
 
 
 def summaries(model: GroupCounterfactuals, rows: pd.Index, *, seed: int = 0) -> list[GroupSummary]:
-    """Return all groups of a fitted model. rows: (N,) what the table's rows are called.   seed: of the bootstrap."""
+    """Return all groups of a fitted model. rows: (N,) names of the table's rows.   seed: of the bootstrap."""
     return [_summary(model, name, group, rows, seed) for name, group in model.groups_.items()]
 
 
 def explanations(model: GroupCounterfactuals, rows: pd.Index) -> pd.DataFrame:
-    """Return one line for each factual: group, row, component, counterfactual, cost, and what changes, or why there is none."""
+    """Return one line for each factual: group, row, component, counterfactual, cost, and what changes, or why it has none."""
     lines = []
     for name, group in model.groups_.items():
         weak = model.reachability_.weak
@@ -60,13 +60,13 @@ def explanations(model: GroupCounterfactuals, rows: pd.Index) -> pd.DataFrame:
 def comparisons(
     model: GroupCounterfactuals, found: Sequence[GroupSummary], burden: Burden | None, *, seed: int = 0
 ) -> list[GroupComparison]:
-    """Return every measure that tells groups apart; empty for a single group."""
+    """Return every measure that compares groups; empty for a single group."""
     if len(found) < 2:
         return []
     people = {one.name: one.factuals for one in found}
     hopeless = {one.name: (one.hopeless, one.negatives) for one in found}
     missed = {one.name: (one.factuals - one.covered, one.factuals) for one in found}
-    # What a group pays on average for the chosen few says which optimal choice was found: only the largest cost is optimised.
+    # The mean cost of the chosen counterfactuals depends on which optimum was found, as only the largest cost is optimised.
     costs = {name: group.instance.nearest for name, group in model.groups_.items()}
     lines = [_of_shares(WITHOUT, hopeless)]
     if any(one.covered < one.factuals for one in found):
@@ -97,7 +97,7 @@ def _summary(model: GroupCounterfactuals, name: str, group: Group, rows: pd.Inde
 
 
 def _by_use(group: Group) -> Integers:
-    """Return chosen nodes that serve somebody, those that serve most first."""
+    """Return the chosen nodes that serve somebody, those that serve most first."""
     nodes, counts = np.unique(group.assigned[group.assigned >= 0], return_counts=True)
     return np.asarray(nodes[np.argsort(-counts, kind="stable")], dtype=np.int64)
 
@@ -132,7 +132,7 @@ def _subgroups(model: GroupCounterfactuals, group: Group) -> tuple[Subgroup, ...
 
 
 def _common(model: GroupCounterfactuals, group: Group, component: int, reach: Reachability) -> dict[str, Any]:
-    """Return fixed features, which no move changes, in which the group's negatives are not all alike."""
+    """Return the component's values of the fixed features (which no move changes) in which the group's negatives differ."""
     raw = model.graph_.raw
     first = int(group.negatives[reach.weak[group.negatives] == component][0])
     here = model.schema.decode(raw[first])
@@ -155,7 +155,7 @@ def _change(model: GroupCounterfactuals, node: int, target: int) -> str:
 
 
 def _certainty(group: Group, method: str) -> Certainty:
-    """Return what is known of the optimum, with who says so."""
+    """Return the bounds of the optimum, and whether they are proved or a solver's claim."""
     found, robust = group.found, group.robust
     among = " among robust rows" if robust is not None else " for the most that k can cover" if group.short is not None else ""
     late = f"{robust.undecided} rows were not decided" if robust is not None and robust.undecided else "time was up"
@@ -210,9 +210,9 @@ def _of_burden(burden: Burden, people: Mapping[str, int]) -> list[GroupCompariso
 
 
 def _of(measure: str, values: Mapping[str, float], people: Mapping[str, int], sign: float = 1.0) -> GroupComparison:
-    """Return a measure's comparison, among the groups that are ranked; no group is worst where all are alike within NEAR.
+    """Return a measure's comparison among the ranked groups; no group is worst if all are equal within NEAR.
 
-    sign: -1 where more is better.
+    sign: -1 if more is better.
     """
     line = GroupComparison(measure=measure, values=dict(values), people=dict(people), worst=None, apart=float("nan"))
     if len(line.ranked) < 2:
@@ -224,7 +224,7 @@ def _of(measure: str, values: Mapping[str, float], people: Mapping[str, int], si
 
 
 def _of_largest(found: Sequence[GroupSummary], people: Mapping[str, int]) -> GroupComparison:
-    """Compare the largest cost: a group is worse for sure where even its bound is no less than what is found for the others."""
+    """Compare the largest cost: a group is certainly worse if its lower bound is at least the cost found for the others."""
     optimal = all(one.certainty.optimal for one in found)
     line = _best_known("largest cost d", {one.name: one.cost for one in found}, people, optimal)
     ranked = {one.name: one.certainty for one in found if one.name in line.ranked}
@@ -269,7 +269,7 @@ def _with_interval(line: GroupComparison, low: Any, high: Any) -> GroupCompariso
 
 
 def interval(values: Array, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
-    """Return the percentile bootstrap of a mean over factuals (F,): costs, areas under own curves. It has no ends of one."""
+    """Return the percentile bootstrap interval of a mean over factuals (F,), such as of costs; for one factual it has no ends."""
     mean = float(values.mean())
     if len(values) < 2:
         return Interval(mean=mean, low=np.nan, high=np.nan)
@@ -281,7 +281,7 @@ def interval(values: Array, *, level: float = 0.95, resamples: int = 2000, seed:
 
 
 def share_interval(true: Booleans) -> Interval:
-    """Return Wilson's 95 % interval of the share of people (F,) of whom something is true."""
+    """Return Wilson's 95 % interval of the share of True among people (F,)."""
     share = float(true.mean())
     low, high = wilson_of(share, len(true))
     return Interval(mean=share, low=low, high=high)

@@ -1,6 +1,6 @@
 """The problem of one group: people who need a counterfactual, candidates, and the cost of each pair.
 
-Factuals and candidates of different weak components never meet, so costs come in blocks, one a component (a subgroup).
+Factuals and candidates of different weak components never meet, so costs come in blocks, one for each component (a subgroup).
 Reference: FGCE, section II: cost is the L2 vector distance, the weight of the shortest path, or its number of hops.
 """
 
@@ -36,7 +36,7 @@ class CostBlock:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Instance:
-    """blocks: of those with a feasible counterfactual (X).   hopeless: nodes of the group's negatives without any.
+    """The problem of one group.   blocks: costs of those with a feasible counterfactual (X).   hopeless: negatives without any.
 
     candidates: (C,) all nodes that may be chosen (X').
     """
@@ -47,7 +47,7 @@ class Instance:
 
     @property
     def nearest(self) -> Array:
-        """(F,) the cost of everybody's own cheapest counterfactual, in the order of the blocks."""
+        """(F,) the cost of each factual's cheapest counterfactual, in the order of the blocks."""
         return np.concatenate([block.cost.min(axis=1) for block in self.blocks])
 
     @classmethod
@@ -103,11 +103,11 @@ class Instance:
 
     @cached_property
     def columns(self) -> Integers:
-        """(C',) nodes of the candidates that somebody can reach, block by block."""
+        """(C',) nodes of the candidates that some factual can reach, block by block."""
         return np.concatenate([block.candidates for block in self.blocks])
 
     def costs(self) -> Array:
-        """Return (F, C') all blocks in one matrix, infinite elsewhere: what the paper's MIP reads."""
+        """Return (F, C') all blocks in one matrix, infinite elsewhere, for the paper's MIP."""
         out = np.full((len(self.factuals), len(self.columns)), np.inf)
         row = column = 0
         for block in self.blocks:

@@ -1,4 +1,5 @@
-"""FGCE on paper: coverage against cost and against k, cost against k, attribute changes, and subgroups (the paper's figures 2, 3).
+"""The figures of FGCE: coverage against cost and against k, cost against k, attribute changes, and subgroups (the paper's figures
+2, 3).
 
 Groups keep one colour in all figures (Okabe and Ito's, for colour-blind readers); k, d and c run from dark to light.
 """
@@ -37,7 +38,7 @@ OFTEN = 0.5
 
 
 def plots(result: FgceResult) -> dict[str, Callable[[Path], None]]:
-    """Return file name -> what draws it, for all figures that there is something to draw in."""
+    """Return file name -> function that draws it, for all figures that would not be empty."""
     measured, cost = result.measures, result.query.cost
     out: dict[str, Callable[[Path], None]] = {
         "components.png": partial(components, result.groups),
@@ -52,7 +53,7 @@ def plots(result: FgceResult) -> dict[str, Callable[[Path], None]]:
 
 
 def coverage_by_cost(burden: Burden, path: Path, cost: Cost) -> None:
-    """Draw the curves under which kAUC lies: best coverage against the cost allowed, for several k; a panel for each group."""
+    """Draw the curves behind kAUC: best coverage against the cost allowed, for several k; a panel for each group."""
     table, of = burden.coverage, "coverage" if burden.exact else "greedy"
     with _panels(path, list(table["group"].unique())) as panels:
         for name, axis in panels:
@@ -62,10 +63,10 @@ def coverage_by_cost(burden: Burden, path: Path, cost: Cost) -> None:
 
 
 def coverage_by_k(burden: Burden, path: Path) -> None:
-    """Draw the curves under which dAUC lies: best coverage against k, for several costs allowed."""
+    """Draw the curves behind dAUC: best coverage against k, for several costs allowed."""
     table, of = burden.coverage, "coverage" if burden.exact else "greedy"
     reached = table.groupby("d")[of].max()
-    table = table[table["d"].isin(reached.index[reached > 0])]  # at the rest everybody's coverage is 0
+    table = table[table["d"].isin(reached.index[reached > 0])]  # at the others the coverage of every group is 0
     with _panels(path, list(burden.coverage["group"].unique())) as panels:
         for name, axis in panels:
             _lines(axis, table[table["group"] == name], "d", "k", of, "d = {:.3g}", percent=True)
@@ -75,7 +76,7 @@ def coverage_by_k(burden: Burden, path: Path) -> None:
 
 
 def cost_by_k(burden: Burden, path: Path, cost: Cost) -> None:
-    """Draw the curves under which cAUC lies: least cost against k, for several coverages. Hollow: not proved optimal."""
+    """Draw the curves behind cAUC: least cost against k, for several coverages. Hollow: not proved optimal."""
     table = burden.cost[np.isfinite(burden.cost["cost"])]
     with _panels(path, list(burden.cost["group"].unique())) as panels:
         for name, axis in panels:
@@ -128,7 +129,7 @@ def components(found: Sequence[GroupSummary], path: Path) -> None:
 
 
 def _draw_components(axis: Any, one: GroupSummary) -> None:
-    """Draw bars of one group's subgroups on an axis: explained with and without a feasible counterfactual, and positive."""
+    """Draw bars of one group's subgroups on an axis: factuals, people without a feasible counterfactual, and candidates."""
     shown = one.subgroups[:BARS]
     kinds = [("factuals", [part.factuals for part in shown], "#0072B2"), ("candidates", [p.candidates for p in shown], "#E69F00")]
     if one.hopeless:
@@ -136,7 +137,7 @@ def _draw_components(axis: Any, one: GroupSummary) -> None:
     width = 0.8 / len(kinds)
     place = np.arange(len(shown))
     for n, (label, counts, color) in enumerate(kinds):
-        heights = np.where(np.array(counts) > 0, counts, np.nan)  # there is no zero on a log scale
+        heights = np.where(np.array(counts) > 0, counts, np.nan)  # a log scale has no zero
         bars = axis.bar(place + (n - (len(kinds) - 1) / 2) * width, heights, width, color=color, label=label)
         if len(shown) <= 8:
             axis.bar_label(bars, [str(count) if count else "" for count in counts], fontsize=8)
@@ -148,9 +149,9 @@ def _draw_components(axis: Any, one: GroupSummary) -> None:
 
 
 def plot(result: FgceResult, path: Path) -> None:
-    """Draw how people differ from their examples, the mean cost to these, and with measures the cost of full coverage against k.
+    """Draw how people differ from their counterfactuals, mean costs, and with measures the cost of full coverage against k.
 
-    One stands below the other: side by side, their type would be too small on a page.
+    The panels are stacked: side by side, their text would be too small on a page.
     """
     found, burden, cost, shares = result.groups, result.measures, result.query.cost, result.fitted.attribute_changes()
     curve = None if burden is None or not len(burden.cost) else burden.cost[np.isfinite(burden.cost["cost"])]
@@ -172,12 +173,12 @@ def plot(result: FgceResult, path: Path) -> None:
             axes[2].grid(alpha=0.3)
         handles, labels = axes[0].get_legend_handles_labels()
         if len(labels) > 1:
-            columns = max(LETTERS // (max(map(len, labels)) + 7), 1)  # 7: as wide as a handle and the space between columns
+            columns = max(LETTERS // (max(map(len, labels)) + 7), 1)  # 7: width of a handle and the space between columns
             drawn.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), WIDE, columns))
 
 
 def _draw_costs(axis: Any, found: Sequence[GroupSummary], cost: Cost) -> None:
-    """Draw mean costs with their intervals, and the largest, a line a group."""
+    """Draw mean costs with their intervals, and the largest costs, one line for each group."""
     for n, one in enumerate(found):
         if one.mean is None:
             continue
@@ -195,14 +196,14 @@ def _draw_costs(axis: Any, found: Sequence[GroupSummary], cost: Cost) -> None:
 
 
 def _often(shares: pd.DataFrame) -> list[str]:
-    """Return features that change often in some group, the most frequent first; the five most frequent where none does."""
+    """Return features that change often in some group, the most frequent first; if none does, the five most frequent."""
     top = shares.max().sort_values(ascending=False)
     often = top.index[top > OFTEN][:BARS]
     return list(often if len(often) else top.index[:5])
 
 
 def _lines(axis: Any, table: pd.DataFrame, by: str, along: str, of: str, label: str, *, percent: bool) -> None:
-    """Draw a line for each value of `by`: the first, the last and some between; of whole numbers rather the small ones."""
+    """Draw a line for the first, the last and some values of `by` between them; for whole numbers mostly small ones."""
     import matplotlib
 
     values = np.sort(table[by].unique())
@@ -221,7 +222,7 @@ def _color(n: int) -> str:
 
 
 def _legend(figure: Any, axes: Sequence[Any]) -> None:
-    """Draw one legend for all axes, beside them, where nothing is hidden; none for a single label."""
+    """Draw one legend for all axes, outside them, where it hides nothing; none for a single label."""
     known = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     if len(known) > 1:
         figure.legend(known.values(), known.keys(), loc="outside right upper")
@@ -233,7 +234,7 @@ def _share_axis(axis: Any) -> None:
 
 
 def _left(axis: Any, label: str) -> None:
-    """Draw a label for axes that share their scale: only the leftmost says it."""
+    """Label axes that share their scale: only the leftmost gets the label."""
     if axis.get_subplotspec().is_first_col():
         axis.set_ylabel(label)
 
@@ -246,7 +247,7 @@ def _whole_axis(axis: Any) -> None:
 
 @contextmanager
 def _panels(path: Path, names: Sequence[str]) -> Iterator[list[tuple[str, Any]]]:
-    """Return an axis with a title for each name, at most three side by side, drawn to the path at the end with one legend."""
+    """Yield an axis with a title for each name, at most three side by side; on exit save the figure with one legend."""
     across = 2 if len(names) == 4 else min(len(names), 3)
     down = -(-len(names) // across)
     with figure(path, (5 * across + 1.5, 3.8 * down), down, across, sharey=True) as drawn:

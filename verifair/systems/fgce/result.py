@@ -20,7 +20,7 @@ from verifair.systems.results.result import Count, Interval, Measured, Result, R
 
 
 class FgceQuery(FgceSettings):
-    """What was asked, defaults included. protected: as in the table.   audit: in words.   solver: null where none was asked."""
+    """The query, defaults included.   protected: as in the table.   audit: in words.   solver: null if none was used."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
     kind: Literal["fgce"] = "fgce"
@@ -40,13 +40,13 @@ class GraphSize(Shape):
 
 
 class Certainty(Shape):
-    """What is known about the optimum: bounds, and who vouches for them."""
+    """Bounds of the optimum, and whether they are proved or a solver's claim."""
 
     of: Literal["cost", "coverage"]
-    """Which number is optimised."""
+    """The number that is optimised."""
     value: Measured
     bound: Measured
-    """Nothing is better than that."""
+    """Bound of the optimum: no choice is better."""
     trust: Literal["proved", "claimed"]
     """proved: here, in whole numbers.   claimed: by a solver."""
     optimal: bool
@@ -72,10 +72,10 @@ class Subgroup(Shape):
     component: Count
     """Its number in the graph."""
     common: dict[str, Any]
-    """Fixed features that set it apart."""
+    """Fixed features that all of its people share, and not all of the group."""
     factuals: Count
     hopeless: Count
-    """Without a feasible counterfactual."""
+    """People without a feasible counterfactual."""
     candidates: Count
     used: Count
     covered: Count
@@ -84,16 +84,16 @@ class Subgroup(Shape):
 
 
 class OutOfReach(Shape):
-    """The coverage that was asked for, which k counterfactuals cannot reach: they cover as many as k can."""
+    """A coverage that k counterfactuals cannot reach: they cover as many people as k can."""
 
     asked: Count
-    """How many people it is."""
+    """Number of people to cover."""
     needed: Count | None
     """The fewest counterfactuals that cover everybody; null: not found in time."""
 
 
 class GroupSummary(Shape):
-    """A group: its negatives, hopeless of them without any feasible counterfactual, factuals with one."""
+    """A group: its negatives, of whom `hopeless` have no feasible counterfactual, and `factuals` have one."""
 
     name: str
     negatives: Count
@@ -102,16 +102,16 @@ class GroupSummary(Shape):
     covered: Count
     coverage: Interval
     cost: Measured
-    """The largest of those covered."""
+    """The largest cost of a covered person."""
     mean: Interval | None
     cheapest: Measured
-    """The least cost of any counterfactual of anybody."""
+    """The least cost of any counterfactual for anybody."""
     certainty: Certainty
     advice: tuple[Advice, ...]
     subgroups: tuple[Subgroup, ...]
     """Largest first."""
     short: OutOfReach | None = None
-    """Where k is too few; the certainty is then about the most that k can cover."""
+    """Set if k is too small; the certainty is then about the most that k can cover."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -126,7 +126,7 @@ class GroupSummary(Shape):
 
 
 class GroupExplanation(Shape):
-    """A factual and its counterfactual, or why there is none."""
+    """A factual and its counterfactual, or the reason that it has none."""
 
     group: str
     row: RowName
@@ -142,15 +142,15 @@ class GroupComparison(Shape):
     measure: str
     values: dict[str, Measured]
     people: dict[str, Count]
-    """How many people of each group it is about. Groups of fewer than 30 have a value, and are not ranked."""
+    """Number of people of each group that it is about. Groups of fewer than 30 have a value, but are not ranked."""
     worst: str | None
     """The ranked group with the greatest burden; null: fewer than two are ranked, or they do not differ."""
     apart: Measured
-    """Worst less best."""
+    """Worst minus best."""
     chance: Interval | None = None
-    """Of that difference, where it is a mean over people, so that chance plays a part."""
+    """Interval of this difference, for means over people, which depend on chance."""
     known: bool = True
-    """Whether the worst is known to be, or what is merely the best found by now could change that."""
+    """False if the worst group could change because some optima are not proved yet."""
 
     @property
     def ranked(self) -> tuple[str, ...]:
@@ -160,12 +160,12 @@ class GroupComparison(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def clear(self) -> bool:
-        """Whether groups differ by more than chance, or open questions, can explain."""
+        """True if groups differ by more than chance or unproved optima can explain."""
         return self.worst is not None and self.known and (self.chance is None or self.chance.low > 0)
 
 
 class Decided(Shape):
-    """What the network itself decides on a counterfactual."""
+    """The network's decision on a counterfactual."""
 
     group: str
     row: RowName
@@ -177,7 +177,7 @@ class Decided(Shape):
 
 
 class RobustVerdict(Shape):
-    """Whether a counterfactual stays positive within delta units. against: the class that wins at the witness."""
+    """The verdict on whether a counterfactual stays positive within delta units.   against: the class that wins at the witness."""
 
     group: str
     row: RowName
@@ -194,22 +194,22 @@ class RobustVerdict(Shape):
 
 
 class FeasibleShare(Shape):
-    """What a method advises a group, and for how many of it that is feasible."""
+    """The advice of one method for a group, and the share of people for whom it is feasible."""
 
     group: str
     method: Literal["AReS", "GLOBE-CE", "FACE", "FGCE"]
     size: Count
     """Rules, translations or counterfactuals."""
     advised: Share
-    """Of those to be explained: who get a counterfactual that is decided positively."""
+    """Share of the people to be explained who get a counterfactual that is decided positively."""
     coverage: Share
-    """For whom it is feasible too."""
+    """Share for whom it is also feasible."""
     cost: Measured
-    """Mean L2 distance over these."""
+    """Mean L2 distance over the people for whom it is feasible."""
 
 
 class GroupTrust(Shape):
-    """Which numbers are proved, which a solver claims, which are measured."""
+    """The numbers that are proved, claimed by a solver, and measured."""
 
     proved: list[str]
     claimed: list[str]
@@ -231,11 +231,11 @@ class FgceResult(Result):
     fitted: GroupCounterfactuals = Field(exclude=True)
     rows: Rows = Field(exclude=True)
     drawn: str = Field(exclude=True)
-    """Which rows of the table the graph is over, in words."""
+    """The rows of the table that the graph is over, in words."""
     certificate: Certificate | None = Field(exclude=True)
-    """Of what is proved robust."""
+    """Certificate of the counterfactuals that are proved robust."""
     note: str | None = Field(exclude=True)
-    """What became of the certificate that was asked for, in words."""
+    """A note about the certificate, in words."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -257,14 +257,14 @@ class FgceResult(Result):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def attribute_changes(self) -> dict[str, dict[str, Measured]]:
-        """Group -> feature -> share of its people for whom it changes; numbers of many values count by bins."""
+        """Group -> feature -> share of its people for whom it changes; numbers with many values are compared by bins."""
         shares: dict[str, dict[str, float]] = self.fitted.attribute_changes().to_dict(orient="index")
         return shares
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def attribute_sizes(self) -> dict[str, dict[str, Measured]]:
-        """Group -> feature -> by how much a number changes, on average for those for whom it does; null for categories."""
+        """Group -> feature -> mean change of a number over the people for whom it changes; null for categories."""
         sizes: dict[str, dict[str, float]] = self.fitted.attribute_sizes().to_dict(orient="index")
         return sizes
 
@@ -277,7 +277,7 @@ class FgceResult(Result):
         return GroupTrust(proved=by_trust["proved"] + self.robust_lines(), claimed=by_trust["claimed"], measured=measured)
 
     def robust_lines(self) -> list[str]:
-        """Return what is proved robust, one line a delta, and how much of it of float32 too."""
+        """Return a line for each delta with the numbers proved robust, and one about float32."""
         good, out = self.fitted.schema.outcomes[1], []
         for delta, part in [] if self.robust is None else self.robust.groupby("delta"):
             count = part["status"].value_counts()

@@ -1,9 +1,9 @@
-"""Robust counterfactuals: decided positively by the network, and proved so in their whole PBA neighbourhood.
+"""Robust counterfactuals: proved to get the positive decision in their whole PBA neighbourhood.
 
 Somebody who follows the advice ends near the counterfactual, not on it. `certify_robust` asks the engine about every row within
-delta units of it (PBA, eq. 4-5); `robust_choice` then chooses among those rows only for which the answer is a proof.
-The neighbourhood is the schema's: numbers with a unit move, protected and fixed features and categories do not. How a graph was
-allowed to move features besides (`changes`) is about the way to a counterfactual, not about its neighbourhood.
+delta units of it (PBA, eq. 4-5); `robust_choice` then chooses only among rows for which this is proved.
+The neighbourhood is the schema's: numbers with a unit move, protected and fixed features and categories do not. The
+`changes` that a graph allows are about the path to a counterfactual, not about its neighbourhood.
 References: PBA, section 2; FGCE, problems 1 and 2.
 """
 
@@ -38,18 +38,18 @@ Answers = dict[int, GoalAnswer]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CertifiedRobustness:
-    """table: one line for each row and delta, see `certify_robust`.   certificate: of all that is proved, None where nothing is."""
+    """table: one line for each row and delta, see `certify_robust`.   certificate: of all proofs, None without any."""
 
     table: pd.DataFrame
     certificate: Certificate | None
 
 
 def re_evaluated(network: Any, schema: Schema, raw: Array) -> pd.DataFrame:
-    """Return what the network itself decides on raw rows (n, V): exactly, and in float32 by onnxruntime. One line a row.
+    """Return the network's decisions on raw rows (n, V): exactly, and in float32 by onnxruntime. One line for each row.
 
     positive: in exact arithmetic over the stored weights.   float32: the runtime's decision, None where the network has no file.
-    agrees: whether both say the same (None without a file).   margin: the good logit less the largest other (or 0).
-    network: a Network, or whatever `verifair.read` takes.   Raises SchemaError or DataError for rows that do not fit.
+    agrees: whether both agree (None without a file).   margin: the good logit minus the largest other (or 0).
+    network: a Network, or anything that `verifair.read` takes.   Raises SchemaError or DataError for rows that do not fit.
     """
     found, schema = schema.settled(read(network))
     network = schema.judges(found)
@@ -58,7 +58,7 @@ def re_evaluated(network: Any, schema: Schema, raw: Array) -> pd.DataFrame:
     exact = decisions(network, x) == schema.good
     margins = network.forward(x) @ margin(network, schema.good, 1 - schema.good)
     table = pd.DataFrame({"row": np.arange(len(raw)), "positive": exact, "margin": margins})
-    if not len(raw):  # onnxruntime takes no empty batch
+    if not len(raw):  # onnxruntime does not take an empty batch
         return table.assign(float32=exact.astype(object), agrees=exact.astype(object))
     float32 = None if network.source is None else predictions(network, x.astype(np.float32)) == schema.good
     table["float32"] = pd.Series([None] * len(raw) if float32 is None else float32.tolist(), dtype=object)
@@ -78,14 +78,14 @@ def certify_robust(
 ) -> CertifiedRobustness:
     """Decide whether the decision is positive at every row within delta units of raw rows (n, V), for each delta.
 
-    budget.seconds is for all, shared evenly by the deltas; budget.nodes for each question. A row that is refuted at one delta is so
-    at every larger one, by the same witness. progress(done, total) counts lines of the table:
-    row: place in raw.   delta.   status: proved, violated or unknown.   reason: of an unknown.   lower, upper: bounds on the
+    budget.seconds is for all, shared evenly by the deltas; budget.nodes for each question. A row that is refuted at one delta is
+    also refuted at every larger one, by the same witness. progress(done, total) counts lines of the table:
+    row: place in raw.   delta.   status: proved, violated or unknown.   reason: for an unknown.   lower, upper: bounds on the
     least margin over any other class in the neighbourhood.   engine.   trust: checked (`verifair check` re-proves it) or claimed
     (by a solver), '' if not proved.   against: the class that wins at the witness.   witness: a row of the neighbourhood, in the
     schema's words, that is not decided positively.   float32_agrees: whether onnxruntime decides so too (None without a file).
     Sound? yes.  Complete? yes, within the budget.
-    network: a Network, or whatever `verifair.read` takes.
+    network: a Network, or anything that `verifair.read` takes.
     Raises SchemaError where no feature has a unit; DataError for rows that do not fit.
     """
     query = askable(network, schema, delta)
@@ -110,9 +110,9 @@ def certify_robust(
 
 
 def prover(network: Any, schema: Schema, raw: Array, delta: float) -> Callable[[Integers, Budget], list[Status]]:
-    """Return, for `robust_choice`, what decides, once, which nodes, rows of raw (N, V), stay positive within delta units.
+    """Return, for `robust_choice`, a function that decides whether nodes (rows of raw (N, V)) stay positive within delta units.
 
-    Asks branch-and-bound only, so that nothing rests on a solver's word. Raises QueryError and SchemaError as `certify_robust`.
+    It uses branch-and-bound only, so that no result is a solver's claim. Raises QueryError and SchemaError as `certify_robust`.
     """
     query = askable(network, schema, [delta])
     _check(query.schema, raw)
@@ -129,7 +129,7 @@ def prover(network: Any, schema: Schema, raw: Array, delta: float) -> Callable[[
 
 
 def by_group(table: pd.DataFrame, nodes: Integers, used: Mapping[str, Integers]) -> pd.DataFrame:
-    """Return a table whose column row is a place among `nodes`, as one of nodes: for each group the lines of those that it uses."""
+    """Return, for each group, the lines of the nodes it uses; column row, a position among `nodes`, becomes the node."""
     table = table.assign(row=nodes[table["row"].to_numpy(dtype=np.int64)])
     lines = [np.flatnonzero(table["row"].isin(own)) for own in used.values()]
     out = table.iloc[np.concatenate(lines)].reset_index(drop=True)
@@ -142,7 +142,7 @@ NUMBERS = {"row": np.int64, "delta": float, "lower": float, "upper": float}
 
 
 def askable(network: Any, schema: Schema, delta: Sequence[float]) -> Robustness:
-    """Return the question of `certify_robust`, before there are rows to ask about. Raises QueryError, SchemaError as that does."""
+    """Return the query of `certify_robust` without rows. Raises QueryError and SchemaError as it does."""
     query = Robustness(network=network, schema=schema, delta=delta)
     query.schema.steps([])
     if len(_favoured(query)) > 1:
@@ -175,7 +175,7 @@ def _with(budget: Budget, seconds: float) -> Budget:
 
 
 def _answers(query: Robustness, raw: Array, delta: float, method: Literal["auto", "bnb"], budget: Budget) -> list[Answers]:
-    """Return for each row whether the positive class beats each other one; the classes share the seconds evenly."""
+    """Return the answers for each row and other class: does the positive class win? The classes share the seconds evenly."""
     (winner,) = _favoured(query)
     losers = [one for one in range(classes(query.network)) if one != winner]
     deadline = clock.now() + budget.seconds
@@ -189,14 +189,14 @@ def _answers(query: Robustness, raw: Array, delta: float, method: Literal["auto"
 
 
 def _status(answers: Answers) -> Status:
-    """Return the status of all classes together: one that is not beaten refutes, one unknown leaves open."""
+    """Return the status over all other classes: violated if one of them wins, else unknown if one is not decided, else proved."""
     statuses = {answer.status for answer in answers.values()}
     return next((one for one in (Status.VIOLATED, Status.UNKNOWN) if one in statuses), Status.PROVED)
 
 
 def _line(schema: Schema, row: int, delta: float, answers: Answers, smaller: Sequence[Answers]) -> dict[str, Any]:
     status = _status(answers)
-    # a lower bound of a smaller neighbourhood says nothing about a larger one; a point met does
+    # a lower bound on a smaller neighbourhood does not hold on a larger one; a point does
     carried = any(answers is one for one in smaller)
     against, telling = next(((c, a) for c, a in answers.items() if a.status is status), (0, next(iter(answers.values()))))
     proved, violated = status is Status.PROVED, status is Status.VIOLATED
@@ -216,9 +216,10 @@ def _line(schema: Schema, row: int, delta: float, answers: Answers, smaller: Seq
 
 
 def _decided(row: Array, delta: float, answers: Mapping[int, GoalAnswer], good: int) -> Iterator[Proof | RowStatement]:
-    """Yield what proves or refutes that the positive class beats each other one, or the bare statement.
+    """Yield the proof or refutation that the positive class beats each other one, or the statement alone if it is open.
 
-    Of a row that is refuted only that: its answers may come from a smaller delta, where a witness counts and a proof does not.
+    A refuted row yields only its refutation: its answers may come from a smaller delta, where a witness counts and a proof does
+    not.
     """
     refuted = {loser: answer for loser, answer in answers.items() if answer.status is Status.VIOLATED}
     for loser, answer in (refuted or answers).items():

@@ -1,11 +1,11 @@
-"""The best counterfactuals among those that are proved robust, with few of them ever asked about.
+"""The best counterfactuals among those that are proved robust, with few robustness queries.
 
     all candidates  ->  optimum  ->  are its counterfactuals robust?  ->  drop those that are not  ->  optimum of the rest  ->  ...
 
-As long as only refuted candidates were dropped, all robust ones are still there, so each round's bound holds for the answer.
-Dropping one that is merely not decided loses that: what is found then is an upper bound, and the lower one comes from all that were
-not refuted. Each round doubles how many candidates are asked about besides the chosen ones, so there are few rounds.
-Sound? yes: the chosen are all proved, and the bound holds for every robust choice.   Complete? yes, where `prove` is, given time.
+As long as only refuted candidates are dropped, all robust ones remain, so each round's bound holds for the answer. If a candidate
+is dropped because it was not decided, the choice found is only an upper bound, and the lower bound comes from all candidates that
+were not refuted. Each round doubles the number of further candidates that are asked about, so there are few rounds.
+Sound? yes: all chosen ones are proved, and the bound holds for every robust choice.   Complete? yes, if `prove` is, given time.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ Prove = Callable[[Integers, Budget], Sequence[Status]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RobustChoice:
-    """found: the answer, all of it proved; its bound is one for every choice of robust candidates.
+    """found: the answer, all proved robust; its bound holds for every choice of robust candidates.
 
-    asked: node -> its status, of all candidates that were asked about.   undecided: how many were dropped without being refuted.
+    asked: node -> status, for all candidates that were asked about.   undecided: number dropped without being refuted.
     rounds: optima computed.
-    The bound of `found` is that of rounds in which no undecided candidate had been dropped: `optimal` only if it is met.
+    The bound of `found` comes from rounds before an undecided candidate was dropped; `optimal` means that it is met.
     """
 
     found: Centers | Coverage
@@ -75,8 +75,8 @@ def robust_choice(
 ) -> RobustChoice:
     """Return the optimum among candidates that `prove` proves.
 
-    coverage: a share of *all* factuals of the instance, those that turn out to have no robust counterfactual included, so that
-    costs never fall as more is asked.   max_cost: as `solve` has it, where it maximises coverage.
+    coverage: a share of *all* factuals of the instance, including those that turn out to have no robust counterfactual, so that
+    the cost never falls as candidates are dropped.   max_cost: as `solve` has it, where it maximises coverage.
     Raises QueryError when too few factuals have a robust counterfactual (it says how many do), or too few are proved in time.
     """
     budget = budget or Budget()
@@ -85,7 +85,7 @@ def robust_choice(
 
 
 def without(instance: Instance, nodes: Sequence[int]) -> Instance:
-    """Return the same question with fewer candidates; factuals that are left without one become hopeless."""
+    """Return the instance without these candidates; factuals that are left without a candidate become hopeless."""
     blocks, hopeless, gone = [], [instance.hopeless], np.array(sorted(nodes), dtype=np.int64)
     for block in instance.blocks:
         kept = ~np.isin(block.candidates, gone)
@@ -103,7 +103,7 @@ def without(instance: Instance, nodes: Sequence[int]) -> Instance:
 
 
 class _RobustSearch:
-    """What is known of the candidates, and the tightest bound so far."""
+    """The search: statuses of the candidates, the best answer and the tightest bound so far."""
 
     def __init__(
         self, instance: Instance, solve: Solve, prove: Prove, count: int, max_cost: float | None, budget: Budget
@@ -111,7 +111,7 @@ class _RobustSearch:
         self.instance, self.solve, self.prove, self.count, self.max_cost = instance, solve, prove, count, max_cost
         self.budget, self.deadline = budget, clock.now() + budget.seconds
         self.asked: dict[int, Status] = {}
-        self.undecided: set[int] = set()  # dropped all the same
+        self.undecided: set[int] = set()  # dropped although not refuted
         self.rounds, self.ahead, self.late = 0, 0, False
         self.bound: float | None = None
         self.best: Centers | Coverage | None = None
@@ -134,7 +134,7 @@ class _RobustSearch:
         return self._answer(self.best)
 
     def _offer(self, found: Centers | Coverage) -> None:
-        """Take an answer, all of it proved; the better one of an earlier round stays."""
+        """Keep an answer, all proved, unless an earlier round's is better."""
         if isinstance(found, Centers):
             better = not isinstance(self.best, Centers) or found.cost < self.best.cost
         else:
@@ -149,7 +149,7 @@ class _RobustSearch:
         return [node for node, one in self.asked.items() if one is status]
 
     def _optimum(self, rest: Instance, *, out_of_time: bool = False) -> Centers | Coverage:
-        """Return the optimum of a round; where nothing undecided was dropped, its bound counts."""
+        """Return the optimum of a round; its bound counts if no undecided candidate was dropped."""
         if rest.size < self.count:
             raise self._too_few(rest, out_of_time)
         self.rounds += 1
@@ -174,7 +174,7 @@ class _RobustSearch:
             self.bound = found.bound if self.bound is None else min(self.bound, found.bound)
 
     def _ask(self, chosen: Integers) -> None:
-        """Ask about the chosen ones, in earnest: what is not decided now is dropped."""
+        """Ask about the chosen candidates with the full budget; those that are not decided are dropped."""
         new = [int(node) for node in chosen if self.asked.get(int(node), Status.UNKNOWN) is Status.UNKNOWN]
         if new:
             proved = self.prove(np.array(new, dtype=np.int64), replace(self.budget, seconds=max(self._left() / 2, 1e-3)))
@@ -182,9 +182,9 @@ class _RobustSearch:
             self.undecided |= {node for node in new if self.asked[node] is Status.UNKNOWN}
 
     def _ask_ahead(self, rest: Instance, found: Centers | Coverage) -> None:
-        """Ask, in passing, about candidates that may come next: those that serve most at this cost, twice as many as last time.
+        """Ask, with a small budget, about likely next candidates: those that serve most at this cost, twice as many as last time.
 
-        About all of them where an optimum takes all of its time: there will not be many.
+        All of them if an optimum takes all of its time, since there will be few rounds.
         """
         self.ahead = max(2 * self.ahead, len(found.chosen))
         self._ask_likely(rest, self._limit(found), len(rest.columns) if self.late else self.ahead)
@@ -199,18 +199,18 @@ class _RobustSearch:
             self.asked |= dict(zip(ahead.tolist(), proved, strict=True))
 
     def _serves(self, found: Centers | Coverage, kept: Integers) -> bool:
-        """Return whether the proved ones among the chosen do as well as all of them."""
+        """Return True if the proved ones among the chosen do as well as all of them."""
         wanted = self.count if isinstance(found, Centers) else found.covered
         paid = self.instance.to(kept).min(axis=1, initial=np.inf)
         return int(within(paid, self._limit(found)).sum()) >= wanted
 
     def _limit(self, found: Centers | Coverage) -> float:
-        """Return what a factual may pay."""
+        """Return the largest cost that a factual may have."""
         return found.cost if isinstance(found, Centers) else np.inf if self.max_cost is None else up_to(self.max_cost)
 
     def _answer(self, found: Centers | Coverage) -> RobustChoice:
         if self.undecided and self._left() > 0:
-            with suppress(QueryError, Unfinished):  # nothing found in time: the bound stays what it is
+            with suppress(QueryError, Unfinished):  # nothing found in time: the bound is unchanged
                 self._tighten(self._solved(without(self.instance, self._with_status(Status.VIOLATED)), self._left()))
         bound = self.bound
         if isinstance(found, Centers):
@@ -220,8 +220,8 @@ class _RobustSearch:
         return RobustChoice(found=found, asked=self.asked, undecided=len(self.undecided), rounds=self.rounds)
 
     def _too_few(self, rest: Instance, out_of_time: bool) -> QueryError:
-        """Say how many factuals still have a candidate, and whether the others are known to have none."""
-        if rest.blocks:  # how many it is in the end, as far as it is known without more work
+        """Return the error: how many factuals still have a candidate, and whether the others are known to have none."""
+        if rest.blocks:  # the final number, as far as it is known without more work
             self._ask_likely(rest, np.inf, len(rest.columns))
             rest = without(rest, self._with_status(Status.VIOLATED))
         asked = f"{self.count} of the {self.instance.size} factuals are to be covered, and only {rest.size} have a counterfactual"

@@ -48,7 +48,7 @@ def _width(value: Any, info: ValidationInfo) -> Any:
 
 
 class FgceSettings(Grouped):
-    """How counterfactuals of each group are chosen, and what else is computed."""
+    """The settings of `verifair fgce`: the choice of counterfactuals for each group, and further analyses."""
 
     belongs: ClassVar = {
         **dict.fromkeys(("weighting", "bandwidth"), (("cost", "path"),)), "compare": (("cost", "l2"),),
@@ -95,7 +95,7 @@ class FgceSettings(Grouped):
 
     @property
     def deltas(self) -> list[float]:
-        """Neighbourhoods in which counterfactuals are to be proved robust."""
+        """Sizes, in units, of the neighbourhoods in which counterfactuals are to be proved robust."""
         return sorted({*self.robust, *([] if self.only_robust is None else [self.only_robust])})
 
     @model_validator(mode="after")

@@ -1,4 +1,5 @@
-"""Run FGCE: counterfactuals of the groups, decisions and proofs of the network, and measures, each with a share of the time."""
+"""Run FGCE: counterfactuals of the groups, the network's decisions and proofs about them, and measures, each with a share of the
+time."""
 
 from __future__ import annotations
 
@@ -31,9 +32,10 @@ UNTIMED = ("decisions", "graph", "density")
 
 
 def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
-    """Return every group's counterfactuals; after Ctrl-C those that were finished.
+    """Return every group's counterfactuals; after Ctrl-C those of the groups that were finished.
 
-    Raises QueryError, DataError, SchemaError, BackendError for what does not fit or is not installed, OutOfTime, Interrupted.
+    Raises QueryError, DataError, SchemaError, BackendError for inputs that do not fit or a solver that is not installed, OutOfTime,
+    Interrupted.
     """
     if settings.method == "mip" and not get(settings.solver).is_available():
         raise QueryError(f"--solver {settings.solver}: is not installed; `verifair doctor` says how to install it")
@@ -50,7 +52,7 @@ def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:
         decided, proved = _of_network(fitted, settings, work, tell) if finished else (None, None)
         measured = _measured(fitted, settings.grid, work, tell) if settings.measures and decided is not None else None
         compared = _compared(fitted, work, tell) if settings.compare and decided is not None else None
-    names = rows.frame.index.astype(object)  # numbers stay what they are beside a None
+    names = rows.frame.index.astype(object)  # as objects, whole numbers stay whole beside a None
     found = summaries(fitted, names, seed=work.seed)
     if settings.deltas or work.certificate is None:
         _, note = work.save_proof(proved.certificate if proved else None, "nothing was proved robust")
@@ -81,7 +83,7 @@ def _estimator(settings: FgceSettings, subject: Subject, rows: Rows, work: Work)
 
 
 def _fit(fitted: GroupCounterfactuals, rows: Rows, tell: Tell, work: Work) -> bool:
-    """Return whether all groups were solved before Ctrl-C. Raises Interrupted where none was, OutOfTime before the first."""
+    """Solve the groups. Return False if Ctrl-C ended it. Raises Interrupted where none was, OutOfTime before the first."""
 
     def report(what: str, done: int, total: int) -> None:
         tell(what, done, total)
@@ -100,7 +102,7 @@ def _fit(fitted: GroupCounterfactuals, rows: Rows, tell: Tell, work: Work) -> bo
 def _of_network(
     fitted: GroupCounterfactuals, settings: FgceSettings, work: Work, tell: Tell
 ) -> tuple[pd.DataFrame | None, CertifiedRobustness | None]:
-    """Return what the network decides on the counterfactuals, and which are proved robust; None after Ctrl-C."""
+    """Return the network's decisions on the counterfactuals, and the robustness verdicts; None after Ctrl-C."""
     try:
         decided, proved = fitted.re_evaluated(), None
         if settings.deltas:
@@ -121,7 +123,7 @@ def _measured(fitted: GroupCounterfactuals, grid: CostGrid, work: Work, tell: Te
 
 
 def _compared(fitted: GroupCounterfactuals, work: Work, tell: Tell) -> pd.DataFrame:
-    """Return the other methods beside FGCE, as far as time and Ctrl-C let them."""
+    """Return the comparison of other methods with FGCE, as far as time and Ctrl-C allow."""
     lines: list[dict[str, Any]] = []
     try:
         for line in fitted.compared(seed=work.seed, tell=tell):

@@ -1,7 +1,7 @@
-"""The space of moves: every feature on [0, 1], and how it may change.
+"""The space of moves: every feature scaled to [0, 1], and the changes that it allows.
 
 Numbers and ordered categories are scaled by their declared range, two-valued categories are 0 or 1, other categories one-hot, so
-that any two of them are equally far apart.
+that all of them are equally far apart.
 Reference: FGCE, appendix B (preprocessing) and tables XII to XVI (constraints on moves).
 """
 
@@ -34,7 +34,8 @@ class FeatureSpace:
 
     @classmethod
     def of(cls, schema: Schema, changes: Mapping[str, Change] | None = None, custom: Custom | None = None) -> FeatureSpace:
-        """Return the schema's own rules, `changes` (feature -> change) aside. Raises SchemaError for unknown names."""
+        """Return the space with the schema's rules, overridden by `changes` (feature -> change). Raises SchemaError for unknown
+        names."""
         if not isinstance(changes or {}, Mapping):
             raise SchemaError(f"changes: found {type(changes).__name__}; expected the change of each feature by its name")
         if custom is not None and not callable(custom):
@@ -54,7 +55,8 @@ class FeatureSpace:
 
     @property
     def largest_cost(self) -> float:
-        """The largest distance between two rows: each feature that varies counts 1, one-hot blocks 2, under a root."""
+        """The largest distance between two rows: the square root of the number of features that vary, one-hot blocks counted
+        twice."""
         return float(np.sqrt(len(self._scaled[0]) + 2 * len(self._one_hot[0])))
 
     @property
@@ -73,12 +75,12 @@ class FeatureSpace:
         return found
 
     def changed(self, before: Array, after: Array) -> Booleans:
-        """Return (n, V) which features differ between raw rows."""
+        """Return (n, V) True where a feature differs between raw rows."""
         return np.asarray(before != after)
 
     @cached_property
     def _scaled(self) -> tuple[Integers, Integers, Array, Array]:
-        """Features of one coordinate that vary, where that is, and their least and largest value."""
+        """The varying features with a single coordinate, its position, and their least and largest values."""
         ranges = [feature.range or (0.0, len(feature.categories or ()) - 1.0) for feature in self.schema.features]
         one = np.array([v for v, (low, high) in enumerate(ranges) if self._width(v) == 1 and high > low], dtype=np.int64)
         low, high = np.array(ranges, dtype=np.float64)[one].T
@@ -86,7 +88,7 @@ class FeatureSpace:
 
     @cached_property
     def _one_hot(self) -> tuple[Integers, Integers, Integers]:
-        """Features of several coordinates, where those begin, and how many they are."""
+        """The features with several coordinates, the first of these, and their number."""
         widths = np.array([self._width(v) for v in range(len(self.changes))])
         hot = np.flatnonzero(widths > 1)
         return hot, np.searchsorted(self.feature_of, hot), widths[hot]
@@ -98,7 +100,7 @@ class FeatureSpace:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Coordinates:
-    """Coordinates of raw rows (N, V), made for the rows that are asked for: those of all take several times the memory."""
+    """Coordinates of raw rows (N, V), computed when rows are asked for: those of all rows take several times the memory."""
 
     space: FeatureSpace
     raw: Array
@@ -110,10 +112,10 @@ class Coordinates:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Moves:
-    """Which moves are allowed, as arrays over the coordinates and the raw features.
+    """The allowed moves, as arrays over the coordinates and the raw features.
 
     fixed: (p,) coordinates that must stay.   direction: (p,) +1 may only rise, -1 may only fall, 0 either.
-    pairs: feature -> (C, C) which category may become which, where the schema lists that.   custom: see `FeatureSpace`.
+    pairs: feature -> (C, C) True where one category may become another, if the schema lists this.   custom: see `FeatureSpace`.
     """
 
     fixed: Booleans
@@ -133,10 +135,10 @@ class Moves:
         return cls(fixed=changes == "fixed", direction=direction, pairs=pairs, custom=space.custom)
 
     def allowed(self, before: Array, after: Array, raw_before: Array, raw_after: Array) -> Booleans:
-        """Return (n, m) which of the points before (n, p) may become which of the points after (m, p); raw (n, V), (m, V).
+        """Return (n, m) True where a point before (n, p) may become a point after (m, p); raw (n, V), (m, V).
 
-        The caller separates points that differ in a fixed coordinate. `custom` is asked last, and only of what is left.
-        Raises SchemaError when `custom` does not answer for each of them.
+        The caller separates points that differ in a fixed coordinate. `custom` is called last, and only for the remaining pairs.
+        Raises SchemaError if `custom` does not answer for each of them.
         """
         ok = np.ones((len(before), len(after)), dtype=bool)
         for c in np.flatnonzero(self.direction):
@@ -154,12 +156,12 @@ class Moves:
 
 
 def distance(a: Array, b: Array) -> Array:
-    """Return (n,) L2 distance of points (n, p), always summed in one order, so that comparisons with a threshold agree."""
+    """Return (n,) L2 distance of points (n, p), always summed in the same order, so that comparisons with a threshold agree."""
     return np.asarray(np.sqrt(((a - b) ** 2).sum(axis=-1)))
 
 
 def _unordered(feature: Feature, change: Change) -> bool:
-    """Ways up and down need an order; so a category that has one of them has an order."""
+    """Return True if a feature has no order. Changes up or down need an order, so a category with one of them has an order."""
     return feature.categories is not None and not feature.ordered and change not in ("increase", "decrease")
 
 

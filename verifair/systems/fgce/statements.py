@@ -1,4 +1,4 @@
-"""FGCE for a page: what would those refused have to change, and does one group have it harder than another?"""
+"""FGCE for a page: what would refused people have to change, and is it harder for one group than for another?"""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ FAR = (
 
 
 def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
-    """Return what the page says of FGCE: of each protected feature alone. Raises DataError or QueryError if none can be asked."""
+    """Return the page's section on FGCE, for each protected feature alone. Raises DataError or QueryError if none can be
+    analysed."""
     names = list(dict.fromkeys(settings.protected))
     statements: list[Statement] = []
     pictures: list[Picture] = []
@@ -103,7 +104,8 @@ def section(settings: FgceSettings, subject: Subject, work: Work) -> Section:
 
 
 def _groups(result: FgceResult, again: Collection[str]) -> Iterator[Statement]:
-    """Return what each group can get, and at what cost.   again: groups whose optimum the separate checker accepted in this run."""
+    """Yield a statement for each group: its coverage, and at what cost.   again: groups whose optimum the separate checker accepted
+    in this run."""
     favourable, fitted = result.fitted.schema.outcomes[1], result.fitted
     for one in result.groups:
         way = f"{one.name}: of the refused people asked about, {of(one.factuals, one.negatives)} can get {favourable} by allowed "
@@ -142,7 +144,7 @@ def _groups(result: FgceResult, again: Collection[str]) -> Iterator[Statement]:
 
 
 def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
-    """Return which group has it harder; the first screen gets the mean cost, and who has no way at all."""
+    """Yield statements that compare the groups; mean costs, and people without any counterfactual, go to the first screen."""
     stranded = [group.removeprefix(f"{name} = ") for group in result.fitted.stranded_]
     without = f" (without {listed(stranded)})" if stranded else ""
     for one in result.comparison:
@@ -156,7 +158,7 @@ def _compared(name: str, result: FgceResult) -> Iterator[Statement]:
         }
         text = f"{_measure(one.measure, result)}, by {name}{without}: {', '.join(said.values())}."
         brief = ""
-        if one.clear and one.chance is not None:  # groups are not ranked by a number that has no interval
+        if one.clear and one.chance is not None:  # groups are not ranked by a number without an interval
             worst = str(one.worst).removeprefix(f"{name} = ")
             text += f" It is higher for {worst}, by {one.apart:.3g} ({one.chance.low:.3g} to {one.chance.high:.3g}, 95 %)."
             best = min(one.ranked, key=lambda group: one.values[group]).removeprefix(f"{name} = ")
@@ -184,7 +186,7 @@ def _measure(name: str, result: FgceResult) -> str:
 
 
 def _optimum(name: str, result: FgceResult, work: Work) -> tuple[Evidence | None, Collection[str]]:
-    """Return the certificate that no choice is better, where there can be one in time, and the groups that it proves that of."""
+    """Return the certificate of optimality, None if there is none in time, and the groups whose optimum it proves."""
     fitted = result.fitted
     if not any(one.certainty.optimal for one in result.groups):
         return None, ()

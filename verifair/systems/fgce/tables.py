@@ -42,7 +42,7 @@ VERDICTS = 40
 
 
 def show(result: FgceResult, console: Console) -> None:
-    """Print the overview, each group's counterfactuals and subgroups, and with measures how groups compare by them."""
+    """Print the overview, each group's counterfactuals and subgroups, and, with measures, the comparison of groups."""
     fitted, query, measured = result.fitted, result.query, result.measures
     console.print(_about(result))
     console.print(overview(result.groups, k=query.k, cost=query.cost, factuals=query.factuals))
@@ -80,7 +80,7 @@ def show(result: FgceResult, console: Console) -> None:
 
 
 def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
-    """Return file name -> table, of those with lines."""
+    """Return file name -> table, for tables that are not empty."""
     out = {
         "groups": pd.DataFrame([_flat(one) for one in result.groups]),
         "counterfactuals": advice_table(result.groups),
@@ -103,7 +103,7 @@ def tables(result: FgceResult) -> dict[str, pd.DataFrame]:
 
 
 def shortage(one: GroupSummary, k: int) -> str:
-    """Return what k counterfactuals reach of the coverage that was asked for, and how many cover everybody."""
+    """Return, in words, the coverage that k counterfactuals reach of the wanted one, and the number that cover everybody."""
     assert one.short is not None
     asked = f"k = {k} is too few to cover {one.short.asked} of the {one.factuals} people who can be helped"
     more = "" if one.short.needed is None else f"; k = {one.short.needed} covers everybody"
@@ -172,7 +172,7 @@ def words(values: Mapping[str, Any]) -> str:
 
 
 def overview(found: Sequence[GroupSummary], *, k: int, cost: Cost, factuals: str) -> Grid:
-    """Return the answer in one table: a column for each group, or where groups are many a line, in fewer words."""
+    """Return the answer in one table: a column for each group or, if there are many groups, a shorter line."""
     if len(found) > WIDE:
         return _short(found)
     frame = pd.DataFrame({
@@ -208,7 +208,7 @@ def _short(found: Sequence[GroupSummary]) -> Grid:
 
 
 def advice_grid(one: GroupSummary, schema: Schema) -> Grid:
-    """Return a group's counterfactuals: what most of those whom each serves must change, and into what."""
+    """Return a group's counterfactuals: the changes that most of the people served by each have to make."""
     grid = Grid(title=f"{one.name}: counterfactuals (rows of the table, from 0)", title_justify="left")
     for column in ("row", "serves", "cost up to"):
         grid.add_column(column, justify="right")
@@ -222,7 +222,7 @@ def advice_grid(one: GroupSummary, schema: Schema) -> Grid:
 
 
 def changes(advice: Advice, schema: Schema) -> str:
-    """Return features that at least half of the served must change, with the value to change to, most frequent first."""
+    """Return the features that at least half of the people served must change, with the new value, most frequent first."""
     often = [(name, share) for name, share in advice.changes.items() if share >= 0.5]
     units = {feature.name: f" {feature.unit_name}" if feature.unit_name else "" for feature in schema.features}
     parts = [f"{words({name: advice.values[name]})}{units[name]} ({_whole(share)})" for name, share in often[:SHOWN]]
@@ -231,7 +231,7 @@ def changes(advice: Advice, schema: Schema) -> str:
 
 
 def subgroup_lines(one: GroupSummary) -> list[str]:
-    """Return one line a subgroup, largest first."""
+    """Return one line for each subgroup, largest first."""
     shown = one.subgroups[:SHOWN]
     lines = [f"{one.name}, subgroup {n}: {_subgroup(part)}" for n, part in enumerate(shown, start=1)]
     rest = one.subgroups[SHOWN:]
@@ -253,7 +253,7 @@ def _subgroup(part: Subgroup) -> str:
 
 
 def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
-    """Return a line for each measure: all values where they fit, else the worst and the best."""
+    """Return a line for each measure: all values if they fit, else the worst and the best."""
     groups = list(lines[0].values)
     wide = len(groups) <= WIDE
     grid = Grid(title="Groups compared (a greater burden is worse)", title_justify="left")
@@ -278,7 +278,8 @@ def comparison_grid(lines: Sequence[GroupComparison]) -> Grid:
 
 
 def methods_table(compared: pd.DataFrame) -> pd.DataFrame:
-    """Return a line for each group and method: how many rules or rows, who gets advice, for whom it is feasible, and its cost."""
+    """Return a line for each group and method: number of rules or rows, shares who get advice and for whom it is feasible, and its
+    cost."""
     return pd.DataFrame({
         f"{line.group}: {line.method}": {
             "rules or rows": str(line.size), "advised": percent(line.advised), "feasible": percent(line.coverage),
@@ -288,11 +289,11 @@ def methods_table(compared: pd.DataFrame) -> pd.DataFrame:
     }).T
 
 
-# What the network says
+# The network's decisions
 
 
 def robust_grid(result: FgceResult, table: pd.DataFrame) -> Grid:
-    """Return a line for each counterfactual, a column for each delta, and what refutes it first."""
+    """Return a line for each counterfactual, a column for each delta, and the first witness that refutes it."""
     outcomes, deltas = result.fitted.schema.outcomes, sorted(set(table["delta"]))
     own = {(one.name, advice.row): advice.values for one in result.groups for advice in one.advice}
     grid = Grid(title=f"Does it stay {outcomes[1]} nearby? (delta in units, the whole neighbourhood)", title_justify="left")
@@ -319,7 +320,7 @@ def _refuted_by(part: pd.DataFrame, own: Mapping[str, Any]) -> str:
 
 
 def _of_network(result: FgceResult, decided: pd.DataFrame) -> list[str]:
-    """Return what the screen says below the tables."""
+    """Return the lines below the tables."""
     out = [_decided(decided)]
     if result.robust is not None:
         out += [f"One unit of delta moves {moves(result.fitted.schema, [])}; nothing else moves.", *result.robust_lines()]
@@ -338,7 +339,7 @@ def _verdict(line: Any) -> str:
 
 
 def _decided(table: pd.DataFrame) -> str:
-    """Return how many counterfactuals the network decides positively, and where the runtime differs."""
+    """Return, in words, how many counterfactuals the network decides positively, and where the runtime differs."""
     one, positive = table.drop_duplicates("row"), int(table.drop_duplicates("row")["positive"].sum())
     confirmed = f"Decided again by the network: {positive} of {len(one)} counterfactuals are positive in exact arithmetic"
     differ = one.loc[one["agrees"].eq(False), "row"]
@@ -396,7 +397,7 @@ def curve_grid(title: str, table: pd.DataFrame, by: str, found: Sequence[GroupSu
 
 
 def reach_grid(burden: Burden, found: Sequence[GroupSummary]) -> Grid:
-    """Return k0 and d0 of every group, and of its subgroups where there are several."""
+    """Return k0 and d0 of every group, and of its subgroups if there are several."""
     grid = Grid(title="What full coverage takes", title_justify="left")
     for column, side in (("", "left"), ("k0", "right"), ("d0 with k0", "right"), ("d0 with any number", "right")):
         grid.add_column(column, justify="left" if side == "left" else "right")
@@ -418,7 +419,7 @@ def _reach(reach: Reach | None) -> tuple[str, str, str]:
 
 
 def _grid(title: str, frame: pd.DataFrame, *, lines: bool = True) -> Grid:
-    """Return a table as a grid. lines: between columns; without, more of them fit on a screen of 80."""
+    """Return a table as a grid.   lines: draw lines between columns; without them more columns fit on a screen of 80."""
     grid = Grid(title=title, title_justify="left", box=box.HEAVY_HEAD if lines else box.SIMPLE_HEAD)
     grid.add_column("", min_width=16 if lines else None)
     for column in frame.columns:
@@ -429,7 +430,7 @@ def _grid(title: str, frame: pd.DataFrame, *, lines: bool = True) -> Grid:
 
 
 def _number(value: float) -> str:
-    """Return a number with four digits; - for what is not known."""
+    """Return a number with four digits; - if it is not known."""
     return "-" if value != value else "none" if np.isinf(value) else f"{value:.4g}"
 
 

@@ -26,8 +26,8 @@ STATEMENTS = 50_000
 
 
 def certificates(asked: Asked, people: TableStream, folder: Path, name: str) -> Iterator[tuple[Path, Certificate]]:
-    """Write all proofs and counterexamples of a query: of few rows as NAME.json.gz, of many as NAME-0001.json.gz and so on, for one
-    part of the table after the other. Yields each file when it is written."""
+    """Write all proofs and counterexamples of a query: for few rows NAME.json.gz, for many NAME-0001.json.gz and so on, one for
+    each part of the table. Yields each file when it is written."""
     several = len(asked.verdicts) > STATEMENTS
     rows = people.rows * STATEMENTS // len(asked.verdicts) if several else people.rows
     for number, table in enumerate(people.pieces(max(1, rows)), start=1):
@@ -41,7 +41,7 @@ def certificates(asked: Asked, people: TableStream, folder: Path, name: str) -> 
 
 
 def certificate_of(query: PersistentBias | Robustness, table: LabelledRows, verdicts: pd.DataFrame) -> Certificate:
-    """All proofs and counterexamples of a query about the rows of a table, each with the statement that it proves or refutes."""
+    """Return all proofs and counterexamples of a query about a table's rows, each with the statement that it proves or refutes."""
     return Certificate(
         network_sha256=query.network.source_sha256,
         schema_sha256=query.schema.sha256,
@@ -57,7 +57,7 @@ def certificate_of(query: PersistentBias | Robustness, table: LabelledRows, verd
 
 
 def _decided(query: PersistentBias | Robustness, table: LabelledRows, line: Any) -> Proof | RowStatement:
-    """Return what decides the statement of a verdict, or the statement alone where nothing does."""
+    """Return the proof or refutation of a verdict's statement, or the statement alone if it is open."""
     row, exchange = table.raw[line.row - table.start], query.exchange
     bias = line.goal in ("observed", "flipped")
     if line.goal == "robust-flipped" and exchange is not None:
@@ -81,7 +81,7 @@ def _decided(query: PersistentBias | Robustness, table: LabelledRows, line: Any)
 
 
 def classes_of(query: PersistentBias | Robustness) -> Sequence[str]:
-    """Return what the model's classes are called, in their order."""
+    """Return the names of the model's classes, in their order."""
     schema, count = query.schema, query.network.outputs
     return schema.class_names if count < 3 else schema.classes or [f"class {k}" for k in range(count)]
 
@@ -99,7 +99,7 @@ def in_words(query: PersistentBias | Robustness, verdicts: pd.DataFrame) -> pd.D
 
 
 def witness_of(query: PersistentBias | Robustness, line: Any) -> Witness:
-    """The counterexample behind one VIOLATED line of `verify_rows`."""
+    """Return the counterexample behind one VIOLATED line of `verify_rows`."""
     schema = query.schema
     x = x_prime = json.loads(line.witness)
     if line.goal in ("observed", "flipped") and query.exchange is not None:

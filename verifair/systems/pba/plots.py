@@ -1,4 +1,4 @@
-"""PBA on paper: the paper's figure of verified outcomes (Figures 2-3)."""
+"""The figure of PBA: the paper's verified outcomes (Figures 2-3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BARS = 0.7
 
 
 def plots(result: PbaResult) -> dict[str, Callable[[Path], None]]:
-    """Return file name -> what draws it."""
+    """Return file name -> function that draws it."""
     return {
         f"outcomes{result.suffix(name)}.png": partial(outcome_plot, name, result.shares, outcomes=classes_of(result.asked[0].query))
         for name in result.protected
@@ -30,7 +30,8 @@ def plots(result: PbaResult) -> dict[str, Callable[[Path], None]]:
 
 
 def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Sequence[str]) -> None:
-    """Share of eligible rows proved, by outcome (outcomes = names of the classes) and shown group; smallest delta."""
+    """Draw the share of eligible rows proved, by outcome (outcomes: names of the classes) and shown group, at the smallest
+    delta."""
     mine = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
     delta = mine["delta"].min()
     mine = mine[mine["delta"] == delta]
@@ -46,7 +47,7 @@ def outcome_plot(sensitive: str, shares: pd.DataFrame, path: Path, outcomes: Seq
                 axis.bar_label(bars, said, fontsize=8)
             axis.set_xticks(at, share.index)
             axis.set_xlim(-0.5, max(len(share), 1) - 0.5)
-            for bars, above in zip(list(axis.containers), late.columns, strict=True):  # what was not decided is drawn as such
+            for bars, above in zip(list(axis.containers), late.columns, strict=True):  # undecided rows are hatched
                 for bar, rest in zip(bars, late[above], strict=True):
                     if rest > 0:
                         axis.bar(

@@ -25,7 +25,7 @@ class StatusCounts(Shape):
 
 
 class Rate(Shape):
-    """A companion of PBA, measured on the rows."""
+    """A group fairness rate beside PBA (SP, TPR, FPR or CFA), measured on the rows."""
 
     sensitive: str
     """A feature, or several: "sex & race" are the groups of both together."""
@@ -43,7 +43,7 @@ class Rate(Shape):
 
 
 class RateGap(Shape):
-    """How far the highest and the lowest of the groups lie apart that have rows enough; null where fewer than two have."""
+    """The gap between the highest and the lowest group among those with enough rows; null if fewer than two have."""
 
     sensitive: str
     metric: Literal["SP", "TPR", "FPR"]
@@ -60,7 +60,7 @@ class RateGap(Shape):
 
 
 class BiasShare(Shape):
-    """How many rows are proved, refuted and unknown."""
+    """Numbers of rows that are proved, refuted and unknown."""
 
     sensitive: str
     metric: Literal["PBA", "RB"]
@@ -141,7 +141,7 @@ LISTED = 100_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Asked:
-    """One query of one feature, decided, and its verdicts."""
+    """One decided query of one feature, and its verdicts."""
 
     query: PersistentBias | Robustness
     verdicts: Verdicts
@@ -177,7 +177,7 @@ class PbaResult(Result):
 
     @cached_property
     def tally(self) -> pd.DataFrame:
-        """How many verdicts (`number`) there are of each status, reason, trust, float32 and float32_agrees."""
+        """Return the number of verdicts (`number`) by status, reason, trust, float32 and float32_agrees."""
         parts = [one.verdicts.tally("status", "reason", "trust", "float32", "float32_agrees") for one in self.asked]
         return pd.concat(parts, ignore_index=True)
 
@@ -186,7 +186,7 @@ class PbaResult(Result):
         return list(dict.fromkeys(one.sensitive for one in self.asked))
 
     def suffix(self, name: str) -> str:
-        """Return what tells the files of several protected features apart."""
+        """Return the suffix of file names that distinguishes several protected features."""
         return f"-{name.replace(' & ', '-')}" if len(self.protected) > 1 else ""
 
 

@@ -2,8 +2,8 @@
 
 One job, top to bottom: `decide_rows` reads the table chunk by chunk, finds the eligible rows, cuts them into batches, solves these
 (in several processes if asked, on the machines of a cluster within `engine.cluster`), and stores one verdict a line.
-Which questions make a batch is fixed by the run, for a bound's last bit, and with it the tree of a proof, can depend on what is
-computed beside it: so whole batches are what is stored and what a resumed run asks.
+The run fixes the batches: the last bit of a bound, and with it the tree of a proof, can depend on the other questions of a batch.
+So whole batches are stored, and a resumed run asks whole batches.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Batch:
         return KINDS[self.kind]
 
     def take(self, which: Any) -> Batch:
-        """Return some of the questions."""
+        """Return the batch with some of the questions only."""
         return replace(self, rows=self.rows[which], to=self.to[which], raw=self.raw[which])
 
 
@@ -93,9 +93,9 @@ class RowOptions(TypedDict, total=False):
 def verify_rows(
     query: PersistentBias | Robustness, frame: pd.DataFrame | LabelledRows, **options: Unpack[RowOptions]
 ) -> pd.DataFrame:
-    """Decide a query for every eligible row of a table (or of its rows as read); returns one verdict a line, in a fixed order.
+    """Decide a query for every eligible row of a table (or of its rows as read); returns one verdict per line, in a fixed order.
 
-    As `decide_rows`, of a table in memory, whose verdicts fit there too.
+    As `decide_rows`, for a table and verdicts that fit in memory.
     """
     if isinstance(frame, LabelledRows):
         people = TableStream.passed(lambda: [frame], [query])
@@ -118,7 +118,7 @@ def decide_rows(
 ) -> Verdicts:
     """Decide a query for every eligible row of a table, chunk by chunk; returns the verdicts, which stay in their store.
 
-    people: the rows; the query is one of those that it counts. Eligible for PersistentBias: rows whose label is predicted right
+    people: the rows; the query is among those that it counts. Eligible for PersistentBias: rows whose label is predicted right
     both as they are and as the counterfactual (PBA eq. 3); for Robustness: rows predicted right (*robust*), counterfactuals
     predicted right (*robust-flipped*).
     budget.seconds bounds the whole run, budget.nodes each question. Verdicts go to `store` (SQLite; None: a file that goes with the
@@ -170,8 +170,8 @@ def decide_rows(
 
 
 def plan(query: PersistentBias | Robustness, people: Iterable[LabelledRows]) -> Iterator[Batch]:
-    """All questions of a query, in batches that do not depend on how the table is cut into chunks: kind by kind and delta by delta,
-    of rows of one class in the table's order."""
+    """Yield all questions of a query, in batches that do not depend on the table's chunks: kind by kind and delta by delta, for
+    rows of one class in the table's order."""
     count = classes(query.network)
     for kind in kinds(query):
         for delta in query.delta:
@@ -206,7 +206,7 @@ def _asked(of_class: Batch, count: int) -> Iterator[Batch]:
 
 
 def _left(batches: Iterator[Batch], kept: Store, run: str, nodes: int | None) -> Iterator[Batch]:
-    """Yield what a resumed run still has to ask of each batch."""
+    """Yield the questions of each batch that a resumed run still has to decide."""
     for batch in batches:
         rows = int(batch.rows[0]), int(batch.rows[-1])
         done = kept.decided(run, nodes, sensitive=batch.sensitive, delta=batch.delta, rows=rows)
@@ -222,13 +222,13 @@ def _left(batches: Iterator[Batch], kept: Store, run: str, nodes: int | None) ->
 
 
 def run_key(query: PersistentBias | Robustness, people: TableStream, method: str, solver: str | None) -> str:
-    """Hash of everything that determines the answers: a store never mixes verdicts of different questions."""
+    """Return a hash of everything that determines the answers, so that a store never mixes verdicts of different questions."""
     digest = hashlib.sha256(json.dumps(describe(query, people, method, solver), sort_keys=True).encode())
     return digest.hexdigest()[:16]
 
 
 def describe(query: PersistentBias | Robustness, people: TableStream, method: str, solver: str | None) -> dict[str, object]:
-    """What a run is about, for the store and for certificates."""
+    """Return the description of a run, for the store and for certificates."""
     return {
         "query": "persistent-bias" if isinstance(query, PersistentBias) else "robustness",
         "sensitive": query.sensitive if query.sensitive is None or isinstance(query.sensitive, str) else list(query.sensitive),
@@ -241,18 +241,18 @@ def describe(query: PersistentBias | Robustness, people: TableStream, method: st
         "schema_sha256": query.schema.sha256,
         "data_sha256": people.sha256,
         "rows": people.rows,
-        "proofs": Certificate.FORMAT,  # those of another version are not continued
+        "proofs": Certificate.FORMAT,  # a run with proofs of another version is not continued
     }
 
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """The BLAS libraries of this process: they are looked for once."""
+    """Return the BLAS libraries of this process; cached."""
     return ThreadpoolController()
 
 
 def _solve_batch(common: Shared[_Run], batch: Batch, deadline: Deadline) -> list[VerdictRecord]:
-    """One batch, in whatever process joblib runs it; BLAS keeps to the budget's threads."""
+    """Solve one batch, in any process; BLAS keeps to the budget's threads."""
     run, raw = common.value, batch.raw
     query, budget = run.query, run.budget
     limited = replace(budget, seconds=max(deadline.left(), 1e-3))
@@ -274,7 +274,7 @@ def _solve_batch(common: Shared[_Run], batch: Batch, deadline: Deadline) -> list
 
 
 def _records(batch: Batch, own: Array, answers: Sequence[Sequence[GoalAnswer]]) -> Iterator[VerdictRecord]:
-    """own: (B,) the number of each row in the exchange."""
+    """Yield the verdicts of a batch.   own: (B,) the number of each row in the exchange."""
     for row, to, group, of_row in zip(batch.rows, batch.to, own, answers, strict=True):
         for goal, answer in zip(batch.goals, of_row, strict=True):
             proved = answer.status is Status.PROVED

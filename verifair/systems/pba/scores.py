@@ -24,13 +24,14 @@ Z = critical(0.95, 2)
 
 
 def proved_shares(verdicts: Sequence[Verdicts], exchanges: Sequence[Exchange]) -> pd.DataFrame:
-    """PBA and RB scores: the share of eligible rows that is proved, one line for each feature, goal, delta, ordered pair and label.
+    """Return PBA and RB scores: the share of eligible rows that is proved, a line for each feature, goal, delta, ordered pair and
+    label.
 
-    exchanges: what `sensitive` of the verdicts names; "" is none.
+    exchanges: those that `sensitive` of the verdicts names; "" for none.
 
     Columns: sensitive, metric, setting, delta, group (the row's own value), shown (the value the row is shown with: its own when
     observed, the counterfactual's when flipped; the paper's columns), label, rows, proved, violated, unknown (counts).
-    With more than two classes a row counts as proved when it is against every other class, as violated when against some.
+    With more than two classes a row counts as proved if it is proved against every other class, as violated if against some.
     """
     answers = pd.concat([one.answers() for one in verdicts], ignore_index=True)
     key, parts = ["sensitive", "goal", "delta", "group", "to", "shown", "label"], []
@@ -52,11 +53,11 @@ def proved_shares(verdicts: Sequence[Verdicts], exchanges: Sequence[Exchange]) -
 
 
 def group_rates(found: Rates) -> pd.DataFrame:
-    """SP, TPR, FPR and CFA of every group: columns sensitive, metric, group, value, rows, low, high, ranked.
+    """Return SP, TPR, FPR and CFA of every group: columns sensitive, metric, group, value, rows, low, high, ranked.
 
     SP: share predicted positive.  TPR, FPR: the same among rows whose label is, or is not, positive (EO).  CFA: share of
     (row, legal counterfactual) pairs with the same prediction. A group without rows, or pairs, for a rate has value NaN, never 0.
-    low, high: Wilson's 95 % interval; NaN for CFA, whose pairs share rows.   ranked: whether it has SMALL rows for the rate.
+    low, high: Wilson's 95 % interval; NaN for CFA, whose pairs share rows.   ranked: True with at least SMALL rows for the rate.
     """
     lines: list[dict[str, object]] = []
     for place, number in enumerate(found.exchange.numbers):
@@ -77,10 +78,10 @@ GAPS = ("sensitive", "metric", "lowest", "highest", "gap", "low", "high", "group
 
 
 def group_gaps(rates: pd.DataFrame) -> pd.DataFrame:
-    """The gap between the highest and the lowest group of SP, TPR and FPR: a line for each feature and rate, columns GAPS.
+    """Return the gap between the highest and the lowest group of SP, TPR and FPR: a line for each feature and rate, columns GAPS.
 
-    Groups of fewer than SMALL rows are not compared: `small` of them. low, high: Newcombe's interval at a level that holds for all
-    pairs of the `groups` compared at once (Bonferroni), for these two were picked as the furthest apart.
+    Groups of fewer than SMALL rows are not compared; `small` counts them. low, high: Newcombe's interval at a level that holds for
+    all pairs of the `groups` compared (Bonferroni), because these two were picked as the furthest apart.
     """
     lines: list[tuple[object, ...]] = []
     for (name, metric), of in rates[rates["metric"] != "CFA"].groupby(["sensitive", "metric"], sort=False):
@@ -89,7 +90,7 @@ def group_gaps(rates: pd.DataFrame) -> pd.DataFrame:
         if count < 2:
             lines.append((name, metric, None, None, np.nan, np.nan, np.nan, count, small))
             continue
-        top, bottom = ranked.loc[ranked["value"].idxmax()], ranked.loc[ranked["value"][::-1].idxmin()]  # two groups if all tie
+        top, bottom = ranked.loc[ranked["value"].idxmax()], ranked.loc[ranked["value"][::-1].idxmin()]  # two even if tied
         z = critical(level_of_pairs(count), 2)
         ends = newcombe(np.array(top["value"]), top["rows"], np.array(bottom["value"]), bottom["rows"], z)
         found = [float(end) for end in (top["value"] - bottom["value"], *ends)]

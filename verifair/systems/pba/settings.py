@@ -11,7 +11,7 @@ from verifair.systems.system import About, System
 
 
 class PbaSettings(Settings):
-    """Which questions about persistent bias and robustness bias are asked of every row."""
+    """The settings of `verifair pba`: the questions about persistent bias and robustness bias of every row."""
 
     protected: Protected = ()
     """Sensitive feature; repeat for several (then rates of their intersections are shown as well)."""
@@ -34,7 +34,7 @@ class PbaSettings(Settings):
     outside: Outside = "error"
 
     def check_options(self, inputs: Inputs, run: Run) -> None:
-        """Raise ValueError for float32 where no proof could say anything of it."""
+        """Raise ValueError for --arithmetic float32 with a method whose proofs say nothing about float32."""
         no_claims(self.arithmetic, self.method, self.solver)
 
 

@@ -31,7 +31,7 @@ from verifair.systems.work import Work
 
 
 def read(inputs: Inputs, settings: PbaSettings) -> Subject:
-    """Return what was named; of a shipped example the rows that its network was not trained on."""
+    """Read the named files; for a shipped example, the rows that its network was not trained on."""
     found = subject.read(inputs, settings.protected)
     return found if found.dataset is None else replace(found, data=Stream.of(found.dataset.test))
 
@@ -50,7 +50,7 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
         known = ", ".join(schema.protected_names) or "none is declared protected"
         raise QueryError(f"pba needs a sensitive feature: pass --protected NAME (protected in the schema: {known})")
     store = claimed("verdicts.sqlite", work)
-    if store is not None and store.exists():  # before anything is read: a file that is none of ours costs no time
+    if store is not None and store.exists():  # checked before anything is read, so that a foreign file costs no time
         with Store(store):
             pass
     rows, words = _chosen(settings, subject, work.seed)
@@ -69,13 +69,13 @@ def solve(settings: PbaSettings, subject: Subject, work: Work) -> PbaResult:
         raise DataError(NOBODY)
     for exchange, counted in zip(exchanges[: len(names)], people.groups, strict=False):
         _check_groups(exchange, counted)
-    if people.held:  # others are counted after the first query, so that verdicts are kept from the first seconds
+    if people.held:  # larger tables are counted after the first query, so that verdicts are stored from the first seconds
         _warn(people, work)
     method = "auto" if settings.method == "exact" else settings.method
     asked = []
     for number, query in enumerate(queries):
         if not isinstance(query.sensitive, str) and not people.counts.verdicts(query, 2):
-            continue  # of several features nobody may be left to ask about
+            continue  # with several features there may be nobody to ask about
         share = max(1 - SHOWN * people.rows / work.left, 0.5)
         label = f"{'PBA' if isinstance(query, PersistentBias) else 'RB'} {sensitive_of(query)}"
         try:
@@ -120,7 +120,7 @@ NOBODY = "the table has no rows left to ask about"
 
 
 def _chosen(settings: PbaSettings, subject: Subject, seed: int) -> tuple[Stream, str]:
-    """Return the rows that are asked about, and which these are in words."""
+    """Return the audited rows, and a description of them."""
     rows, words = subject.some(settings.rows, seed)
     if settings.limit is not None:
         rows = rows.head(settings.limit)
@@ -130,7 +130,7 @@ def _chosen(settings: PbaSettings, subject: Subject, seed: int) -> tuple[Stream,
 
 
 def _check_groups(exchange: Exchange, people: Integers) -> None:
-    """Raise DataError unless the rows are of two groups at least.   people: (K,) how many are of each."""
+    """Raise DataError unless the rows belong to at least two groups.   people: (K,) number of rows of each group."""
     if (people > 0).sum() < 2:
         found, *_ = [exchange.format(number) for number, count in zip(exchange.numbers, people, strict=True) if count]
         missing = ", ".join(exchange.format(number) for number, count in zip(exchange.numbers, people, strict=True) if not count)
@@ -141,7 +141,7 @@ def _check_groups(exchange: Exchange, people: Integers) -> None:
 
 
 def _moves(schema: Schema, name: str) -> str:
-    """Return which features one unit of delta moves when asked about `name`, and by how much."""
+    """Return, in words, the features that one unit of delta moves in a question about `name`, and by how much."""
     steps = schema.steps([name])
     still = [f.name for f, step in zip(schema.features, steps, strict=True) if f.numeric and not step and f.name != name]
     held = f" Numbers held still (no unit, fixed or protected): {', '.join(still)}." if still else ""

@@ -1,4 +1,4 @@
-"""PBA for a page: for whom does a sensitive value alone raise the probability, and for everybody near them?"""
+"""PBA for a page: for how many people does a sensitive value alone raise the probability, also for everybody near them?"""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class _Proved:
 
     @property
     def standing(self) -> Standing:
-        """That of the weakest of its files."""
+        """The standing of the weakest of its files."""
         return Standing.PROVED if all(standing(one) is Standing.PROVED for one in self.evidence) else Standing.CLAIMED
 
 
 def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
-    """Return what the page says of PBA."""
+    """Return the page's section on PBA."""
     result = solve(settings, subject, work)
     proved = [_kept(one, result, work) for one in result.asked]
     statements, doubt = [], result.people.counts.doubt
@@ -86,7 +86,7 @@ def section(settings: PbaSettings, subject: Subject, work: Work) -> Section:
 
 
 def _kept(one: Asked, result: PbaResult, work: Work) -> _Proved:
-    """Return a query with its proofs, saved beside the page and re-checked."""
+    """Save a query's proofs beside the page, re-check them, and return both."""
     what, of_what = ("bias", "persistent bias") if one.is_bias else ("robustness", "robustness")
     tally = one.verdicts.tally("status", "float32")
     if not (tally["status"] == Status.PROVED.value).any():
@@ -107,15 +107,15 @@ def _kept(one: Asked, result: PbaResult, work: Work) -> _Proved:
 
 
 def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[Statement]:
-    """For each pair of values and delta, up to MOST_PAIRS a delta; on the first screen the pair that most people are biased by, at
-    the smallest delta.
+    """Yield a statement for each pair of values and delta, up to MOST_PAIRS for each delta. The pair with most biased people at the
+    smallest delta goes to the first screen.
 
-    unit: what one unit of delta moves, in words.   rows: which rows of the table were asked about, in words.
+    unit: the move of one unit of delta, in words.   rows: the audited rows of the table, in words.
     """
     many, outcome = subject.network.outputs > 2, subject.schema.outcome
     what, only = f'the probability of "{subject.favourable}"', dict[str, Sequence[int]]()
     if many:
-        # With more classes, a margin over the others tells of the favourable class only where that is the row's own.
+        # With more classes, a margin over the others is about the favourable class only if that is the row's own class.
         favoured = outcome.favoured(subject.network.outputs)
         only = {"labels": favoured, "against": [c for c in range(subject.network.outputs) if c not in favoured]}
         what = "the lead of their class over each that is not favourable" if len(favoured) > 1 else what
@@ -126,7 +126,7 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
         return
     who = f"people whose label is {subject.favourable}, predicted" if many else "people whose label the model predicts"
     who += " correctly with either value"
-    falls = outcome.of == "value" and outcome.operator in ("<", "<=")  # low values are favourable
+    falls = outcome.of == "value" and outcome.operator in ("<", "<=")  # True if low values are favourable
     up, down = ("lowers", "raises") if falls else ("raises", "lowers")
     smallest = min(one.query.delta)
     pairwise["biased"] = pairwise["raises"] + pairwise["lowers"]
@@ -178,10 +178,10 @@ def _biased(subject: Subject, one: _Proved, unit: str, rows: str) -> Iterator[St
 
 
 def _by_pair(answers: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:
-    """How many people are favoured by the higher value of each pair: delta, low, high, people, raises, lowers, neither, unknown.
+    """Return the people favoured by the higher value of each pair: delta, low, high, people, raises, lowers, neither, unknown.
 
     answers: as `Verdicts.answers` counts them. A row with the favourable label that is proved *observed*, or another proved
-    *flipped*, is favoured by its own value. With more than two classes a row counts where that holds against every other one.
+    *flipped*, is favoured by its own value. With more than two classes a row counts if this holds against every other class.
     """
     favourable = outcome.favourable(answers["label"].to_numpy())
     observed, flipped = (answers[goal] == PROVED for goal in ("observed", "flipped"))
@@ -200,7 +200,7 @@ def _by_pair(answers: pd.DataFrame, outcome: PositiveRule) -> pd.DataFrame:
 
 
 def _robust(one: _Proved) -> Iterator[Statement]:
-    """Whether decisions on people as they are change nearby."""
+    """Yield statements on whether decisions on people as they are change nearby."""
     answers = one.verdicts.answers()
     for delta, part in answers[answers["robust"].notna()].groupby("delta"):
         count = part.groupby("robust")["people"].sum()

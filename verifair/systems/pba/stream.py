@@ -1,7 +1,7 @@
-"""The rows of a run, chunk by chunk: raw values, true classes, and what the network decides, also of counterfactuals.
+"""The rows of a run, chunk by chunk: raw values, true classes, and the network's decisions on them and on counterfactuals.
 
-A first pass reads and checks every row, and notes what each chunk holds; the network decides nothing in it, which would take six
-times as long. Later passes read the chunks again: a run holds one of them at a time, and a small table all the time.
+A first pass reads and checks every row and hashes each chunk; it does not run the network, which would take six times as long.
+Later passes read the chunks again: a run holds one chunk at a time, or the whole of a small table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HELD = 1 << 16
 class LabelledRows:
     """Rows as the engine takes them: raw (N, V), labels (N,) true classes.
 
-    judge: raw rows (B, V) -> the network's decisions (B,).   start: of a chunk, the position of its first row in the table.
+    judge: raw rows (B, V) -> the network's decisions (B,).   start: position in the table of a chunk's first row.
     """
 
     raw: Array
@@ -43,7 +43,8 @@ class LabelledRows:
 
     @classmethod
     def of(cls, network: Model, schema: Schema, frame: pd.DataFrame, *, names: Collection[str] | None = None) -> LabelledRows:
-        """Raises DataError for rows that do not fit the schema, and for rows outside its ranges.   names: as in `Schema.labels`."""
+        """Return the rows of a table. Raises DataError for rows that do not fit the schema or its ranges.   names: as in
+        `Schema.labels`."""
         return cls(raw=schema.raw(frame), labels=schema.labels(frame, names=names), judge=judge(network, schema))
 
     @cached_property
@@ -54,7 +55,7 @@ class LabelledRows:
     def counterfactuals(self, exchange: Exchange, number: float) -> tuple[Integers, Integers]:
         """Return the rows (E,) that have a counterfactual with these values, by place, and the network's decisions (E,) on these.
 
-        They differ in all of the values, and the schema's constraints allow the counterfactual: else it is no person. Decided once.
+        Only rows that differ in all of the values, and whose counterfactual the schema's constraints allow. Decisions are cached.
         """
         if (exchange.name, number) not in self._exchanged:
             rows = np.flatnonzero(exchange.apart(self.raw, number))
@@ -96,7 +97,7 @@ class LabelledRows:
 
 
 def judge(network: Model, schema: Schema) -> Callable[[Array], Integers]:
-    """Return what decides on raw rows."""
+    """Return the function that decides on raw rows."""
     return lambda raw: decisions(network, schema.encode(raw))
 
 
@@ -112,15 +113,15 @@ def kinds(query: PersistentBias | Robustness) -> tuple[str, ...]:
 
 
 def sensitive_of(query: PersistentBias | Robustness) -> str:
-    """Return what verdicts call the sensitive features of a query; "" without any."""
+    """Return the name of a query's sensitive features in verdicts; "" without any."""
     return query.exchange.name if query.exchange else ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rates:
-    """How often the groups of an exchange are decided favourably, counted chunk by chunk.
+    """Rates of favourable decisions for the groups of an exchange, counted chunk by chunk.
 
-    hits, rows: (4, K) for each rate and group, how many rows count, and how many there are.
+    hits, rows: (4, K) for each rate and group, the number of rows that count, and of all rows.
     """
 
     exchange: Exchange
@@ -135,7 +136,7 @@ class Rates:
         return cls(exchange=exchange, hits=np.zeros(shape, np.int64), rows=np.zeros(shape, np.int64))
 
     def add(self, table: LabelledRows) -> Rates:
-        """Count the rows of a table, too; returns these counts."""
+        """Add the rows of a table, and return the sum."""
         exchange, count = self.exchange, len(self.exchange.numbers)
         group = np.searchsorted(exchange.numbers, exchange.of_rows(table.raw))
         positive, truly = (exchange.schema.outcome.favourable(classes) for classes in (table.predicted, table.labels))
@@ -150,11 +151,11 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DecisionCounts:
-    """What the network decides on the rows of a run.
+    """Counts of the network's decisions on the rows of a run.
 
-    rows: how many.   right: how many of them it predicts as labelled.   highest: the highest class among labels and predictions.
-    eligible: (kind, sensitive) -> rows to ask about, each with every counterfactual.
-    rates: of the groups of each exchange that was asked for.
+    rows: number of rows.   right: number of rows that it predicts as labelled.   highest: the highest class among labels and
+    predictions. eligible: (kind, sensitive) -> number of rows to ask about, each with every counterfactual.
+    rates: of the groups of each exchange.
     """
 
     rows: int
@@ -181,13 +182,13 @@ class DecisionCounts:
         return cls(rows=rows, right=right, highest=highest, eligible=eligible, rates=rates)
 
     def verdicts(self, query: PersistentBias | Robustness, classes: int) -> int:
-        """Return how many a query has that was counted."""
+        """Return the number of verdicts of a query that was counted."""
         goals = sum(self.eligible[kind, sensitive_of(query)] * len(KINDS[kind]) for kind in kinds(query))
         return goals * (classes - 1) * len(query.delta)
 
     @property
     def doubt(self) -> str | None:
-        """What to say of a network that predicts the labels worse than a coin: two classes were probably taken for each other."""
+        """A warning if the network predicts the labels worse than a coin: two classes were probably confused. None otherwise."""
         share = self.right / self.rows if self.rows else 1.0
         if share >= 0.5 or self.highest > 1:
             return None
@@ -199,11 +200,11 @@ class DecisionCounts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableStream:
-    """All rows of a run, and what the first pass over them found.
+    """All rows of a run, and the results of the first pass over them.
 
-    chunks(): yields the rows.   rows: how many.   sha256: of all raw values and labels, however they are cut into chunks.
+    chunks(): yields the rows.   rows: their number.   sha256: of all raw values and labels, independent of the chunks.
     digests: of the chunks.   queries, exchanges: whose questions and groups are counted.
-    groups: exchange by exchange, (K,) how many rows are of each group.
+    groups: for each exchange, (K,) number of rows in each group.
     """
 
     chunks: Callable[[], Iterable[LabelledRows]]
@@ -219,7 +220,7 @@ class TableStream:
         cls, network: Model, schema: Schema, source: Stream, queries: Sequence[PersistentBias | Robustness] = (),
         exchanges: Sequence[Exchange] = (),
     ) -> TableStream:  # fmt: skip
-        """Read the rows once.
+        """Read the rows once, and return their stream.
 
         Raises DataError for rows that do not fit the schema, and for rows outside its ranges.
         """
@@ -238,7 +239,7 @@ class TableStream:
         cls, chunks: Callable[[], Iterable[LabelledRows]], queries: Sequence[PersistentBias | Robustness] = (),
         exchanges: Sequence[Exchange] = (),
     ) -> TableStream:  # fmt: skip
-        """Return the same of rows that are read already, or that `chunks` reads."""
+        """Return the stream of rows that are read already, or that `chunks` reads."""
         held: list[LabelledRows] = []
         rows, whole, digests = 0, hashlib.sha256(), []
         groups = tuple(np.zeros(len(exchange.numbers), np.int64) for exchange in exchanges)
@@ -260,13 +261,13 @@ class TableStream:
 
     @cached_property
     def counts(self) -> DecisionCounts:
-        """What the network decides on all rows, from a pass of its own."""
+        """Counts of the network's decisions on all rows, from a separate pass."""
         return DecisionCounts.of(self, self.queries, self.exchanges)
 
     def expected(self, query: PersistentBias | Robustness, classes: int) -> int:
-        """Return about how many verdicts a query has, by those of the first chunk until all rows are counted.
+        """Return the expected number of verdicts of a query, estimated from the first chunk until all rows are counted.
 
-        A table that is held is counted: what the network decides is kept with it.
+        A table that is held in memory is counted at once, as the network's decisions are kept with it.
         """
         if self.held or "counts" in vars(self):
             return self.counts.verdicts(query, classes)
@@ -274,14 +275,14 @@ class TableStream:
         return first.verdicts(query, classes) * self.rows // max(first.rows, 1)
 
     def __iter__(self) -> Iterator[LabelledRows]:
-        """Yield the chunks. Raises DataError where they are no longer what they were in the first pass."""
+        """Yield the chunks. Raises DataError if they have changed since the first pass."""
         for table, digest in zip_longest(self.chunks(), self.digests):
             if table is None or table.digest != digest:
                 raise DataError("the table was changed while it was read; start again, on a copy that nothing writes to")
             yield table
 
     def pieces(self, rows: int) -> Iterator[LabelledRows]:
-        """Yield all rows in tables of so many, however they are cut into chunks; the last may be shorter."""
+        """Yield all rows in tables of `rows` rows, independent of the chunks; the last may be shorter."""
         held, room = list[LabelledRows](), rows
         for table in self:
             low = 0

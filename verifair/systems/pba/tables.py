@@ -33,7 +33,7 @@ PAIRS, WORST = 20, 10
 
 
 def show(result: PbaResult, console: Console) -> None:
-    """Print one table a protected feature, then how many questions were decided, and what the proofs are about."""
+    """Print one table for each protected feature, then the number of decided questions, and the subject of the proofs."""
     schema, tally, counts = result.described, result.tally, result.counts
     names = [feature.name for feature in schema.features]
     for name in result.rates["sensitive"].drop_duplicates():
@@ -74,7 +74,7 @@ def show(result: PbaResult, console: Console) -> None:
 
 
 def tie_words(result: PbaResult) -> str:
-    """Return how many of the counterexamples on a tree ensemble hang on a tie, or on the order of a float32 sum."""
+    """Return, in words, how many counterexamples on a tree ensemble depend on a tie, or on the order of a float32 sum."""
     model = result.network
     pairs = combinations(range(classes(model)), 2)
     error = max(margin_error(model, margin(model, i, j)) for i, j in pairs) if isinstance(model, TreeEnsemble) else 0.0
@@ -110,7 +110,7 @@ def write(result: PbaResult, folder: Path) -> str | None:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """Open a file, and yield what adds verdicts to it: one type a column, whatever the features are."""
+    """Open a file, and yield a function that adds verdicts to it, with one type for each column."""
     import pyarrow
     import pyarrow.parquet
 
@@ -131,7 +131,8 @@ def _parts(result: PbaResult) -> Iterator[pd.DataFrame]:
 
 
 def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> Grid:
-    """One column a group, one line a metric; PBA and RB by setting and delta. An open share is shown beside the proved one."""
+    """Return a table with a column for each group and a line for each metric; PBA and RB by setting and delta, open shares beside
+    proved ones."""
     people = groups_of(sensitive, rates)
     rates, shares = rates[rates["sensitive"] == sensitive], shares[shares["sensitive"] == sensitive]
     groups = people.index[people.index.isin(people.nlargest(GROUPS).index)].tolist()
@@ -155,7 +156,8 @@ def screen_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> G
 
 
 def group_table(sensitive: str, rates: pd.DataFrame, shares: pd.DataFrame) -> Grid:
-    """One line a group of several features together: its rates, and PBA observed and flipped for each delta."""
+    """Return a table with a line for each combination of several features: its rates, and PBA observed and flipped for each
+    delta."""
     rates, shares = rates[rates["sensitive"] == sensitive], shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
     grid = Grid(title=f"Fairness by {sensitive}", title_justify="left")
     deltas = sorted(shares["delta"].unique())
@@ -202,7 +204,7 @@ def groups_of(sensitive: str, rates: pd.DataFrame) -> pd.Series:
 
 
 def without_pairs(sensitive: str, rates: pd.DataFrame) -> str:
-    """Return the groups that have people and no legal counterfactual, with semicolons between."""
+    """Return the groups that have people but no legal counterfactual, separated by semicolons."""
     mine = rates[(rates["sensitive"] == sensitive) & (rates["metric"] == "CFA") & (rates["rows"] == 0)]
     return "; ".join(mine["group"][mine["group"].isin(groups_of(sensitive, rates).index)])
 
@@ -214,8 +216,8 @@ def pairs_of(sensitive: str, shares: pd.DataFrame) -> pd.Series:
 
 
 def pair_table(sensitive: str, shares: pd.DataFrame) -> Grid:
-    """PBA for ordered pairs of groups, all or the worst: how often x is proved more confident than its counterfactual, and the
-    reverse."""
+    """Return PBA for ordered pairs of groups, all or the worst: the shares of rows proved more confident than their counterfactual,
+    and the reverse."""
     mine = shares[(shares["sensitive"] == sensitive) & (shares["metric"] == "PBA")]
     pairs = pairs_of(sensitive, shares)
     if len(pairs) > PAIRS:

@@ -1,4 +1,4 @@
-"""Files of answers: there whole or not at all. JSON holds the values that JSON has."""
+"""Files of answers, written whole or not at all, with values that JSON has."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ AT_ONCE = 10_000
 
 
 def plain(value: Any) -> Any:
-    """Values that JSON has: no NaN, no infinities (they become null), no numbers of NumPy, no enumerations."""
-    match value:  # what most values are comes first
+    """Return the value with JSON values only: NaN and infinities become null; NumPy numbers and enumerations plain values."""
+    match value:  # the most frequent types come first
         case str() | int() | None if not isinstance(value, BOXED):
             return value
         case float():
@@ -54,7 +54,7 @@ def plain(value: Any) -> Any:
 
 
 class Records:
-    """The rows of a table as objects, column -> value, which are made when they are asked for, and not kept."""
+    """The rows of a table as objects, column -> value, made on demand and not kept."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self.frame = frame
@@ -65,12 +65,12 @@ class Records:
 
 
 def json_text(content: Any) -> str:
-    """Return the JSON of a result or of plain values, in ASCII: names may hold what no file can be written with."""
+    """Return the JSON of a result or of plain values, in ASCII: names may hold characters that cannot be written to a file."""
     return "".join(_json(content))
 
 
 def save_json(path: Path, content: Any) -> None:
-    """Write a JSON file, there whole or not at all, and piece by piece: it may be as long as a table. Its folder is made."""
+    """Write a JSON file, whole or not at all, piece by piece, as it may be as long as a table. Creates its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole(path) as half, half.open("w", encoding="ascii") as file:
         file.writelines(_json(content))
@@ -82,7 +82,7 @@ def _json(content: Any) -> Iterator[str]:
 
 
 def _pieces(value: Any, line: str) -> Iterator[str]:
-    """Yield the JSON of a value in parts, so that no table is one text.   line: the beginning of a line of it."""
+    """Yield the JSON of a value in parts, so that no table becomes a single text.   line: start of each of its lines."""
     if isinstance(value, Mapping) and any(isinstance(one, Mapping | list | Records) for one in value.values()):
         for number, (key, one) in enumerate(value.items()):
             yield f"{',' if number else '{'}{line} {json.dumps(str(plain(key)))}: "
@@ -98,14 +98,14 @@ def _pieces(value: Any, line: str) -> Iterator[str]:
 
 
 def _text(found: Any, line: str) -> str:
-    """Return the JSON of plain values. Most are rows without lists, which json writes faster if it has not to indent."""
+    """Return the JSON of plain values. Most are rows without lists, which json writes faster without indentation."""
     if isinstance(found, dict) and found and not any(isinstance(one, list | dict) for one in found.values()):
         return f"{{{line} {json.dumps(found, separators=(f',{line} ', ': '), allow_nan=False)[1:-1]}{line}}}"
     return json.dumps(found, indent=1, allow_nan=False).replace("\n", line)
 
 
 def versions() -> dict[str, str]:
-    """package -> version, of Python and of PACKAGES."""
+    """Return package -> version, of Python and of PACKAGES."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -114,11 +114,11 @@ def versions() -> dict[str, str]:
 
 
 def save_text(path: Path, text: str) -> None:
-    """Write a text file whole. Half characters, of which names of files may have some, are written as JSON has them: \\udcff."""
+    """Write a text file whole. Lone surrogates, which file names may hold, are written as in JSON: \\udcff."""
     with whole(path) as half:
         half.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def file_name(words: str) -> str:
-    """Words as the name of a file, without a suffix: "sex = Male" becomes sex-Male."""
+    """Return words as the name of a file, without a suffix: "sex = Male" becomes sex-Male."""
     return re.sub(r"[^\w.-]+", "-", words).strip("-.") or "nameless"

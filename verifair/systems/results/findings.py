@@ -1,6 +1,6 @@
-"""What a page shows of a system: statements, counterexamples, pictures, tables and proofs.
+"""The contents of a page's section: statements, counterexamples, pictures, tables and proofs.
 
-Every statement says how firmly it stands, so that no page can make a measurement look like a proof.
+Every statement has a standing, so that no page can make a measurement look like a proof.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from verifair.systems.results.result import RowName, Seconds, Shape
 
 
 class Standing(Enum):
-    """How certain a statement is.
+    """The certainty of a statement.
 
     PROVED: holds at every legal input that the statement is about, and the separate checker accepted the proof in this run (or the
     part of the file that the statement is about).
     REFUTED: fails, an exact counterexample shows where.
-    CLAIMED: a solver or a search says so, nobody else did.   MEASURED: computed from the rows of the table, or found by a search.
+    CLAIMED: a solver's or a search's claim, not checked.   MEASURED: computed from the rows of the table, or found by a search.
     UNKNOWN: not decided within the budget, or too close for the arithmetic.
     SKIPPED: the analysis did not run; the statement says why.
     """
@@ -37,7 +37,7 @@ class Standing(Enum):
 
 
 class Tone(Enum):
-    """What a statement means to somebody responsible: nothing to do, look into it, something is wrong, or plain information."""
+    """The meaning of a statement for a responsible person: nothing to do, look into it, something is wrong, or information."""
 
     GOOD = "good"
     WATCH = "watch"
@@ -148,7 +148,7 @@ class Source(Shape):
 
 
 class Section(Shape):
-    """One analysis."""
+    """The page's section on one analysis."""
 
     key: str
     """The verb."""

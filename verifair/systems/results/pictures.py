@@ -1,4 +1,4 @@
-"""Pictures of the audit's page: what a system draws, as an <svg> element."""
+"""Pictures of the audit's page: drawings as <svg> elements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAD = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOT
 
 
 def picture(name: str, title: str, alt: str, draw: Callable[[Path], None]) -> Picture:
-    """What `draw` draws to a path.   name: unlike that of any other picture of the page; names within the SVG begin with it."""
+    """Return the picture that `draw` draws to a path.   name: unique on the page; names within the SVG begin with it."""
     import matplotlib
 
     with TemporaryDirectory() as folder, matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
@@ -36,6 +36,6 @@ def picture(name: str, title: str, alt: str, draw: Callable[[Path], None]) -> Pi
 
 
 def _size(svg: str) -> str:
-    """width, height and viewBox of an SVG."""
+    """Return the width, height and viewBox of an SVG."""
     head = svg[: svg.index(">")]
     return " ".join(found.group(0) for key in ("width", "height", "viewBox") if (found := re.search(rf'\b{key}="[^"]*"', head)))

@@ -1,4 +1,4 @@
-"""Results: one typed object a system. Its fields are the JSON; tables, pictures, sentences and the page are made from it.
+"""Results: one typed object for each system. Its fields are the JSON; tables, pictures, sentences and the page are made from it.
 
 A field with `exclude=True` is for tables and pictures alone and stays out of the JSON. The JSON schema is generated from the types,
 with the docstrings of the fields as descriptions.
@@ -42,25 +42,25 @@ Value = str | bool | int | float | None
 Row = Annotated[dict[str, Value], Field(description="A person: feature -> value, in the schema's words and units.")]
 RowName = Annotated[str | int | float, Field(description="What the table's index calls a row; its position where it has no names.")]
 Trust = Annotated[Literal["checked", "claimed"], BeforeValidator(lambda found: getattr(found, "value", found))]
-"""checked: `verifair check` can prove it again.   claimed: a solver's word."""
+"""checked: `verifair check` can prove it again.   claimed: a solver's claim."""
 Measured = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "null"}]})]
-"""NaN where there was nothing to measure; null in the JSON."""
+"""NaN if there was nothing to measure; null in the JSON."""
 Table = list[dict[str, Any]]
 """Rows of a table whose columns depend on the question."""
 
 
 class Shape(BaseModel):
-    """An object with these keys and no others. Where one is expected, an object with such attributes will do."""
+    """An object with these keys and no others. It can also be built from any object with such attributes."""
 
     model_config = ConfigDict(
         extra="forbid", use_attribute_docstrings=True, frozen=True, protected_namespaces=(), arbitrary_types_allowed=True,
-        from_attributes=True, defer_build=True,  # most are built as parts of others alone
+        from_attributes=True, defer_build=True,  # most are only built as parts of others
         serialize_by_alias=True, populate_by_name=True, json_schema_serialization_defaults_required=True,
     )
 
 
 class RowsOf:
-    """`Annotated[pd.DataFrame, RowsOf(Line)]`: a table whose JSON is a list of objects of the type Line, one a row."""
+    """`Annotated[pd.DataFrame, RowsOf(Line)]`: a table whose JSON is a list of objects of the type Line, one for each row."""
 
     def __init__(self, line: Any) -> None:
         self.line = line
@@ -69,7 +69,7 @@ class RowsOf:
         import pandas as pd
 
         def rows(frame: pd.DataFrame, info: SerializationInfo) -> Any:
-            """Return the rows as objects; as `info.context` makes them, where one is given: a file is written row by row."""
+            """Return the rows as objects, made by `info.context` if there is one: it writes files row by row."""
             return info.context(frame) if info.context else frame.to_dict(orient="records")
 
         records = core_schema.plain_serializer_function_ser_schema(rows, info_arg=True)
@@ -83,22 +83,22 @@ class RowsOf:
 
 
 class Answer(Shape):
-    """What every answer ends with."""
+    """The base of all answers: the versions that made them."""
 
     versions: dict[str, str] = Field(default_factory=lambda: _versions(), repr=False)
-    """Package -> version, of what made the answer."""
+    """Package -> version, of the packages that made the answer."""
 
 
 class SystemAnswer(Pictured, Answer):
     """The answer of a system, which may have been cut short. A notebook shows the first of its tables and of its pictures."""
 
     interrupted: str | None = Field(default=None, exclude=True, repr=False)
-    """What became of the run after Ctrl-C, where some of it is kept."""
+    """A note on a run that Ctrl-C cut short; null if it was not."""
     exit_code: int = Field(default=0, exclude=True, repr=False)
-    """Of the command, with --exit-verdict."""
+    """Exit code of the command with --exit-verdict."""
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the first table that the system writes; where it writes none, one row a field, in brief."""
+        """Return the first table that the system writes; if it writes none, one row for each field, abbreviated."""
         tables = part(_package(self), "tables", "tables")
         found: dict[str, pd.DataFrame] = {} if tables is None else tables(self)
         return next(iter(found.values())) if found else super().to_frame()
@@ -117,25 +117,25 @@ class SystemAnswer(Pictured, Answer):
         draw(path)
 
     def whole(self) -> Self:
-        """Return the answer. Raises KeyboardInterrupt for that of a run that Ctrl-C cut short."""
+        """Return the answer. Raises KeyboardInterrupt if Ctrl-C cut the run short."""
         if self.interrupted is not None:
             raise KeyboardInterrupt
         return self
 
 
 class Result(SystemAnswer):
-    """What a system found, and which model and schema it is about."""
+    """The answer of a system about a model and a schema."""
 
     model_sha256: Sha256 = Field(repr=False)
     """Of the ONNX file."""
     schema_sha256: Sha256 = Field(repr=False)
-    """Of the schema, as it was understood."""
+    """Of the schema as it was read."""
     seconds: Seconds = Field(repr=False)
     seed: Seed = Field(repr=False)
 
 
 class Interval(Shape):
-    """A mean over people with its 95 % interval, whose ends are null where too few people tell how far it may be off."""
+    """A mean over people with its 95 % interval; the ends are null for too few people."""
 
     mean: float
     low: Measured
@@ -143,14 +143,14 @@ class Interval(Shape):
 
 
 class MeasuredTrust(Shape):
-    """Which numbers are proved, and which are measured."""
+    """The numbers that are proved, and those that are measured."""
 
     proved: list[str]
     measured: list[str]
 
 
 def part(package: str, module: str, name: str) -> Any:
-    """Return a name of a module of a system's folder, which is imported now; None where there is no such module or name."""
+    """Import a module of a system's folder and return a name of it; None if there is no such module or name."""
     return getattr(import_module(f"{package}.{module}"), name, None) if find_spec(f"{package}.{module}") else None
 
 
@@ -165,14 +165,14 @@ def _versions() -> dict[str, str]:
 
 
 def json_schema(name: str, title: str, made_of: Any) -> dict[str, Any]:
-    """Return the JSON schema (draft 2020-12) of what is written of a type; of a file that is read, of what it may hold."""
+    """Return the JSON schema (draft 2020-12) of a type as it is written or, for files that are read, as it may be."""
     is_file = isinstance(made_of, TypeAdapter)
     made = _plain(made_of.json_schema() if is_file else TypeAdapter(made_of).json_schema(mode="serialization"))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:verifair:json:{name}", "title": title, **made}
 
 
 def _plain(node: Any, *, named: bool = False) -> Any:
-    """Return the schema without what pydantic adds for other readers. named: the keys of this object are names, not keywords."""
+    """Return the schema without keywords that pydantic adds.   named: the keys of this object are names, not keywords."""
     if isinstance(node, list):
         return [_plain(one) for one in node]
     if not isinstance(node, dict):

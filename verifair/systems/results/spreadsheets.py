@@ -1,4 +1,4 @@
-"""Tables as CSV files, there whole or not at all, which a spreadsheet may open: no cell is a formula."""
+"""Tables as CSV files, written whole or not at all, and safe to open in a spreadsheet: no cell is a formula."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMULA = re.compile(r"\s*[=+\-@＝＋－＠].|[\t\r\n]", re.DOTALL)
 
 
 def cell(value: Any) -> Any:
-    """Return a cell as a spreadsheet may open it: text that it would take for a formula begins with an apostrophe. Numbers stay."""
+    """Return a cell that is safe in a spreadsheet: text that looks like a formula gets an apostrophe in front. Numbers stay."""
     if not isinstance(value, str) or not FORMULA.match(value):
         return value
     try:

@@ -1,4 +1,4 @@
-"""Verdicts, gaps and their questions as they stand in a result."""
+"""Verdicts, gaps and their questions, as parts of a result."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class WitnessShape(Shape):
 
     @property
     def shown(self) -> list[float]:
-        """What the model gives for the two: probabilities, or values."""
+        """The model's outputs for the two rows: probabilities, or values."""
         return self.values or self.probabilities or []
 
 
 class SolverOutcome(Shape):
-    """What a solver answered on the way. Bounds are null for a feasibility question, and where there are none."""
+    """The outcome of one solver call. Bounds are null for a feasibility question, and if there are none."""
 
     termination: Termination
     limit: Limit | None
@@ -58,7 +58,7 @@ class SolverOutcome(Shape):
 
 
 class VerdictShape(Shape):
-    """PROVED comes with a certificate, VIOLATED with a witness, UNKNOWN with a reason; none of them with another's evidence."""
+    """A verdict: PROVED with a certificate, VIOLATED with a witness, UNKNOWN with a reason, and none with another's evidence."""
 
     status: Status
     reason: Reason | None
@@ -80,7 +80,7 @@ class VerdictShape(Shape):
 
 
 class Gap(Shape):
-    """The largest gap, from both sides."""
+    """Lower and upper bounds of the largest gap."""
 
     status: Literal["bounded"] = "bounded"
     reason: Reason | None
@@ -99,7 +99,7 @@ class Gap(Shape):
 
 
 class PairQuery(Shape):
-    """Which pairs of people are compared: alike in all but the protected features (and `relax`)."""
+    """The query about pairs of people who are equal in all but the protected features (and `relax`)."""
 
     protected: list[str]
     box: dict[str, Any]

@@ -23,7 +23,7 @@ DRAWN = "drawn at random"
 
 
 def value_words(schema: Schema, name: str, value: Any) -> str:
-    """A value with its unit: "34 years", "3,500 DM"; a category by its name."""
+    """Return a value with its unit: "34 years", "3,500 DM"; a category by its name."""
     feature = schema[name]
     if not feature.numeric:
         return str(value)
@@ -32,12 +32,12 @@ def value_words(schema: Schema, name: str, value: Any) -> str:
 
 
 def name_words(name: str) -> str:
-    """A feature's name for reading: "capital_gain" as "capital gain"."""
+    """Return a feature's name for reading: "capital_gain" as "capital gain"."""
     return name.replace("_", " ").strip() or name
 
 
 def _unit(feature: Feature, number: float) -> str:
-    """The unit behind a number, with a space; the plural that schemas name loses its s behind 1: " months", but " month"."""
+    """Return the unit after a number, with a space; the plural in schemas loses its s after 1: " months", but " month"."""
     unit = feature.unit_name or ""
     if number == 1 and len(unit) > 2 and unit.endswith("s") and not unit.endswith(("ss", "us", "is")):
         unit = unit[:-1]
@@ -50,14 +50,14 @@ def of(part: int, whole: int) -> str:
 
 
 def model_words(model: Model) -> str:
-    """What a model is: "a network of 56-16-8-1 neurons", "an ensemble of 100 trees"."""
+    """Return a model in words: "a network of 56-16-8-1 neurons", "an ensemble of 100 trees"."""
     if isinstance(model, TreeEnsemble | MeanOfTrees):
         return f"an ensemble of {counted(model.asking, 'tree', 'trees')}"
     return f"a network of {'-'.join(map(str, (model.inputs, *model.hidden, model.outputs)))} neurons"
 
 
 def drawn(part: int, whole: str, seed: int) -> str:
-    """Which rows were drawn: "1,000 of the table's 7,214 rows, drawn at random (seed 0)"."""
+    """Return the drawn rows in words: "1,000 of the table's 7,214 rows, drawn at random (seed 0)"."""
     return f"{part:,} of {whole}, {DRAWN} (seed {seed})"
 
 
@@ -70,7 +70,7 @@ def units(delta: float) -> str:
 
 
 def moves(schema: Schema, still: Sequence[str]) -> str:
-    """What one unit of delta moves: "duration by 1 month, credit-amount by 100 DM"."""
+    """Return the move of one unit of delta in words: "duration by 1 month, credit-amount by 100 DM"."""
     steps = zip(schema.features, schema.steps(still), strict=True)
     return ", ".join(f"{name_words(f.name)} by {step:g}{_unit(f, step)}" for f, step in steps if step)
 
@@ -81,7 +81,7 @@ def firmly(standing: Standing) -> str:
 
 
 def witness_row(analysis: str, schema: Schema, witness: Witness | WitnessShape, *, person: str = "A person") -> WitnessRow:
-    """A counterexample of a fairness query as the page shows it.   person: how the sentence calls them."""
+    """Return a counterexample of a fairness query for the page.   person: the person's name in the sentence."""
     shared = {name: value_words(schema, name, value) for name, value in witness.x.items() if witness.x_prime[name] == value}
     changes = {
         name: (value_words(schema, name, value), value_words(schema, name, witness.x_prime[name]))
@@ -118,7 +118,7 @@ def sentence(
 
 
 def cell(value: float | None, form: str = ".3g") -> str:
-    """Return a number of a table, a dash where there is none."""
+    """Return a number of a table as text, a dash if there is none."""
     return "-" if value is None or value != value else format(value, form)
 
 
@@ -132,13 +132,13 @@ def percent(share: float | None) -> str:
 
 
 def two_digits(share: float) -> str:
-    """With two digits however small it is, and never 100 % of what is not."""
+    """Return a share in percent with two digits however small it is; 100 % only if it is exactly 1."""
     return f"{100 * share:.2g} %" if share < 0.995 else "100 %" if share == 1 else ">99 %"
 
 
 def rounded(value: float, *, up: bool, digits: int = 5) -> str:
-    """With `digits` decimals: a bound from above is not shown smaller, one from below not larger, than the float64 as it is written
-    (0.1, which is a little more than 1/10, is 0.1)."""
+    """Return a bound with `digits` decimals: rounded up, or down, from the float64 as it is written (0.1, which is a little more
+    than 1/10, is 0.1)."""
     if abs(value) == float("inf"):
         return "infinity"
     way = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR

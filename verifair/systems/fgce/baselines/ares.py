@@ -1,13 +1,13 @@
 """AReS: a few rules "if q and c, then make c to c'" for a whole group, chosen for correctness, coverage and cost.
 
 q (the subgroup) and c, c' (before and after, on the same features, each of which changes) are frequent itemsets over binned
-features. A bin is left for another by the distance of their middles, then rounded to a legal value, and every row is decided anew.
-A rule is for everybody who meets q and c; whom it does not help counts against it. Measured, not proved. No limits on directions of
-change are obeyed, as in the paper.
+features. A row moves from one bin to another by the distance of their middles, rounded to a legal value, and every changed row is
+decided again. A rule applies to everybody who meets q and c; people whom it does not help count against it. Measured, not proved.
+Limits on directions of change are ignored, as in the paper.
 
 The authors published no code, and the one in GLOBE-CE's repository is not installable, so it is written here, from the papers.
-Differences: cost is the L2 length in `FeatureSpace`, counted for each row helped (the paper counts it once a rule, whoever
-it is for); a row is covered when some rule helps it (the paper: when it meets a rule's conditions, even in vain); and the local
+Differences: cost is the L2 length in `FeatureSpace`, counted for each row helped (the paper counts it once for each
+rule); a row is covered when some rule helps it (the paper: when it meets a rule's conditions, even in vain); and the local
 search over sets of rules adds and deletes, without exchanges.
 Reference: Rawal and Lakkaraju, Beyond Individualized Recourse, NeurIPS 2020 (section 3); Ley et al. (2023), appendix C;
 compared with in FGCE, section V-B2.
@@ -37,7 +37,8 @@ class Rules:
     """rules: the most that are chosen.   bins: of numbers.   support: share of the rows that a predicate must hold for.
 
     subgroup, change: the most features that q, and that c, may name.   candidates: changes (c, c') that are tried at most, those
-    for most factuals first.   wrong: what a rule loses for each row that it is for but does not help; a row helped earns at most 1.
+    for most factuals first.   wrong: penalty of a rule for each row that it applies to but does not help; a helped row earns at
+    most 1.
     """
 
     rules: int = 10
@@ -67,7 +68,7 @@ def ares(
 ) -> GroupRecourse:
     """Return counterfactuals for factuals (n, V) by rules for features that may be acted on (default: not protected, not fixed).
 
-    raw: (N, V) rows of the data, whose frequent values make the rules; q may name any feature.
+    raw: (N, V) rows of the data; rules are made of frequent values; q may name any feature.
     Raises DataError for a factual that is decided positively already, QueryError when no predicate is frequent enough.
     """
     how = rules or Rules()
@@ -105,7 +106,7 @@ def substituted(items: Items, rows: Array, before: Itemset, after: Itemset) -> A
 
 
 def _substituted(items: Items, rows: Array, before: Integers, after: Integers) -> Array:
-    """Return the same with c and c' (n, w) of each row its own."""
+    """Return the same, with c and c' (n, w) for each row."""
     out, each, domain = rows.copy(), np.arange(len(rows)), items.schema.domain
     for c, to in zip(before.T, after.T, strict=True):
         v = items.feature[c]
@@ -116,7 +117,7 @@ def _substituted(items: Items, rows: Array, before: Integers, after: Integers) -
 
 
 def _changes(items: Items, sets: Sequence[Itemset], met: Booleans, most: int) -> list[tuple[Itemset, Itemset]]:
-    """Return pairs (c, c') on the same features, all of them changed, at most so many: those whose c most factuals (n, S) meet."""
+    """Return at most `most` pairs (c, c') on the same features, all changed: those whose c is met by most factuals (n, S)."""
     alike = defaultdict(list)
     for s, one in enumerate(sets):
         alike[tuple(items.feature[list(one)])].append(s)
@@ -132,9 +133,10 @@ def _changes(items: Items, sets: Sequence[Itemset], met: Booleans, most: int) ->
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Ground:
-    """All rules (q, p): a subgroup and a change. meets_q: (Q, n).   meets_c: (P, n).   cost: (P, n), infinite where no help.
+    """All rules (q, p): a subgroup and a change. meets_q: (Q, n).   meets_c: (P, n).   cost: (P, n), infinite where it does not
+    help.
 
-    fits: (P, Q) q and c name different features.   worth: (P, n) what helping a row earns.   wrong: see `Rules`.
+    fits: (P, Q) q and c name different features.   worth: (P, n) gain of helping a row.   wrong: see `Rules`.
     """
 
     meets_q: Booleans
@@ -170,9 +172,9 @@ class _Ground:
         return np.asarray(np.isfinite(self.cost[p]))
 
     def search(self, most: int) -> list[tuple[int, int]]:
-        """Add the rule that gains most; delete the one whose loss gains most when none can be added; end when neither gains."""
+        """Add the rule that gains most; if none gains, delete the rule whose removal gains most; end if neither gains."""
         chosen: list[tuple[int, int]] = []
-        while True:  # every step raises the value, so no set comes back
+        while True:  # every step raises the value, so no set recurs
             value = self._value(chosen)
             gain, rule = self._best(self._earned(chosen)) if len(chosen) < most else (0.0, (0, 0))
             if gain > LEAST and self._value([*chosen, rule]) > value:
@@ -184,7 +186,7 @@ class _Ground:
             del chosen[int(np.argmax(without))]
 
     def _earned(self, chosen: Sequence[tuple[int, int]]) -> Array:
-        """Return (n,) what each row earns by the best of the chosen rules."""
+        """Return (n,) each row's gain by the best of the chosen rules."""
         parts = [self.meets_q[q] * self.worth[p] for q, p in chosen]
         return np.asarray(np.max([np.zeros(self.meets_q.shape[1]), *parts], axis=0))
 
@@ -193,7 +195,7 @@ class _Ground:
         return float(self._earned(chosen).sum()) - self.wrong * missed
 
     def _best(self, earned: Array) -> tuple[float, tuple[int, int]]:
-        """Return the rule that gains most over what is earned, and its gain: one matrix product for all rules of many changes."""
+        """Return the rule that gains most over `earned`, and its gain: one matrix product for all rules of many changes."""
         best, rule = 0.0, (0, 0)
         met = self.meets_q.T.astype(np.float32)
         size = max(1, (1 << 24) // met.shape[1])
@@ -209,7 +211,7 @@ class _Ground:
 
 
 def _batches(met: Booleans) -> Iterator[tuple[Integers, Integers]]:
-    """Return (change, row) pairs where met (P, n) holds, a batch at a time."""
+    """Yield batches of (change, row) pairs for which met (P, n) is True."""
     for start in range(0, len(met), max(1, ROWS // met.shape[1])):
         k, i = np.nonzero(met[start : start + max(1, ROWS // met.shape[1])])
         if len(k):
@@ -217,7 +219,7 @@ def _batches(met: Booleans) -> Iterator[tuple[Integers, Integers]]:
 
 
 def _names(items: Items, sets: Sequence[Itemset]) -> np.ndarray:
-    """Return (S, V) 1 where a set names a feature."""
+    """Return (S, V) with 1 where a set names a feature."""
     out = np.zeros((len(sets), len(items.schema.features)), dtype=np.float32)
     for s, one in enumerate(sets):
         out[s, items.feature[list(one)]] = 1
@@ -274,7 +276,7 @@ class Items:
         return (self.low + self.high) / 2
 
     def hold(self, rows: Array) -> Booleans:
-        """Return (n, I) which items hold for raw rows (n, V)."""
+        """Return (n, I) True where an item holds for a raw row (n, V)."""
         x = rows[:, self.feature]
         inside = (x >= self.low) & np.where(self.binned & ~self.last, x < self.high, x <= self.high)
         return np.asarray(inside)
@@ -309,7 +311,7 @@ def frequent(items: Items, raw: Array, support: float, width: int, allowed: Bool
 
 
 def _extensions(items: Items, raw: Array, sets: Sequence[Itemset], kept: Integers) -> Array:
-    """Return (S, K) for how many rows each set holds together with each kept item (K,)."""
+    """Return (S, K) the number of rows for which each set holds together with each kept item (K,)."""
     counts = np.zeros((len(sets), len(kept)))
     for start in range(0, len(raw), ROWS):
         held = items.hold(raw[start : start + ROWS])
@@ -318,7 +320,7 @@ def _extensions(items: Items, raw: Array, sets: Sequence[Itemset], kept: Integer
 
 
 def meets(held: Booleans, sets: Sequence[Itemset]) -> Booleans:
-    """Return (n, S) which sets hold for rows whose items are given (n, I). Sets of one call may differ in size."""
+    """Return (n, S) True where a set holds for a row, given the rows' items (n, I). Sets of one call may differ in size."""
     padded = np.column_stack([held, np.ones(len(held), dtype=bool)])  # the extra item, always true, fills short sets
     width = max((len(one) for one in sets), default=0)
     out = np.ones((len(held), len(sets)), dtype=bool)

@@ -1,7 +1,7 @@
-"""Table VI: which part of what AReS and GLOBE-CE advise is feasible, beside FACE and FGCE, as constraints are taken away.
+"""Table VI: the feasible part of the advice of AReS and GLOBE-CE, compared with FACE and FGCE, as constraints are removed.
 
-A factual is covered when the feasibility graph, with the counterfactuals put in as nodes, has a path from it to its own one. FACE
-is the cheapest feasible data row of everyone by themselves: no set of data rows serves anyone for less.
+A factual is covered if the feasibility graph, with the counterfactuals added as nodes, has a path from it to its own
+counterfactual. FACE is each person's own cheapest feasible data row, so no set of data rows serves anyone for less.
 Reference: FGCE, section V-B.
 """
 
@@ -29,7 +29,7 @@ Choose = Callable[[Instance, int], Integers]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Feasibility:
-    """feasible: (n,) whose counterfactual can be reached.   costs: (n,) L2 distance to it, NaN where there is none.
+    """feasible: (n,) True if the counterfactual can be reached.   costs: (n,) L2 distance to it, NaN where there is none.
 
     size: number of rules, translations or counterfactuals.
     """
@@ -40,7 +40,7 @@ class Feasibility:
 
     @property
     def coverage(self) -> float:
-        """Share of all factuals with a feasible counterfactual."""
+        """Share of all factuals that have a feasible counterfactual."""
         return float(self.feasible.mean())
 
     @property
@@ -50,10 +50,10 @@ class Feasibility:
 
 
 def feasible_share(space: FeatureSpace, raw: Array, factuals: Integers, recourse: GroupRecourse, eps: float | None) -> Feasibility:
-    """Return how many factuals (n,), nodes of the rows (N, V), can reach their own counterfactual by allowed moves of at most eps.
+    """Return which factuals (n,), nodes of the rows (N, V), can reach their own counterfactual by allowed moves of at most eps.
 
-    eps: infinite for no limit; None for the smallest that leaves no data row alone. A path may lead through any row, and through
-    counterfactuals of others, which are nodes like any other. Raises QueryError when the counterfactuals are not the factuals'.
+    eps: infinite for no limit; None for the smallest that leaves no data row isolated. A path may pass through any row, and through
+    counterfactuals of others, which are ordinary nodes. Raises QueryError when the counterfactuals are not the factuals'.
     """
     if recourse.counterfactuals.shape != (len(factuals), raw.shape[1]):
         raise QueryError(
@@ -104,10 +104,10 @@ def compare(
 ) -> pd.DataFrame:
     """Return table VI: a row for each eps and set of features whose constraints are removed, with each method's size and cost.
 
-    factuals (n,), candidates (C,): nodes of the rows (N, V).   recourses: of these factuals, found once, whatever is removed.
-    removed: label -> features (default: none, and all).   eps: see `feasible_share`; None is settled with all constraints on.
-    Coverage is a share of all factuals; costs are mean L2 distances in the space of their own row (an unordered category with a
-    one-way constraint is a number, without it a one-hot block: declare it ordered for costs that compare).
+    factuals (n,), candidates (C,): nodes of the rows (N, V).   recourses: of these factuals, found once for all sets of removed
+    constraints. removed: label -> features (default: none, and all).   eps: see `feasible_share`; None is determined with all
+    constraints. Coverage is a share of all factuals; costs are mean L2 distances in the space of their line of the table (an
+    unordered category with a one-way constraint is a number, without it a one-hot block: declare it ordered for comparable costs).
     """
     if not len(factuals) or not len(candidates):
         raise DataError(f"{len(factuals)} rows to be explained and {len(candidates)} candidates; there must be some of each")
@@ -141,9 +141,10 @@ def _of_graph(
 
 
 def of_choice(instance: Instance, factuals: Integers, cost: Array, chosen: int) -> dict[str, Feasibility]:
-    """Return FACE, everybody's own cheapest candidate, and FGCE with so many chosen ones; of all factuals (n,), l2 costs.
+    """Return FACE (everybody's own cheapest candidate) and FGCE with this number of chosen ones, for all factuals (n,) and l2
+    costs.
 
-    cost: (F,) of those of the instance's factuals whom the choice serves, inf for the others.
+    cost: (F,) of the instance's factuals, inf for those whom the choice does not serve.
     """
     nearest = np.concatenate([block.candidates[block.cost.argmin(axis=1)] for block in instance.blocks])
     return {
@@ -161,7 +162,7 @@ def _shared(instance: Instance, factuals: Integers, cost: Array, size: int) -> F
 
 
 def _graph(space: FeatureSpace, rows: Array, eps: float) -> FeasibilityGraph:
-    """No eps (infinite): farther than any two rows are apart, so that every allowed move is an edge."""
+    """Return the graph. An infinite eps becomes more than the largest distance, so that every allowed move is an edge."""
     if np.isinf(eps):
         points = space.points(rows)
         eps = float(np.linalg.norm(points.max(axis=0) - points.min(axis=0))) + 1.0

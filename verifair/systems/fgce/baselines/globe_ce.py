@@ -1,8 +1,9 @@
 """GLOBE-CE: few translations for a whole group, each row moved along one of them by the least scale that flips its decision.
 
-A translation adds to coordinates of `FeatureSpace`; numbers are clipped to their range and rounded to legal ones, and of a one-hot
-block the largest entry wins. Directions are sampled, sparse; some are kept, greedily, by whom they help and at what cost. Measured,
-not proved: more samples or a finer grid of scales may find more. No limits on directions of change are obeyed, as in the paper.
+A translation adds to coordinates of `FeatureSpace`; numbers are clipped to their range and rounded to legal ones, and the
+largest entry of a one-hot block wins. Directions are sampled, sparse; some are kept greedily, by the people they help and the cost.
+Measured, not proved: more samples or a finer grid of scales may find more. Limits on directions of change are ignored, as in the
+paper.
 
 The authors' code is not on PyPI and no installable package holds the method, so it is written here, from the paper. Differences:
 the number of features a direction changes is drawn too, and costs are L2 lengths of `FeatureSpace`, as everywhere in FGCE.
@@ -27,7 +28,7 @@ SHOWN = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """samples: directions drawn.   features: the most that one changes.   translations: how many are kept at most.
+    """samples: directions drawn.   features: the most that one changes.   translations: most that are kept.
 
     scales: points of the grid of scales, up to the largest cost (`FeatureSpace.largest_cost`); a direction has L2 length 1.
     """
@@ -96,7 +97,7 @@ def translated(space: FeatureSpace, rows: Array, steps: Array) -> Array:
 def least_scales(space: FeatureSpace, factuals: Array, directions: Array, scales: Array, positive: Positive) -> Array:
     """Return (D, n) the least of the scales (S,), ascending, at which each direction (D, p) flips each factual (n, V), or NaN.
 
-    Whoever is flipped is out of the way of the next scale, so that later batches are smaller.
+    Factuals that are flipped are left out at the next scale, so later batches are smaller.
     """
     out = np.full((len(directions), len(factuals)), np.nan)
     pending = np.stack(np.nonzero(np.isnan(out)))
@@ -119,13 +120,13 @@ def _directions(space: FeatureSpace, free: Integers, how: Sampling, rng: np.rand
     for row in out:
         several = rng.choice(free, size=rng.integers(1, min(how.features, len(free)) + 1), replace=False)
         touched = np.isin(owner, several)
-        sign = np.where(block, 1.0, rng.choice([-1.0, 1.0], size=len(owner)))  # of a block only differences matter
+        sign = np.where(block, 1.0, rng.choice([-1.0, 1.0], size=len(owner)))  # in a block only differences matter
         row[touched] = (sign * (1.0 - rng.random(len(owner))))[touched]
     return np.asarray(out / np.linalg.norm(out, axis=1, keepdims=True))
 
 
 def _worth(space: FeatureSpace, factuals: Array, directions: Array, least: Array) -> Array:
-    """Return (D, n) 1 for help that costs nothing, down to 1/2 at the largest cost, 0 for no help: helping comes first."""
+    """Return (D, n) 1 for help without cost, falling to 1/2 at the largest cost, 0 for no help: helping more people comes first."""
     out = np.zeros(least.shape)
     d, i = np.nonzero(~np.isnan(least))
     for start in range(0, len(d), ROWS):
@@ -137,7 +138,8 @@ def _worth(space: FeatureSpace, factuals: Array, directions: Array, least: Array
 
 
 def _chosen(worth: Array, most: int) -> list[int]:
-    """Greedy: the direction that adds most, while one adds anything. Monotone and submodular: within (1 - 1/e) of the best."""
+    """Choose greedily the direction that adds most, while one adds anything. Monotone and submodular: at least (1 - 1/e) of the
+    best."""
     best = np.zeros(worth.shape[1])
     chosen: list[int] = []
     while len(chosen) < most:
@@ -151,7 +153,7 @@ def _chosen(worth: Array, most: int) -> list[int]:
 
 
 def _applied(space: FeatureSpace, factuals: Array, directions: Array, scales: Array, positive: Positive) -> GroupRecourse:
-    """Give everyone the cheapest of their least translations."""
+    """Return everyone's cheapest translation, each at its least scale."""
     least = least_scales(space, factuals, directions, scales, positive)
     found = np.full(factuals.shape, np.nan)
     cheapest = np.full(len(factuals), np.inf)
@@ -166,7 +168,7 @@ def _applied(space: FeatureSpace, factuals: Array, directions: Array, scales: Ar
 
 
 def _words(space: FeatureSpace, direction: Array) -> str:
-    """Return what a translation does to a scale of 1: numbers in their own unit, categories by the entries of their block."""
+    """Return a translation at scale 1 in words: numbers in their own unit, categories by the entries of their block."""
     parts, domain = [], space.schema.domain
     for v, feature in enumerate(space.schema.features):
         step = direction[space.feature_of == v]

@@ -1,4 +1,4 @@
-"""What AReS and GLOBE-CE hand back: one counterfactual row for every factual that they can help."""
+"""The result of AReS and GLOBE-CE: one counterfactual row for every factual that they can help."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GroupRecourse:
 
     @property
     def share(self) -> float:
-        """Part of the factuals with a counterfactual, feasible or not."""
+        """Share of the factuals that have a counterfactual, feasible or not."""
         return float(self.helped.mean())
 
     @property
@@ -46,7 +46,8 @@ class GroupRecourse:
 
 
 def accepted(space: FeatureSpace, positive: Positive, rows: Array) -> Booleans:
-    """Return (n,) which raw rows (n, V) are legal rows of the schema and decided positively. Illegal rows are never decided."""
+    """Return (n,) True for raw rows (n, V) that the schema allows and that are decided positively. Illegal rows are not passed to
+    the model."""
     ok = np.array(space.schema.inside(rows), dtype=bool)
     legal = np.flatnonzero(ok)
     for start in range(0, len(legal), ROWS):

@@ -1,9 +1,9 @@
 """Weights of edges: length times a function of the density at the edge's midpoint.
 
 The density is a Gaussian kernel estimate. Terms that together cannot change it by more than one part in 10^8 are left out, so
-that midpoints, sorted into a KD-tree, meet only the data near them.
+that midpoints, sorted into a KD-tree, are compared only with data near them.
 Reference: FGCE, section II; FACE (Poyiadzi et al., 2020). Corrects the paper: it writes  W = KDE(mid) * distance,  which makes
-dense regions expensive, against its own words and FACE. Here dense regions are cheap, unless `literal` is asked for.
+dense regions expensive, contrary to its text and to FACE. Here dense regions are cheap, unless `literal` is asked for.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ BANDWIDTHS = np.linspace(0.001, 0.1, 30)
 
 
 def bandwidth(points: Array, rule: Bandwidth = "scott") -> float:
-    """Return width of the Gaussian kernel for points (N, p). Raises QueryError for anything but a positive number or a rule's name.
+    """Return the width of the Gaussian kernel for points (N, p). Raises QueryError for anything but a positive number or a rule's
+    name.
 
-    scott: (4 s^5 / 3 N)^(1/5) of each coordinate, averaged, as the authors do.   cross-validated: the likeliest of 30 widths up to
-    0.1 for points left out (5 folds).
+    scott: (4 s^5 / 3 N)^(1/5) of each coordinate, averaged, as the authors do.   cross-validated: the width with the largest
+    likelihood of held-out points among 30 widths up to 0.1 (5 folds).
     """
     if rule == "scott":
         width = float(np.mean((4 * points.std(axis=0) ** 5 / (3 * len(points))) ** 0.2))

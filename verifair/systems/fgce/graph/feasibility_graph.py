@@ -1,9 +1,9 @@
 """The feasibility graph: rows are nodes, and an edge i -> j is a move that is allowed and no longer than eps, within NEAR.
 
-Rows that agree in all fixed coordinates share a KD-tree; pairs of its leaves are dropped when their boxes are farther apart than
-eps, or when no move from the one to the other goes the allowed way, and the rest are compared leaf by leaf in matrix products.
-Products only preselect: whatever lies within rounding of the longest move is decided by `space.distance`.
-Reference: FGCE, section II (after FACE); default eps: the smallest that leaves no node without an edge.
+Rows that agree in all fixed coordinates share a KD-tree; pairs of its leaves are skipped if their boxes are farther apart than
+eps, or if no move from one to the other has an allowed direction; the rest are compared leaf by leaf in matrix products. Products
+only preselect: lengths within rounding of the longest move are decided by `space.distance`.
+Reference: FGCE, section II (after FACE); default eps: the smallest that leaves no node isolated.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class FeasibilityGraph:
     def build(
         cls, space: FeatureSpace, raw: Array, eps: float | None = None, *, threads: int = 2, progress: Progress | None = None
     ) -> FeasibilityGraph:
-        """Return the graph over raw rows (N, V). eps None: the smallest that leaves no node alone that can have a neighbour at all;
-        `progress` then counts all leaves twice, for those nearest and for the edges.
+        """Return the graph over raw rows (N, V). eps None: the smallest with which every node that can have a neighbour has one;
+        `progress` then counts all leaves twice, for nearest neighbours and for edges.
 
-        Raises DataError where no two rows may become each other, QueryError for an eps that is not positive and for more edges
+        Raises DataError if no row may become another, QueryError for an eps that is not positive and for more edges
         than the machine's memory holds.
         """
         if eps is not None and not eps > 0:
@@ -101,7 +101,7 @@ class FeasibilityGraph:
 
     @cached_property
     def sources(self) -> np.ndarray:
-        """(E,) int32 the node that each edge leaves."""
+        """(E,) int32 the source node of each edge."""
         return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.indptr))
 
     @cached_property
@@ -118,12 +118,12 @@ class FeasibilityGraph:
         return np.asarray((np.diff(self.indptr) == 0) & (np.bincount(self.indices, minlength=len(self)) == 0))
 
     def matrix(self, weights: Array) -> sp.csr_matrix:
-        """Return (N, N) with weights (E,) on the edges. Edges of weight 0 are stored: csgraph takes what is stored for an edge."""
+        """Return (N, N) with weights (E,) on the edges. Edges of weight 0 are stored, as csgraph takes stored entries for edges."""
         return sp.csr_matrix((weights, self.indices, self.indptr), shape=(len(self), len(self)))
 
 
 def memory() -> float:
-    """Return the bytes of this machine's memory, infinite where the system does not say."""
+    """Return the bytes of this machine's memory, infinite if the system does not tell."""
     known = hasattr(os, "sysconf") and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(os.sysconf_names)
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else float("inf")
 
@@ -136,7 +136,7 @@ def _too_many(rows: int, edges: str) -> QueryError:
 
 
 def _expected(points: Coordinates, moves: Moves, limit: float) -> int:
-    """Return about how many edges there will be: as many from each row as from those that are drawn, on average."""
+    """Return an estimate of the number of edges, from a sample of the rows."""
     raw = points.raw
     drawn = np.random.default_rng(0).choice(len(raw), min(DRAWN, len(raw)), replace=False)
     own, own_raw, found = points[drawn], raw[drawn], 0
@@ -156,7 +156,7 @@ def chunks(total: int, size: int = 1 << 22) -> Iterator[slice]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Leaf:
-    """Rows of one leaf, and those of its tree in leaf order with the leaves' boxes (L, p) and where each begins (L + 1,)."""
+    """Rows of one leaf; and the rows of its tree in leaf order, with the leaves' boxes (L, p) and first positions (L + 1,)."""
 
     rows: Integers
     order: Integers
@@ -166,7 +166,8 @@ class _Leaf:
     own: int
 
     def near(self, moves: Moves, limit: float, *, either: bool = False) -> Integers:
-        """Leaves, by distance, within the limit whose boxes an allowed move can reach (or come from, with `either`)."""
+        """Return the leaves within the limit, by distance, whose boxes an allowed move can reach (with `either`, also come
+        from)."""
         low, high = self.low[self.own], self.high[self.own]
         gap = np.maximum(np.maximum(self.low - high, low - self.high), 0.0)
         far = np.sqrt((gap**2).sum(axis=1))
@@ -185,7 +186,7 @@ class _Leaf:
 
 
 def _leaves(points: Coordinates, moves: Moves) -> Iterator[_Leaf]:
-    """Return all leaves of all blocks of rows that agree in what is fixed."""
+    """Yield all leaves of all blocks of rows that agree in the fixed coordinates."""
     block = identities(points.raw, [v for v, change in enumerate(points.space.changes) if change == "fixed"])
     by_block = np.argsort(block, kind="stable")
     varied = np.flatnonzero(~moves.fixed) if not moves.fixed.all() else slice(1)
@@ -197,13 +198,13 @@ def _leaves(points: Coordinates, moves: Moves) -> Iterator[_Leaf]:
         parts = (points[order[a:b]] for a, b in itertools.pairwise(begins))
         low, high = map(np.array, zip(*((part.min(axis=0), part.max(axis=0)) for part in parts), strict=True))
         for own, (a, b) in enumerate(itertools.pairwise(begins)):
-            for start in range(a, b, LEAF):  # rows that are all the same make one leaf, however many they are
+            for start in range(a, b, LEAF):  # equal rows make one leaf, however many they are
                 part = order[start : min(start + LEAF, b)]
                 yield _Leaf(rows=part, order=order, begins=begins, low=low, high=high, own=own)
 
 
 def tree_leaves(tree: cKDTree) -> Iterator[Integers]:
-    """Return the rows of each leaf, in the order of tree.indices: depth first, lesser before greater."""
+    """Yield the rows of each leaf, in the order of tree.indices: depth first, lesser before greater."""
     pending = [tree.tree]
     while pending:
         node = pending.pop()
@@ -222,7 +223,7 @@ def _squared(a: Array, b: Array) -> Array:
 
 
 def _edges_of(leaf: _Leaf, points: Coordinates, moves: Moves, limit: float) -> tuple[Integers, Integers, np.ndarray]:
-    """Return the leaf's rows, how many edges leave each, and their targets row by row."""
+    """Return the leaf's rows, the number of edges from each, and their targets row by row."""
     others = leaf.rows_of(leaf.near(moves, limit))
     own, there, raw = points[leaf.rows], points[others], points.raw
     square = _squared(own, there)
@@ -249,7 +250,8 @@ def nearest_moves(points: Coordinates, moves: Moves, threads: int = 2, progress:
 
 
 def _nearest_of(leaf: _Leaf, points: Coordinates, moves: Moves) -> tuple[Integers, Array]:
-    """Open leaves from the nearest on, until none can hold a nearer row; `distance` decides among those within rounding."""
+    """Return the leaf's rows and their shortest moves. Leaves are opened from the nearest on, until none can hold a nearer row;
+    `distance` decides among rows within rounding."""
     best, out = np.full(len(leaf.rows), np.inf), np.full(len(leaf.rows), np.inf)
     all_own, raw = points[leaf.rows], points.raw
     for other in leaf.near(moves, np.inf, either=True):

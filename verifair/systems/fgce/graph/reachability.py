@@ -1,7 +1,7 @@
-"""Reachability in the feasibility graph: weak and strong components, and who can become whom.
+"""Reachability in the feasibility graph: weak and strong components, and the nodes that each node can reach.
 
-A one-way coordinate never returns, so a strong component lies within rows that agree in all one-way coordinates: only edges among
-such rows are searched for cycles, and sorting by those coordinates is a topological order of the rest.
+A one-way coordinate never returns to a value it left, so a strong component lies within rows that agree in all one-way coordinates.
+Only edges among such rows are searched for cycles, and sorting by those coordinates is a topological order of the rest.
 Reference: FGCE, section II (feasible set A_x) and III (weak components split a group into subgroups).
 """
 
@@ -34,7 +34,7 @@ def weak_components(graph: FeasibilityGraph) -> Integers:
         data, starts = np.ones(end - begin, dtype=np.int8), np.clip(graph.indptr, begin, end) - begin
         part = sp.csr_matrix((data, graph.indices[begin:end], starts), shape=(nodes, nodes))
         found = np.asarray(connected_components(part, connection="weak")[1], dtype=np.int64)
-        label = _components(label, nodes + found, 2 * nodes, "weak")[label]  # a node joins its two labels
+        label = _components(label, nodes + found, 2 * nodes, "weak")[label]  # each node joins its old and its new label
     return np.unique(label, return_inverse=True)[1]
 
 
@@ -63,7 +63,7 @@ class GraphStatistics:
 
     @classmethod
     def of(cls, graph: FeasibilityGraph) -> GraphStatistics:
-        """Return the numbers of a graph; for a group's own one, build it over the group's rows."""
+        """Return the statistics of a graph; for a group's own graph, build it over the group's rows."""
         pairs = len(graph) * (len(graph) - 1)
         return cls(
             nodes=len(graph), edges=graph.edges, density=100 * graph.edges / pairs if pairs else 0.0,
@@ -104,7 +104,7 @@ class Reachability:
 
     @classmethod
     def of(cls, graph: FeasibilityGraph) -> Reachability:
-        """Return reachability between all strong components: reached sets are joined from the last component on.
+        """Return reachability between all strong components: reached sets are joined, from the last component to the first.
 
         A successor that is already reached adds nothing, so about as many joins are made as the transitive reduction has edges.
         """
@@ -135,7 +135,7 @@ class Reachability:
         return cls(strong=rank[strong], weak=weak, member=member, place=place, bits=tuple(bits))
 
     def reaches(self, sources: Integers, targets: Integers) -> Booleans:
-        """Return (n, m) whether targets (m,) can be reached from sources (n,); a node reaches itself."""
+        """Return (n, m) True where a target (m,) can be reached from a source (n,); a node reaches itself."""
         out = np.zeros((len(sources), len(targets)), dtype=bool)
         rows, inverse = np.unique(self.strong[sources], return_inverse=True)
         goal, back = np.unique(self.strong[targets], return_inverse=True)
@@ -164,7 +164,7 @@ def _topological(graph: FeasibilityGraph, strong: Integers) -> Integers:
     """Return nodes (N,) ordered so that strong components stand together and no edge leads to an earlier one."""
     height = _ranks(graph).sum(axis=1)  # rises along every edge between levels
     level = _levels(graph)
-    later = np.zeros(int(strong.max()) + 1, dtype=np.int64)  # order within a level, where moves between its components exist
+    later = np.zeros(int(strong.max()) + 1, dtype=np.int64)  # order within a level, if there are moves between its components
     within = nx.DiGraph()
     for part in chunks(graph.edges, 1 << 24):
         first, second = graph.sources[part], graph.indices[part]

@@ -1,1 +1,1 @@
-"""How hard a group is to help: coverage curves, their areas, and which attributes have to change."""
+"""Measures of each group's burden: coverage curves, their areas, and attributes that have to change."""

@@ -1,7 +1,7 @@
-"""How hard it is to help each group: all curves of all groups.
+"""The burden of each group: all curves of all groups.
 
-`burden` works them out in a given time, level by level, all groups at each, so that what is done when Ctrl-C or the end of the time
-comes still compares groups.
+`burden` computes them in a given time, level by level, for all groups at each level, so that the results at Ctrl-C or at the end of
+the time still compare groups.
 Sound? optima are exact where `optimal`.   These are measures of a sample.
 Reference: FGCE, section IV and appendix C (k = 1 .. 10, ten costs, a quarter to all of the coverage).
 """
@@ -52,9 +52,9 @@ MORE = 6
 
 
 class Burden(Shape):
-    """The measures of all groups, as far as time went.
+    """The measures of all groups, as far as time allowed.
 
-    What is known of one k, d or c bounds others: more counterfactuals, or a higher cost, never cover less.
+    A result for one k, d or c bounds others: more counterfactuals, or a higher cost, never cover less.
     """
 
     reach: dict[str, Reach | None]
@@ -79,14 +79,14 @@ class Burden(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def points_not_proved_optimal(self) -> Count:
-        """Points of the curves that are not proved optimal: scores are of the best that is known."""
+        """Points of the curves that are not proved optimal: scores use the best value found."""
         tables = [self.cost, *([self.coverage] if self.exact else [])]
         return sum(int((~table["optimal"]).sum()) for table in tables if len(table))
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def kauc(self) -> Annotated[pd.DataFrame, RowsOf(Line)]:
-        """A line for each k and each group that all costs were asked of; over all costs where `steps` are known."""
+        """A line for each k and each group with all costs answered; over all costs where `steps` are known."""
         if len(self.steps):
             return pd.DataFrame([
                 {"k": k, **exact_area(part, self.levels[0], self.levels[-1]), "group": name}
@@ -100,8 +100,8 @@ class Burden(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def dauc(self) -> Annotated[pd.DataFrame, RowsOf(Line)]:
-        """A line for each group and d; where `steps` are known, each d at which a coverage of any group rises, and width: how far
-        it is to the next.
+        """A line for each group and d; where `steps` are known, each d at which a coverage of any group rises, and width: the
+        distance to the next d.
         """
         if not len(self.steps):
             table = self.coverage
@@ -114,10 +114,10 @@ class Burden(Shape):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def cauc(self) -> Annotated[pd.DataFrame, RowsOf(Line)]:
-        """A line for each c and each group, where all groups were asked at c: a score is over the cheapest of them.
+        """A line for each c and each group, if all groups are answered at c: scores are relative to the cheapest group.
 
-        Where `steps` are known, over k = 1 .. 10 and all c at which a cost of any group rises, and width: how far it is from the
-        one before.
+        Where `steps` are known, over k = 1 .. 10 and all c at which a cost of any group rises, and width: the distance from the
+        previous c.
         """
         if len(self.steps):
             ends = ends_of(self.steps["coverage"], 0.0, 1.0)
@@ -146,8 +146,8 @@ def burden(
     """Return every measure of every group (name -> its question), at costs `levels` (D,) for the coverage curves.
 
     exact: optima of coverage; otherwise greedy's, at least (1 - 1/e) of them.   grid: "paper": kAUC at `paper_levels` of the space.
-    "all": areas and saturation points over all costs at which an optimum changes, not over the levels, where time is enough for all
-    groups.   seconds: for all of it, shared out evenly among what is left to ask. Ctrl-C ends it, and what is done stands.
+    "all": areas and saturation points over all costs at which an optimum changes, not over the levels, if time is enough for all
+    groups.   seconds: for all of it, shared evenly among the open questions. Ctrl-C ends it, and finished results are kept.
     jobs: processes.
     """
     work = _Questions(instances, levels, ks, coverages, exact, grid, space, jobs)
@@ -157,7 +157,7 @@ def burden(
     except KeyboardInterrupt:
         stopped = "interrupted"
     coverage, cost, steps = work.table("coverage"), work.table("cost"), work.table("steps")
-    if len(cost):  # those asked of every k
+    if len(cost):  # lines with every k
         cost = cost[cost.groupby(["group", "c"])["k"].transform("size") == len(work.cost_ks())]
     if exact and len(coverage):
         coverage = _bounded(coverage, "k", "d", "coverage", "bound")
@@ -173,7 +173,7 @@ def burden(
 
 
 def _bounded(table: pd.DataFrame, first: str, second: str, low: str, high: str) -> pd.DataFrame:
-    """Return the same lines, where an optimum rising with `first` and `second` lies between `low` and `high`: each at its best."""
+    """Return the same lines with tightened bounds `low` and `high` of an optimum that rises with `first` and `second`."""
     parts = []
     for _, part in table.groupby("group", sort=False):
         wide = part.pivot(index=first, columns=second, values=[low, high]).sort_index()
@@ -192,7 +192,7 @@ def levels_of(space: FeatureSpace, instances: Mapping[str, Instance], cost: Cost
     """Return (D,) costs at which coverage is measured, the same for all groups.
 
     L2: evenly, from 0.1 to `FeatureSpace.largest_cost`; grid "paper": `cost_levels`.
-    Paths: evenly, from the cheapest counterfactual of anybody to where 95 % of all pairs are.
+    Paths: evenly, from the cheapest counterfactual of anybody to the 95 % quantile of all pairs.
     Hops: numbers of moves up to the most, at most ten of them.
     """
     if cost == "l2":
@@ -203,12 +203,13 @@ def levels_of(space: FeatureSpace, instances: Mapping[str, Instance], cost: Cost
         return np.unique(np.rint(np.linspace(1, max(values.max(), 2), LEVELS)))
     low = float(values.min())
     high = max(float(np.quantile(values, 0.95)), np.nextafter(low, np.inf))
-    return np.unique(np.linspace(low, high, LEVELS))  # fewer where nearly all paths cost the same
+    return np.unique(np.linspace(low, high, LEVELS))  # fewer if nearly all paths cost the same
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Measure:
-    """One task. of: what is asked.   ask: asks it of a group's instance.   parts: how many optima share its time."""
+    """One question about one group.   of: its kind.   ask: answers it for a group's instance.   parts: number of optima that share
+    its time."""
 
     of: str
     group: str
@@ -217,7 +218,7 @@ class _Measure:
 
 
 class _Questions:
-    """What is to be asked, and what is known so far."""
+    """The questions of `burden`, and the answers so far."""
 
     def __init__(
         self, instances: Mapping[str, Instance], levels: Array, ks: Sequence[int], fractions: Sequence[float], exact: bool,
@@ -230,7 +231,7 @@ class _Questions:
         self.answers: dict[int, tuple[_Measure, Any]] = {}
 
     def run(self, deadline: Deadline, progress: Progress) -> bool:
-        """Return whether everything was asked before the time was up. What is asked depends on what full coverage takes."""
+        """Answer all questions; return False if time ran out. Later questions depend on k0 and d0 of full coverage."""
         first = [_Measure(of="reach", group=name, ask=_reach, parts=2) for name in self.instances]
         return self._ask(first, self._others(), deadline, progress) and self._ask(self._others(), [], deadline, progress)
 
@@ -243,7 +244,7 @@ class _Questions:
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def kauc_levels(self) -> Array:
-        """Return the costs of the paper's kAUC; none before d0 of every group is known."""
+        """Return the costs of the paper's kAUC; empty until d0 of every group is known."""
         known = [one.d0 for one in self.by_group("reach").values() if one is not None]
         assert self.space is not None
         step = float(self.levels[1] - self.levels[0])
@@ -261,7 +262,7 @@ class _Questions:
         return [self.answers[n] for n in sorted(self.answers) if self.answers[n][0].of == of]
 
     def _ask(self, asked: Sequence[_Measure], later: Sequence[_Measure], deadline: Deadline, progress: Progress) -> bool:
-        """Return whether all of these were asked in time.   later: what is left then, as far as it is known."""
+        """Answer these questions; return False if time ran out.   later: the questions after them, as far as they are known."""
         start, total = len(self.answers), len(self.answers) + len(asked) + len(later)
         together = workers(self.jobs)
 
@@ -297,12 +298,12 @@ class _Questions:
 
 
 def _answered(instance: Shared[Instance], ask: Callable[..., Any], deadline: Deadline, parts: float) -> Any:
-    """Ask one question, in its share of the time that is left when its turn comes."""
+    """Answer one question in its share of the remaining time."""
     return ask(instance.value, budget=Budget(seconds=deadline.within(deadline.left() / parts)))
 
 
 def _parts(instance: Instance, budget: Budget) -> dict[int, Reach | None]:
-    """Return what full coverage of each weak component takes."""
+    """Return k0 and d0 of each weak component."""
     return {
         block.component: _reach(Instance(blocks=(block,), hopeless=instance.hopeless[:0], candidates=block.candidates), budget)
         for block in instance.blocks

@@ -1,4 +1,4 @@
-"""Who is served by which counterfactual, and which attributes have to change for it, how often (ACF) and by how much.
+"""The assignment of people to counterfactuals, and the attributes that change: how often (ACF) and by how much.
 
 Reference: FGCE, section IV and appendix B.
 """
@@ -19,7 +19,7 @@ MANY, BINS = 100, 6
 
 
 def assignment(instance: Instance, chosen: Integers, cost: float = np.inf) -> tuple[Integers, Array]:
-    """Return (F,) the cheapest chosen node for each factual, -1 where none is at most `cost` away, and what it costs (F,)."""
+    """Return (F,) the cheapest chosen node for each factual, -1 if none is within `cost`, and its cost (F,)."""
     if not len(chosen):
         return np.full(instance.size, -1), np.full(instance.size, np.inf)
     paid = instance.to(chosen)
@@ -29,10 +29,10 @@ def assignment(instance: Instance, chosen: Integers, cost: float = np.inf) -> tu
 
 
 def binned(space: FeatureSpace, raw: Array) -> Array:
-    """Return raw rows (N, V) with continuous features, numbers of more than MANY different values, as numbers of bins.
+    """Return raw rows (N, V) with continuous features (those of more than MANY different values) replaced by bin numbers.
 
-    Bins are of equal width over the rows: two amounts of one bin are alike to ACF, as in the paper's preprocessing (appendix B,
-    whose rule makes BINS of so many values); as they are, an amount changes for nearly everybody.
+    Bins have equal width over the rows. Two amounts in one bin are equal to ACF, as in the paper's preprocessing (appendix B, whose
+    rule makes BINS of this many values); without bins an amount changes for nearly everybody.
     """
     out = raw.copy()
     for v, feature in enumerate(space.schema.features):
@@ -53,9 +53,9 @@ def change_frequency(space: FeatureSpace, rows: Array, factuals: Integers, assig
 
 
 def change_size(space: FeatureSpace, raw: Array, factuals: Integers, assigned: Integers) -> pd.Series:
-    """Return by how much each number changes, in its own unit: the mean over the factuals for whom it changes at all.
+    """Return the mean change of each number, in its own unit, over the factuals for whom it changes.
 
-    NaN for categories, and where it changes for nobody.
+    NaN for categories, and for numbers that change for nobody.
     """
     served = assigned >= 0
     moved = np.abs(raw[assigned[served]] - raw[factuals[served]])

@@ -1,6 +1,6 @@
 """Coverage against cost and against k: k0, d0, kAUC, dAUC, cAUC with saturation points.
 
-Coverages are of X, the factuals with a feasible counterfactual, as in the paper; the count of the others stands beside them.
+Coverages are shares of X, the factuals with a feasible counterfactual, as in the paper; the others are counted separately.
 Sound? optima are exact where `optimal`.
 Reference: FGCE, section IV and appendix C (k = 1 .. 10, ten costs, a quarter to all of the coverage).
 """
@@ -32,7 +32,7 @@ Line = dict[str, Any]
 
 
 class Reach(Shape):
-    """What full coverage of a group takes."""
+    """The least number (k0) and cost (d0) of full coverage of a group."""
 
     k0: Count
     """Fewest counterfactuals that cover everybody at any cost."""
@@ -51,21 +51,21 @@ def reach(instance: Instance, *, budget: Budget | None = None) -> Reach:
 
 
 def cost_levels(space: FeatureSpace, *, levels: int = 10) -> Array:
-    """Return the paper's costs of dAUC: from .1 in even steps of (its largest - .1) / levels, below that (appendix C)."""
+    """Return the paper's costs of dAUC: from .1, in even steps of (largest - .1) / levels, below the largest (appendix C)."""
     return 0.1 + np.arange(levels) * (space.paper_cost - 0.1) / levels
 
 
 def coverage_table(
     instance: Instance, ks: Sequence[int], costs: Sequence[float], *, exact: bool = True, budget: Budget | None = None
 ) -> pd.DataFrame:
-    """Return one line for each (k, d): greedy's coverage and, if asked, the optimum with its bound; shares of |X|.
+    """Return one line for each (k, d): greedy's coverage and, if asked for, the optimum with its bound; shares of |X|.
 
     budget: for each optimum.
     """
     lines = []
     for cost in costs:
         system = SetSystem.within(instance, cost)
-        order = greedy(system, max(ks))  # nested: its first k are greedy's k
+        order = greedy(system, max(ks))  # nested: its first k are greedy's choice of k
         for k in ks:
             line = {"k": k, "d": float(cost), "greedy": system.value(order[:k]) / instance.size}
             if exact:
@@ -76,7 +76,7 @@ def coverage_table(
 
 
 def curves(table: pd.DataFrame, along: str, of: str = "coverage") -> pd.DataFrame:
-    """Return area under coverage along d for each k (kAUC, along="d") or along k for each d (dAUC, along="k").
+    """Return the area under coverage along d for each k (kAUC, along="d") or along k for each d (dAUC, along="k").
 
     score: trapezoid area over the area of full coverage.   saturation: where the largest coverage is first reached (sp).
     largest: that coverage (max_cov).
@@ -95,7 +95,7 @@ def coverage_steps(instance: Instance, k: int, *, budget: Budget | None = None) 
     """Return every cost at which the best coverage with k counterfactuals rises, with the share covered from there on (columns d,
     coverage); None when time was up.
 
-    The optimal cost rises with the number that is to be covered, so that a range of numbers whose ends cost the same is one step.
+    The optimal cost never falls as the number to cover grows, so a range of numbers whose ends cost the same is one step.
     Sound? yes, every step is a proved optimum.   Complete? given time.
     """
     deadline = clock.now() + (budget or Budget()).seconds
@@ -124,7 +124,7 @@ def coverage_steps(instance: Instance, k: int, *, budget: Budget | None = None) 
 
 
 def exact_area(steps: pd.DataFrame, low: float, high: float) -> dict[str, float]:
-    """Return what `curves` does of one k, over all costs from low to high instead of some: score, saturation and largest.
+    """Return what `curves` returns for one k, but over all costs from low to high: score, saturation and largest.
 
     score: area under the steps over that of full coverage.   Raises QueryError for an empty range.
     """
@@ -162,15 +162,15 @@ def costs_at(steps: pd.DataFrame, coverages: Array) -> dict[str, pd.DataFrame]:
 
 
 def ends_of(values: pd.Series, low: float, high: float) -> Array:
-    """Return low, the different values between, and high: a curve of steps is constant from each to the next."""
+    """Return low, the different values between low and high, and high: a step curve is constant between neighbours."""
     inside = np.unique(values.to_numpy(dtype=float))
     return np.concatenate([[low], inside[(inside > low) & (inside < high)], [high]])
 
 
 def paper_levels(space: FeatureSpace, d0: float, step: float) -> Array:
-    """Return the costs of the paper's kAUC: from 70 % of that of full coverage to what it takes for the largest (appendix C).
+    """Return the costs of the paper's kAUC: from 70 % of d0 up to `FeatureSpace.paper_cost` (appendix C).
 
-    d0: the larger one of the groups'.   step: that of dAUC's costs; the two ends remain where it is longer than they are apart.
+    d0: the largest of the groups'.   step: that of dAUC's costs; if it is longer than the range, the two ends remain.
     """
     low, high = 0.7 * d0, space.paper_cost
     found = np.arange(low, high, step)
@@ -193,17 +193,18 @@ def cost_table(
         try:
             found = centers(instance, k, coverage, budget=budget)
             cost, lower = found.cost, found.lower
-        except QueryError:  # k is too few
+        except QueryError:  # k is too small
             cost = lower = np.inf
         lines.append({"c": coverage, "k": k, "cost": cost, "lower": lower, "optimal": cost == lower})
     return pd.DataFrame(lines)
 
 
 def cost_curves(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return cAUC of groups (name -> `cost_table`): area under cost along k, over the ks that every group can, for each c.
+    """Return cAUC of groups (name -> `cost_table`): area under cost along k, over the ks with which every group reaches c, for each
+    c.
 
     score: over the area of the least cost of any group at these ks (appendix C).   saturation: the k where the cost is least first.
-    least: that cost.   Lines without two common ks, or a coverage that some group's table does not have, have no score.
+    least: that cost.   A line has no score without two common ks, or if some group's table lacks the coverage.
     """
     lines = []
     joined = pd.concat([table.assign(group=name) for name, table in tables.items()])

@@ -1,9 +1,9 @@
 """Coverage-constrained FGCE (k-center): at most k counterfactuals that cover c |X| factuals at the least largest cost.
 
-For full coverage only a few factuals matter, those that are hard to cover. The optimum over a few is a lower bound; its centers
-are tried on all, and whoever is farther than the bound joins the few, until nobody is. Each step asks whether the few can be
-covered by k candidates at some cost, a set cover decided by `cover.best` without tolerances. Partial coverage: `partial`.
-Sound? yes: the upper bound is counted, the lower proved in whole numbers.   Complete? yes, given time.
+For full coverage only a few factuals matter, those that are hard to cover. The optimum over these few is a lower bound. Its centers
+are tried on all factuals, and those farther than the bound join the few, until there are none. Each step asks whether k candidates
+can cover the few at some cost: a set cover, decided by `cover.best` without tolerances. Partial coverage: `partial`.
+Sound? yes: the upper bound is counted, the lower bound proved in whole numbers.   Complete? yes, given time.
 References: FGCE, problem 2 and section III-B; Contardo, Iori and Kramer, A scalable exact algorithm for the vertex p-center (2019).
 """
 
@@ -33,7 +33,7 @@ ADDED = 8
 class Centers:
     """chosen: nodes.   cost: the largest cost of those they cover (d).   lower: no k candidates do with less.
 
-    proved: whether `lower` was proved here, or is a solver's claim.   steps: set covers decided.   few: factuals that mattered.
+    proved: False if `lower` is a solver's claim.   steps: set covers decided.   few: number of factuals that mattered.
     """
 
     chosen: Integers
@@ -50,7 +50,7 @@ class Centers:
 
 
 class TooFew(QueryError):
-    """k counterfactuals cannot cover so many, at any cost."""
+    """k counterfactuals cannot cover this many factuals at any cost."""
 
 
 class Unfinished(Exception):
@@ -86,9 +86,9 @@ def fewest(instance: Instance, cost: float = np.inf, *, budget: Budget | None = 
 
 
 def centers(instance: Instance, k: int, coverage: float = 1.0, *, budget: Budget | None = None) -> Centers:
-    """Return the optimum for all components at once, or when time is up the best that is known, with the gap.
+    """Return the optimum for all components at once, or when time is up the best known choice, with the gap.
 
-    Raises TooFew for a coverage that k counterfactuals cannot reach (it says which k would do), QueryError for a k below 1.
+    Raises TooFew for a coverage that k counterfactuals cannot reach (it names a k that would), QueryError for a k below 1.
     """
     budget = budget or Budget()
     if k < 1:
@@ -112,7 +112,7 @@ class _Few:
         return np.concatenate([block.factuals[rows] for block, rows in zip(self.instance.blocks, self.rows, strict=True)])
 
     def costs(self) -> Array:
-        """Return all different costs of the few, from the least that could serve."""
+        """Return the different costs of the few, from the least possible optimum on."""
         parts = [block.cost[rows].ravel() for block, rows in zip(self.instance.blocks, self.rows, strict=True)]
         values = np.unique(np.concatenate(parts))
         return np.asarray(values[(values >= self.least) & np.isfinite(values)])
@@ -145,7 +145,7 @@ class _Few:
             beyond = ~within(value, cost)
             for center in np.unique(nearest[beyond]):
                 rows = np.flatnonzero(beyond & (nearest == center))
-                ways = np.isfinite(block.cost[rows]).sum(axis=1)  # among those beyond reach, the one with the fewest
+                ways = np.isfinite(block.cost[rows]).sum(axis=1)  # among unreachable ones, that with the fewest candidates
                 row = rows[value[rows].argmax() if np.isfinite(value[rows]).all() else ways.argmin()]
                 found.append((-float(value[row]), b, int(row)))
         return np.array([(b, row) for _, b, row in sorted(found)[:ADDED]], dtype=np.int64).reshape(-1, 2)
@@ -189,7 +189,7 @@ def _next(few: _Few, k: int, below: float) -> float:
 
 
 def _too_few(instance: Instance, k: int, deadline: float) -> TooFew:
-    """Return the error that k candidates cannot cover everybody at any cost; it says which k would do."""
+    """Return the error that k candidates cannot cover everybody at any cost; it names a k that would."""
     parts = len(instance.blocks)
     text = f"k = {k} is too few to cover all {instance.size} people who can be helped"
     text += f": they are in {parts} parts of the table with no allowed moves between them" if parts > 1 else ""
@@ -201,7 +201,7 @@ def _too_few(instance: Instance, k: int, deadline: float) -> TooFew:
 
 
 def _anyhow(instance: Instance, k: int) -> tuple[Integers, float]:
-    """Return greedy's choice when time was up before any other."""
+    """Return greedy's choice, for when time was up before any other was found."""
     system = SetSystem.within(instance, np.inf)
     chosen = system.nodes[greedy(system, k)]
     return chosen, float(instance.to(chosen).min(axis=1).max())
@@ -250,7 +250,7 @@ def by_components(instance: Instance, k: int, coverage: float = 1.0, *, budget: 
         total, choice = _combined(total, table, k, count)
         taken.append(choice)
     if np.isinf(total[k, count]):
-        centers(instance, k, coverage, budget=budget)  # says what is wrong, or has no time to
+        centers(instance, k, coverage, budget=budget)  # raises the error that says what is wrong, or runs out of time
         raise Unfinished
     chosen = _traced(answers, tables, taken, k, count)
     return Centers(chosen=chosen, cost=float(total[k, count]), lower=float(total[k, count]), proved=True, steps=len(tables))
@@ -261,7 +261,7 @@ def _only(block: CostBlock) -> Instance:
 
 
 def _answers(block: CostBlock, most: int, full: bool, deadline: float) -> Answers:
-    """Return (k', n') -> the optimum for n' factuals of one component with k' candidates, where there is one. Raises Unfinished."""
+    """Return (k', n') -> the optimum for n' factuals of one component with k' candidates, if there is one. Raises Unfinished."""
     own, f = _only(block), len(block.factuals)
     answers: Answers = {}
     for k in range(1, most + 1):
@@ -272,7 +272,7 @@ def _answers(block: CostBlock, most: int, full: bool, deadline: float) -> Answer
             try:
                 found = centers(own, k, n / f, budget=Budget(seconds=left))
             except QueryError:
-                break  # more cannot be covered either
+                break  # a larger number cannot be covered either
             if not found.optimal:
                 raise Unfinished
             answers[k, n] = found
@@ -320,7 +320,7 @@ def by_solver(
 ) -> Centers:
     """Solve the paper's MIP (eq. 1-6) on a backend, to compare with.
 
-    The answer is one of the costs; that nothing is better is the solver's claim.
+    The answer is one of the costs; its optimality is the solver's claim.
     Raises TooFew where the solver claims that there is no solution, QueryError where it found none in time.
     """
     program = k_center(instance.costs(), k=k, coverage=needed(instance, coverage), ranked=True)

@@ -1,7 +1,7 @@
 """Cost-constrained FGCE: k counterfactuals that cover the most factuals at cost at most d. Greedy, and the exact optimum.
 
-Greedy reaches at least (1 - 1/e) of the optimum; gains only shrink, so a candidate is looked at again only while its last known
-gain leads (lazy evaluation). The optimum is found by the branch and bound of `search`.
+Greedy reaches at least (1 - 1/e) of the optimum. Gains only shrink, so a candidate is evaluated again only while its last known
+gain is the largest (lazy evaluation). The optimum is found by the branch and bound of `search`.
 Reference: FGCE, problem 1 and algorithm 1; Minoux (1978) for the lazy evaluation.
 """
 
@@ -25,7 +25,8 @@ from verifair.systems.fgce.optimum.search import CoverSearch, distinct, undomina
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Coverage:
-    """chosen: nodes, at most k.   covered: how many factuals they cover.   bound: no k candidates cover more.   nodes: branches."""
+    """chosen: nodes, at most k.   covered: number of factuals that they cover.   bound: no k candidates cover more.   nodes:
+    branches."""
 
     chosen: Integers
     covered: int
@@ -39,9 +40,10 @@ class Coverage:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SetSystem:
-    """Who covers whom. covers: (R, C) bool, CSC, rows that are alike taken as one.   weights: (R,) factuals that each stands for.
+    """A set system.   covers: (R, C) bool, CSC, True if a candidate covers a row; equal rows are merged.   weights: (R,) factuals
+    in each row.
 
-    nodes: (C,) the candidate of each column.   same: (F,) the row of each factual, block by block; -1 where nobody covers it.
+    nodes: (C,) the candidate of each column.   same: (F,) the row of each factual, block by block; -1 where no candidate covers it.
     """
 
     covers: sp.csc_array
@@ -51,7 +53,8 @@ class SetSystem:
 
     @classmethod
     def of(cls, blocks: Sequence[Booleans], nodes: Sequence[Integers]) -> SetSystem:
-        """Return the system of blocks (f, c) and their candidates (c,), less contained columns and rows that nobody covers."""
+        """Return the system of blocks (f, c) and their candidates (c,), without contained columns and without rows that no
+        candidate covers."""
         ends, rows, weights, kept, sames = [np.zeros(1, dtype=np.int64)], [], [], [], []
         count = filled = 0
         for covers, names in zip(blocks, nodes, strict=True):
@@ -75,7 +78,7 @@ class SetSystem:
 
     @classmethod
     def within(cls, instance: Instance, cost: float) -> SetSystem:
-        """Return feasible pairs of an instance that cost at most so much, within NEAR."""
+        """Return the system of an instance's feasible pairs with a cost of at most `cost`, within NEAR."""
         near = [within(block.cost, up_to(cost)) for block in instance.blocks]
         return cls.of(near, [block.candidates for block in instance.blocks])
 
@@ -87,7 +90,7 @@ class SetSystem:
         return int(self.weights[rows[~covered[rows]]].sum())
 
     def value(self, chosen: Sequence[int]) -> int:
-        """Return factuals that the columns cover together."""
+        """Return the number of factuals that the columns cover together."""
         covered = np.zeros(len(self.weights), dtype=bool)
         for j in chosen:
             covered[self.column(j)] = True
@@ -95,15 +98,15 @@ class SetSystem:
 
 
 def within(costs: Array, cost: float) -> Booleans:
-    """Return which costs are of a feasible pair and at most `cost`, which may be infinite; a feasible cost is not.
+    """Return True where a cost is feasible (finite) and at most `cost`, which may be infinite.
 
-    Exact, for searches that go from one cost to the next; what somebody asked for comes as `up_to(limit)`.
+    Exact, for searches that go from one cost to the next; a user's limit is passed as `up_to(limit)`.
     """
     return np.asarray(np.isfinite(costs) & (costs <= cost))
 
 
 def greedy(system: SetSystem, k: int) -> list[int]:
-    """Return columns in the order in which they are chosen; fewer than k when nothing is left to gain.
+    """Return columns in the order in which they are chosen; fewer than k if nothing is left to gain.
 
     Guarantee: at least (1 - 1/e) of the optimum (Nemhauser, Wolsey and Fisher, 1978).
     """
@@ -113,7 +116,7 @@ def greedy(system: SetSystem, k: int) -> list[int]:
     chosen: list[int] = []
     while heap and len(chosen) < k:
         gain, j, asked = heapq.heappop(heap)
-        if asked < len(chosen):  # a gain of an earlier round: at most so much by now
+        if asked < len(chosen):  # a gain of an earlier round, now an upper bound
             heapq.heappush(heap, (-system.gain(j, covered), j, len(chosen)))
             continue
         if gain == 0:
@@ -145,7 +148,7 @@ def largest_coverage(instance: Instance, k: int, cost: float, *, budget: Budget 
 
 
 def best(system: SetSystem, k: int, *, target: int | None = None, budget: Budget) -> Coverage:
-    """Return the best k columns of a system. target: stop as soon as so much is covered, or is known to be out of reach."""
+    """Return the best k columns of a system. target: stop as soon as this weight is covered, or known to be out of reach."""
     _check(k)
     deadline = clock.now() + budget.seconds
     search = CoverSearch(system.covers, system.weights, greedy(system, k), k, target)

@@ -1,10 +1,10 @@
-"""k-center for a part of the factuals: the least cost at which k candidates cover so many.
+"""k-center for a part of the factuals: the least cost at which k candidates cover `count` of them.
 
-The cost is enclosed by questions "do k candidates cover so many at this cost?", each a maximum coverage (`search`) that stops once
-it is answered, or has had its share of branches. The first round asks with one branch each: bounds that stall and choices improved
-by exchange answer most, and leave a narrow gap. Later rounds ask with more branches, of the cost next below the best choice first,
-for its answer ends the search. Multipliers are handed on from question to question, by factual; so are the candidates that no
-choice can have which covers so many at this cost, for it has none of them at a lower cost either.
+The cost is enclosed by questions "can k candidates cover `count` factuals at this cost?", each a maximum coverage (`search`) that
+stops once it is answered or has used its share of branches. The first round uses one branch each: bounds and choices improved by
+exchange answer most questions and leave a narrow gap. Later rounds use more branches, and ask first about the next cost below the
+best choice, whose answer may end the search. Multipliers are passed from question to question, by factual. So are the candidates
+that cannot be in any choice that covers `count` at this cost: they cannot be in one at a lower cost either.
 Sound? yes: the upper bound is counted, the lower proved in whole numbers.   Complete? yes, given time.
 """
 
@@ -32,7 +32,7 @@ WIDE = 4096
 class PartialSearch:
     """Encloses the cost at which k candidates cover `count` factuals of an instance.
 
-    lower: no k candidates do with less.   upper, chosen: what is found.   steps: questions asked.
+    lower: no k candidates reach it at a lower cost.   upper, chosen: the best choice found.   steps: questions asked.
     """
 
     def __init__(self, instance: Instance, k: int, count: int) -> None:
@@ -44,7 +44,8 @@ class PartialSearch:
         self.useful: list[tuple[float, list[Integers]]] = [(np.inf, [np.arange(len(b.candidates)) for b in instance.blocks])]
 
     def run(self, deadline: float) -> int:
-        """Search until the enclosure is a point or time is up; return how many k candidates can cover at most, at any cost."""
+        """Search until the enclosure is a point or time is up; return an upper bound on the number that k candidates cover at any
+        cost."""
         most = self._reachable(deadline)
         if most < self.count:
             return most
@@ -55,7 +56,7 @@ class PartialSearch:
         return most
 
     def _reachable(self, deadline: float) -> int:
-        """Return a bound on what k candidates cover at any cost; at least `count` where they cover so many, or time was up."""
+        """Return a bound on what k candidates cover at any cost; at least `count` if they cover that many, or time was up."""
         system = SetSystem.within(self.instance, np.inf)
         search = CoverSearch(system.covers, system.weights, greedy(system, self.k), self.k, self.count)
         search.run(deadline, None)
@@ -67,12 +68,13 @@ class PartialSearch:
         return self.lower >= self.upper or clock.now() >= deadline
 
     def _round(self, branches: int | None, deadline: float) -> None:
-        """Ask with so many branches: next below the best choice, then halfway between what is known and what stayed open."""
+        """Ask with this number of branches: first the cost next below the best choice, then costs halfway between known and open
+        ones."""
         first = branches == ROUNDS[0]
         if not first:
             while not self._done(deadline) and self._asked(self._below(self.upper), branches, deadline) is True:
                 pass
-        low, high = self.upper, self.lower  # the least and the largest cost that stayed open
+        low, high = self.upper, self.lower  # the least and the largest open cost
         halved = 0
         while not self._done(deadline) and (first or halved < HALVED):
             halved += 1
@@ -85,7 +87,7 @@ class PartialSearch:
                 low, high = min(low, cost), max(high, cost)
 
     def _asked(self, cost: float, branches: int | None, deadline: float) -> bool | None:
-        """Return whether k candidates cover so many at this cost, None where that stays open; note what follows."""
+        """Return True if k candidates cover `count` at this cost, None if it stays open; update the bounds."""
         self.steps += 1
         columns = next(kept for limit, kept in reversed(self.useful) if limit >= cost)
         blocks = self.instance.blocks
@@ -114,21 +116,21 @@ class PartialSearch:
     def _keep(
         self, cost: float, near: list[Booleans], columns: list[Integers], system: SetSystem, search: CoverSearch
     ) -> None:
-        """Note the candidates that a choice can have which covers so many at this cost or a lower one.
+        """Keep the candidates that can be in a choice that covers `count` at this cost or a lower one.
 
-        Those that the system left out, contained in others, have a bound like any other: the rest of a choice can do with the
+        Candidates that the system left out, as contained in others, are bounded like the others: the rest of a choice can use the
         system's own.
         """
         root = search.root
         if root is None or root.bound < self.count:
             return
-        first = np.zeros(self.instance.size, dtype=bool)  # of each row of the system a factual
+        first = np.zeros(self.instance.size, dtype=bool)  # one factual for each row of the system
         rows, place = np.unique(system.same, return_index=True)
         first[place[rows >= 0]] = True
         start, kept = 0, []
         for table, own in zip(near, columns, strict=True):
             one = np.flatnonzero(first[start : start + len(table)])
-            units = search.priced[system.same[start + one]].astype(np.float64)  # whole, and so are sums: below 2^53
+            units = search.priced[system.same[start + one]].astype(np.float64)  # whole numbers with sums below 2^53: exact
             parts = [units @ table[one][:, part] for part in np.array_split(np.arange(len(own)), len(own) // WIDE + 1)]
             kept.append(own[root.forced(np.concatenate(parts).astype(np.int64)) >= self.count])
             start += len(table)
@@ -143,17 +145,17 @@ class PartialSearch:
             self.upper, self.chosen = cost, chosen
 
     def _between(self, lower: float, upper: float) -> float | None:
-        """Return the median of the costs there are from lower up to below upper; None where there is none, or the gap is narrow."""
+        """Return the median of the costs from lower to below upper; None if there is none, or the gap is narrow."""
         if not lower < upper * (1 - NARROW):
             return None
         values = np.concatenate([block.cost[(block.cost >= lower) & (block.cost < upper)] for block in self.instance.blocks])
         return float(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else None
 
     def _below(self, cost: float) -> float:
-        """Return the cost that is there next below, at least `lower`."""
+        """Return the next lower cost of the instance, at least `lower`."""
         below = max(float(block.cost.max(initial=-np.inf, where=block.cost < cost)) for block in self.instance.blocks)
         return max(below, self.lower)
 
     def _above(self, cost: float) -> float:
-        """Return the next cost that is there."""
+        """Return the next higher cost of the instance."""
         return min(float(block.cost.min(initial=np.inf, where=block.cost > cost)) for block in self.instance.blocks)

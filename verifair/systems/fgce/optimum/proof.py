@@ -1,6 +1,6 @@
-"""Proofs of group optima that somebody else can check: the search once more, with every bound recorded.
+"""Checkable proofs of group optima: the search is run again with every bound recorded.
 
-Sound? what is written is checked by `verifair check`, which knows nothing of this search.   Complete? given time.
+Sound? yes: `verifair check`, which knows nothing of this search, checks them.   Complete? given time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def certificate(
     network: Model, schema: Schema, graph: FeasibilityGraph, answers: Mapping[str, Answer], *, k: int, coverage: float,
     max_cost: float | None, budget: Budget,
 ) -> CentersCertificate | str:
-    """Return a certificate of the groups whose optimum is proved again in time, or why there can be none.
+    """Return a certificate of the groups whose optimum is proved again in time, or the reason that there is none.
 
     Requires: cost l2, no custom rule for moves, all positive rows as candidates, and a `network` that `verifair.read` gave.
     """
@@ -80,8 +80,8 @@ def _proof(
 
 
 def steps(near: Booleans, k: int, target: int, deadline: float) -> tuple[list[tuple[int, int]], list[Step]] | None:
-    """Return columns of a table (F, C) with one that contains each, and the bounds that show that no k columns cover `target` rows;
-    None where time was up or some do."""
+    """Return pairs (column of a table (F, C), column that contains it), and the bounds that show that no k columns cover `target`
+    rows; None if time was up or some do."""
     if not near.any():
         return [], [Step(multipliers=[0] * len(near), split=-1)]
     system = SetSystem.of([near], [np.arange(near.shape[1])])
@@ -93,7 +93,7 @@ def steps(near: Booleans, k: int, target: int, deadline: float) -> tuple[list[tu
     some = near[:, system.nodes].astype(np.float32)
     inside = near[:, left].astype(np.float32).T @ some >= near[:, left].sum(axis=0)[:, None]
     contained = list(zip(left.tolist(), system.nodes[inside.argmax(axis=1)].tolist(), strict=True))
-    # A row of the system stands for several factuals: its multiplier is handed to them in turn, one unit at most to each.
+    # A row of the system stands for several factuals: its multiplier is split among them, at most one unit for each.
     before = np.zeros(len(near), dtype=np.int64)
     for row in range(len(system.weights)):
         own = np.flatnonzero(system.same == row)

@@ -2,11 +2,11 @@
 
 Branch and bound, depth first, over columns that are in or out. A branch is closed by the Lagrangian bound
     sum (w - lambda) + the k largest sums of lambda over a column,
-true for any multipliers and added up in whole numbers. They come from subgradient steps, a matrix product each, until they stall;
-columns that no better choice can have (their bound when they are forced in says so) leave the branch, then rows that became alike
-are taken as one, and the steps go on. Where that does not close a small branch, the duals of its LP are tried. Choices come from
-greedy, from the columns that are usually among the k best, and from exchanging one column at a time while that gains.
-Sound? yes: no tolerance, no solver's word.   Complete? yes, given time.
+which holds for any multipliers and is computed in whole numbers. Multipliers come from subgradient steps, one matrix product each,
+until they stall. Columns that cannot be in a better choice (shown by the bound with the column forced in) leave the branch, rows
+that became equal are merged, and the steps continue. If this does not close a small branch, the duals of its LP are tried. Choices
+come from greedy, from the columns that are usually among the k best, and from exchanges of single columns while they gain.
+Sound? yes: no tolerance, no solver's claim.   Complete? yes, given time.
 Reference: Cornuejols, Fisher and Nemhauser, Location of bank accounts to optimize float (1977); Beasley, Lagrangian relaxation, in
 Modern heuristic techniques for combinatorial problems (1993), for the reduction.
 """
@@ -47,12 +47,12 @@ EXCHANGED = 8
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Branch:
-    """What is open below some decisions.
+    """An open branch: the remaining problem after some decisions.
 
-    bound: no choice in it covers more.   inside: columns that are in, covering `sure`.   k: how many may join them.
+    bound: no choice in it covers more.   inside: columns that are in, covering `sure`.   k: number of columns that may join them.
     covers: (R, C) CSC, rows not yet covered and columns not yet decided; weights (R,).   columns: (C,) their numbers in the system.
-    rows: (R,) theirs, of rows taken as one the first's.   multipliers: (R,) to begin with.   merged: columns when rows were last
-    compared.
+    rows: (R,) their numbers; for merged rows, the first one's.   multipliers: (R,) initial ones.   merged: number of columns when
+    rows were last merged.
     """
 
     bound: int
@@ -67,8 +67,8 @@ class Branch:
     merged: int
 
     def reduced(self, keep: Booleans) -> Branch:
-        """Return the branch with these columns only, less rows that none of them covers; rows alike and columns contained in
-        another are looked for once a fifth of the columns is gone."""
+        """Return the branch with these columns only, without rows that none of them covers; equal rows and contained columns are
+        merged each time a fifth of the columns is gone."""
         covers = sp.csc_array(self.covers[:, np.flatnonzero(keep)])
         left = replace(self, covers=covers, columns=self.columns[keep])
         left = left._rows(np.bincount(covers.indices, minlength=covers.shape[0]) > 0)
@@ -116,10 +116,10 @@ CLOSED, AGAIN_PRICED = -1, -2
 
 @dataclass(kw_only=True, eq=False)
 class Step:
-    """One bound of a recorded search, branches in the order in which they are looked at, "in" before "out".
+    """One bound of a recorded search; branches in the order of the search, "in" before "out".
 
-    multipliers: (R,) whole units of 2^-UNIT.   split: what follows: the column that is in or out, CLOSED, or AGAIN_PRICED: the same
-    branch less the columns that are of no use.
+    multipliers: (R,) whole units of 2^-UNIT.   split: the next step: the column that is in or out, CLOSED, or AGAIN_PRICED: the
+    same branch without the useless columns.
     """
 
     multipliers: Integers
@@ -127,13 +127,13 @@ class Step:
 
 
 class CoverSearch:
-    """Looks for the best columns of a system, or for columns that cover at least `target`.
+    """Search for the best columns of a system, or for columns that cover at least `target`.
 
-    covers (R, C) CSC, weights (R,), a first choice of at most k columns.   multipliers: (R,) to begin with, None: half the weights.
+    covers (R, C) CSC, weights (R,), a first choice of at most k columns.   multipliers: (R,) initial ones, None: half the weights.
 
     chosen, covered: the best choice so far, and the weight that it covers.   bound: no k columns cover more.   nodes: branches.
-    root: of all columns at the first branch's first multipliers `priced` (R,), whole units; None before.
-    steps: every bound, where they are to be recorded (rows are not merged then, and no LP is asked); None otherwise.
+    root: bounds of all columns at the first branch's first multipliers `priced` (R,), in whole units; None before.
+    steps: every bound, if they are recorded (then rows are not merged, and no LP is solved); None otherwise.
     """
 
     def __init__(
@@ -171,11 +171,11 @@ class CoverSearch:
 
     @property
     def _goal(self) -> int:
-        """A branch whose bound is no higher has nothing for us."""
+        """Return the weight that a useful branch must exceed by its bound."""
         return max(self.needed - 1, self.covered)
 
     def _branch(self, branch: Branch, deadline: float) -> None:
-        """Bound one branch, and split it where that does not close it."""
+        """Bound one branch, and split it if the bound does not close it."""
         self.nodes += 1
         if self._hopeless(branch.bound):
             return
@@ -189,7 +189,7 @@ class CoverSearch:
                 return
             self._tried(branch, usual, exchange=self.nodes % EXCHANGED == 1)
             if self.covered >= self.enough:
-                self.open.append(branch)  # nobody asks any more, but its bound counts
+                self.open.append(branch)  # kept open: the search ends, but its bound counts
                 return
             if len(branch.columns) > AGAIN * size or clock.now() >= deadline:
                 break
@@ -197,7 +197,7 @@ class CoverSearch:
         if branch.k == 0 or not len(branch.columns) or not len(branch.weights):
             if self.steps is not None:
                 self._followed_by(AGAIN_PRICED, only=size > 0)
-                self.steps.append(Step(multipliers=self.weights << UNIT))  # nobody is left to be covered by more
+                self.steps.append(Step(multipliers=self.weights << UNIT))  # more columns would cover nothing
             return
         if self.steps is None and branch.covers.nnz <= SMALL and not self._hopeless(branch.bound):
             found = _relaxed(branch, deadline)
@@ -211,13 +211,13 @@ class CoverSearch:
         self.open += [branch.without(j), branch.within(j)]
 
     def _followed_by(self, split: int, *, only: bool = True) -> None:
-        """Note what follows the last bound."""
+        """Record the step that follows the last bound."""
         if self.steps and only:
             self.steps[-1].split = split
 
     def _priced(self, branch: Branch, scale: float, deadline: float) -> tuple[Branch, Array, bool]:
-        """Return the branch with better multipliers and without the columns that are of no use, how often each of its columns was
-        among the k best (C,), and whether it is closed."""
+        """Return the branch with better multipliers and without useless columns, how often each of its columns was among the k best
+        (C,), and whether it is closed."""
         best, usual = _descended(branch, self._goal - branch.sure, scale, deadline)
         whole = np.minimum(np.ldexp(best, UNIT).astype(np.int64), branch.weights << UNIT)
         covers = branch.covers
@@ -240,7 +240,8 @@ class CoverSearch:
         return branch, usual[np.searchsorted(numbers, branch.columns)], False
 
     def _tried(self, branch: Branch, usual: Array, *, exchange: bool) -> None:
-        """Offer the columns that are usually among the best, and what exchanging them one by one makes of them."""
+        """Try the columns that are usually among the best and, with `exchange`, the choice improved by exchanging them one by
+        one."""
         k = min(branch.k, len(branch.columns))
         order = np.argsort(-usual, kind="stable")
         self._offer([*branch.inside, *branch.columns[order[:k]].tolist()])
@@ -251,7 +252,7 @@ class CoverSearch:
             self._offer([*branch.inside, *branch.columns[pool[found]].tolist()])
 
     def _hopeless(self, bound: int) -> bool:
-        """Return whether nothing below this bound is of use; then it counts as closed."""
+        """Return True if a branch with this bound is useless; then it counts as closed."""
         if bound > self._goal:
             return False
         self.closed = max(self.closed, bound)
@@ -271,7 +272,7 @@ class CoverSearch:
 
 
 def distinct(table: Booleans) -> tuple[Integers, Integers]:
-    """Return the first of each kind of row of a table (r, c), and for every row the number of its kind (r,)."""
+    """Return the first of each distinct row of a table (r, c), and (r,) each row's number among the distinct ones."""
     kinds: dict[bytes, int] = {}
     same = np.array([kinds.setdefault(row.tobytes(), len(kinds)) for row in np.packbits(table, axis=1)], dtype=np.int64)
     return np.unique(same, return_index=True)[1], same
@@ -291,7 +292,8 @@ def undominated(table: Booleans) -> Integers:
 
 
 def exchanged(table: Array, weights: Integers, chosen: Sequence[int]) -> list[int]:
-    """Return columns of a table (R, C) of float32 zeros and ones, from the chosen by the best exchange of one, until none gains."""
+    """Return the chosen columns of a table (R, C) of float32 zeros and ones, improved by the best exchange of one until none
+    gains."""
     found = list(chosen)
     while True:
         count = table[:, found].sum(axis=1)
@@ -348,7 +350,7 @@ def _relaxed(branch: Branch, deadline: float) -> tuple[int, Array] | None:
         return None
     program = max_coverage(branch.covers.astype(bool), branch.weights, k=branch.k)
     outcome = solve(program.program, backend="highs", budget=Budget(seconds=left), relax_integrality=True)
-    if outcome.limit is Limit.INTERRUPTED:  # the solver heard a Ctrl-C that was meant for all of us
+    if outcome.limit is Limit.INTERRUPTED:  # Ctrl-C reached the solver and is meant for the whole process
         raise KeyboardInterrupt
     if outcome.values is None or outcome.duals is None:
         return None
