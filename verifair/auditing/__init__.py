@@ -1,1 +1,1 @@
-"""One audit: a file that names everything, all analyses, one page that an auditor can read and re-check."""
+"""Audits: an audit file, all analyses, and one page that an auditor can read and re-check."""

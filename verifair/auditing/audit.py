@@ -52,7 +52,7 @@ FOLDER = "audit.files/"
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Audit(Pictured):
-    """What an audit found; a notebook shows its statements, and `plot()` the decisions by group.
+    """The results of an audit; a notebook shows its statements, and `plot()` the decisions by group.
 
     result: all results, as in the JSON beside a page.   schema: the schema of the audit.
     folder: temporary folder of the proofs, the model and the schema; it is deleted with this object, so `save` what you need.
@@ -71,7 +71,7 @@ class Audit(Pictured):
         return self.result.statements
 
     def __str__(self) -> str:
-        """The most important statements, one a line."""
+        """Return the most important statements, one per line."""
         found = [one for one in self.statements if one.headline] or list(self.statements)
         return "\n".join(f"{one.standing.value:<9} {one.text}" for one in found)
 
@@ -84,7 +84,7 @@ class Audit(Pictured):
         return pd.DataFrame(rows, columns=["analysis", "standing", "tone", "statement", "headline"])
 
     def _draw(self, path: Path) -> None:
-        """Draw what the model decides by group."""
+        """Draw the model's decisions by group."""
         found = self.result.decisions
         if found is None:
             raise QueryError("the table has no rows, so that there are no decisions to draw")
@@ -101,7 +101,7 @@ class Audit(Pictured):
     def save(self, path: str | Path) -> Path:
         """Write the page (.html), and beside it its JSON and a folder with the proofs, the model and the schema.
 
-        Raises QueryError for a name that does not end in .html, or where other files are in the way.
+        Raises QueryError for a name that does not end in .html, or if other files are in the way.
         """
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
@@ -192,7 +192,7 @@ def audit(
 
 
 def _beside(result: AuditResult, folder: str) -> AuditResult:
-    """Return the same with proofs, model and schema in a folder of this name."""
+    """Return the result with its proofs, model and schema in a folder of this name."""
     sections = []
     for section in result.sections:
         proofs = [

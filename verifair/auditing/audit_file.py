@@ -1,4 +1,4 @@
-"""The audit file, TOML: which model, schema and table, which features are sensitive, and which analyses are asked for.
+"""The audit file, TOML: the model, the schema, the table, the sensitive features, and the analyses.
 
     title = "German credit, 2026"                          [analyses.pba]
     seed = 0                                               delta = [1, 2]
@@ -16,7 +16,7 @@
     [sensitive]                                            [analyses.cst]
     features = ["sex", "age"]                              causal = "german.causal.toml"
 
-Paths are relative to the audit file, and stay in its folder unless whoever runs the audit names a wider one (--root).
+Paths are relative to the audit file, and stay in its folder unless the user names a wider one (--root).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from verifair.schema.spelling import nearest
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuditFile:
-    """What an audit file says.   name: of the file, for errors.   folder: which its paths are relative to.   root: which they may
-    not leave.   analyses: in the file's order.   sha256: of its text.
+    """The content of an audit file.   name: of the file, for errors.   folder: its paths are relative to it.   root: its paths may
+    not leave it.   analyses: in the file's order.   sha256: of its text.
     """
 
     name: str
@@ -68,7 +68,7 @@ class AuditFile:
         return self.head.title_ or f"Audit of {Path(self.model.file).name if self.model.file else self.model.demo}"
 
     def inside(self, section: str, key: str, written: str) -> Path:
-        """The path that a key names. Raises SchemaError for one that leaves the root, links followed, or names no file."""
+        """Return the path that a key names. Raises SchemaError if it leaves the root (links followed), or is no file."""
         place = f"{self.name}: [{section}]: {key} = {schema_file.shown(written)}"
         try:
             found = (self.folder / written).resolve()
@@ -87,9 +87,9 @@ class AuditFile:
 
 
 def load(path: str | Path, *, root: Path | None = None) -> AuditFile:
-    """An audit file from its path.   root: the folder that its paths may not leave; None: its own.
+    """Read an audit file from its path.   root: the folder that its paths may not leave; None: its own.
 
-    Raises SchemaError naming file, section, key, what was found and the remedy, one line a problem.
+    Raises SchemaError naming file, section, key, the value found and the remedy, one line for each problem.
     """
     path = Path(path)
     text = schema_file.read(path, "an audit file")
@@ -100,7 +100,7 @@ def load(path: str | Path, *, root: Path | None = None) -> AuditFile:
 
 
 def loads(text: str, *, name: str, folder: Path, root: Path | None = None) -> AuditFile:
-    """An audit file from its text."""
+    """Read an audit file from its text."""
     content = schema_file.loaded(text, name, "an audit file")
     try:
         return _build(content, name, folder, root or folder, hashlib.sha256(text.encode()).hexdigest())
@@ -114,7 +114,7 @@ def _build(content: Mapping[str, Any], name: str, folder: Path, root: Path, sha2
     found: dict[str, Any] = {}
     for title, kind in SECTIONS.items():
         demo = getattr(found.get("model"), "demo", None)
-        if title == "schema" and title in content and demo is not None:  # whatever it holds
+        if title == "schema" and title in content and demo is not None:  # whatever its content
             lines.append(f"[schema]: [model] demo = {demo!r} brings its own schema; drop the section, or name a model's file")
         elif title in content:
             found[title] = _read(kind.read, content[title], f"[{title}]", lines)
@@ -151,7 +151,7 @@ def _analyses(content: Any, lines: list[str]) -> dict[str, Analysis]:
 
 
 def _read(read: Callable[[Mapping[str, Any]], Any], data: Any, title: str, lines: list[str]) -> Any:
-    """Return a section, or None with its flaws added to `lines`."""
+    """Return a section, or None after adding its errors to `lines`."""
     if not isinstance(data, Mapping):
         lines.append(
             f"{title}: found {schema_file.shown(data)}, expected a section of keys; write {title} on a line of its own, and the "

@@ -1,9 +1,9 @@
-"""Compare two audits: what got better, what got worse, what is not clear, and what cannot be compared.
+"""Compare two audits: better, worse, unclear and incomparable quantities.
 
-Shares of people differ where their 95 % intervals (Wilson) do not overlap. That holds however the people of the two audits hang
-together, as the deviation of a difference is at most the sum of the two; an interval for different people (Newcombe's) would be too
-short where two models err on different people of one table. What was proved of a domain lies between two certified ends; it differs
-where these do not overlap. A point estimate alone never makes anything better, worse or unchanged.
+Shares of people differ if their 95 % intervals (Wilson) do not overlap. This holds even if the people of the two audits are
+dependent, as the standard deviation of a difference is at most the sum of the two. Newcombe's interval, for independent people,
+would be too short if two models err on different people of one table. A certified quantity lies between two bounds; it differs if
+these do not overlap. A point estimate alone never makes anything better, worse or unchanged.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ MOST = 1 << 28
 
 @dataclass(frozen=True, kw_only=True)
 class _Quantity:
-    """One number of an audit.   low, high: it lies between them (None: not known).   people: counted among so many; None: it is
-    about all possible people.   better: which direction is."""
+    """One number of an audit.   low, high: its bounds (None: not known).   people: number of people that it counts; None: it is
+    about all possible people.   better: the direction that is better."""
 
     low: float | None
     high: float | None
@@ -54,7 +54,7 @@ class _Quantity:
         ends = [one for one in (self.low, self.high) if one is not None]
         if not all(map(math.isfinite, ends)) or ends != sorted(ends):
             raise ValueError(f"{self.shown[:200]!r} lies between no two numbers")
-        whole = isinstance(self.people, int) and 0 <= self.people <= PEOPLE  # the JSON may be anybody's
+        whole = isinstance(self.people, int) and 0 <= self.people <= PEOPLE  # the JSON is not trusted
         if self.people is not None and not (whole and all(0 <= one <= 1 for one in ends)):
             raise ValueError(f"{self.shown[:200]!r} is no share of people")
 
@@ -80,7 +80,7 @@ def load(path: Path) -> AuditResult:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise QueryError(f"--against {path}: {place}: {first['msg']}; {other}") from None
-    try:  # what an analysis answers has no model of its own: what is compared is read before any analysis runs
+    try:  # answers of analyses have no type here: read what is compared before any analysis runs
         for key in COMPARED:
             _quantities(result, key)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -90,7 +90,7 @@ def load(path: Path) -> AuditResult:
 
 
 def _with_pictures(content: Any) -> Any:
-    """The JSON leaves drawings out."""
+    """Return the content with empty drawings, which the JSON leaves out."""
     if isinstance(content, dict):
         filled = {name: _with_pictures(value) for name, value in content.items()}
         return {**filled, "svg": ""} if set(content) == {"title", "alt"} else filled
@@ -117,7 +117,7 @@ def compare(now: AuditResult, before: AuditResult) -> Comparison:
 
 
 def _not_compared(now: AuditResult, before: AuditResult) -> Iterator[QuantityChange]:
-    """Name the analyses whose numbers are left to the reader, so that nobody takes them for unchanged."""
+    """Yield a line for each analysis whose numbers are not compared, so that nobody takes them for unchanged."""
     for key in ("cst", "cec", "fgce"):
         found = [section for section in (_section(now, key), _section(before, key)) if section is not None]
         if found:
@@ -134,7 +134,7 @@ def _section(result: AuditResult, key: str) -> Section | None:
 
 
 def _other(now: AuditResult, before: AuditResult, key: str) -> str:
-    """Return which other question an analysis was asked; empty where it was the same."""
+    """Return the difference between the two questions of an analysis; empty if they are the same."""
     first, second = _section(now, key), _section(before, key)
     if first is None or second is None:
         return ""
@@ -143,13 +143,13 @@ def _other(now: AuditResult, before: AuditResult, key: str) -> str:
 
 
 def _quantities(result: AuditResult, key: str) -> dict[tuple[str, str], _Quantity]:
-    """Return what an audit says of one of COMPARED, by what it is and of whom."""
+    """Return the quantities of one of COMPARED in an audit, by name and group."""
     by_name = {"decisions": _decisions, "flips": _flips}
     return dict(by_name[key](result) if key in by_name else _answers(result, key))
 
 
 def _decisions(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:
-    """Return the quantities of the model's decisions on the table's people."""
+    """Yield the quantities of the model's decisions on the table's people."""
     if result.decisions is None:
         return
     for feature in result.protected:
@@ -164,7 +164,7 @@ def _decisions(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity
             if one.accuracy is not None:
                 yield ("accuracy", name), _Quantity(low=one.accuracy, high=one.accuracy, people=one.people, better="higher",
                                                     shown=f"{percent(one.accuracy)} of {one.people:,}")  # fmt: skip
-        # The reference has no interval. The lowest ratio is at most each group's; earlier versions knew no end where a rate was 0.
+        # The reference has no interval. The lowest ratio is at most each group's; earlier versions had no bound for a rate of 0.
         ratios = [one for one in groups if one.ratio is not None and (one.ratio_low is not None or one.ratio < 1)]
         if ratios:
             worst = min(ratios, key=lambda one: one.ratio or 0.0)
@@ -177,7 +177,7 @@ def _decisions(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity
 
 
 def _flips(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:
-    """Return how many people of the table would be decided otherwise with another value of the schema."""
+    """Yield the shares of the table's people who would be decided otherwise with another value of a feature."""
     people = {feature: one["people"] for feature, one in by_feature(result, "exchanged")}
     for feature, low, high, shown in flips(result):
         yield ("people of the table decided otherwise with another value", feature), _Quantity(
@@ -186,7 +186,7 @@ def _flips(result: AuditResult) -> Iterator[tuple[tuple[str, str], _Quantity]]:
 
 
 def _answers(result: AuditResult, key: str) -> Iterator[tuple[tuple[str, str], _Quantity]]:
-    """Return the quantities that one analysis proved, by feature."""
+    """Yield the quantities that one analysis proved, by feature."""
     section = _section(result, key)
     standings = {one.checked for one in section.evidence} if section is not None else set()
     if key == "pba":
@@ -231,7 +231,7 @@ def _apart(what: str, of: str | None, why: str, first: _Quantity | None = None, 
 
 
 def _change(what: str, of: str, first: _Quantity, second: _Quantity, same: bool) -> QuantityChange:
-    """Compare two quantities by what they can be at least and at most.
+    """Compare two quantities by their bounds.
 
     same: both are of one model, and of one table if of people.
     """

@@ -55,7 +55,7 @@ class GroupDecisions(Shape):
 
 
 class ScoreHistogram(Shape):
-    """How many people of a group have which score: `bins` that are not empty, and the people in each."""
+    """The histogram of a group's scores: `bins` that are not empty, and the number of people in each."""
 
     feature: str
     group: str
@@ -64,9 +64,9 @@ class ScoreHistogram(Shape):
 
 
 class ScoreScale(Shape):
-    """The edges that scores are counted between. Bin k holds scores above k of them; the decision follows the one at `own`.
+    """The edges of the scores' bins. Bin k holds scores above k of them; the edge at `own` is the model's threshold.
 
-    The people of the table lie on the side of that edge on which they are decided.
+    Each person of the table is on the side of that edge that agrees with the decision.
     """
 
     quantity: str
@@ -116,7 +116,7 @@ class Decisions(Shape):
 
 
 def decisions(subject: AuditSubject) -> Decisions | None:
-    """Return the decisions on the subject's table by each sensitive feature, counted chunk by chunk; None where it has no table.
+    """Return the decisions on the subject's table by each sensitive feature, counted chunk by chunk; None without a table.
 
     Raises DataError, QueryError or SchemaError for a table that does not fit.
     """
@@ -144,7 +144,7 @@ def decisions(subject: AuditSubject) -> Decisions | None:
 
 @dataclass(kw_only=True, eq=False)
 class GroupCounts:
-    """How many people of a group there are, are decided favourably, and rightly; and how many have a score in which bin."""
+    """Counts of a group: people, favourable decisions, right decisions, and people by bin of the score."""
 
     people: int = 0
     favourable: int = 0
@@ -153,8 +153,8 @@ class GroupCounts:
 
 
 def count(groups: dict[str, GroupCounts], group: pd.Series, favoured: Booleans, right: Booleans, place: Integers) -> None:
-    """Count rows to those of their groups.   group, favoured, right, place: (B,) of each row its group, whether it is decided
-    favourably, and rightly, and the bin of its score."""
+    """Add rows to the counts of their groups.   group, favoured, right, place: (B,) each row's group, whether it is decided
+    favourably, whether rightly, and the bin of its score."""
     names = group.to_numpy(dtype=object).astype(str)
     for name in np.unique(names):
         mine, one = names == name, groups.setdefault(str(name), GroupCounts())
@@ -168,7 +168,8 @@ def count(groups: dict[str, GroupCounts], group: pd.Series, favoured: Booleans, 
 
 @dataclass(kw_only=True, eq=False)
 class _Labels:
-    """known: the table has labels, as far as was read. The analyses that need labels say what is wrong with them."""
+    """The labels of the table.   known: False once a chunk lacks usable labels. Analyses that need labels report what is wrong with
+    them."""
 
     schema: Schema
     known: bool
@@ -184,7 +185,7 @@ class _Labels:
             return cls(schema=schema, known=False)
 
     def right(self, frame: pd.DataFrame, favoured: Booleans) -> Booleans:
-        """Return (B,) whether each decision of a chunk equals the label."""
+        """Return (B,) True where a decision of a chunk equals the label."""
         if self.known:
             try:
                 found: Booleans = self.schema.outcome.favourable(self.schema.labels(frame, names=self.names)) == favoured
@@ -199,7 +200,7 @@ BINS = 1_000
 
 
 def _scores(subject: AuditSubject, x: Array) -> Array:
-    """Return (B,) what a threshold is compared with: the model's value, or the probability of decision 1."""
+    """Return (B,) the scores that a threshold is compared with: the model's value, or the probability of decision 1."""
     model = subject.network.whole
     logits = model.forward(x)
     margins = np.asarray(logits[:, 0] if model.outputs == 1 else logits[:, 1] - logits[:, 0])
@@ -207,7 +208,7 @@ def _scores(subject: AuditSubject, x: Array) -> Array:
 
 
 def _scale(subject: AuditSubject, data: Stream) -> ScoreScale | None:
-    """Return the edges; None where no threshold decides. The model's own threshold is one of them."""
+    """Return the edges, among them the model's own threshold; None if no threshold decides."""
     schema, model, rule = subject.schema, subject.network.whole, subject.schema.outcome
     if model.outputs > 2:
         return None
@@ -228,7 +229,7 @@ def _scale(subject: AuditSubject, data: Stream) -> ScoreScale | None:
 
 
 def _place(subject: AuditSubject, scale: ScoreScale, scores: Array, favoured: Booleans) -> Integers:
-    """Return how many edges each row's score (B,) lies above.
+    """Return (B,) the number of edges below each row's score.
 
     At the model's own threshold the exact decisions `favoured` (B,) count, not the scores in float64.
     """
@@ -242,7 +243,8 @@ def _place(subject: AuditSubject, scale: ScoreScale, scores: Array, favoured: Bo
 def described(
     groups: Sequence[GroupDecisions], cuts: Mapping[str, float], *, people: int, favoured: int, favourable: str
 ) -> Decisions:
-    """Return groups with a sentence a feature.   people, favoured: of the table.   favourable: a name."""
+    """Return the groups with one sentence for each feature.   people, favoured: numbers in the table.   favourable: the outcome's
+    name."""
     by: dict[str, list[GroupDecisions]] = {}
     for one in groups:
         by.setdefault(one.feature, []).append(one)
@@ -253,7 +255,7 @@ def described(
 
 
 def _medians(schema: Schema, data: Stream, names: Sequence[str]) -> dict[str, float]:
-    """Return where numbers of many values are cut, of some features that hold numbers."""
+    """Return the medians at which numbers with many values are cut into groups."""
     if not names:
         return {}
     index = [schema.index(name) for name in names]
@@ -264,7 +266,7 @@ def _medians(schema: Schema, data: Stream, names: Sequence[str]) -> dict[str, fl
 
 
 def rates(feature: str, groups: Mapping[str, GroupCounts], *, known: bool) -> list[GroupDecisions]:
-    """Return the groups of one feature, largest first.   known: whether labels say who was decided rightly."""
+    """Return the groups of one feature, largest first.   known: whether there are labels."""
     names = sorted(groups)
     people, good, right = (np.array([getattr(groups[name], what) for name in names]) for what in ("people", "favourable", "right"))
     ranked = [n for n in range(len(names)) if people[n] >= SMALL]
@@ -295,23 +297,23 @@ def _against(n: int, best: int, good: Integers, people: Integers, z: float) -> t
         return 1.0, None, None
     a, all_a, b, all_b = (int(one) for one in (good[n], people[n], good[best], people[best]))
     low, high = ratio(np.array(a / all_a), all_a, np.array(b / all_b), all_b, z)
-    return a * all_b / (all_a * b), float(low), float(high)  # of whole numbers, rounded once: exactly 4/5 is 0.8
+    return a * all_b / (all_a * b), float(low), float(high)  # whole numbers, rounded once, so that exactly 4/5 is 0.8
 
 
 def reference(groups: Sequence[GroupDecisions]) -> GroupDecisions:
-    """Return the group that the others of its feature are compared with. Raises StopIteration where none are."""
+    """Return the group that the others of its feature are compared with. Raises StopIteration if none are compared."""
     return next(one for one in groups if one.ratio == 1 and one.ratio_low is None)
 
 
 def lowest(groups: Sequence[GroupDecisions]) -> GroupDecisions:
-    """Return the group with the lowest rate, of those that are compared with the reference; of equal ones the largest."""
+    """Return the group with the lowest rate among those compared with the reference; among equal ones the largest."""
     best = reference(groups)
     others = [one for one in groups if one.ratio is not None and one is not best]
     return min(others, key=lambda one: (one.rate.mean, -one.people))
 
 
 def not_compared(groups: Sequence[GroupDecisions], favourable: str) -> str | None:
-    """Return why the rates of a feature's groups are not compared; None where they are."""
+    """Return the reason that the rates of a feature's groups are not compared; None if they are."""
     if any(one.ratio is not None for one in groups):
         return None
     enough = sum(one.ranked for one in groups)
@@ -321,12 +323,12 @@ def not_compared(groups: Sequence[GroupDecisions], favourable: str) -> str | Non
 
 
 def fails(one: GroupDecisions) -> bool:
-    """Return whether a group fails the four-fifths rule, which asks of the rates as they are."""
+    """Return True if a group fails the four-fifths rule, which applies to the rates as they are."""
     return one.ratio is not None and one.ratio < FOUR_FIFTHS
 
 
 def clear(one: GroupDecisions) -> bool:
-    """Return whether the interval of the ratio lies on one side of four fifths; a group without an interval is clear."""
+    """Return True if the interval of the ratio lies on one side of four fifths; a group without an interval is clear."""
     return one.ratio_low is None or one.ratio_high is None or one.ratio_high < FOUR_FIFTHS or one.ratio_low >= FOUR_FIFTHS
 
 
@@ -344,7 +346,7 @@ def _ratio(one: GroupDecisions) -> str:
 
 
 def ratio_words(ratio: float, threshold: float = FOUR_FIFTHS, digits: int = 2) -> str:
-    """Return a ratio with as many decimals as show on which side of the threshold it lies, and that it is not 0."""
+    """Return a ratio with enough decimals to show on which side of the threshold it lies, and that it is not 0."""
     for more in range(digits, 17):
         said = f"{ratio:.{more}f}"
         if (float(said) < threshold) == (ratio < threshold) and (float(said) == 0) == (ratio == 0):
@@ -379,7 +381,7 @@ SHOWN = 24
 
 
 def plot(groups: Sequence[GroupDecisions], favourable: str, path: Path) -> None:
-    """A line a group: its rate with the 95 % interval; groups too small to be compared are grey."""
+    """Draw a line for each group: its rate with the 95 % interval; groups too small to be compared are grey."""
     shown = sorted(groups, key=lambda one: -one.people)[:SHOWN]
     shown = [one for one in groups if one in shown]
     features = list(dict.fromkeys(one.feature for one in shown))

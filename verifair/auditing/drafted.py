@@ -1,4 +1,4 @@
-"""An audit for which nobody has written a file: drafted from a model, a table and the names of its sensitive features."""
+"""Drafts of audit files, from a model, a table and the names of its sensitive features."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ ANALYSES: Mapping[str, Mapping[str, Any]] = {
 def chosen(
     analyses: Mapping[str, Mapping[str, Any]] | Sequence[str] | None, model: Model, cuts: Mapping[str, Sequence[float]]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Return analysis -> settings, from names alone as well. Raises QueryError for names that there are not.
+    """Return analysis -> settings; `analyses` may also be names alone. Raises QueryError for unknown names.
 
-    cuts: of sensitive numbers, as `medians` returns them; they make the groups of `fgce` and `cec`. Certified reasons are asked of
-    piecewise-linear networks alone.
+    cuts: of sensitive numbers, as `medians` returns them; they define the groups of `fgce` and `cec`. Certified reasons are for
+    piecewise-linear networks only.
     """
     usual = {name: dict(settings) for name, settings in ANALYSES.items()}
     if not (isinstance(model, Network) and model.piecewise_linear):
@@ -55,9 +55,9 @@ def chosen(
 
 
 def medians(schema: Schema, table: pd.DataFrame | Path, sensitive: Sequence[str]) -> dict[str, list[float]]:
-    """Return sensitive number -> where it is cut into two groups, if each of its many values would be a group.
+    """Return sensitive number -> the cut into two groups, for numbers with many values.
 
-    table: of a file only these columns are read. Rows without a value are not counted; whoever needs them refuses them.
+    table: only these columns of a file are read. Rows without a value are not counted; later steps report them.
     """
     names = sensitive or schema.protected_names
     numbers = [feature.name for feature in schema.features if feature.numeric and feature.name in names]
@@ -79,7 +79,7 @@ def audit_text(head: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]
 def sections_of(
     model: str, schema: str, data: Mapping[str, Any] | None, sensitive: Sequence[str], analyses: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the sections of an audit file that names these files.   data: the section of the table; None: there is none."""
+    """Return the sections of an audit file that names these files.   data: the section of the table; None without a table."""
     named: dict[str, Mapping[str, Any]] = {"model": {"file": model}, "schema": {"file": schema}}
     named |= {} if data is None else {"data": data}
     named |= {"sensitive": {"features": list(sensitive)}} if sensitive else {}
@@ -88,7 +88,7 @@ def sections_of(
 
 @dataclass(frozen=True, kw_only=True)
 class DraftedFiles:
-    """audit, schema: the files beside the page.   drafted: whether the schema is a draft.   root: a folder that holds all files."""
+    """audit, schema: the files beside the page.   drafted: True if the schema is a draft.   root: a folder that holds all files."""
 
     audit: Path
     schema: Path
@@ -101,10 +101,10 @@ def drafted_files(
     page: Path, model: Path, data: Path, *, schema: Path | None, target: str | None, positive: str | None, sensitive: Sequence[str],
     rows: Mapping[str, str],
 ) -> Iterator[DraftedFiles]:  # fmt: skip
-    """Write an audit file beside its page, and the draft of a schema where none was named; what was written is removed where the
-    block, which checks them, fails: the corrected command drafts them anew.
+    """Write an audit file beside its page, and a draft of the schema if none was named. If the block, which checks them, fails, the
+    files are removed, so that the corrected command drafts them again.
 
-    rows: keys of [data] beside the file. Raises QueryError where one of them is there and says something else: somebody has
+    rows: keys of [data] beside the file. Raises QueryError if one of the files exists with another content: somebody has
     corrected it.
     """
     if schema is None and target is None:

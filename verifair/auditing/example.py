@@ -1,4 +1,4 @@
-"""An audit file to begin with."""
+"""An example of an audit file, to start from."""
 
 EXAMPLE = """\
 # What to audit, and how. Paths are relative to this file and stay in its folder (wider: verifair audit --root FOLDER).

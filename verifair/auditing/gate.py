@@ -1,4 +1,4 @@
-"""The gate: thresholds of an audit file that its results must meet, for pipelines that should fail when they do not."""
+"""The gate: thresholds of an audit file that its results must meet, for pipelines that should fail otherwise."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WHOLE = ("certified_gap", "certified_share")
 def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
     """Return the outcome of every threshold, feature by feature.
 
-    passed and failed only where that is known: by exact counts, a proved bound, or an exact counterexample.
+    passed and failed only if that is certain: by exact counts, a proved bound, or an exact counterexample.
     """
     checks, fifths = list[GateCheck](), partial(_four_fifths, threshold=asked.four_fifths or 0.0)
     asks: dict[str, Callable[[AuditResult], Found | Shares]] = {
@@ -58,7 +58,7 @@ def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
         found = {feature: (low, high, text) for feature, low, high, text in ask(result)}
         for feature in result.protected:
             low, high, text = found.get(feature, (None, None, f"not asked, or it did not run; {NEEDS[name]} answers it"))
-            if name in WHOLE and high is not None and boxed(result):  # a counterexample alone is one of the whole domain
+            if name in WHOLE and high is not None and boxed(result):  # of a box, only a counterexample counts
                 low, high = low if name == "certified_gap" else 0.0, 1.0
                 text += "; asked of the box in [analyses.certify] alone: without box, the threshold is answered"
             checks.append(_checked(name, feature, threshold, low, high, text))
@@ -72,7 +72,7 @@ def gate(asked: GateSection, result: AuditResult) -> list[GateCheck]:
 def _checked(
     name: str, feature: str, threshold: float, low: float | Fraction | None, high: float | Fraction | None, text: str
 ) -> GateCheck:
-    """Return one threshold against the interval in which the quantity surely lies; None: nothing is known of that side."""
+    """Return the check of one threshold against certain bounds of the quantity; None: no bound on that side."""
     at_least, limit = name in ("four_fifths", "certified_share"), _written(threshold)
     if low is None or high is None:
         outcome: Literal["passed", "failed", "unknown"] = "unknown"
@@ -92,7 +92,7 @@ Shares = Iterator[tuple[str, Fraction | None, Fraction | None, str]]
 
 
 def _written(number: float | Fraction) -> Fraction:
-    """Return a number as it is written: 0.8 in an audit file is 4/5, which no float64 is."""
+    """Return a number as it is written: 0.8 in an audit file is exactly 4/5, which no float64 equals."""
     return number if isinstance(number, Fraction) else Fraction(str(float(number)))
 
 
@@ -104,10 +104,10 @@ def _float64(number: float | Fraction, *, up: bool) -> float:
 
 
 def _beside(value: Fraction, limit: Fraction | None, *, up: bool, below: bool = False, digits: int = 4) -> str:
-    """Return a number from 0 on, rounded up or down, with digits enough to stand on its own side of a limit: above it or not, or
+    """Return a number, at least 0, rounded up or down, with enough digits to stay on its side of a limit: above it or not, or
     `below` it or not."""
     side = operator.lt if below else operator.gt
-    for places in count(digits):    # it ends: what is shown comes as near to the value as need be
+    for places in count(digits):    # it ends, as more digits come as near to the value as needed
         whole = (math.ceil if up else math.floor)(value * 10**places)
         if limit is None or side(Fraction(whole, 10**places), limit) == side(value, limit):
             return f"{whole // 10**places}.{whole % 10**places:0{places}d}"
@@ -115,7 +115,7 @@ def _beside(value: Fraction, limit: Fraction | None, *, up: bool, below: bool = 
 
 
 def _percent(share: Fraction, limit: Fraction | None, *, below: bool) -> str:
-    """Return a share in percent; rounded down, with more digits, where that would stand on the other side of a limit."""
+    """Return a share in percent; rounded down, with more digits, if it would otherwise be on the other side of a limit."""
     said, side = percent(float(share)), operator.lt if below else operator.gt
     if limit is None or side(Fraction(said.strip("<>%")) / 100, limit) == side(share, limit):
         return said
@@ -138,17 +138,17 @@ def _four_fifths(result: AuditResult, threshold: float) -> Found:
 
 
 def boxed(result: AuditResult) -> bool:
-    """Return whether `certify` was asked of a box, and not of everybody whom the schema describes."""
+    """Return True if `certify` was asked about a box, not about everybody whom the schema describes."""
     return any(section.key == "certify" and bool(section.settings.get("box")) for section in result.sections)
 
 
 def strict(result: AuditResult) -> bool:
-    """Return whether `certify` was asked by the strict rule, which lets ties go: what it says is not about decisions."""
+    """Return True if `certify` used the strict rule, which ignores ties: its answers are not about decisions."""
     return any(section.key == "certify" and section.settings.get("signs") == "strict" for section in result.sections)
 
 
 def by_feature(result: AuditResult, part: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return the answers of `certify` for each feature, if it has that part."""
+    """Yield the answers of `certify` for each feature that has this part."""
     for section in result.sections:
         if section.key == "certify":
             for one in section.answer.get("by_feature", ()):
@@ -161,13 +161,13 @@ def flips(result: AuditResult) -> Found:
     for feature, found in by_feature(result, "exchanged"):
         people, asked, changed = found["people"], found["asked"], found["decided_otherwise"]
         if people:
-            # Of those not decided, none or all may be decided otherwise.
+            # Between none and all of the people not decided may be decided otherwise.
             text = f"{changed:,} of {people:,}" + (f" ({people - asked:,} not decided)" if asked < people else "")
             yield feature, changed / people, (changed + people - asked) / people, text
 
 
 def accepted_files(result: AuditResult) -> set[str]:
-    """Names of the files of proofs that the separate checker accepted as a whole, in this run."""
+    """Return the names of the files of proofs that the separate checker accepted as a whole in this run."""
     proofs = [one for section in result.sections for one in section.evidence]
     return {Path(one.file).name for one in proofs if one.checked == "accepted"}
 
@@ -207,9 +207,9 @@ def bias(result: AuditResult) -> Found:
 
 
 def biased(result: AuditResult) -> Iterator[tuple[str, int, int, int, float]]:
-    """Feature, people asked about, for how many a bias is proved, for how many more it is open, and the least delta.
+    """Yield feature, number of people, number with a proved bias, number for whom it is open, and the least delta.
 
-    Nothing is proved, and all is open, where the separate checker did not accept every file of proofs.
+    Nothing counts as proved, and all as open, unless the separate checker accepted every file of proofs.
     """
     for section in result.sections:
         if section.key != "pba" or not section.answer:
@@ -226,7 +226,7 @@ def biased(result: AuditResult) -> Iterator[tuple[str, int, int, int, float]]:
 
 
 def exit_code(checks: list[GateCheck], unknown: str) -> int:
-    """Return 10 where a threshold is failed, 20 where one is not decided and that is to fail, else 0."""
+    """Return 10 if a threshold is failed, 20 if one is undecided and undecided ones fail, else 0."""
     outcomes = {one.outcome for one in checks}
     return 10 if "failed" in outcomes else 20 if "unknown" in outcomes and unknown == "fail" else 0
 
@@ -235,9 +235,10 @@ def exit_code(checks: list[GateCheck], unknown: str) -> int:
 
 
 def save_junit(result: AuditResult, path: Path, unknown: str) -> None:
-    """Write the checks as JUnit XML: one test case a threshold and feature; an undecided one fails, or is skipped.
+    """Write the checks as JUnit XML: one test case for each threshold and feature; an undecided one fails, or is skipped.
 
-    It is valid by the schema of Jenkins (junit-10.xsd), and has what that of Ant's JUnit task (windyroad/JUnit-Schema) wants.
+    It is valid by the schema of Jenkins (junit-10.xsd), and has the elements that Ant's JUnit schema (windyroad/JUnit-Schema)
+    requires.
     """
     cases = result.gate or []
     failing = sum(_fails(one, unknown) for one in cases)
@@ -253,7 +254,7 @@ def save_junit(result: AuditResult, path: Path, unknown: str) -> None:
             xml.SubElement(case, "failure", message=_clean(one.text), type=one.outcome).text = _clean(one.text)
         elif one.outcome == "unknown":
             xml.SubElement(case, "skipped", message=_clean(one.text))
-    for empty in ("system-out", "system-err"):  # the schema wants them
+    for empty in ("system-out", "system-err"):  # the schema requires them
         xml.SubElement(suite, empty)
     root = xml.Element("testsuites")
     root.append(suite)
@@ -264,9 +265,9 @@ def save_junit(result: AuditResult, path: Path, unknown: str) -> None:
 def save_sarif(result: AuditResult, path: Path, unknown: str, model: str) -> None:
     """Write the thresholds that are not met as SARIF 2.1.0: one rule for each threshold, results at the model's file.
 
-    model: the file's path, "/" between its parts, from the folder that the pipeline works in.
+    model: the file's path, with "/" between its parts, relative to the pipeline's folder.
     """
-    # A model has no lines; GitHub shows no result without one.
+    # A model has no lines, but GitHub shows no result without one.
     place = {"artifactLocation": {"uri": quote(model, errors="replace")}, "region": {"startLine": 1}}
     checks = result.gate or []
     names = list(dict.fromkeys(one.name for one in checks))

@@ -1,4 +1,4 @@
-"""The result of an audit: the sections of its analyses, and what they are about. It is the JSON beside the page."""
+"""The result of an audit: the sections of its analyses and their subject. It is the JSON beside the page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE_ONLY: dict[str, Any] = {
 
 
 class GateCheck(Shape):
-    """A threshold of the audit file's [gate], asked of one sensitive feature."""
+    """A threshold of the audit file's [gate], checked for one sensitive feature."""
 
     name: str
     feature: str | None
@@ -44,21 +44,21 @@ class QuantityChange(Shape):
     """In words; null: the other audit does not have it."""
     now: str | None
     low: float | None
-    """The difference, now less before, is at least that: by the 95 % intervals of shares of people, or certified; null: unknown."""
+    """Lower bound of the difference, now minus before: by the 95 % intervals of shares of people, or certified; null: unknown."""
     high: float | None
     standing: Literal["better", "worse", "moved", "unchanged", "not clear", "incomparable"]
-    """moved: it differs, and neither is better by itself.   not clear: the interval of the difference holds 0."""
+    """moved: it differs, and neither direction is better.   not clear: the interval of the difference contains 0."""
     why: str
-    """Where it is not clear or incomparable; else empty."""
+    """The reason, if it is not clear or incomparable; else empty."""
 
     @property
     def difference(self) -> str:
-        """Now less before, from end to end; empty where an end is not known."""
+        """The bounds of the difference, now minus before; empty if one is not known."""
         return "" if self.low is None or self.high is None else f"{self.low:+.4g} to {self.high:+.4g}"
 
     @property
     def text(self) -> str:
-        """What it was and is, the difference, and why it is not compared, in one line."""
+        """The values before and now, the difference, and the reason if they are not compared, in one line."""
         about = f"{self.what}, {self.of}" if self.of else self.what
         values = f": {self.before or 'not there'}, now {self.now or 'not there'}" if self.before or self.now else ""
         details = [f"difference {self.difference}" if self.difference else "", self.why]
@@ -66,14 +66,14 @@ class QuantityChange(Shape):
 
 
 STANDINGS = ("worse", "better", "moved", "not clear", "unchanged", "incomparable")
-"""Of changes, in the order in which they are shown."""
+"""Standings of changes, in the order in which they are shown."""
 
 
 class Comparison(Shape):
-    """What changed since another audit."""
+    """The changes since another audit."""
 
     title: str
-    """Of the other."""
+    """Title of the other audit."""
     started: str
     same_model: bool
     same_schema: bool
@@ -85,7 +85,7 @@ class Comparison(Shape):
 
     @property
     def table(self) -> DataTable:
-        """Return the changes for the page, what is worse first."""
+        """Return the changes for the page, worse ones first."""
         rows = [
             {
                 "quantity": one.what, "of": one.of or "", "before": one.before or "", "now": one.now or "",
@@ -104,7 +104,7 @@ class Comparison(Shape):
 
     @property
     def headline(self) -> str:
-        """What changed, in one sentence."""
+        """The numbers of changes, in one sentence."""
         counts = [f"{self.count(one)} {one}" for one in STANDINGS
                 if self.count(one)]  # fmt: skip
         parts = (("another model", self.same_model), ("another schema", self.same_schema), ("other data", self.same_data))
@@ -113,14 +113,14 @@ class Comparison(Shape):
 
 
 class AuditResult(Shape):
-    """`verifair audit`: the page in full numbers; of pictures only what they are called and show."""
+    """`verifair audit`: the page with all numbers; pictures by their name and description only."""
 
     format: Literal["verifair-audit/1"] = "verifair-audit/1"
     title: str
     rows: Count
-    """Of the table."""
+    """Rows of the table."""
     treated: str = ""
-    """How many rows were left out and missing values filled in, in words, in brackets; empty for none."""
+    """Numbers of rows left out and of missing values filled in, in words, in brackets; empty for none."""
     protected: list[str]
     """The sensitive features."""
     favourable: str
@@ -137,13 +137,13 @@ class AuditResult(Shape):
     """Package -> version."""
     sources: list[Source]
     decisions: Decisions | None
-    """What the model decides for each group; null: there is no table."""
+    """The model's decisions for each group; null without a table."""
     sections: list[Section]
     """In the order asked for."""
     gate: list[GateCheck] | None
-    """Each threshold of the gate; null: the audit file has none."""
+    """The checks of the gate; null if the audit file has no gate."""
     comparison: Comparison | None = None
-    """With another audit; null: none was named."""
+    """Comparison with another audit; null if none was named."""
     what_if: SkipJsonSchema[WhatIf | None] = None
     """The model for the page's script. It is not in the audit's JSON."""
 
@@ -154,14 +154,14 @@ class AuditResult(Shape):
 
     @property
     def command(self) -> str | None:
-        """What checks every file of proofs again, typed in the page's folder; None where there are none."""
+        """The command that checks every file of proofs again, for the page's folder; None if there are none."""
         proofs = [proof for section in self.sections for proof in section.evidence]
         if len(proofs) < 2:
             return proofs[0].command if proofs else None
-        longest = max((shlex.split(proof.command) for proof in proofs), key=len)  # with --partial where any has it
+        longest = max((shlex.split(proof.command) for proof in proofs), key=len)  # with --partial if any has it
         folders = dict.fromkeys(str(PurePath(proof.file).parent) for proof in proofs)
         return shlex.join(["verifair", "check", *folders, *longest[3:]])
 
     def content(self) -> dict[str, Any]:
-        """Return what the JSON holds."""
+        """Return the content of the JSON."""
         return self.model_dump(exclude=PAGE_ONLY)

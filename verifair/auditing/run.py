@@ -1,8 +1,8 @@
-"""The audit: every analysis with its share of the effort, kept when it is finished; then page, answer and proofs, all at once.
+"""The run of an audit: every analysis with its share of the effort, stored when finished; then page, JSON and proofs together.
 
-Each analysis gets an equal share of the effort that is left (or its own `effort`); what it leaves goes to those after it. Effort is
-counted (`solvers.clock`), so that what is done does not depend on the machine's load; the clock is a ceiling, and where it cuts,
-the section says so. An analysis that cannot run says why, and the others go on. The page has them in the file's order.
+Each analysis gets an equal share of the remaining effort (or its own `effort`); effort that it does not use goes to later ones.
+Effort is counted (`solvers.clock`), so that results do not depend on the machine's load. The clock is a ceiling; a section that it
+cuts short says so. If an analysis cannot run, its section says why, and the others continue. The page has the file's order.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class Places:
 
     @property
     def lock(self) -> Path:
-        """Held while an audit writes here."""
+        """The lock file that is held while an audit writes here."""
         return self.page.with_name(f".{self.page.name}.lock")
 
     def check(self) -> None:
-        """Before the run. Raises QueryError for a folder in the way that is not ours."""
+        """Check the places before the run. Raises QueryError if a folder that is not an audit's is in the way."""
         for folder in (self.final, self.work):
             if folder.is_symlink() or (folder.exists() and not (folder.is_dir() and (folder / MARK).is_file())):
                 raise QueryError(f"--out {self.page}: {folder} is in the way and no audit wrote it; move it, or name another page")
@@ -88,8 +88,9 @@ def run(
     """Run the analyses of an audit file, and write page, JSON and proofs.
 
     how: time, seed, jobs, and whether to resume.   effort: seconds of work.   only: some of the analyses; empty: all.
-    tell(key, what, done, total): how far one is.   done: receives every finished section.   against: an audit to compare with.
-    Ctrl-C and a kill leave an older page as it was, and finished sections for `resume`. Raises Disagreement, QueryError.
+    tell(key, what, done, total): progress of an analysis.   done: receives every finished section.   against: an audit to compare
+    with. After Ctrl-C or a kill an older page is unchanged, and finished sections are kept for `resume`. Raises Disagreement,
+    QueryError.
     """
     require("matplotlib", "plots", "the page of an audit")
     ready(subject.network)
@@ -136,12 +137,12 @@ def run(
 
 
 def _turn(key: str) -> tuple[int, int]:
-    """When an analysis has its turn."""
+    """Return the sort key of an analysis in the order of the run."""
     return (LAST.index(key) + 1, 0) if key in LAST else (0, -known_analyses().index(key))
 
 
 def _section(key: str, asked: Analysis, subject: AuditSubject, work: Work) -> Section:
-    """One analysis by its own system."""
+    """Run one analysis by its own system."""
     settings = asked.settings
     if "protected" in type(settings).model_fields and not settings.protected:
         settings = settings.model_copy(update={"protected": subject.protected})
@@ -150,7 +151,7 @@ def _section(key: str, asked: Analysis, subject: AuditSubject, work: Work) -> Se
 
 
 def _sources(wanted: Mapping[str, Analysis], subject: AuditSubject) -> tuple[Source, ...]:
-    """Return all files, those of the analyses included: a wrong path costs no time."""
+    """Return all files, also those of the analyses, so that a wrong path is found before the run."""
     more: list[Source] = []
     for key, asked in wanted.items():
         sources = system(key).optional("statements", "sources")
@@ -164,11 +165,11 @@ def _bar(key: str, tell: Tell) -> Callable[[str], AbstractContextManager[Any]]:
 
 
 def _one(key: str, asked: Analysis, subject: AuditSubject, work: Work, share: float) -> Section:
-    """One analysis, whatever becomes of it."""
+    """Run one analysis, and return its section also if it fails."""
     started = time.monotonic()
     try:
         section = _section(key, asked, subject, work)
-    except (Disagreement, ClusterError):  # the latter: finished sections are kept, and --resume goes on with this one
+    except (Disagreement, ClusterError):  # the latter: finished sections are kept, and --resume continues here
         raise
     except OutOfTime as error:
         message = f"Not decided with an effort of {share:.0f} seconds: {error}. Allow more (effort, timeout), or ask for less."
@@ -177,14 +178,14 @@ def _one(key: str, asked: Analysis, subject: AuditSubject, work: Work, share: fl
         message = "Not decided: the memory was not enough. Ask about fewer rows (rows = ...), or use a larger machine."
         section = _without(key, asked, subject, message, Standing.UNKNOWN)
     except (VerifairError, ModelError, BackendError) as error:
-        file = str(subject.network.source)  # the page is for others, to whom our folders say nothing
+        file = str(subject.network.source)  # the page is for readers who do not know our folders
         message = f"Did not run: {str(error).replace(file, Path(file).name).removesuffix('.')}."
         section = _without(key, asked, subject, message, Standing.SKIPPED)
     return section.model_copy(update={"seconds": time.monotonic() - started})
 
 
 def _cut(section: Section, seconds: float) -> Section:
-    """The section, with what the clock did to it."""
+    """Return the section with a note that the clock cut it short."""
     text = (
         f"The time of the audit ({seconds:g} seconds by the clock) was up before this analysis had done its work: what it left "
         "open, it may answer on an idle machine, or with a longer timeout (--timeout, or timeout in the audit file)."
@@ -194,7 +195,7 @@ def _cut(section: Section, seconds: float) -> Section:
 
 
 def _without(key: str, asked: Analysis, subject: AuditSubject, message: str, standing: Standing) -> Section:
-    """A section that has nothing to say but why."""
+    """Return a section whose only statement says why the analysis did not run."""
     return Section(
         **system(key).heading, method="", semantics=semantics(subject.network),
         statements=(Statement(text=message, standing=standing, tone=Tone.WATCH, headline=True),),
@@ -202,11 +203,11 @@ def _without(key: str, asked: Analysis, subject: AuditSubject, message: str, sta
     )
 
 
-# What is kept
+# Stored sections
 
 
 def _prepare(places: Places, resume: bool) -> None:
-    """An empty folder to work in, or that of the run to go on with."""
+    """Make an empty work folder, or keep that of the run to resume."""
     places.check()
     places.page.parent.mkdir(parents=True, exist_ok=True)
     if not resume and places.work.exists():
@@ -218,7 +219,7 @@ def _prepare(places: Places, resume: bool) -> None:
 
 
 def _pin(key: str, asked: Analysis, subject: AuditSubject, seed: int, options: str) -> str:
-    """Hash of everything that a section's answer depends on, time aside."""
+    """Return a hash of everything that a section's answer depends on, except time."""
     content = {
         "key": key, "settings": asked.settings.model_dump(), "protected": subject.protected, "seed": seed,
         "network": subject.network.source_sha256, "schema": subject.schema.sha256, "dropped": subject.dropped,
@@ -229,7 +230,7 @@ def _pin(key: str, asked: Analysis, subject: AuditSubject, seed: int, options: s
 
 
 def _keep(places: Places, section: Section, pin: str, share: float, cut: bool) -> Section:
-    """Write a finished section, and read it back: an audit that was resumed and one that was not show the same."""
+    """Write a finished section and read it back, so that resumed audits and others show the same."""
     found = plain(section.model_dump())
     content = {"pin": pin, "share": share, "cut": cut, "section": found, "sha256": _digest(found)}
     save_json(places.work / KEPT / f"{section.key}.json", content)
@@ -237,12 +238,12 @@ def _keep(places: Places, section: Section, pin: str, share: float, cut: bool) -
 
 
 def _digest(content: Any) -> str:
-    """SHA-256 of plain values."""
+    """Return the SHA-256 of plain values."""
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _kept(places: Places, key: str, pin: str, share: float) -> Section | None:
-    """A section that was finished before: same question, nothing left open that more time could close, proofs still there."""
+    """Return a section finished earlier, if its question is the same, more time would not close anything, and its proofs exist."""
     try:
         content = json.loads((places.work / KEPT / f"{key}.json").read_text(encoding="utf-8"))
         if content["sha256"] != _digest(content["section"]):
@@ -256,19 +257,19 @@ def _kept(places: Places, key: str, pin: str, share: float) -> Section | None:
         for one in section.evidence:
             if sha256((places.work / Path(one.file).name).read_bytes()).hexdigest() != one.sha256:
                 return None
-    except (OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError):  # damaged, or another version's
+    except (OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError):  # damaged, or written by another version
         return None
     return section
 
 
 def publish(places: Places, result: AuditResult, keep: Sequence[str] = ()) -> None:
-    """Page, answer and proofs take the place of older ones; whatever fails before leaves these as they were.
+    """Replace older page, JSON and proofs by the new ones; a failure before that leaves the old ones unchanged.
 
-    keep: files of the folder that no statement stands on.
+    keep: files of the folder that no statement relies on.
     """
     html, content = page(result), result.content()
     shown = {Path(proof.file).name for section in result.sections for proof in section.evidence}
-    for path in places.work.iterdir():  # stores whose proofs are in certificates, and files of other questions
+    for path in places.work.iterdir():  # delete stores whose proofs are in certificates, and files of other questions
         if path.is_file() and path.name not in (*shown, *keep, MARK):
             path.unlink()
     old = places.final.with_name(f"{places.final.name}.old")

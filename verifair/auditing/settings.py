@@ -22,7 +22,7 @@ Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
 
 class File(TomlSection):
-    """A file, or what a shipped example brings in its place."""
+    """A file, or the one of a shipped example."""
 
     file: Name | None = None
     demo: Literal["german", "adult"] | None = None
@@ -55,7 +55,7 @@ class SchemaOf(TomlSection):
 class Data(File):
     """[data]   rows: a shipped example's test rows, or all.
 
-    outside, missing: what to do with rows outside the schema's ranges, and with missing values."""
+    outside, missing: treatment of rows outside the schema's ranges, and of missing values."""
 
     rows: Literal["all", "test"] = "all"
     outside: Outside = "error"
@@ -92,7 +92,7 @@ Part = Field(default=None, ge=0, le=1, allow_inf_nan=False)
 
 
 class GateSection(TomlSection):
-    """[gate]   Every threshold is asked of each sensitive feature.   unknown: what becomes of a threshold that is not decided."""
+    """[gate]   Every threshold is checked for each sensitive feature.   unknown: the outcome of an undecided threshold."""
 
     four_fifths: float | None = Part
     flips_in_data: float | None = Part
@@ -107,7 +107,7 @@ class GateSection(TomlSection):
 
 
 def known_analyses() -> tuple[str, ...]:
-    """Return every analysis that an audit file may ask for."""
+    """Return the names of all analyses of an audit file."""
     return tuple(verb for verb in SYSTEMS if system(verb).about)
 
 
@@ -120,13 +120,13 @@ class Analysis:
 
 
 class _Effort(Settings):
-    """Keys that every analysis may have beside its own settings."""
+    """Keys of every analysis besides its own settings."""
 
     effort: Positive | None = None
 
 
 def asked(verb: str, content: Mapping[str, Any]) -> Analysis:
-    """Return the settings of a section. Raises SchemaError, one line a problem."""
+    """Return the settings of a section. Raises SchemaError, one line for each problem."""
     found = system(verb)
     keys = found.keys or tuple(found.settings.model_fields)
     given = {key: value for key, value in content.items() if key in keys}
@@ -155,9 +155,9 @@ SECTIONS: dict[str, type[TomlSection]] = {
 class Head(TomlSection):
     """Keys above the sections of an audit file.
 
-    effort: seconds of work on one idle core for the whole audit, counted and not measured: what is done depends on it alone.
+    effort: seconds of work on one idle core for the whole audit, counted and not measured, so that results depend on it alone.
     timeout: seconds by the clock after which the rest is left out.
-    what_if: whether the page holds the model, so that it answers for any person.
+    what_if: whether the page holds the model, so that it can evaluate any person.
     """
 
     title_: Name | None = Field(default=None, alias="title")

@@ -28,7 +28,7 @@ DRAFT = "schema (a draft)"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuditSubject(systems.Subject):
-    """sources: every file read so far.   treated: what became of missing values, in words, in brackets; empty for nothing."""
+    """sources: every file read so far.   treated: the treatment of missing values, in words, in brackets; empty for none."""
 
     file: AuditFile
     schema_path: Path | None
@@ -36,7 +36,7 @@ class AuditSubject(systems.Subject):
     treated: str
 
     def rows(self) -> Stream:
-        """Return the table. Raises DataError where there is none."""
+        """Return the table. Raises DataError if there is none."""
         if self.data is None:
             raise DataError("no table of people was named; add a [data] section with the file of the rows")
         return self.data
@@ -46,7 +46,7 @@ class AuditSubject(systems.Subject):
         return self.file.inside(section, key, written)
 
     def check_options(self, folder: Path) -> str:
-        """The options that name network and schema to `verifair check`, typed in a folder."""
+        """Return the options that name network and schema to `verifair check`, for a working folder."""
         if self.file.model.demo is not None:
             return f"--demo {self.file.model.demo}"
         assert self.schema_path is not None
@@ -64,7 +64,7 @@ class PeopleTable:
 
 
 def read(file: AuditFile) -> AuditSubject:
-    """Raises SchemaError, DataError, ModelError for files that cannot be read, or do not fit each other."""
+    """Read the subject. Raises SchemaError, DataError, ModelError for files that cannot be read, or do not fit each other."""
     model, schema_path, described = _model(file)
     table = None if file.data is None else _table(file)
     text = described.dumps() if schema_path is None else schema_path.read_text(encoding="utf-8")
@@ -76,7 +76,7 @@ def subject_of(
     file: AuditFile, network: Model, described: Schema, *, model: Path, schema_path: Path | None, schema_text: str,
     table: PeopleTable | None,
 ) -> AuditSubject:  # fmt: skip
-    """What was read, checked against each other.   model, schema_path: the files that `verifair check` will be given.
+    """Return the subject after checking its parts against each other.   model, schema_path: the files for `verifair check`.
 
     Raises SchemaError, DataError.
     """
@@ -116,7 +116,7 @@ def _model(file: AuditFile) -> tuple[Path, Path | None, Schema]:
 
 
 def _protected(file: AuditFile, schema: Schema, columns: Collection[str]) -> tuple[str, ...]:
-    """The sensitive features.   columns: of the table."""
+    """Return the sensitive features.   columns: of the table."""
     if file.sensitive is None:
         if not schema.protected_names:
             raise SchemaError(
@@ -137,9 +137,9 @@ def _protected(file: AuditFile, schema: Schema, columns: Collection[str]) -> tup
 
 
 def _check_features(file: AuditFile, schema: Schema, data: Stream | None) -> None:
-    """Every feature that an analysis names. Raises SchemaError, one line a problem.
+    """Check every feature that an analysis names. Raises SchemaError, one line for each problem.
 
-    Groups of `fgce` and `cec` may also be made by columns that the network does not see.
+    Groups of `fgce` and `cec` may also be defined by columns that the network does not see.
     """
     columns = [] if data is None else data.columns
     lines = []
@@ -174,7 +174,8 @@ def _table(file: AuditFile) -> PeopleTable:
 
 
 def _fitting(schema: Schema, data: Stream, outside: str, words: str) -> tuple[Stream, int]:
-    """The rows within the schema. Raises DataError for rows outside it, unless these are to be dropped."""
+    """Return the rows within the schema, and the number of rows dropped. Raises DataError for rows outside it unless they are
+    dropped."""
     if outside == "error":
         for _ in data.each(schema.raw):
             pass
@@ -188,5 +189,5 @@ def _fitting(schema: Schema, data: Stream, outside: str, words: str) -> tuple[St
 def _from(folder: Path, path: Path) -> Path:
     try:
         return Path(os.path.relpath(path, folder))
-    except ValueError as error:  # another drive
+    except ValueError as error:  # on another drive
         raise QueryError(f"--out: {folder} and {path} lie on different drives; write the page to the drive of the model") from error

@@ -29,9 +29,9 @@ LARGEST = 2_000_000
 
 
 class WhatIf(Shape):
-    """Data of *What if*.   problem: why the page cannot compute (None: it can).   content: data of its script.
+    """Data of *What if*.   problem: the reason that the page cannot compute (None: it can).   content: data of its script.
 
-    people: of each counterexample, in the order of the sections, its raw row; None where it is not known.
+    people: the raw row of each counterexample, in the order of the sections; None if it is not known.
     """
 
     problem: str | None
@@ -40,7 +40,7 @@ class WhatIf(Shape):
 
 
 def what_if(subject: AuditSubject, sections: Sequence[Section]) -> WhatIf:
-    """Return the model and the schema as the page's script takes them, with what was proved of possible people."""
+    """Return the model and the schema for the page's script, with the proofs about possible people."""
     model, schema = subject.network.whole, subject.schema
     stored = embedded(model)
     size = sum(len(one) for one in stored["numbers"].values())
@@ -57,9 +57,9 @@ def what_if(subject: AuditSubject, sections: Sequence[Section]) -> WhatIf:
 
 
 def embedded(model: Model) -> dict[str, Any]:
-    """Return a network, an ensemble or a mean of what one gives with its arrays in base64, little-endian.
+    """Return a network, an ensemble or a mean of one's outputs, with its arrays in base64, little-endian.
 
-    Numbers are float32 where all of an array are float32 numbers, as they are stored; float64 where the reader folded constants.
+    Arrays are float32 if all their numbers are float32 (as stored), otherwise float64 (if the reader folded constants).
     """
     if isinstance(model, TreeEnsemble):
         whole = {name: getattr(model, name).astype("<i4") for name in ("root", "column", "left", "right", "missing_left")}
@@ -96,7 +96,7 @@ def _text(values: npt.NDArray[Any]) -> str:
 
 
 def _output(schema: Schema, model: Model) -> dict[str, Any]:
-    """Return what becomes of the model's outputs: the quantity that is shown, and the decision."""
+    """Return the interpretation of the model's outputs: the quantity that is shown, and the decision."""
     rule = schema.outcome
     classes = max(2, model.outputs)
     chosen = list(rule.favoured(classes)) if rule.of == "class" else []
@@ -119,7 +119,7 @@ def _feature(schema: Schema, v: int) -> dict[str, Any]:
 
 
 def _forbidden(schema: Schema) -> list[dict[str, Any]]:
-    """Return the boxes of illegal rows, each with its constraint: feature -> [low, high], null where there is no end."""
+    """Return the boxes of illegal rows, each with its constraint: feature -> [low, high], null for no end."""
     found = []
     for label, constraint in labelled(schema.constraints):
         boxes = boxes_of(constraint, schema.features)
@@ -134,8 +134,8 @@ def _end(value: float) -> float | None:
 
 
 def _start(subject: AuditSubject) -> list[float]:
-    """Return a person to begin with: the table's medians and most frequent categories, or where nobody can be so, the row that
-    shares most of them; without a table the middle of all ranges, legal or not."""
+    """Return the first person to show: the table's medians and most frequent categories or, if the schema forbids these, the row
+    that shares most of them; without a table the middle of all ranges, legal or not."""
     domain = subject.schema.domain
     raw = subject.raw()
     if raw is None or not len(raw):
@@ -152,7 +152,7 @@ def _start(subject: AuditSubject) -> list[float]:
 
 
 def _row(schema: Schema, witness: WitnessRow) -> list[float] | None:
-    """Return the raw row of a counterexample as it was."""
+    """Return the raw row of a counterexample's first person."""
     try:
         return [float(schema.raw_value(feature.name, witness.x[feature.name])) for feature in schema.features]
     except (KeyError, VerifairError):
@@ -160,8 +160,8 @@ def _row(schema: Schema, witness: WitnessRow) -> list[float] | None:
 
 
 def _held(schema: Schema, protected: Sequence[str], sections: Sequence[Section]) -> list[dict[str, Any]]:
-    """Return what is proved of everybody within a box, accepted by the checker in this run: the file's own sentence, the feature,
-    the box, and how far a probability may move (None: the sentence is about something else)."""
+    """Return the statements proved about everybody within a box and accepted by the checker in this run: the file's own sentence,
+    the feature, the box, and the bound of a probability's change (None: the sentence is about something else)."""
     found = []
     for section in sections:
         if section.key != "certify":

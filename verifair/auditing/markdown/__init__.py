@@ -21,7 +21,7 @@ SHOWN = 8
 
 
 def save_summary(result: AuditResult, path: Path) -> None:
-    """Write what a reviewer of a change must know: the gate, the findings of the first screen, the decisions by group."""
+    """Write the summary for a reviewer of a change: the gate, the findings of the first screen, the decisions by group."""
     save_text(path, _render("summary.md", result))
 
 
@@ -31,7 +31,7 @@ def save_model_card(result: AuditResult, path: Path) -> None:
         "library_name": "onnx", "pipeline_tag": "tabular-classification", "tags": ["fairness", "verifair"],
         "model_name": visible(result.title),
     }  # fmt: skip
-    front = "".join(f"{name}: {json.dumps(fact, ensure_ascii=False)}\n" for name, fact in facts.items())  # JSON is YAML then
+    front = "".join(f"{name}: {json.dumps(fact, ensure_ascii=False)}\n" for name, fact in facts.items())  # unescaped JSON is YAML
     save_text(path, f"---\n{front}---\n\n{_render('model_card.md', result)}")
 
 
@@ -46,14 +46,14 @@ def _render(template: str, result: AuditResult) -> str:
         result=result, findings=[one for one in result.statements if one.headline], shown=SHOWN, words=WORDS,
         standings=standings(result), not_examined=list(not_examined(result)),
         witnesses=sorted(witnesses, key=lambda one: -abs(one.after - one.before)),
-        command=None if result.command is None else Markup(visible(result.command)),  # in a block of code nothing is markup
+        command=None if result.command is None else Markup(visible(result.command)),  # a code block contains no markup
         semantics=semantics(result), checked=evidence_counts(result),
     )  # fmt: skip
 
 
 def plain(value: Any) -> str:
-    """Return a value as text that is no markup, and no address that GitHub would link: names come from the user's files. Control
-    characters become visible."""
+    """Return a value as text without markup, and without addresses that GitHub would link: names come from the user's files.
+    Control characters become visible."""
     if isinstance(value, Markup):
         return value
     text = visible(str(value))

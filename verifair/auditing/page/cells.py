@@ -1,4 +1,4 @@
-"""A table's cells as somebody reads them, beside the number that sorts them."""
+"""Cells of the page's tables: the text shown, and the number that sorts it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_DECIMALS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """text: as shown.   number: what sorts it (None: it sorts by its text).   missing: sorts last, whichever way."""
+    """text: as shown.   number: its sort key (None: the text).   missing: sorts last in both directions."""
 
     text: str
     number: float | int | None = None
@@ -24,7 +24,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """columns: name, and whether its cells are numbers.   rows: as many cells as columns.   left_out: rows that are not shown."""
+    """columns: name, and whether its cells are numbers.   rows: one cell for each column.   left_out: number of rows not shown."""
 
     columns: tuple[tuple[str, bool], ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -32,7 +32,7 @@ class Grid:
 
 
 def grid(frame: pd.DataFrame, most: int) -> Grid:
-    """The first `most` rows of a frame; its index is not shown."""
+    """Return the first `most` rows of a frame, without its index."""
     shown = frame.iloc[:most]
     columns = [shown.iloc[:, place].astype(object).tolist() for place in range(shown.shape[1])]
     cells = [_column(values) for values in columns]
@@ -44,7 +44,7 @@ def grid(frame: pd.DataFrame, most: int) -> Grid:
 
 
 def number(value: float, decimals: int = 3) -> str:
-    """A number for reading: never 0 for what is not 0, never 1 for what is not 1, and so for every whole number."""
+    """Return a number for reading: it looks like 0, 1 or another whole number only if it is exactly that."""
     if math.isnan(value):
         return MISSING
     if math.isinf(value):

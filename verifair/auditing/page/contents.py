@@ -1,4 +1,4 @@
-"""Contents of the page's sections, computed from the audit before the page is set: how they ended, witnesses, counts."""
+"""Contents of the page's sections, computed before the page is rendered: their outcomes, witnesses, counts."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Row:
 
 
 def tone(statement: Statement) -> str:
-    """Return how a statement is marked. An unknown statement is neither good nor bad, whatever tone it was given."""
+    """Return a statement's mark. An unknown statement is neither good nor bad, whatever its tone."""
     return "open" if statement.standing in (Standing.UNKNOWN, Standing.SKIPPED) else statement.tone.value
 
 
 def ended(section: Section) -> str:
-    """Return how an analysis ended, and what it left open."""
+    """Return the outcome of an analysis, with what it left open."""
     count, whole = Counter(one.standing for one in section.statements), len(section.statements)
     open_ = count[Standing.UNKNOWN] + count[Standing.SKIPPED]
     if whole and count[Standing.SKIPPED] == whole:
@@ -67,14 +67,14 @@ def ended(section: Section) -> str:
 
 
 def parted(section: Section) -> tuple[list[Statement], list[Statement]]:
-    """Return at most MOST_FIRST statements that are read first (headlines, what is wrong, what is not known), and the others."""
+    """Return at most MOST_FIRST statements to read first (headlines, problems, unknown ones), and the others."""
     chosen = [one for one in section.statements if one.headline or tone(one) in ("bad", "open")][:MOST_FIRST]
     chosen = chosen or list(section.statements[:MOST_FIRST])
     return chosen, [one for one in section.statements if all(one is not other for other in chosen)]
 
 
 def folded(section: Section) -> str:
-    """Return a summary of the parts that are folded away."""
+    """Return a summary of the folded parts of a section."""
     counts = (
         (len(parted(section)[1]), "more statement", "more statements"),
         (len(section.pictures[1:]), "more picture", "more pictures"),
@@ -84,7 +84,7 @@ def folded(section: Section) -> str:
 
 
 def standings(result: AuditResult) -> list[tuple[int, str, list[int]]]:
-    """Section number, title, and how many of its statements stand how, in the order of WORDS."""
+    """Return for each section its number, title, and numbers of statements by standing, in the order of WORDS."""
     rows = []
     for place, section in enumerate(result.sections, start=1):
         count = Counter(statement.standing for statement in section.statements)
@@ -97,7 +97,7 @@ def evidence_counts(result: AuditResult) -> Counter[str]:
 
 
 def witnesses(result: AuditResult) -> tuple[list[Row], int]:
-    """Every analysis's in one list, and how many more there are than a page can take."""
+    """Return the witnesses of all analyses in one list, and the number of further ones that do not fit the page."""
     rows = [
         Row(witness=witness, section=place, title=section.title)
         for place, section in enumerate(result.sections, start=1)
@@ -111,7 +111,7 @@ def changed(witness: WitnessRow) -> str:
 
 
 def what_if(result: AuditResult) -> dict[str, Any] | None:
-    """Return the data of the script of *What if*; None if it can do nothing."""
+    """Return the data of the script of *What if*; None if it cannot compute anything."""
     if result.what_if is None:
         return None
     made = result.decisions
@@ -121,17 +121,17 @@ def what_if(result: AuditResult) -> dict[str, Any] | None:
 
 
 def plain(value: float) -> str:
-    """A number as an input field takes it."""
+    """Return a number as an input field takes it."""
     return str(int(value)) if value.is_integer() else repr(value)
 
 
 def grids(tables: Sequence[DataTable]) -> list[tuple[str, str, Grid]]:
-    """Title, note and cells of each table."""
+    """Return title, note and cells of each table."""
     return [(table.title, table.note, grid(table.frame, MOST_ROWS)) for table in tables]
 
 
 def picture(drawn: Picture) -> str:
-    """The SVG as a data URI: as an image it can run no script, load nothing, and shares no names with other pictures."""
+    """Return the SVG as a data URI: as an image it runs no script, loads nothing, and shares no names with other pictures."""
     svg = drawn.svg[drawn.svg.find("<svg") :] if "<svg" in drawn.svg else drawn.svg
     head, close, rest = svg.partition(">")
     if "xmlns=" not in head:
@@ -140,14 +140,14 @@ def picture(drawn: Picture) -> str:
 
 
 def link(proof: Evidence) -> str | None:
-    """The evidence's file as a relative address; None where it is not below the page's folder."""
+    """Return the evidence's file as a relative address; None if it is not below the page's folder."""
     path = PurePosixPath(proof.file)
     inside = proof.file and not path.is_absolute() and ".." not in path.parts and "\\" not in proof.file
     return "./" + quote(str(path), errors="replace") if inside else None
 
 
 def semantics(result: AuditResult) -> list[tuple[str, list[str]]]:
-    """What the answers are about, in the words of the sections, each with those that say so."""
+    """Return the subject of the answers in the sections' words, each with the sections that use it."""
     found: dict[str, list[str]] = {}
     for section in result.sections:
         found.setdefault(section.semantics, []).append(section.title)
@@ -155,7 +155,7 @@ def semantics(result: AuditResult) -> list[tuple[str, list[str]]]:
 
 
 def when(started: str) -> str:
-    """A date for reading; as it came where it is none."""
+    """Return a date for reading; the text itself if it is no date."""
     try:
         moment = datetime.fromisoformat(started)
     except ValueError:
@@ -171,5 +171,5 @@ def duration(seconds: float) -> str:
 
 
 def setting(value: Any) -> str:
-    """A setting as the JSON has it; words without quotation marks."""
+    """Return a setting as in the JSON, words without quotation marks."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

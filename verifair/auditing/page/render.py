@@ -1,4 +1,4 @@
-"""Render the page: one template, one style sheet, one script, and a policy that allows nothing else."""
+"""Render the page: one template, one style sheet, one script, and a content security policy that allows nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from verifair.systems.results.words import name_words, percent
 
 
 def page(result: AuditResult) -> str:
-    """The audit as one HTML file, which loads nothing and runs no script but its own.
+    """Return the audit as one HTML file, which loads nothing and runs only its own script.
 
     The same audit gives the same text.   Everything that comes from the user (names, titles, files) is escaped.
     """
@@ -54,7 +54,7 @@ def page(result: AuditResult) -> str:
 
 
 def _seen(value: Any) -> Any:
-    """Return what a script reads, all letters visible: JSON writes the others as escapes, which the text of the page has not."""
+    """Return the script's data with invisible characters made visible, as in the page's text (JSON would escape them)."""
     match value:
         case str():
             return visible_lines(value)
@@ -67,7 +67,7 @@ def _seen(value: Any) -> Any:
 
 
 def _policy(style: str, script: str) -> str:
-    """A content security policy: our own style and script by their digests, pictures from within the page, nothing else."""
+    """Return a content security policy: our style and script by their digests, pictures within the page, nothing else."""
     sources = {
         "default-src": "'none'", "img-src": "data:", "style-src": _digest(style), "script-src": _digest(script),
         "base-uri": "'none'", "form-action": "'none'",

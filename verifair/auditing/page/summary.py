@@ -30,7 +30,8 @@ ORDER = ("bad", "watch", "open", "good", "plain")
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """An analysis.   place: its section.   tone: of the gravest headline.   ended: how.   headlines: the first.   more: others."""
+    """The line of an analysis.   place: its section.   tone: of the worst headline.   ended: its outcome.   headlines: the first
+    ones. more: number of others."""
 
     place: int
     title: str
@@ -44,11 +45,11 @@ class Line:
 class SensitiveFeature:
     """A sensitive feature: its groups, and the effect of the feature alone.
 
-    flips: people of the table who would be decided otherwise, for how many it is decided, and how many there are; None: not asked.
-    gain: how many of those who would be decided otherwise would be decided favourably; None: not asked.
-    hit: the group with the largest share of people who would gain, how many would, and its size; None: nobody, or not asked.
-    alike: shares of possible people (0 to 1) who are proved to be decided alike, and proved to be not; None: not asked.
-    gap: the largest change of a probability is between these; None: not asked.   boxed: both are about a part of all people alone.
+    flips: numbers of people of the table who would be decided otherwise, who are decided, and of all; None: not asked.
+    gain: number of the former who would be decided favourably; None: not asked.
+    hit: the group with the largest share of people who would gain, their number, and its size; None: nobody, or not asked.
+    alike: shares of possible people (0 to 1) proved to be decided alike, and proved not to be; None: not asked.
+    gap: bounds of the largest change of a probability; None: not asked.   boxed: True if both are about a part of all people only.
     """
 
     name: str
@@ -70,30 +71,30 @@ class SensitiveFeature:
 
     @property
     def top(self) -> float | None:
-        """The highest rate of a group that is compared; None: none is."""
+        """The highest rate of a compared group; None if none is compared."""
         return max((one.rate.mean for one in self.groups if one.ratio is not None), default=None)
 
     @property
     def reached(self) -> str:
-        """The largest change that was met, rounded down."""
+        """The largest change that was found, rounded down."""
         return "" if self.gap is None else rounded(self.gap[0], up=False, digits=3)
 
     @property
     def ruled(self) -> str:
-        """A proved limit of all changes, rounded up."""
+        """The proved bound of all changes, rounded up."""
         return "" if self.gap is None else rounded(self.gap[1], up=True, digits=3)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """A counterexample, and the section that has it."""
+    """A counterexample, and its section."""
 
     witness: WitnessRow
     place: int
 
 
 def features(result: AuditResult) -> tuple[SensitiveFeature, ...]:
-    """Every sensitive feature, in the order of the audit."""
+    """Return every sensitive feature, in the order of the audit."""
     alike = {name: (float(low), float(1 - high)) for name, low, high, _ in shares(result) if low is not None and high is not None}
     gap = {name: (low, high) for name, low, high, _ in gaps(result) if low is not None and high is not None}
     exchanged = dict(by_feature(result, "exchanged"))
@@ -116,7 +117,8 @@ def _hit(groups: Mapping[str, Mapping[str, int]]) -> tuple[str, int, int] | None
 
 
 def _parts(result: AuditResult) -> dict[str, tuple[float, float]]:
-    """Shares of possible people that lie in parts proved to be decided alike; nothing is known of the others."""
+    """Return, by feature, bounds of the share of possible people decided alike, from the proved parts; nothing is known of the
+    others."""
     found = dict[str, tuple[float, float]]()
     if strict(result):
         return found
@@ -131,7 +133,8 @@ def _parts(result: AuditResult) -> dict[str, tuple[float, float]]:
 
 
 def answer(result: AuditResult) -> tuple[str, str]:
-    """Return tone and text of whether a sensitive feature alone changes decisions, and which groups fail the four-fifths rule."""
+    """Return tone and text of the answer: does a sensitive feature alone change decisions, and which groups fail the four-fifths
+    rule?"""
     known = features(result)
     flips = {one.name: one for one in known if one.flips is not None and one.flips[0]}
     nobody = {one.name for one in known if one.flips is not None and one.flips[2] == one.flips[1] and not one.flips[0]}
@@ -167,7 +170,7 @@ def answer(result: AuditResult) -> tuple[str, str]:
 
 
 def _ways(one: SensitiveFeature, result: AuditResult) -> str:
-    """Return in which direction decisions change, where that is known."""
+    """Return the direction in which decisions change, if it is known."""
     if one.flips is None or one.gain is None:
         return ""
     return f' ({one.gain:,} the favourable "{result.favourable}", {one.flips[0] - one.gain:,} "{result.unfavourable}")'
@@ -181,7 +184,7 @@ def _failing(feature: SensitiveFeature, one: GroupDecisions, favourable: str) ->
 
 
 def surely(result: AuditResult) -> str:
-    """Return how sure the numbers of the first screen are, in a sentence."""
+    """Return a sentence on the certainty of the first screen's numbers."""
     parts = []
     if any(one.flips is not None for one in features(result)):
         parts.append("changed decisions compare each person with themselves and are counted exactly")
@@ -198,7 +201,7 @@ def surely(result: AuditResult) -> str:
 
 
 def hit(result: AuditResult) -> str:
-    """Return for each feature which group's people would most often gain the favourable outcome with another value; or nothing."""
+    """Return, for each feature, the group whose people would most often gain the favourable outcome with another value; or ""."""
     said = [(one.name, *one.hit) for one in features(result) if one.hit is not None]
     return " ".join(
         f'By {name_words(name)}, most often {group}: {gain:,} of {people:,} ({percent(gain / people)}) would get '
@@ -207,7 +210,8 @@ def hit(result: AuditResult) -> str:
 
 
 def _depends(result: AuditResult, name: str) -> str:
-    """Return whether decisions depend on a feature alone: yes by an exact counterexample, no by an accepted proof, else open."""
+    """Return, in words, whether decisions depend on a feature alone: yes by an exact counterexample, no by an accepted proof, else
+    open."""
     if any(feature == name and one["decided_otherwise"] for feature, one in by_feature(result, "exchanged")):
         return "yes"
     for section in result.sections:
@@ -224,7 +228,7 @@ def _depends(result: AuditResult, name: str) -> str:
 
 
 def lines(result: AuditResult) -> tuple[Line, ...]:
-    """One line for each analysis that was asked for, in the order of the page."""
+    """Return a line for each analysis of the audit, in the order of the page."""
     return tuple(_line(place, section) for place, section in enumerate(result.sections, start=1))
 
 
@@ -239,15 +243,16 @@ def _line(place: int, section: Section) -> Line:
 
 
 def questions(result: AuditResult) -> dict[str, str]:
-    """Title and question of each analysis, first of those that were asked for."""
+    """Return title -> question of each analysis, those of the audit first."""
     left_out = (system(key).heading for key in known_analyses())
     return {one.title: one.question for one in result.sections} | {one["title"]: one["question"] for one in left_out}
 
 
 def people(result: AuditResult) -> tuple[Person, ...]:
-    """The starkest counterexamples: decisions that change before others, people of the table before possible ones, then by how far.
+    """Return the clearest counterexamples: changed decisions first, people of the table before possible ones, then by size of the
+    change.
 
-    Each changes another feature, or else is another person, than those before it, while there are such.
+    Each shows another feature or, failing that, another person than those before it, as long as there are such.
     """
     found = [(place, one) for place, section in enumerate(result.sections, start=1) for one in section.witnesses]
     found.sort(key=lambda one: (not one[1].flips, one[1].row is None, -abs(one[1].after - one[1].before)))
@@ -266,7 +271,7 @@ def _who(witness: WitnessRow) -> Any:
 
 
 def not_examined(result: AuditResult) -> Iterator[str]:
-    """Return the questions that the audit does not answer, one a line."""
+    """Yield the questions that the audit does not answer, one per line."""
     if any(source.role == DRAFT for source in result.sources):
         yield (
             "Whether the schema is right: it was drafted from the table, and nobody has confirmed its ranges, scaling and order of "
