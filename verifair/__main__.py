@@ -1,6 +1,7 @@
 """The program: `verifair`, and python -m verifair. It answers signals before it imports anything that takes time.
 
-Ctrl-C and SIGTERM end a command in the same way: it keeps what is done, says how to go on, ends its processes, and exits with 130.
+Ctrl-C and SIGTERM end a command in the same way: it keeps finished work, says how to resume, ends its processes, and exits with
+130.
 """
 
 import _signal  # type: ignore[import-not-found]  # of which `signal` is made, but that imports enum, as slow as Python's start
@@ -21,7 +22,7 @@ for _one in CAUGHT:
 
 
 def main() -> None:
-    """Run the command line. Its last moments are not interrupted: the answer stands."""
+    """Run the command line. Signals no longer interrupt its last steps, after the answer is complete."""
     import threading  # noqa: F401  # which _interrupt needs whole
 
     for one in CAUGHT:
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def _check_packages() -> None:
-    """End where doctor itself could not run, with a line for each package that is broken."""
+    """Exit if doctor itself could not run, with a line for each broken package."""
     from verifair._packages import NEEDED, broken, line
     from verifair.errors import MissingPackage
 
@@ -55,7 +56,7 @@ def _check_packages() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; while something is imported a little later, as half a module fails in many ways."""
+    """Raise KeyboardInterrupt; during an import wait a little, as a half-imported module fails in many ways."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             _send_again(number)
@@ -65,7 +66,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _unraisable(hook: "sys.UnraisableHookArgs") -> None:
-    """Interrupt once more where a finaliser or a callback was interrupted, which Python tells and forgets."""
+    """Interrupt once more if a finaliser or a callback was interrupted, because Python only reports and drops that exception."""
     if isinstance(hook.exc_value, KeyboardInterrupt):
         _send_again(_signal.SIGINT)
     else:
@@ -73,7 +74,7 @@ def _unraisable(hook: "sys.UnraisableHookArgs") -> None:
 
 
 def _send_again(number: int) -> None:
-    """Send this process a signal a little later."""
+    """Send this process a signal after a short delay."""
     from threading import Timer
 
     again = Timer(0.05, os.kill, (os.getpid(), number))

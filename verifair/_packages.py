@@ -1,4 +1,5 @@
-"""Packages that cannot be imported. This needs Python alone: `verifair doctor` asks before it loads those that it needs itself."""
+"""Packages that cannot be imported. This needs Python alone: `verifair doctor` runs it before it loads packages that it needs
+itself."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ PATIENCE = 120.0
 
 
 def broken(modules: Mapping[str, str]) -> dict[str, str]:
-    """Return what cannot be imported, package -> why; each in a process of its own, since some end it."""
+    """Return package -> reason, for packages that cannot be imported; each is tried in its own process, since some crash it."""
     with ThreadPoolExecutor(2) as pool:
         found = dict(zip(modules, pool.map(_failure, modules.values()), strict=True))
     return {name: why for name, why in found.items() if why is not None}
@@ -24,7 +25,7 @@ def broken(modules: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _failure(module: str) -> str | None:
-    """Return why a module cannot be imported, None where it can."""
+    """Return the reason that a module cannot be imported, None if it can."""
     if find_spec(module) is None:
         return f"there is no module {module}"
     code = f"import sys; sys.path[:] = {sys.path!r}; import {module}"
@@ -37,7 +38,7 @@ def _failure(module: str) -> str | None:
 
 
 def line(name: str, module: str, why: str) -> str:
-    """Return what the screen says of a broken package: which, why, and how to repair it."""
+    """Return the screen's line about a broken package: its name, the reason, and the repair."""
     spec = find_spec(module)
     file = None if spec is None else spec.origin
     yours = file is not None and "-packages" not in file  # site-packages and dist-packages are pip's

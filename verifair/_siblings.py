@@ -1,4 +1,4 @@
-"""Our packages `encoders` and `solvers` have plain names: another module of such a name may lie before them on Python's path."""
+"""Our packages `encoders` and `solvers` have common names: another module of the same name may come first on Python's path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SIBLINGS = ("encoders", "solvers")
 
 
 class HiddenPackage(ImportError):
-    """One of our packages cannot be imported, since another module of its name comes first. Uncaught, it prints one line."""
+    """One of our packages cannot be imported, because another module of its name comes first. Uncaught, it prints one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class HiddenPackage(ImportError):
 def check_siblings() -> None:
     """Raise HiddenPackage that names the file which hides one of our packages, and the remedy.
 
-    It runs before anything else of ours, and loads nothing: what Python itself has loaded has to do.
+    It runs before all other code of ours, and loads nothing: it uses modules that Python itself has loaded.
     """
     ours = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     for name in SIBLINGS:
@@ -47,7 +47,7 @@ def check_siblings() -> None:
 
 
 def _found(name: str) -> str | None:
-    """Return the file of a package, its folder where it has none; None where there is no such package."""
+    """Return the file of a package, its folder if it has no file; None if there is no such package."""
     there = sys.modules.get(name)
     specs = (finder.find_spec(name, None) for finder in sys.meta_path)
     spec = next(filter(None, specs), None) if there is None else there.__spec__

@@ -1,7 +1,7 @@
-"""Arrays of many rows, which lie on the disk: a table's columns, coordinates, attributions.
+"""Arrays of many rows, stored on disk: a table's columns, coordinates, attributions.
 
-Their file has no name and is in the folder of temporary files. Memory holds an array where that has no room, and small ones; other
-systems than Linux hold all of them there. What is read of a file stays in memory while the system has room for it.
+Their file has no name and is in the folder of temporary files. Small arrays are held in memory, and so are arrays for which the
+folder has no room, and all arrays on systems other than Linux. The system caches the file in memory as long as there is room.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ ROWS = 1 << 16
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Aside:
-    """Numbers that are written in any order.   values: (M, V).   pages: of the file, if any."""
+    """An array that is written in any order.   values: (M, V).   pages: of the file, if any."""
 
     values: npt.NDArray[Any]
     pages: mmap | None = None
 
     @classmethod
     def of(cls, rows: int, columns: int, dtype: npt.DTypeLike = np.float64) -> Aside:
-        """Return an array of so many rows and columns, whose values may be anything yet."""
+        """Return an uninitialised array with these numbers of rows and columns."""
         kind = np.dtype(dtype)
         size = kind.itemsize * rows * columns
         if size >= ASIDE and sys.platform == "linux":
             with suppress(OSError), TemporaryFile() as file:
-                posix_fallocate(file.fileno(), 0, size)  # a disk that fills up later would end the process
+                posix_fallocate(file.fileno(), 0, size)  # reserved now: a disk that fills up later would end the process
                 pages = mmap(file.fileno(), size)
                 return cls(values=np.frombuffer(pages, dtype=kind).reshape(rows, columns), pages=pages)
         return cls(values=np.empty((rows, columns), dtype=kind))
@@ -57,12 +57,12 @@ class Aside:
         """Write some rows: (B, V), or (B,) of one column."""
         self.values[rows] = values if values.ndim > 1 else values[:, None]
         if self.pages is not None and sys.platform == "linux":
-            self.pages.madvise(MADV_DONTNEED)  # what was written is in the file, and no longer in this process's memory
+            self.pages.madvise(MADV_DONTNEED)  # the file has the data; free this process's memory
 
 
 @dataclass(kw_only=True, eq=False)
 class Stack:
-    """Rows that come in order, in parts of one type.   file: with the first `size` bytes.   held: parts after these, in memory.
+    """Rows that are added in order, in parts of one type.   file: the first `size` bytes.   held: later parts, in memory.
     """
 
     held: list[npt.NDArray[Any]] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Stack:
     file: BinaryIO | None = None
 
     def add(self, part: npt.NDArray[Any]) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         self.held.append(part)
         if sum(one.nbytes for one in self.held) >= ASIDE:
             self._write()
@@ -86,19 +86,19 @@ class Stack:
         return np.concatenate([stored, *self.held]) if any(map(len, self.held)) else stored
 
     def close(self) -> None:
-        """Let go of the file; the array of `values` keeps its own hold."""
+        """Release the file; the array of `values` keeps it open."""
         if self.file is not None:
             self.file.close()
 
     def _write(self) -> None:
-        """Move what memory holds to the file, where that has room. An empty part stays, and says of what type they are."""
+        """Move the parts in memory to the file, if it has room. An empty part stays in memory to keep the type."""
         more = sum(one.nbytes for one in self.held)
         if sys.platform != "linux" or not more:
             return
         with suppress(OSError):
             self.file = file = self.file or TemporaryFile()  # noqa: SIM115  `close` does it
-            posix_fallocate(file.fileno(), self.size, more)  # a disk that fills up later would end the process
-            file.seek(self.size)  # behind what is whole, where writing failed before
+            posix_fallocate(file.fileno(), self.size, more)  # reserved now: a disk that fills up later would end the process
+            file.seek(self.size)  # after the last complete write, if one failed
             for one in self.held:
                 file.write(np.ascontiguousarray(one).data)
             file.flush()
@@ -114,7 +114,7 @@ def stacked(parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def made(rows: int, kind: npt.DTypeLike, given: Callable[[slice], npt.NDArray[Any]]) -> Any:
-    """Return an array (M,), in a file if it is large.   given: what some of its rows hold."""
+    """Return an array (M,), in a file if it is large.   given: returns the values of a slice of its rows."""
     found = Aside.of(rows, 1, kind)
     for part in _parts(rows):
         found.put(part, given(part))

@@ -34,7 +34,7 @@ class CertificateError(VerifairError):
 
 
 class NoProofs(CertificateError):
-    """A file that a run keeps beside its proofs, and which holds none."""
+    """A file that a run keeps beside its proofs, but that holds no proofs."""
 
 
 class TrainingError(VerifairError):
@@ -48,7 +48,7 @@ class MissingPackage(VerifairError):
 
 
 def require(package: str, extra: str, what: str) -> None:
-    """Raise MissingPackage where an optional package is not installed, without importing it."""
+    """Raise MissingPackage if an optional package is not installed, without importing it."""
     if find_spec(package) is None:
         raise MissingPackage(f'{what} needs {package}, which is not installed; run: pip install "verifair[{extra}]"')
 

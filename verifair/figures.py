@@ -1,7 +1,7 @@
-"""One language of figures: colours, type, and how they are drawn into files without a screen.
+"""The common style of figures: colours, fonts, and drawing into files without a screen.
 
-A colour of standing always means the same (proved, refuted, open), on the audit's page as well; groups have colours of their own.
-Readers who confuse red and green tell all of them apart, and what is open is hatched.
+A colour of standing always means the same (proved, refuted, open), also on the audit's page; groups have other colours. All are
+distinguishable for readers who confuse red and green, and open shares are hatched.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def figure(
     path: Path, size: tuple[float, float], down: int = 1, across: int = 1, *, sharey: bool = False,
     heights: Sequence[float] | None = None,
 ) -> Iterator[Any]:  # fmt: skip
-    """A matplotlib figure with down x across axes (`.axes`, row by row), saved to the path at the end.
+    """Yield a matplotlib figure with down x across axes (`.axes`, row by row), saved to the path at the end.
 
     size: width, height in inches.   heights: (down,) in proportion.
-    Nothing is saved where drawing fails, and a killed run leaves no half picture under the name.
+    Nothing is saved if drawing fails, and a killed run leaves no half picture under the name.
     """
     require("matplotlib", "plots", "a figure")
     from matplotlib import rc_context
@@ -54,7 +54,7 @@ def figure(
 
 
 def _literal(drawn: Any) -> None:
-    """Dollars in names are no formulas; those in the powers of ten of a logarithmic axis are."""
+    """Escape dollar signs in names, which are not formulas; the powers of ten of a logarithmic axis keep theirs."""
     from matplotlib.text import Text
     from matplotlib.ticker import LogFormatter
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and folders that are made for them."""
+"""Files that are written whole or not at all, and folders that are made for them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Give the path under which a file is written, with the same suffix. It takes the file's place when all of it is there; where
-    that fails, nothing of it is left, and an older file stays. Raises OSError that names the file, not its half."""
+    """Yield a temporary path, with the same suffix, to write a file to. When it is complete it replaces the file; if writing fails,
+    it is removed, and an older file stays. Raises OSError that names the file, not the temporary one."""
     half = path.with_name(f".part-{path.name}")
     try:
         yield half
         half.replace(path)
     except OSError as error:
-        if error.errno is None or error.filename not in (None, str(half)):  # it is another file's
+        if error.errno is None or error.filename not in (None, str(half)):  # the error is about another file
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
@@ -26,12 +26,12 @@ def whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def filled(folder: Path) -> Iterator[None]:
-    """Make a folder, and those above it; what was made goes again where the block leaves it empty."""
+    """Make a folder and those above it; remove the new ones again if the block leaves them empty."""
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
-        with suppress(OSError):  # the first that is not empty
+        with suppress(OSError):  # stops at the first that is not empty
             for one in made:
                 one.rmdir()

@@ -1,4 +1,4 @@
-"""Runs that end before their time, by Ctrl-C, SIGTERM or a deadline, and what they say of what is kept."""
+"""Runs that end early, by Ctrl-C, SIGTERM or a deadline, and their messages about kept work."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from types import FrameType
 
 
 class OutOfTime(Exception):
-    """An analysis that has no answer without more time. The message says how far it came."""
+    """An analysis that needs more time for an answer. The message says how far it came."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during work of which nothing is left. The message says when it came, what is kept, and how to go on."""
+    """Ctrl-C during work that gives no answer. The message says when it came, what is kept, and how to resume."""
 
 
 @contextmanager
 def keeping(stands: str) -> Iterator[None]:
-    """After Ctrl-C, raise Interrupted, which says what stands."""
+    """After Ctrl-C, raise Interrupted with a message about what is kept."""
     try:
         yield
     except KeyboardInterrupt:
@@ -28,10 +28,10 @@ def keeping(stands: str) -> Iterator[None]:
 
 @contextmanager
 def noted_interrupt(*, deferred: bool) -> Iterator[Callable[[], bool]]:
-    """Within the context a signal that raises KeyboardInterrupt (Ctrl-C; in the command line also SIGTERM) makes the function that
-    is given out return True, whoever catches it; deferred: a first one does only that, and a second one interrupts.
+    """Yield a function that returns True once a signal that raises KeyboardInterrupt (Ctrl-C; in the command line also SIGTERM)
+    came within the context, whoever catches it.   deferred: the first signal is only noted, and a second one interrupts.
 
-    Other handlers of the caller's do what they did. Only the main thread receives signals: in others nothing is changed.
+    Other handlers of the caller are unchanged. Only the main thread receives signals: in other threads nothing is changed.
     """
     asked = False
     ours = threading.current_thread() is threading.main_thread()
@@ -40,7 +40,7 @@ def noted_interrupt(*, deferred: bool) -> Iterator[Callable[[], bool]]:
 
     def restore() -> None:
         for one, handler in before.items():
-            if signal.getsignal(one) is note:  # not one that the caller's has set meanwhile
+            if signal.getsignal(one) is note:  # unless the caller has set another handler meanwhile
                 signal.signal(one, handler)
 
     def note(number: int, frame: FrameType | None) -> None:

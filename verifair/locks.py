@@ -1,4 +1,4 @@
-"""Files that one process writes at a time."""
+"""Locks on files that only one process at a time may write."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from verifair.files import filled
 
 @contextmanager
 def alone(lock: Path, message: str) -> Iterator[None]:
-    """Hold a lock file while the block runs; a kill frees it. Raises QueryError with this message where another process has it.
+    """Hold a lock file while the block runs; a kill frees it. Raises QueryError with this message if another process holds it.
 
-    The file is removed while it is held: who has opened it by then finds that it has no name any more, and asks again.
+    The file is removed while the lock is held. A process that has opened it before finds that it has no name any more, and tries
+    again.
     """
     from filelock import FileLock, Timeout
 
@@ -27,6 +28,6 @@ def alone(lock: Path, message: str) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(OSError):  # an open file cannot be removed everywhere
+            with suppress(OSError):  # some systems cannot remove an open file
                 lock.unlink()
             held.release()

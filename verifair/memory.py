@@ -1,4 +1,4 @@
-"""Freed memory stays with our own processes.
+"""Keeping freed memory in our own processes.
 
 glibc gives large blocks back to the system as soon as they are freed, and a search over batches asks for the next ones a moment
 later: for each page the system fetches and clears another one, which takes a fifth of the search's time, and more where several
@@ -21,8 +21,8 @@ SET = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
 def keep_freed() -> None:
-    """Keep freed memory for the next batch, in a process that is ours: the command, and those that it starts. A program that
-    imports us sets the variables MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_ where it wants the same."""
+    """Keep freed memory for the next batch, in our own processes: the command and those that it starts. A program that imports us
+    can set the variables MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_ for the same effect."""
     if sys.platform != "linux" or any(name in os.environ for name in SET):
         return
     with suppress(OSError, AttributeError):  # another C library

@@ -1,4 +1,5 @@
-"""What people read. Names come from the user's files: no letter of them controls a terminal or turns the direction of writing."""
+"""Safe text for the screen. Names come from the user's files: none of their characters may control a terminal or change the writing
+direction."""
 
 from __future__ import annotations
 
@@ -23,17 +24,17 @@ _OF_LINES = {code: letter for code, letter in _UNSEEN.items() if chr(code) not i
 
 
 def visible(line: str) -> str:
-    """Return one line of text with a sign for each letter that would not be seen, line breaks included."""
+    """Return one line of text with a visible sign for each invisible character, line breaks included."""
     return line.translate(_UNSEEN)
 
 
 def visible_lines(text: str) -> str:
-    """The same of a text that has lines and tabs."""
+    """Return a text with visible signs for invisible characters, except line breaks and tabs."""
     return text.translate(_OF_LINES)
 
 
 class Screen(Console):
-    """The terminal, or what takes its place. Names are no markup; codes of a terminal come from our own styles only."""
+    """The terminal, or its replacement. Names are not markup; terminal codes come from our own styles only."""
 
     def __init__(self, *, stderr: bool = False, file: TextIO | None = None, width: int | None = None) -> None:
         super().__init__(stderr=stderr, file=file, width=width, highlight=False, markup=False, emoji=False)

@@ -67,7 +67,7 @@ class ContradictionShape(Shape):
 
 
 class ScoreShape(Shape):
-    """A competitor over a kind of questions, or over one family of them."""
+    """The score of a competitor over a kind of questions, or over one family of them."""
 
     kind: str
     family: str
@@ -94,7 +94,7 @@ class BenchListAnswer(Answer):
 
 
 class JobShape(Shape):
-    """Who for which job: one family at one size."""
+    """The best competitor for one family at one size."""
 
     family: str
     size: int
@@ -109,7 +109,7 @@ class JobShape(Shape):
 
 
 class DefaultShape(Shape):
-    """Whether the backend that a method asks when none is named is the right one."""
+    """The comparison of a method's default backend with the best one."""
 
     kind: str
     method: str

@@ -1,4 +1,4 @@
-"""Who competes: every method with every backend that is installed and takes its programs, and peers from outside."""
+"""The competitors: every method with every installed backend that takes its programs, and other verifiers."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ PEERS: dict[str, Peer] = {"marabou": marabou, "fairify": fairify}
 
 @dataclass(frozen=True, kw_only=True)
 class Competitor:
-    """A method, and the backend that it asks (None: none).
+    """A method, and the backend that it calls (None: none).
 
-    package: what has to be importable.   remedy: how to install it.   version: of the backend, "" where there is none.
+    package: must be importable.   remedy: how to install it.   version: of the backend, "" where there is none.
     tool: another verifier that is a process; `method` is its name then.
     """
 
@@ -73,7 +73,7 @@ class Competitor:
         return self.package is None or find_spec(self.package) is not None
 
     def takes(self, question: Question) -> bool:
-        """Tell whether it answers questions of this kind at all."""
+        """Return True if it answers questions of this kind."""
         if self.tool is not None:
             return self.tool.takes(question)
         match question:
@@ -91,7 +91,7 @@ class Competitor:
                 return self.method in ("exact", "mip") or (self.method == "components" and question.coverage == 1)
 
     def ask(self, question: Question, budget: Budget) -> Reply:
-        """Return its answer. Errors are the caller's to record."""
+        """Return its answer. The caller records errors."""
         if self.tool is not None:
             return self.tool.decide(question, budget)
         match question:
@@ -110,7 +110,7 @@ class Competitor:
                 return methods.cover(question, self.method, self.solver, budget)
 
     def startup(self, question: Question) -> float:
-        """Return the seconds that starting other programs takes in a run at most: they are no part of its time."""
+        """Return the largest number of seconds that starting other programs takes in a run; it does not count as its time."""
         return 0.0 if self.tool is None else self.tool.startup * self.tool.queries(question)
 
     def warm_up(self) -> None:
@@ -121,7 +121,7 @@ class Competitor:
             marabou.load()
         else:
             one = np.ones(1)
-            backend = self.solver or "highs"  # the engine and the exact k-center come to ask it too
+            backend = self.solver or "highs"  # the engine and the exact k-center may call it too
             pure = backend == "ortools-cpsat"
             program = Program(
                 lower=np.zeros(1), upper=one, integer=np.array([pure]), rows=sp.csr_array(np.ones((1, 1))), row_lower=np.zeros(1),
@@ -166,7 +166,7 @@ def _peers() -> Iterator[Competitor]:
 
 
 def lacking(others: Sequence[Competitor]) -> str:
-    """Return what this machine has not, or in another version, of another one's competitors; empty when it has all."""
+    """Return the competitors of another machine that this one lacks or has in another version; empty if it has all."""
     here = {one.name: one for one in competitors()}
     found = []
     for other in others:
@@ -184,7 +184,7 @@ def lacking(others: Sequence[Competitor]) -> str:
 
 
 def processes(found: Sequence[Tool], known: Sequence[Competitor]) -> list[Competitor]:
-    """Return other verifiers as competitors. Raises QueryError for a name that somebody has."""
+    """Return other verifiers as competitors. Raises QueryError for a name that is taken."""
     names = [name for one in known for name in (one.name, one.method)]
     for tool in found:
         if tool.name in names:

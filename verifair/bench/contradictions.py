@@ -1,12 +1,13 @@
-"""Contradictions between competitors: what one proves another refutes, or bounds that exclude each other.
+"""Contradictions between competitors: one proves what another refutes, or their bounds exclude each other.
 
 Three tests, the same slack as between engine and solver in `verify` (`by_solver.compare`), far beyond any solver's tolerance:
 
-    proved against violated        one question, any two competitors, whatever they trust; also a sat whose counterexample is none
+    proved against violated        one question, any two competitors, whatever their trust; also a sat whose counterexample is wrong
     lower above upper              one question, or questions about one subject: a bound below and a value met of the same number
     optimum against optimum        k-centers: costs are given numbers, so two optima are equal or one of them is wrong
 
-The LP's optimum lies below the exact minimum, so its lower bounds take part for the subject, its upper ones among LPs only.
+The LP's optimum lies below the exact minimum, so its lower bounds are compared for the whole subject, its upper ones among LPs
+only.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ EXACT = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Contradiction:
-    """what: in words.   first, second: the two answers that cannot both be true (the same one where the engine noticed itself)."""
+    """Two answers that cannot both be true.   what: in words.   first, second: the answers (the same one twice if the engine
+    noticed it itself)."""
 
     what: str
     first: BenchRecord

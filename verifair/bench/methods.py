@@ -1,4 +1,4 @@
-"""How each method answers each kind of question: one function a kind, through the same doors that the rest of verifair uses."""
+"""The methods' answers to each kind of question: one function for each kind, by the functions that the rest of verifair uses."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _attained(question: MinimumQuestion, encoding: Encoding, outcome: Outcome) -
 
 
 def _why(outcome: Outcome) -> Reason:
-    """Return why a solver's run for an optimum did not end with one."""
+    """Return the reason that a solver's run did not end with an optimum."""
     if outcome.termination is Termination.LIMIT:
         return limit_reason(outcome.limit)
     failed = outcome.termination in (Termination.ERROR, Termination.OPTIMAL, Termination.SATISFIED)
@@ -161,7 +161,7 @@ def cover(question: CenterQuestion, method: str, solver: str | None, budget: Bud
 
 
 def _cover_by_solver(question: CenterQuestion, solver: str, budget: Budget) -> Reply:
-    """Ask a solver. The optimum is one of the costs, so its answer is either right or wrong, never nearly right."""
+    """Ask a solver. The optimum is one of the costs, so an answer is either right or wrong, never approximately right."""
     started = time.monotonic()
     program = k_center(
         question.instance.costs(), k=question.k, coverage=needed(question.instance, question.coverage), ranked=True
@@ -174,7 +174,7 @@ def _cover_by_solver(question: CenterQuestion, solver: str, budget: Budget) -> R
 
 
 def _left(budget: Budget, started: float) -> Budget:
-    """Return what building has left of the budget. Raises QueryError when that is nothing: the worker records it as TIME."""
+    """Return the rest of the budget after building. Raises QueryError if nothing is left; the worker records it as TIME."""
     seconds = budget.seconds - (time.monotonic() - started)
     if seconds <= 0:
         raise OutOfBudget("building the program took all the time there is")

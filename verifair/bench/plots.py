@@ -1,6 +1,6 @@
-"""A benchmark on paper: cactus plots, performance profiles, and which solver for which job.
+"""The figures of a benchmark: cactus plots, performance profiles, and the best solver for each job.
 
-A colour is a backend (Okabe and Ito's), a dash is a method; black is a method that asks no solver.
+Colours are backends (Okabe and Ito's), dashes are methods; black is a method without a solver.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ DASHES: dict[str, Any] = {
 
 
 def cactus_plot(found: BenchResult, path: Path) -> None:
-    """Draw how many cases a competitor solves when each may take so long; further right and lower is better."""
+    """Draw the number of cases that a competitor solves within a time for each; further right and lower is better."""
     _panels(found, path, _cactus, "cases solved", "seconds for each of them")
 
 
 def profile_plot(found: BenchResult, path: Path) -> None:
-    """Draw the share of cases that a competitor solves within tau times the fastest; the left end: how often it is the fastest."""
+    """Draw the share of cases that a competitor solves within tau times the fastest; the left end is how often it is the
+    fastest."""
     _panels(found, path, _profile, "tau: times as long as the fastest", "share of cases within tau")
 
 
@@ -97,10 +98,10 @@ def _color(name: str) -> str:
 
 
 def jobs_plot(found: BenchResult, path: Path, sizes_are: Mapping[str, str]) -> None:
-    """Draw which solver suits which job: who has the least PAR-2, for each family (a row) at each of its sizes.
+    """Draw the competitor with the least PAR-2 for each job: each family (a row) at each of its sizes.
 
-    sizes_are: family -> what its sizes count. A thick frame: the default is the best there, or within NEAR times. Where it is
-    not the best, how much longer it takes stands below. A small circle: the best one's proofs are a solver's claims.
+    sizes_are: family -> what its sizes count. A thick frame: the default is the best there, or within NEAR times. If it is
+    not the best, the text below says how much longer it takes. A small circle: the best one's proofs are a solver's claims.
     """
     families = list(dict.fromkeys(job.family for job in found.jobs))
     wide = max(sum(job.family == family for job in found.jobs) for family in families)
@@ -150,7 +151,7 @@ def _draw_job(axis: Any, column: int, row: int, job: Job) -> None:
 
 
 def times_as_long(job: Job) -> str:
-    """Say how much longer the default takes than the best, in words."""
+    """Return, in words, how much longer the default takes than the best."""
     if not math.isfinite(job.default_seconds):
         return "was not asked"
     return f"{job.default_seconds / max(job.seconds, SHORTEST):.1f} x"
@@ -161,7 +162,7 @@ def short(seconds: float) -> str:
 
 
 def draw(found: BenchResult, folder: Path, sizes_are: Mapping[str, str]) -> list[Path]:
-    """Write cactus.png, profile.png and jobs.png, as far as there is anything to draw."""
+    """Write cactus.png, profile.png and jobs.png, if they are not empty."""
     if not found.entries:
         return []
     paths = [folder / "cactus.png", folder / "profile.png", folder / "jobs.png"]

@@ -1,4 +1,5 @@
-"""What a process takes with all that it started, and its end: from Linux's /proc; elsewhere only the process itself is known."""
+"""Resources of a process and all that it started, and killing them, by Linux's /proc; elsewhere only the process itself is
+known."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ FIRST, LAST = 0.002, 0.1
 
 @dataclass(frozen=True)
 class Taken:
-    """pid -> of one living process: cpu_seconds with those of its own that ended, resident memory."""
+    """Resources of one living process: cpu_seconds, with those of its ended children, and resident memory."""
 
     parent: int
     group: int
@@ -26,7 +27,7 @@ class Taken:
 
 
 def family(root: int) -> dict[int, Taken]:
-    """Return the living processes that descend from a process, or are in the group that it leads; it is one of them."""
+    """Return the living processes that descend from a process, or are in the group that it leads, itself included."""
     every: dict[int, Taken] = {}
     for entry in PROC.iterdir() if PROC.is_dir() else ():
         if entry.name.isdecimal() and (one := _taken(entry)) is not None:
@@ -49,7 +50,7 @@ def _taken(entry: Path) -> Taken | None:
 
 
 def kill(root: int) -> None:
-    """Kill what descends from a process or is in its group, but this process; once more for what was started meanwhile."""
+    """Kill the descendants and the group of a process, except this process; twice, for processes that were started meanwhile."""
     for _ in range(5):
         there = set(family(root)) - {os.getpid()}
         for pid in there:
@@ -62,9 +63,9 @@ def kill(root: int) -> None:
 
 
 def watch(process: subprocess.Popen[bytes], end: float) -> tuple[bool, float, float | None]:
-    """Wait until it ends or the clock (`time.perf_counter`) shows `end`, and kill what is left of what it started.
+    """Wait until it ends or the clock (`time.perf_counter`) shows `end`, and kill the remaining processes that it started.
 
-    Return whether it was late, the CPU seconds of all, and the largest sum of resident sets that was seen, in MB (pages that
+    Return True if it was late, the CPU seconds of all, and the largest sum of resident sets that was seen, in MB (pages that
     processes share count once for each); None where /proc is missing.
     """
     before, seen, peak, step, late = children_cpu(), 0.0, 0.0, FIRST, False

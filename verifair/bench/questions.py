@@ -1,4 +1,4 @@
-"""What a benchmark asks: four kinds of question, each small enough to be sent to a process of its own, and its fingerprint."""
+"""The questions of a benchmark: four kinds, each small enough to be sent to a separate process, and their fingerprints."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ class DecisionQuestion:
 
     @property
     def single(self) -> bool:
-        """Whether every method bounds the same number: goals of one row each."""
+        """True if every method bounds the same number: goals have one row each."""
         return all(len(goal.rows) == 1 and goal.gap is None for goal in self.problem.goals)
 
     def refuted(self, q: int, g: int, raw: Array) -> tuple[bool, float]:
-        """Tell whether the row raw (V,) is a legal witness against goal g of box q, exactly; and the goal's best row there."""
+        """Return True if the row raw (V,) is exactly a legal witness against goal g of box q; and the value of the goal's best row
+        there."""
         problem, index, goal = self.problem, np.array([q]), self.problem.goals[g]
         met, margins = exact_goals(problem, index, raw[None])
         copies = (raw[None], problem.batch.take(index).second(raw[None]))
@@ -46,7 +47,7 @@ class DecisionQuestion:
         return legal and not met[0, g], float((goal.rows @ margins[0] + goal.constants).max())
 
     def nearest(self, q: int, x: Array) -> Array:
-        """Return the raw row of box q nearest to network inputs x (n,): a real point that somebody found becomes whole."""
+        """Return the raw row of box q nearest to network inputs x (n,): it rounds a real point to whole numbers."""
         domain, batch = self.problem.domain, self.problem.batch
         raw = batch.lower[q].copy()
         for v in range(domain.variables):
@@ -72,7 +73,7 @@ class FileQuestion:
         return cls(query=query.resolve(), networks=files, digest=digest.hexdigest())
 
     def there(self) -> bool:
-        """Tell whether the files are on this machine as they were on the one that asks."""
+        """Return True if the files are on this machine with the same content."""
         try:
             return self.of(self.query, dict(self.networks)).digest == self.digest
         except OSError:
@@ -117,7 +118,7 @@ Question = DecisionQuestion | FileQuestion | RelaxationQuestion | MinimumQuestio
 
 
 def fingerprint(question: Question | TwinProblem) -> str:
-    """Return the sha256 of everything that a question is made of, bit by bit; where the network's file lies is no part of it."""
+    """Return the sha256 of the whole content of a question; the path of the network's file does not count."""
     if isinstance(question, FileQuestion):
         return question.digest
     digest = hashlib.sha256()
@@ -126,7 +127,7 @@ def fingerprint(question: Question | TwinProblem) -> str:
 
 
 def subject(question: Question) -> str:
-    """Return the sha256 of the number that is asked about: questions of different kinds about one box share it.
+    """Return the sha256 of the quantity in question: questions of different kinds about one box share it.
 
     A k-center with another k or coverage has another optimum, so it is a subject of its own.
     """

@@ -1,6 +1,6 @@
-"""What is said of a question, how it is kept with what it took, and the file that keeps it: one JSON object a line.
+"""Replies to questions, records with their resources, and the journal that keeps them: one JSON object per line.
 
-The first line of the file says what all runs share. A killed run loses one line at most.
+The first line of the file holds the settings that all runs share. A killed run loses one line at most.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Reply:
     """status: proved and violated for a decision, optimal for the rest.   reason: why unknown, None otherwise.
 
     trust: "checked" for a proof that `verifair check` re-proves (and bounds with outward rounding), "exact" for a counterexample,
-    or a cost, that was evaluated exactly, "claimed" for what only a solver says, "" where nothing was decided.
-    lower, upper: of the quantity asked about (the goal's best row, the LP's optimum, the largest cost); infinite where not known.
+    or a cost, that was evaluated exactly, "claimed" for a solver's claim, "" if nothing was decided.
+    lower, upper: bounds of the quantity (the goal's best row, the LP's optimum, the largest cost); infinite if not known.
     comparable: whether `lower` and `upper` are about the same number for every method (a decision about several rows is not).
-    solve_seconds: within the solver, None where no solver was asked.   version: of the backend.
-    cpu_seconds, peak_mb: of processes that were started, None without any.   startup_seconds: of these, which no query took.
+    solve_seconds: within the solver, None without a solver.   version: of the backend.
+    cpu_seconds, peak_mb: of processes that were started, None without any.   startup_seconds: of their start-up, before the query.
     """
 
     status: Said
@@ -72,11 +72,11 @@ def unknown(reason: str, note: str = "") -> Reply:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchRecord:
-    """question, subject: fingerprints (see `questions`).   repeat: 0, 1, ...   limit: seconds it was given.
+    """question, subject: fingerprints (see `questions`).   repeat: 0, 1, ...   limit: seconds it had.
 
     status, reason, trust, lower, upper, comparable, engine, note: see `Answered`; infinite bounds are not known.
     total_seconds: from the question to the answer, on the clock.   solve_seconds: of these within the solver.   build_seconds: the
-    rest: bounds, encoding, the backend's model, exact re-evaluation; both None where no solver was asked.
+    rest: bounds, encoding, the backend's model, exact re-evaluation; both None without a solver.
     cpu_seconds: of the run and all that it started.   startup_seconds: of another verifier, not part of the total.
     peak_mb: the most resident memory that the run took beyond what its process held before, base_mb (Python, packages, question).
     """
@@ -116,7 +116,7 @@ class BenchRecord:
 
     @property
     def solved(self) -> bool:
-        """Whether it was decided, and within the limit."""
+        """True if it was decided within the limit."""
         return self.status != "unknown" and self.total_seconds <= self.limit
 
     @property
@@ -125,7 +125,7 @@ class BenchRecord:
         return self.case, self.competitor, self.repeat
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the content as JSON takes it; what is infinite becomes None."""
+        """Return the content as JSON values; infinite numbers become None."""
         return {name: None if isinstance(v, float) and not math.isfinite(v) else v for name, v in asdict(self).items()}
 
     @classmethod
@@ -137,7 +137,7 @@ class BenchRecord:
             if isinstance(value, (int, float)) and not abs(value) <= sys.float_info.max:
                 raise ValueError(f"{name} is no number that was measured")
             if isinstance(value, str) and not value.isprintable():
-                value.encode()  # half a character, which nothing can write again
+                value.encode()  # a lone surrogate, which cannot be written again
         lower, upper = content["lower"], content["upper"]
         try:
             given = {**content, "lower": -math.inf if lower is None else lower, "upper": math.inf if upper is None else upper}
@@ -151,12 +151,12 @@ _ADAPTER = TypeAdapter(BenchRecord)
 
 
 class Journal:
-    """The runs in folder/runs.jsonl, written as they are made; what is asked again replaces what was said before."""
+    """The runs in folder/runs.jsonl, written as they are made; a repeated run replaces the earlier one."""
 
     def __init__(self, folder: Path, settings: dict[str, Any], *, resume: bool) -> None:
-        """Start a file, or with `resume` continue the one that is there. settings: what all its runs have in common.
+        """Start a file, or with `resume` continue an existing one.   settings: those that all its runs share.
 
-        Raises DataError for a file that is there and not to be continued, that was made with other settings, or is none of ours.
+        Raises DataError for an existing file without `resume`, one with other settings, and one that is not a journal.
         """
         self.path = folder / NAME
         self.records: dict[tuple[str, str, int], BenchRecord] = {}
@@ -174,7 +174,7 @@ class Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with suppress(OSError):  # every line was written, or somebody heard that it was not
+        with suppress(OSError):  # every line was written, or an error was raised
             self._file.close()
 
     def add(self, record: BenchRecord) -> None:
@@ -183,7 +183,7 @@ class Journal:
         self._write(record.to_dict())
 
     def holds(self, case: str, competitor: str, repeat: int, question: str, version: str) -> bool:
-        """Tell whether this was measured. Raises DataError where the same name stood for another question, or another version."""
+        """Return True if this was measured. Raises DataError if the name belongs to another question, or another version."""
         known = self.records.get((case, competitor, repeat))
         if known is not None and known.question != question:
             raise DataError(
@@ -205,7 +205,7 @@ class Journal:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def _read(self, settings: dict[str, Any]) -> None:
-        """Read the file; a kill leaves half a last line, which is cut off."""
+        """Read the file. A kill may leave half a last line, which is cut off."""
         content = self.path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         try:

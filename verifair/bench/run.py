@@ -1,13 +1,13 @@
-"""The run: every case through every competitor, in turns, each measurement kept as it is made. Reads top to bottom in `run`.
+"""The run: every case by every competitor, in turns, each measurement stored at once. Start reading at `run`.
 
 Cases come smallest first. Within a case all competitors answer once, then all again, each round in an order rotated by one, so that
-a machine that gets slower or warmer gets so for all of them. Who took more than a fifth of the limit is asked once only: long runs
-vary little, and cost most. Who ran out of time on `patience` cases of a family in a row, smaller or as large, is not asked about
-larger ones: recorded as unknown, "skipped".
+a machine that gets slower or warmer affects all of them. A competitor that took more than a fifth of the limit is asked once only:
+long runs vary little, and cost most. A competitor that ran out of time on `patience` cases of a family in a row is not asked about
+larger ones: these are recorded as unknown, "skipped".
 
 Several processes, or the workers of a cluster, each measure whole cases: the competitors of a case always answer side by side on
-one machine. They measure at once what is of different families, unless `patience` is 0, so that the same is asked and skipped as by
-one process.
+one machine. Unless `patience` is 0, cases measured at the same time are of different families, so that the same cases are
+skipped as by one process.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class RunLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What is to be measured of one case. number: of the case, by which the order is rotated.   marks: fingerprints of the question
-    and of its subject.
+    """The measurements of one case.   number: of the case; it rotates the order.   marks: fingerprints of the question and of its
+    subject.
 
-    able: who takes the question.   known: (competitor, repeat) -> what the journal holds.   kept: those of them that stand.
-    skipped: who is not asked about so large a case any more.
+    able: competitors that take the question.   known: (competitor, repeat) -> record in the journal.   kept: valid ones of these.
+    skipped: competitors that are not asked about cases of this size any more.
     """
 
     case: BenchCase
@@ -63,7 +63,7 @@ class Turn:
     limits: RunLimits
 
     def measured(self, tell: Callable[[str], None]) -> Iterator[BenchRecord]:
-        """Ask everybody, round by round, and yield each record as it is made. tell: who is asked next, or has been."""
+        """Ask all competitors, round by round, and yield each record as it is made.   tell: receives who is asked next."""
         known = dict(self.known)
         for repeat in range(self.limits.repeats):
             for one in rotated(self.able, self.number + repeat):
@@ -83,10 +83,11 @@ def run(
     cases: Sequence[BenchCase], competitors: Sequence[Competitor], journal: Journal, *,
     limit: float, repeats: int, patience: int, jobs: int = 1, progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
-    """Ask what the journal does not hold yet. limit: seconds a run.   progress: runs done and in all, and what is asked now.
+    """Measure everything that the journal does not hold yet.   limit: seconds for each run.   progress: runs done, all runs, and
+    the current one.
 
     jobs: cases that are measured at once; by the workers of a cluster within `verifair.engine.cluster.cluster`.
-    Ctrl-C raises KeyboardInterrupt; the journal keeps what was measured, of several at once the cases that were finished.
+    Ctrl-C raises KeyboardInterrupt; the journal keeps all measurements; with several cases at once, those of finished cases.
     Raises ClusterError where a worker lacks a competitor, or may not start processes.
     """
     tell = progress or (lambda done, total, now: None)
@@ -103,7 +104,7 @@ def run(
     for at_once in ranks if patience else [[case for rank in ranks for case in rank]]:
         turns = (_turn(cases, case, next(numbers), competitors, journal, limits) for case in at_once)
         if jobs > 1 or remote:
-            ready = list(turns)  # so that Ctrl-C does not meet a process pool to which tasks come slowly
+            ready = list(turns)  # a list, so that tasks reach the process pool at once: Ctrl-C must not come between
             for name, records in as_done((joblib.delayed(_whole)(turn, remote) for turn in ready), jobs):
                 for record in records:
                     journal.add(record)
@@ -151,7 +152,7 @@ def _whole(turn: Turn, remote: bool) -> tuple[str, list[BenchRecord]]:
 
 
 def in_turns(cases: Sequence[BenchCase]) -> list[list[BenchCase]]:
-    """Return the smallest case of every family, then the next of each: a run that ends early has seen them all."""
+    """Return the smallest case of every family, then the next of each, so that a run that ends early covers all families."""
     families: dict[str, list[BenchCase]] = {}
     for case in cases:
         families.setdefault(case.family.name, []).append(case)
@@ -165,7 +166,7 @@ def rotated(competitors: Sequence[Competitor], by: int) -> list[Competitor]:
 
 
 def worn_out(journal: Journal, cases: Sequence[BenchCase], case: BenchCase, competitor: Competitor, patience: int) -> bool:
-    """Tell whether the last `patience` cases of the family before this one were all too much for the competitor."""
+    """Return True if the competitor ran out of time on the last `patience` cases of the family before this one."""
     own = [other.name for other in cases if other.family.name == case.family.name]
     before = own[: own.index(case.name)]
     said = [journal.records.get((name, competitor.name, 0)) for name in before]
@@ -174,7 +175,7 @@ def worn_out(journal: Journal, cases: Sequence[BenchCase], case: BenchCase, comp
 
 
 def _pointless(first: BenchRecord | None) -> bool:
-    """Tell whether the first round has shown that another one takes long again, or fails again."""
+    """Return True if the first round shows that another one would take long or fail again."""
     return first is not None and (first.reason in (*HOPELESS, SKIPPED) or first.total_seconds > LONG * first.limit)
 
 

@@ -1,7 +1,7 @@
-"""What runs are summed up to: medians, PAR-2, cactus and performance profiles, and who is fastest where.
+"""Scores of runs: medians, PAR-2, cactus and performance profiles, and the fastest competitor for each job.
 
-A case counts as solved by a competitor when every round decided it within the limit; its time is the median of the rounds. What a
-competitor does not take, or was not asked any more, counts as unsolved where competitors are compared on the same cases.
+A case counts as solved by a competitor when every round decided it within the limit; its time is the median of the rounds. Cases
+that a competitor does not take, or was not asked any more, count as unsolved if competitors are compared on the same cases.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHORTEST = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One competitor on one case. seconds: median of the rounds, least and most beside it; infinite where it is not solved."""
+    """One competitor on one case. seconds: median of the rounds, with the least and the most; infinite if it is not solved."""
 
     case: str
     family: str
@@ -99,7 +99,8 @@ def par2(seconds: Times, limit: float) -> dict[str, float]:
 
 
 def cactus(seconds: Times) -> dict[str, list[float]]:
-    """Return for each competitor the times of what it solved, ascending: its n-th entry is how long n cases take each at most."""
+    """Return for each competitor the times of the cases it solved, ascending: the n-th entry is a limit within which it solves n
+    cases."""
     return {name: sorted(one for one in own.values() if math.isfinite(one)) for name, own in seconds.items()}
 
 
@@ -120,8 +121,8 @@ def profile(ratio: Sequence[float], tau: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One family at one size. best: who has the least PAR-2 there, None where no case is solved.   default: likewise of the
-    competitor that answers when nothing is chosen.   trust: of the best one's answers, the weakest."""
+    """One family at one size.   best: the competitor with the least PAR-2, None if no case is solved.   default: the competitor
+    that answers if none is chosen.   trust: the weakest of the best one's answers."""
 
     family: str
     size: int
@@ -134,12 +135,12 @@ class Job:
 
     @property
     def default_serves(self) -> bool:
-        """Whether the default is the best there, or within NEAR of it."""
+        """True if the default is the best there, or within NEAR of it."""
         return self.best is not None and self.default_seconds <= NEAR * self.seconds
 
 
 def jobs(found: Sequence[Entry], defaults: Mapping[str, str]) -> list[Job]:
-    """Return who is best at which job: families in their order, sizes ascending.   defaults: kind -> competitor."""
+    """Return the best competitor for each job: families in their order, sizes ascending.   defaults: kind -> competitor."""
     grouped: dict[tuple[str, int], list[Entry]] = defaultdict(list)
     for entry in found:
         grouped[entry.family, entry.size].append(entry)
@@ -179,7 +180,7 @@ class Choice:
 
 
 def choices(found: Sequence[Entry], backends: Mapping[str, str]) -> list[Choice]:
-    """Compare the backend that a method asks when none is named with the best one.   backends: method -> default."""
+    """Compare a method's default backend with the best one.   backends: method -> default."""
     out = []
     for kind in dict.fromkeys(entry.kind for entry in found):
         for method, backend in backends.items():

@@ -1,4 +1,4 @@
-"""What a benchmark found, as tables: every run, PAR-2 by kind and by family, defaults beside the best, contradictions."""
+"""The results of a benchmark as tables: every run, PAR-2 by kind and by family, defaults beside the best, contradictions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BenchResult:
-    """What is said about a set of runs. limit: seconds a run.   scores: PAR-2 of each competitor, by kind and by family."""
+    """The summary of a set of runs.   limit: seconds for each run.   scores: PAR-2 of each competitor, by kind and by family."""
 
     records: tuple[BenchRecord, ...]
     entries: tuple[Entry, ...]
@@ -42,7 +42,7 @@ class BenchResult:
 
     @property
     def asked(self) -> int:
-        """Cases times those who take them: what was to be answered."""
+        """The number of pairs of a case and a competitor that takes it."""
         return len(self.entries)
 
     @property
@@ -51,7 +51,7 @@ class BenchResult:
 
 
 def comparison(records: Sequence[BenchRecord], limit: float) -> BenchResult:
-    """Sum up runs; a run that was cut short is summed up as far as it got."""
+    """Summarise runs; a benchmark that was cut short is summarised as far as it got."""
     found = entries(records)
     return BenchResult(
         records=tuple(records), entries=tuple(found), contradictions=tuple(contradictions(records)), scores=_scores(found, limit),
@@ -110,7 +110,7 @@ def write_tables(found: BenchResult, folder: Path) -> list[Path]:
 
 
 def to_dict(found: BenchResult) -> dict[str, Any]:
-    """Return the result as JSON takes it."""
+    """Return the result as JSON values."""
     return {
         "cases": found.cases,
         "questions_put": found.asked,

@@ -1,11 +1,11 @@
-"""One run in a process of its own: its memory is measured, its time-out is enforced, and a crash costs one answer.
+"""One run in a separate process: its memory is measured, its time-out is enforced, and a crash costs one answer.
 
-Each run forks from a server that has imported verifair and the backends and nothing else (`forkserver`; `spawn` where there is
-none), takes its licence, and reports that; the clock starts then. A run that outlives its limit by GRACE is killed, with what
-it started.
-Memory is the process's peak resident set (Linux resets it just before the question is asked), less what it held then. Where peaks
-cannot be reset it is the growth of the peak since: less, never more. A backend that starts a program of its own (CBC) adds that
-program's peak; until it exceeds what it was forked from, the two cannot be separated, and the memory is not known.
+Each run forks from a server that has imported only verifair and the backends (`forkserver`; `spawn` where there is none), takes its
+licence, and reports that it is ready; then the clock starts. A run that exceeds its limit by GRACE is killed, with all processes
+that it started.
+Memory is the process's peak resident set (Linux resets it just before the question is asked), less what it held then. If peaks
+cannot be reset it is the growth of the peak since then, which is never more. A backend that starts another program (CBC) adds that
+program's peak; until it exceeds that of the process it was forked from, the two cannot be separated, and the memory is not known.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """answered, and what it took: total_seconds by the clock of the process that worked; peak_mb and base_mb as in `Record`."""
+    """A reply and its resources: total_seconds by the clock of the working process; peak_mb and base_mb as in `Record`."""
 
     answered: Reply
     total_seconds: float
@@ -63,7 +63,7 @@ def measure(competitor: Competitor, question: Question, *, seconds: float, seed:
     _start(process)
     there.close()
     try:
-        with suppress(BrokenPipeError):  # it has ended, which is heard next
+        with suppress(BrokenPipeError):  # it has ended, which `_listen` notices
             here.send((competitor, question, seconds, seed))
         return _listen(here, process, seconds, competitor.startup(question))
     finally:
@@ -73,13 +73,13 @@ def measure(competitor: Competitor, question: Question, *, seconds: float, seed:
 
 
 def _start(process: BaseProcess) -> None:
-    """Start a process in a thread, which signals do not interrupt: the server would fail aloud at half a message, and the first
-    one waits until the server has imported everything."""
+    """Start a process in a thread, which signals do not interrupt: half a message would make the server fail with a traceback, and
+    the first start waits until the server has imported everything."""
     failed: list[Exception] = []
 
     def start() -> None:
         try:
-            with unheard(resource_tracker):  # Ctrl-C reaches the server too, as it imports
+            with unheard(resource_tracker):  # Ctrl-C also reaches the server, while it imports
                 process.start()
         except Exception as error:
             failed.append(error)
@@ -92,7 +92,7 @@ def _start(process: BaseProcess) -> None:
 
 
 def _listen(here: Connection, process: BaseProcess, seconds: float, more: float) -> Measured:
-    """more: seconds that starting other programs may take."""
+    """Return the answer of a process within the time.   more: seconds that starting other programs may take."""
     base: float | None = None
     started = time.perf_counter()
     try:
@@ -119,7 +119,7 @@ def _lost(reason: str, note: str, started: float, peak: float | None, base: floa
 
 
 def work(there: Connection) -> None:
-    """Work in a process of its own: receive a competitor and its question, send the memory once it is ready, then the answer."""
+    """Run in the separate process: receive a competitor and its question, send the memory once ready, then the answer."""
     _alone()
     keep_freed()
     competitor: Competitor
@@ -131,7 +131,7 @@ def work(there: Connection) -> None:
     with threadpool_limits(limits=1):
         try:
             competitor.warm_up()
-        except Exception as error:  # whatever a backend throws, it is this run's answer
+        except Exception as error:  # any error of a backend is this run's answer
             there.send(None)
             there.send(Measured(answered=_failed(error), total_seconds=0.0, peak_mb=None, base_mb=None))
             return
@@ -151,7 +151,7 @@ def work(there: Connection) -> None:
 
 
 def _failed(error: Exception) -> Reply:
-    """Return the reply of a competitor that failed: nothing is decided, and why."""
+    """Return the reply of a competitor that failed: undecided, with the reason."""
     match error:
         case Disagreement():
             return unknown(DISAGREEMENT, str(error))
@@ -176,7 +176,7 @@ def _context() -> BaseContext:
 
 
 def _alone() -> None:
-    """Lead a process group, so that what is started ends with it; leave Ctrl-C to the parent; write nothing on the screen."""
+    """Lead a process group, so that processes started here end with it; leave Ctrl-C to the parent; print nothing."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -196,7 +196,7 @@ def _end_with(parent: BaseProcess) -> None:
 
 
 def _kill(process: BaseProcess) -> None:
-    """Kill the process with its group and what it started, unless it has ended."""
+    """Kill the process, its group and all that it started, unless it has ended."""
     if process.pid is None or process.exitcode is not None:
         return
     kill(process.pid)
@@ -223,7 +223,7 @@ def _peak_of(pid: int | None) -> float | None:
 
 
 def _reset_peak() -> float | None:
-    """Return what the peak is counted from: the memory held now, once the kernel has reset the peak; else the peak so far."""
+    """Return the base of the peak: the current memory if the kernel can reset the peak; else the peak so far."""
     try:
         CLEAR.write_text("5", encoding="ascii")
         return _resident("VmRSS")

@@ -21,15 +21,16 @@ MANY = 20
 
 
 def group_of(schema: Schema, frame: pd.DataFrame, name: str, cuts: Sequence[float] | None) -> pd.Series:
-    """Return (N,) the group of each row by one feature or column.   cuts: rising; parts of a number, at most and above each.
+    """Return (N,) the group of each row by one feature or column.   cuts: ascending; they split a number into at most and above
+    each.
 
-    Raises DataError for a name that is neither, QueryError for a number of many values that nobody cuts.
+    Raises DataError for a name that is neither, QueryError for a number of many values without cuts.
     """
     known = [feature.name for feature in schema.features]
     if name in known or name not in frame.columns:
         try:
             feature = schema[name]
-        except SchemaError as error:  # it names the closest feature, and knows nothing of the table
+        except SchemaError as error:  # it names the closest feature, but does not know the table's columns
             others = ", ".join(str(other) for other in frame.columns if other not in known)
             meant = unquoted(name, [*known, *frame.columns])
             raise DataError(f"{error}{f'; other columns of the table: {others}' if others else ''}{meant}") from None

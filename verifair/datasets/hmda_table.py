@@ -1,17 +1,17 @@
 """The HMDA mortgage register (Home Mortgage Disclosure Act), as the CEC paper uses it.
 
-From an extract of the register with one line an application. What is done to it (the paper does not say how it did):
+From an extract of the register with one line for each application. The preparation here (the paper does not describe its own):
 
 - race: code 5 is White; 1-4 and their subgroups 21-27 and 41-44 are non-White; rows where it is not given (6, 7, empty) are
   left out.
 - Rows of lenders exempt from reporting a ratio or value, and rows without debt-to-income, loan-to-value or property value, are
-  left out: most of them were denied, and nobody can be matched on a merit that is not there.
+  left out: most of them were denied, and nobody can be matched on a missing merit.
 - debt-to-income is reported in percent from 36 to 49, and in bands elsewhere: a band stands for its middle, "<20%" for 10,
   ">60%" for 65.
 - Numbers with heavy tails are clipped to the ranges of hmda.toml, negative incomes to 0.
 - Rows without an age band (8888) or a purpose (5) are left out. Sex not given (3, 4) and both (6) are categories.
 
-`Dataset.dropped` counts what was left out, each row once, for the first reason that it meets.
+`Dataset.dropped` counts the rows left out, each once, by the first reason that applies.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CODES = {
 
 
 def hmda_frame(path: str | Path, schema: Schema) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return the table in the schema's words, and reasons with how many rows they left out. Raises DataError naming the file."""
+    """Return the table in the schema's words, and reason -> number of rows left out. Raises DataError naming the file."""
     table = read_table(path, columns=[*NUMBERS, *CODES])
     cells = table.map(lambda cell: "" if pd.isna(cell) else text(cell))
     frame = pd.DataFrame({name: _words(path, cells[column], known, unknown) for column, (name, known, unknown) in CODES.items()})

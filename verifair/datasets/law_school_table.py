@@ -2,8 +2,8 @@
 
 - female, nonwhite: 1 or 0.   UGPA: grades, 0 .. 4.2.   LSAT: the test score *rounded* to whole points, half to even; the equations
   are fitted to it.   LSAT-unrounded: as it stands in the file (2,032 of 21,790 are no whole number).
-- admitted: "yes" when 0.6 UGPA + 0.4 LSAT-unrounded >= 20.8. The paper's text says ">"; its numbers come out with ">=", which 15
-  applicants more reach.
+- admitted: "yes" when 0.6 UGPA + 0.4 LSAT-unrounded >= 20.8. The paper's text says ">"; its numbers result from ">=", which 15
+  more applicants reach.
 
 Read from either of two files: the CST authors', with `sex` in words, or that of Kusner et al., with `sex` 1 = female, 2 = male (and
 one applicant more, 21,791). `race` is in words in both.
@@ -30,7 +30,7 @@ SCORES = {"UGPA": (0.0, 4.2), "LSAT": (10.0, 48.0)}
 
 
 def law_school_frame(path: str | Path) -> pd.DataFrame:
-    """Return one row an applicant. Raises DataError naming the file, the row and what is expected."""
+    """Return one row for each applicant. Raises DataError naming the file, the row and what is expected."""
     table = read_table(path, columns=["race", "sex", "LSAT", "UGPA"])
     for name in ("race", "sex"):
         if table[name].isna().any():

@@ -4,7 +4,7 @@
     AnnualSalary   X1 = -1500 Poi(10) A + U1         AccountBalance  X2 = -300 chi2(4) A + 0.3 X1 + U2
     LoanApproval   1 if X1 + 5 X2 > 225000, else -1
 
-The penalties Poi(10) and chi2(4) are drawn anew for each woman. Rows with a negative salary or balance are left out and counted, as
+The penalties Poi(10) and chi2(4) are drawn for each woman. Rows with a negative salary or balance are left out and counted, as
 the authors do (7 of their 5,000). Their file has 34 % women; the text says 45 %, and so it is here.
 """
 
@@ -27,7 +27,7 @@ SALARY_LIMIT, BALANCE_LIMIT = 500_000.0, 200_000.0
 
 
 def loan_frame(n: int, seed: int) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Draw n applicants less those with a negative amount, and how many these were.
+    """Draw n applicants; return those without a negative amount, and the number of the others.
 
     Columns as in the authors' LoanApplication_v2: LoanApproval (1, -1), AnnualSalary, AccountBalance (dollars), Gender (1, 0).
     """

@@ -29,7 +29,7 @@ DATA = files("verifair.datasets") / "data"
 class Dataset:
     """A preprocessed table with its schema and the paper's 80/20 split (stratified by label where each has two rows, seed 0).
 
-    dropped: why -> how many rows of the file were left out.
+    dropped: reason -> number of rows of the file that were left out.
     """
 
     name: str
@@ -44,18 +44,18 @@ class Dataset:
 
     @property
     def train(self) -> pd.DataFrame:
-        """Rows to train on, numbered anew."""
+        """Rows to train on, renumbered."""
         return self.frame.iloc[self.split[0]].reset_index(drop=True)
 
     @property
     def test(self) -> pd.DataFrame:
-        """Rows held out, numbered anew."""
+        """Rows held out, renumbered."""
         return self.frame.iloc[self.split[1]].reset_index(drop=True)
 
     @cached_property
     def split(self) -> tuple[Integers, Integers]:
         """Return positions in `frame` of training rows, and of held-out rows. Raises DataError for a table of a single row."""
-        from sklearn.model_selection import train_test_split  # half a second, for commands that do not split
+        from sklearn.model_selection import train_test_split  # imported here: it takes half a second
 
         rows, labels = np.arange(len(self.frame)), self.schema.labels(self.frame)
         if len(rows) < 2:
@@ -87,7 +87,7 @@ def load(name: str, path: str | Path | None = None) -> Dataset:
 
 
 def causal_path(name: str) -> Path:
-    """Return the path of a dataset's shipped causal file: model, who is compared, who decides. All this is assumed."""
+    """Return the path of a dataset's shipped causal file: model, comparison and decider, all of them assumptions."""
     return _shipped(name, ".causal.toml", "causal model")
 
 
@@ -204,7 +204,7 @@ def compas(path: str | Path) -> Dataset:
     Kept: charged within 30 days of the screening, a case that was found, no traffic offence, and a score (6,172 of 7,214 rows).
     """
     filters = ["days_b_screening_arrest", "is_recid", "score_text"]
-    frame = read_table(path, columns=[*COMPAS_COLUMNS, *filters])  # the original file names two columns twice
+    frame = read_table(path, columns=[*COMPAS_COLUMNS, *filters])  # the original file repeats two column names
     kept = frame[
         pd.to_numeric(frame["days_b_screening_arrest"], errors="coerce").between(-30, 30)
         & (frame["is_recid"] != -1)

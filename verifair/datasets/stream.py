@@ -38,7 +38,7 @@ class Stream:
     @classmethod
     def of(cls, rows: str | Path | pd.DataFrame) -> Stream:
         """Return the rows of a file (raises DataError when it is read, as `read_table` does), or those of a table in memory;
-        each is called by a number or a text, what its index has besides as text."""
+        row names that are no number or text become text."""
         if isinstance(rows, pd.DataFrame):
             frame = _called(rows)
             return cls(chunks=lambda: _parts(frame), whole=lambda: frame)
@@ -59,8 +59,8 @@ class Stream:
 
     @cached_property
     def stored(self) -> pd.DataFrame:
-        """Return all rows, for those who need them at once and read few columns at a time. Where there is more than one chunk,
-        numbers and words lie on the disk (`verifair.aside`), words as categories in alphabetical order; other tables are held."""
+        """Return all rows in one table, for uses that read few columns at a time. With more than one chunk, numbers and words are
+        stored on disk (`verifair.aside`), words as categories in alphabetical order; other tables are held in memory."""
         chunks = self.chunks()
         first, second = next(chunks, None), next(chunks, None)
         if first is None or second is None:
@@ -79,7 +79,7 @@ class Stream:
 
     @cached_property
     def count(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return sum(len(chunk) for chunk in self.chunks())
 
     @cached_property
@@ -88,20 +88,20 @@ class Stream:
         return [str(name) for name in next(self.chunks(), pd.DataFrame()).columns]
 
     def each(self, read: Callable[[pd.DataFrame], T]) -> Iterator[T]:
-        """Yield what is read of each chunk. A DataError of one says which rows were looked at, as its counts are of these."""
+        """Yield `read` of each chunk. A DataError says which rows the chunk has, as its counts are about these."""
         start = 0
         for chunk in self.chunks():
             try:
                 yield read(chunk)
             except DataError as error:
-                if start == 0 and len(chunk) < table.CHUNK:  # there are no others
+                if start == 0 and len(chunk) < table.CHUNK:  # this chunk has all rows
                     raise
                 last = start + len(chunk) - 1
                 raise DataError(f"{error} (found among rows {start:,} to {last:,}; later ones were not looked at)") from None
             start += len(chunk)
 
     def where(self, keep: Callable[[pd.DataFrame], Booleans]) -> Stream:
-        """Return the rows that are kept, called as they were.   keep: (B,) of a chunk."""
+        """Return the rows that are kept, with the same names.   keep: returns (B,) True for rows of a chunk to keep."""
 
         def chunks() -> Iterator[pd.DataFrame]:
             return (kept for chunk in self.chunks() if len(kept := chunk[keep(chunk)]))
@@ -109,9 +109,9 @@ class Stream:
         return Stream(chunks=chunks, whole=lambda: _joined(chunks()))
 
     def settled(self, missing: str, columns: Collection[str], *, facts: Collection[str] = ()) -> tuple[Stream, str]:
-        """Return the rows without missing values in these columns and in `facts`, and what was done in words ("" for nothing).
+        """Return the rows without missing values in these columns and in `facts`, and a description of the treatment ("" for none).
 
-        missing: "error" leaves them to whoever reads them; "drop": see `complete`; "most-frequent": see `filled`.
+        missing: "error" keeps them, for the reader to report; "drop": see `complete`; "most-frequent": see `filled`.
         facts: columns that are never filled in (labels, protected features): rows without them are left out.
         """
         if missing == "most-frequent" and facts:
@@ -130,12 +130,12 @@ class Stream:
             return self.filled(known), f" ({many} in {counted(rows, 'row', 'rows')} filled in)"
 
     def missing(self, columns: Sequence[str]) -> tuple[int, int]:
-        """Return how many cells of these columns have no value, and in how many rows."""
+        """Return the number of cells of these columns without a value, and of rows with such cells."""
         none = [chunk[columns].isna().to_numpy() for chunk in self.chunks()] if columns else []
         return sum(int(one.sum()) for one in none), sum(int(one.any(axis=1).sum()) for one in none)
 
     def complete(self, columns: Sequence[str]) -> Stream:
-        """Return the rows that have a value in each of these columns, called as they were. Raises DataError where there is none."""
+        """Return the rows that have a value in each of these columns, with the same names. Raises DataError if there are none."""
         found = self.where(lambda chunk: chunk[columns].notna().all(axis=1).to_numpy())
         if not found.count:
             some = {name for chunk in self.chunks() for name in columns if chunk[name].notna().any()}
@@ -146,19 +146,19 @@ class Stream:
         return found
 
     def filled(self, columns: Sequence[str]) -> Stream:
-        """Return the rows with the most frequent value of each column where it has none; of equally frequent ones that which comes
-        first. Raises DataError for a column without any value."""
+        """Return the rows with missing values of each column replaced by its most frequent value (among equally frequent ones, the
+        first). Raises DataError for a column without any value."""
         values: dict[str, Counter[Any]] = {name: Counter() for name in columns}
         for chunk in self.chunks():
             for name, found in values.items():
-                place, distinct = pd.factorize(chunk[name])     # in the order of the rows, of categories, too; without missing ones
+                place, distinct = pd.factorize(chunk[name])     # by order of the rows; without missing values
                 found.update(dict(zip(distinct.tolist(), np.bincount(place[place >= 0], minlength=len(distinct)), strict=True)))
         _check_not_empty([name for name, found in values.items() if not found])
         fill = {name: counted.most_common(1)[0][0] for name, counted in values.items()}
         return self.changed(lambda frame: frame.fillna(fill))
 
     def changed(self, change: Callable[[pd.DataFrame], pd.DataFrame]) -> Stream:
-        """Return the rows as `change` makes them of a table, whole or in chunks."""
+        """Return the rows changed by `change`, which takes the whole table or chunks of it."""
         return Stream(chunks=lambda: map(change, self.chunks()), whole=lambda: change(self.whole()))
 
     def head(self, rows: int) -> Stream:
@@ -175,7 +175,7 @@ class Stream:
         return Stream(chunks=chunks, whole=lambda: self.frame.head(rows))
 
     def take(self, rows: Integers) -> Stream:
-        """Return the rows at these positions (rising), called as they were; they are held in memory."""
+        """Return the rows at these positions (ascending), with the same names; they are held in memory."""
         start, found = 0, []
         for chunk in self.chunks():
             low, high = np.searchsorted(rows, (start, start + len(chunk)))
@@ -187,14 +187,14 @@ class Stream:
 
 @dataclass(kw_only=False, eq=False)
 class _Stored:
-    """A column that comes in chunks.   stack: its numbers, or the places of its words.   words: place of each; None: numbers."""
+    """A column that arrives in chunks.   stack: its numbers, or the codes of its words.   words: word -> code; None: numbers."""
 
     stack: Stack
     dtype: Any = None
     words: dict[str, int] | None = None
 
     def add(self, column: pd.Series) -> bool:
-        """Take the next chunk. Return whether it can be: not so other types, two of them, or MOST_WORDS."""
+        """Add the next chunk. Return False if it cannot be stored: for other or mixed types, or MOST_WORDS words."""
         if self.dtype is None:
             self.dtype = column.dtype
             self.words = None if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf" else {}
@@ -218,20 +218,20 @@ class _Stored:
         smallest = np.int8 if len(known) < 127 else np.int16 if len(known) < 32767 else np.int32  # as pandas has them
         place = np.empty(len(known) + 1, dtype=smallest)
         place[[self.words[word] for word in known]], place[-1] = np.arange(len(known)), -1
-        starts = range(0, max(len(values), 1), table.CHUNK)  # one part at least, also of no rows
+        starts = range(0, max(len(values), 1), table.CHUNK)  # at least one part, even without rows
         codes = stacked(place[values[start : start + table.CHUNK]] for start in starts)
         return pd.Categorical.from_codes(codes, pd.Index(known, dtype=self.dtype), validate=False)
 
 
 def _check_not_empty(empty: Sequence[str]) -> None:
-    """Raise DataError for columns that have no value, which neither way of treating missing values helps."""
+    """Raise DataError for columns without any value: neither treatment of missing values helps."""
     if empty:
         columns = f"column{'s' if len(empty) > 1 else ''} {', '.join(map(repr, empty))}"
         raise DataError(f"{columns} {'have' if len(empty) > 1 else 'has'} no value at all; fill in the table, or pass another one")
 
 
 def _called(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the same rows; what calls them and is no number or text, such as dates, several levels and nothing, is a text."""
+    """Return the same rows; names that are no number or text, such as dates, several levels or None, become text."""
     index = frame.index
     if index.dtype.kind in "iuf" and not index.hasnans:
         return frame

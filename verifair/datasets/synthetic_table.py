@@ -35,7 +35,7 @@ def synthetic_frame(n: int, seed: int) -> pd.DataFrame:
 
     x_F ~ N(0, 1) independent of the group A; proxies ~ N((A - 1/2) SHIFT, 1); noise ~ N(0, 1);
     y = 1[w.x_F + eps > tau], eps ~ N(0, NOISE^2). The paper gives n, the three kinds and the shift; w, the variance of eps and
-    tau are ours. The group is a column of the table and no input of the network: the paper has d = 20.
+    tau are ours. The group is a column of the table, but not an input of the network: the paper has d = 20.
     """
     if n < 1:
         raise DataError(f"synthetic: n = {n}, expected at least one person")

@@ -52,7 +52,7 @@ def read_table(path: str | Path, *, columns: Sequence[str] | None = None) -> pd.
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableFile:
-    """A CSV or Parquet file.   columns: those that are read (the first of each name); None: all."""
+    """A CSV or Parquet file.   columns: those to read (the first of each name); None: all."""
 
     path: Path
     columns: Sequence[str] | None = None
@@ -62,8 +62,8 @@ class TableFile:
         return next(self._checked(self._whole))
 
     def chunks(self) -> Iterator[pd.DataFrame]:
-        """Yield the rows in chunks of at most CHUNK, each row called as in `whole`, and each column of the type that it has there,
-        missing values aside. Raises DataError as `read_table` does."""
+        """Yield the rows in chunks of at most CHUNK, with the row names of `whole` and, apart from missing values, its column
+        types. Raises DataError as `read_table` does."""
         yield from self._checked(self._parquet_chunks if self._is_parquet else self._csv_chunks)
 
     @property
@@ -106,7 +106,7 @@ class TableFile:
         with self._parquet_file() as file:
             from pyarrow import Table
 
-            called = _pandas(file.read(columns=[])).index  # where that is a range: a chunk has its own, from 0
+            called = _pandas(file.read(columns=[])).index  # if that is a range: a chunk has its own, from 0
             for batch in file.iter_batches(batch_size=CHUNK):
                 frame = self._framed(Table.from_batches([batch]))
                 if isinstance(frame.index, pd.RangeIndex):
@@ -127,7 +127,7 @@ class TableFile:
             raise ValueError(str(error)) from error
 
     def _framed(self, part: Any) -> pd.DataFrame:
-        part.validate(full=True)  # texts that are none are found when they are looked at, and not before
+        part.validate(full=True)  # invalid text is only found by a full validation
         frame = _pandas(part)
         _need(self.path, self.columns, [str(name) for name in frame.columns])
         return frame if self.columns is None else frame[list(self.columns)]
@@ -143,7 +143,7 @@ class TableFile:
         )
 
     def _check_csv(self) -> None:
-        """Raise DataError for what the header, or the size of a compressed file, tells."""
+        """Raise DataError for errors in the header or in the size of a compressed file."""
         path, columns = self.path, self.columns
         _check_size(path)
         _check_width(path)
@@ -162,10 +162,10 @@ class TableFile:
 
     @cached_property
     def _types(self) -> dict[str, Any]:
-        """Check the file, and return the types of those columns whose chunks pandas would take for unlike ones.
+        """Check the file, and return the types of those columns whose chunks pandas would read with different types.
 
-        All rows at once would be read so: where one chunk holds words, the numbers of another are words, too; where one holds
-        fractions, the whole numbers of another are floats.
+        The types are those of reading all rows at once: if one chunk holds words, the numbers of another are words too; if one
+        holds fractions, the whole numbers of another are floats.
         """
         self._check_csv()
         found: dict[str, set[str]] = {}
@@ -173,7 +173,7 @@ class TableFile:
             for chunk in chunks:
                 for name, column in chunk.items():
                     if column.notna().any():
-                        kind = "bool" if infer_dtype(column) == "boolean" else str(column.dtype)  # with gaps they are objects
+                        kind = "bool" if infer_dtype(column) == "boolean" else str(column.dtype)  # object if values are missing
                         found.setdefault(str(name), set()).add(kind)
         mixed = {name: kinds for name, kinds in found.items() if len(kinds) > 1}
         return {name: "float64" if kinds == {"int64", "float64"} else str for name, kinds in mixed.items()}
@@ -187,13 +187,13 @@ def _pandas(part: Any) -> pd.DataFrame:
 
 
 def _first_lines(path: Path, count: int) -> list[str]:
-    """Return the header's names, after so many lines were read."""
+    """Return the header's names, after reading `count` lines."""
     lines = pd.read_csv(path, nrows=count, header=None, dtype=str, keep_default_na=False, skipinitialspace=True)
     return [str(name) for name in lines.iloc[0]]
 
 
 def _check_size(path: Path) -> None:
-    """Raise DataError for a compressed file that unpacks to more than it may, or is compressed in another way."""
+    """Raise DataError for a compressed file that unpacks to more than is allowed, or has another compression."""
     if path.suffix in (".zst", ".tar", ".tgz"):
         raise DataError(f"{path}: tables are read as they are, or compressed by gzip, bzip2, xz or zip; unpack it first")
     size, most = 0, min(MAX_UNPACKED, max(SMALL, RATIO * path.stat().st_size))
@@ -209,7 +209,7 @@ def _check_size(path: Path) -> None:
 
 
 def _check_width(path: Path) -> None:
-    """Raise DataError for a header of more than MAX_COLUMNS names: pandas takes minutes over as many."""
+    """Raise DataError for a header of more than MAX_COLUMNS names: pandas would take minutes."""
     with _unpacked(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="") as text:
         try:
             header: list[str] = next(filter(None, csv.reader(text)), [])
@@ -221,7 +221,7 @@ def _check_width(path: Path) -> None:
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Any]:
-    """Open the bytes of a table. Of a zip archive those of its first file; pandas reads archives of one alone."""
+    """Open the bytes of a table; for a zip archive, those of its first file (pandas reads only archives of one file)."""
     if path.suffix != ".zip":
         with PACKED.get(path.suffix, open)(path, "rb") as file:
             yield file
@@ -233,7 +233,7 @@ def _unpacked(path: Path) -> Iterator[Any]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Join the first of the names, as many as a message holds."""
+    """Join the first names, as many as fit in a message."""
     return ", ".join(name[:100] for name in names[:12]) + (" ..." if len(names) > 12 else "")
 
 

@@ -3,10 +3,10 @@
     {"format": "verifair-vnnlib-certificate/2", "query_sha256", "networks": {name: sha256}, "semantics",
      "cases": [{"way", "tree"}], "digest"}
 
-JSON (gzip when the name ends in .gz). The cases and their problems are worked out again from the query (`encoders.vnnlib.cases`,
-`verifair.interop.problems`); their trees are re-proved by the checker of all other certificates, with rigorous bounds, but
-for one thing: inputs are real numbers here, so no box is decided by its corners alone.
-Sound? yes: a tree is confirmed leaf by leaf.  Complete? of what the engine proves, but for leaves that only corners show.
+JSON (gzip when the name ends in .gz). The cases and their problems are computed again from the query (`encoders.vnnlib.cases`,
+`verifair.interop.problems`); their trees are re-proved by the checker of all other certificates, with rigorous bounds. There is one
+difference: inputs are real numbers here, so no box is decided by its corners alone.
+Sound? yes: a tree is confirmed leaf by leaf.  Complete? for what the engine proves, except leaves that only corners show.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ POINT = "point"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CaseProof:
-    """How one case was proved: as which of its problems (`CaseProblem.way`), and by which tree (None for a point)."""
+    """The proof of one case: the problem that it was proved as (`CaseProblem.way`), and the tree (None for a point)."""
 
     way: str
     tree: Tree | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the proof as it stands in the file."""
+        """Return the proof as the file has it."""
         return {"way": self.way} if self.tree is None else {"way": self.way, "tree": self.tree.to_dict()}
 
 
@@ -78,7 +78,7 @@ class VnnlibCertificate:
 
     @classmethod
     def load(cls, path: str | Path) -> VnnlibCertificate:
-        """Read a certificate. CertificateError for anything that is not one."""
+        """Read a certificate. Raises CertificateError for anything else."""
         (file, proofs), intact = read(path, FORMAT, _parsed)
         about = {name: getattr(file, name) for name in ("query_sha256", "networks", "semantics")}
         return cls(**about, cases=proofs, intact=intact)
@@ -89,7 +89,7 @@ def file_sha256(path: Path) -> str:
 
 
 def rejections(certificate: VnnlibCertificate, query: VnnlibQuery, networks: Sequence[Network]) -> list[str]:
-    """Return why the certificate does not prove the query unsat; none when it does."""
+    """Return the reasons that the certificate does not prove the query unsat; none if it does."""
     if not certificate.intact:
         return ["the file was changed: its digest does not fit"]
     if certificate.query_sha256 != file_sha256(query.path):
@@ -130,7 +130,7 @@ def _flaw(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], ev
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class CaseFile:
-    """A `CaseProof` as it stands in the file."""
+    """A `CaseProof` as the file has it."""
 
     way: Text
     tree: TreeFile | None = None

@@ -47,15 +47,15 @@ class VnnlibStatus(Enum):
 
     @property
     def competition(self) -> str:
-        """VNN-COMP writes the last one differently into its results files."""
+        """The word in VNN-COMP's results files, which differs for the last one."""
         return "timeout" if self is VnnlibStatus.TIMED_OUT else self.value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueryAnswer:
-    """assignment: of a sat.   reason: of an unknown.   engines: how cases were decided.   claimed: backends on whose word alone an
-    unsat rests (empty: every case has a proof of the engine).   rounded: nodes that the reader had to round when folding.
-    certificate: of an unsat that rests on no such word."""
+    """assignment: of a sat.   reason: of an unknown.   engines: that decided cases.   claimed: backends whose unchecked claims an
+    unsat relies on (empty: the engine proved every case).   rounded: nodes that the reader had to round when folding.
+    certificate: of an unsat without such claims."""
 
     answer: VnnlibStatus
     assignment: Assignment | None
@@ -69,7 +69,7 @@ class QueryAnswer:
 
 
 def networks_of(query: VnnlibQuery, files: Mapping[str, Path]) -> tuple[Network, ...]:
-    """Return the networks that a query declares, in order. files: name -> ONNX file, for each that equals no other.
+    """Return the networks that a query declares, in order. files: name -> ONNX file, for each not declared equal to another.
 
     Raises QueryError for files that are missing, too many, or do not fit the declaration.
     """
@@ -124,12 +124,12 @@ def _read(file: Path, declared: DeclaredNetwork) -> Network:
 
 
 def rounded_nodes(networks: Sequence[Network]) -> tuple[str, ...]:
-    """Return the nodes of all networks that lost something when they were folded."""
+    """Return the nodes of all networks whose folding was not exact."""
     return tuple(dict.fromkeys(node for network in networks for node in network.rounded))
 
 
 def check_types(query: VnnlibQuery, *, as_real: bool) -> None:
-    """Raise VnnlibUnsupported for a query about floating-point numbers, unless real numbers are to stand for them."""
+    """Raise VnnlibUnsupported for a query about floating-point numbers, unless `as_real` takes them as real numbers."""
     for declared in query.networks:
         for tensor in (declared.input, declared.output):
             if tensor.type != "real" and not as_real:
@@ -147,8 +147,8 @@ def decide(
 ) -> QueryAnswer:
     """Decide a query. budget.seconds is for all of it; progress is called with the number of cases done.
 
-    Sound? sat: exact, over the rationals. unsat: every case proved, with bounds on real intervals; by a MILP solver where
-    `claimed` says so.  Complete? for constraints with strict room on either side, within the budget.
+    Sound? sat: exact, over the rationals. unsat: every case proved, with bounds on real intervals, or claimed by a MILP solver as
+    `claimed` says.  Complete? for constraints with strict room on either side, within the budget.
     """
     started = time.monotonic()
     count = 0
@@ -196,7 +196,8 @@ def decide(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Decided:
-    """One case: a witness, or the reason why it is open (`late`: time), or neither: proved, by the word of `claimed` or in full."""
+    """The result of one case: a witness, or the reason that it is open (`late`: time), or neither: proved, or claimed by
+    `claimed`."""
 
     assignment: Assignment | None = None
     reason: str | None = None
@@ -209,7 +210,7 @@ class _Decided:
 def _decide_case(
     query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], budget: Budget, method: str, solver: str | None
 ) -> _Decided:
-    """Way after way (`case_problems`), each with half of what time is left but the last one."""
+    """Try one problem after the other (`case_problems`), each with half of the remaining time, the last one with all of it."""
     deadline = time.monotonic() + budget.seconds
     engines: list[str] = []
     late, reason, edge = False, "undecided", None
@@ -246,8 +247,8 @@ def _decide_case(
 def _nearby(
     query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], edge: Sequence[float] | None, deadline: float
 ) -> Assignment | None:
-    """Return where a case would stay open, tried exactly: the corners of all lower and of all upper bounds (boundaries are where
-    float32 numbers miss a witness), the centre, and from a point on the boundary inwards (strict bounds miss the boundary)."""
+    """Try a few points exactly, for cases that would stay open: the corners of all lower and of all upper bounds (float32 may miss
+    a witness on the boundary), the centre, and points inwards from a boundary point (strict bounds exclude the boundary)."""
     centre = [(low + high) / 2 for low, high in case.bounds]
     inwards = [] if edge is None else [
         [u + step * (middle - u) for u, middle in zip(map(Fraction, edge), centre, strict=True)] for step in INWARDS
@@ -262,8 +263,8 @@ def _nearby(
 
 
 def covers_reals(tree: Tree, problem: TwinProblem) -> bool:
-    """Return whether a proof holds for all real inputs of its box: leaves too small to be cut may have been decided at their
-    corners, so they have to be single network inputs, or to say what bounds them."""
+    """Return True if a proof holds for all real inputs of its box: leaves too small to be cut may have been decided at their
+    corners, so they must be single network inputs, or state their bounds."""
     box = problem.batch.lower[0], problem.batch.upper[0]
     found = leaf_regions(tree.feature, tree.cut, Regions.whole(*box, 2 * sum(problem.network.hidden)), problem.domain)
     if isinstance(found, str):

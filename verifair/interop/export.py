@@ -8,13 +8,13 @@
     FOLDER/2.0/onnx/network.onnx        the network up to its logits
     FOLDER/2.0/vnnlib/0000-fall.vnnlib  two networks, g equal-to f
 
-One file a piece. The query is PROVED when all files of a version are unsat; a sat file is a counterexample where nothing is relaxed
-in it, else a candidate that `verify` decides. What is relaxed stands in every file, in export.json and on the screen.
+One file for each piece. The query is PROVED if all files of a version are unsat. A sat file is a counterexample if nothing is
+relaxed in it, else a candidate that `verify` decides. Relaxations are named in every file, in export.json and on the screen.
 
 A query is cut into *pieces*, boxes that other verifiers can be asked about one at a time. VNN-LIB knows real variables only.
-Protected values and shifts are constants of every question anyway; the other whole numbers and categories of the box are either
-*enumerated*, a piece for every combination, which is exact, or *relaxed* to the interval between them, which keeps every
-counterexample and may add some that are no rows. Never silently: see `pieces_of`.
+Protected values and shifts are constants of every question anyway. The other whole numbers and categories of the box are either
+*enumerated*, with a piece for every combination, which is exact, or *relaxed* to the interval between them, which keeps every
+counterexample and may add some that are no rows. Relaxation has to be asked for: see `pieces_of`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ LINES = 33
 
 
 class RelaxedQueries(Shape):
-    """What a version of the format could not say exactly: unsat still proves, sat has to be confirmed."""
+    """Queries that a version of the format cannot express exactly: unsat is still a proof, sat has to be confirmed."""
 
     one: Annotated[list[str], Field(alias="1.0")]
     two: Annotated[list[str], Field(alias="2.0")]
@@ -87,8 +87,8 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pieces:
-    """All pieces of a query, over its twin problem.   relaxed: names of the features that pieces leave open although they take
-    single values only.   real: names of those that are real-valued."""
+    """All pieces of a query, over its twin problem.   relaxed: names of discrete features that pieces relax to
+    intervals.   real: names of the real-valued ones."""
 
     problem: TwinProblem
     pieces: tuple[Piece, ...]
@@ -97,9 +97,9 @@ class Pieces:
 
 
 def pieces_of(query: IndividualFairness, *, enumerated: Sequence[str], relaxed: bool, limit: int = MOST) -> Pieces:
-    """Cut a query into pieces. enumerated: features whose values become pieces of their own, or ["all"].
+    """Cut a query into pieces. enumerated: features whose values become separate pieces, or ["all"].
 
-    Raises QueryError where a whole number or category that the box leaves open is neither enumerated nor to be relaxed, and
+    Raises QueryError if a whole number or category that the box leaves open is neither enumerated nor relaxed, and
     for more than `limit` pieces.
     """
     schema = query.schema
@@ -168,7 +168,7 @@ def _cells(problem: TwinProblem, q: int, listed: Booleans) -> Iterator[tuple[Arr
 
 
 def columns(pieces: Pieces, piece: Piece, condition: Condition) -> TwinQuery:
-    """Return a piece in network columns. condition: what pairs (g, g') against its goal meet."""
+    """Return a piece in network columns. condition: that of pairs (g, g') against its goal."""
     problem, domain = pieces.problem, pieces.problem.domain
     batch = problem.batch.take([piece.question])
     lower, upper = domain.box(piece.lower[None], piece.upper[None])
@@ -185,7 +185,8 @@ def columns(pieces: Pieces, piece: Piece, condition: Condition) -> TwinQuery:
 
 
 def shifted_variables(problem: TwinProblem) -> Integers:
-    """Variables in which x' is shifted in some question: unscaled numbers, so that a shift is the same in their column."""
+    """Return the variables in which x' is shifted in some question: unscaled numbers, so that a shift is the same in their
+    column."""
     return NONE if problem.batch.offset is None else np.flatnonzero(problem.batch.offset.any(axis=0))
 
 
@@ -199,15 +200,15 @@ class Condition:
 
 
 def against(query: IndividualFairness, goal: int) -> Condition:
-    """Return what every pair (g, g') against a goal of the query meets."""
+    """Return the condition of all pairs (g, g') against a goal of the query."""
     return against_goal(goals_of(query)[goal])
 
 
 def against_goal(goal: Goal) -> Condition:
-    """Return what every pair (g, g') against a goal meets.
+    """Return a condition that all pairs (g, g') against a goal meet.
 
-    Rows: exactly those pairs. A gap: those and a few more, since lines under the curve stand for the curve; slopes are float32
-    numbers, so that a product network can hold them.
+    For rows, exactly those pairs meet it. For a gap a few more do, since lines under the curve replace the curve; slopes are
+    float32 numbers, so that a product network can hold them.
     Sound? yes: a pair against the goal is never left out.  Complete? for goals without a gap.
     """
     if goal.gap is None:
@@ -247,8 +248,8 @@ def question_files(problem: TwinProblem, q: int, g: int, folder: Path, *, two: b
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """What was written.   files: names of the queries, the same in both versions.   single: whether float32 holds all weights
-    (else the networks are float64).   relaxed_1, relaxed_2: what a sat of 1.0 or 2.0 may be due to; empty: it is exact."""
+    """The files written.   files: names of the queries, the same in both versions.   single: True if float32 holds all weights
+    (else the networks are float64).   relaxed_1, relaxed_2: relaxations that may cause a sat of 1.0 or 2.0; empty: it is exact."""
 
     folder: Path
     files: tuple[str, ...]
@@ -263,8 +264,9 @@ def export(
 ) -> Export:
     """Write a query for other verifiers.
 
-    enumerated, relaxed, limit: see `pieces_of`.   timeout: seconds that instances.csv grants each of them.
-    Raises QueryError for what cannot be written, CurveError for networks with smooth layers, OSError where nothing can be written.
+    enumerated, relaxed, limit: see `pieces_of`.   timeout: seconds for each of them in instances.csv.
+    Raises QueryError for a query that cannot be written, CurveError for networks with smooth layers, OSError if the folder cannot
+    be written.
     """
     query.network.require_piecewise_linear("an export for verifiers of ReLU networks")
     pieces = pieces_of(query, enumerated=enumerated, relaxed=relaxed, limit=limit)
@@ -290,7 +292,7 @@ def export(
 
 
 def relaxations(query: IndividualFairness, pieces: Pieces) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """In which ways files of versions 1.0 and 2.0 ask for more than the query: a sat may be due to each of them, an unsat never."""
+    """Return the relaxations of files of versions 1.0 and 2.0: each may cause a sat, none an unsat."""
     loose = []
     if pieces.relaxed:
         loose.append(f"whole numbers and categories are intervals here: {', '.join(pieces.relaxed)}")
@@ -308,7 +310,7 @@ def relaxations(query: IndividualFairness, pieces: Pieces) -> tuple[tuple[str, .
 
 
 def _table(conditions: Sequence[Condition]) -> Array:
-    """Return (R, 2) rows whose values, or negatives, all conditions are bounds on: the outputs of the product network."""
+    """Return (R, 2) rows such that all conditions bound their values or negatives: the outputs of the product network."""
     rows: list[tuple[float, float]] = []
     for one in conditions:
         for a, b in one.rows.tolist():
@@ -368,7 +370,7 @@ def _comments(query: IndividualFairness, pieces: Pieces, piece: Piece, asked: Tw
 
 
 def _columns(schema: Schema, asked: TwinQuery) -> list[str]:
-    """Return which input is what; those of the product network beyond the n of x as well."""
+    """Return a description of each input; also of the product network's inputs beyond the n of x."""
     domain = schema.domain
     named = []
     for v, feature in enumerate(schema.features):

@@ -1,14 +1,14 @@
 """Cases of a VNN-LIB query as problems of the engine: goals that hold throughout exactly when the case is empty.
 
-Two ways lead there. *Twin*: two equal networks over shared inputs, or with constants in some, and constraints on one margin of
-both: a twin problem as fairness queries are, with the bounds on differences that those have. *Scalar*: everything else becomes one
-network with one output (`encoders.vnnlib.scalar_network`), and the goal is that the output is positive. Where only constraints on
-inputs stand between a case and the first way, it is tried without them (what is proved there is proved) and with blocks of
-inputs that sum up to 1 as categories (what is found there may be a witness) before the second.
+There are two ways. *Twin*: two equal networks over shared inputs, or with constants in some, and constraints on one margin of both.
+This is a twin problem like fairness queries, with their bounds on differences. *Scalar*: everything else becomes one network with
+one output (`encoders.vnnlib.scalar_network`), and the goal is that the output is positive. If only constraints on inputs prevent
+the first way, the case is tried without them (a proof there is a proof of the case), and with blocks of inputs that sum up to 1 as
+categories (a point found there may be a witness), before the second way.
 
-Bounds that are no float32 numbers are rounded outwards and constants towards unsafe, so that a proof covers at least what was
-asked; a witness is taken back into the exact bounds and decided there (`verifair.interop.witness`).
-Sound? yes, for proofs.  Complete? up to constraints that are met on their boundary alone.
+Bounds that are no float32 numbers are rounded outwards and constants towards unsafe, so that a proof covers at least the
+query; a witness is moved into the exact bounds and decided there (`verifair.interop.witness`).
+Sound? yes, for proofs.  Complete? except for constraints that are met on their boundary alone.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MAX_LEFT = 4096
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CaseProblem:
-    """A problem of one question and one goal, and which network column each free input u of the case is (V,): k of x, or -1 - k:
-    column k of x'.   way: what to call it.   proves: whether a proof of it is one of the case."""
+    """A problem of one question and one goal, and (V,) the network column of each free input u of the case: k for column k of x,
+    -1 - k for column k of x'.   way: its name.   proves: True if a proof of it is one of the case."""
 
     problem: TwinProblem
     column: Integers
@@ -43,14 +43,14 @@ class CaseProblem:
     proves: bool
 
     def free_inputs(self, raw: Array) -> list[float]:
-        """u (V,) of a raw point (V,)."""
+        """Return the free inputs u (V,) of a raw point (V,)."""
         domain = self.problem.domain
         first, second = domain.encode(raw[None])[0], domain.encode(self.problem.batch.second(raw[None]))[0]
         return [float(first[k] if k >= 0 else second[-1 - k]) for k in self.column.tolist()]
 
 
 def case_problems(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) -> Iterator[CaseProblem]:
-    """Yield the problems of a case, to be tried one after the other until one decides it; the last one is the case itself.
+    """Yield the problems of a case, to try in turn until one decides it; the last one is equivalent to the case.
 
     Raises VnnlibUnsupported for coefficients that float64 cannot hold, and for more than MAX_LEFT constraints.
     """
@@ -98,7 +98,7 @@ def _scalar(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) 
         numbers, low = _floats(query, row, constant, atom.line)
         rows.append(numbers)
         constants.append(low)
-    if not rows:  # nothing is left to be met: every point of the box is a witness
+    if not rows:  # no constraint is left: every point of the box is a witness
         rows, constants = [np.zeros(int(outputs[-1]) + len(passed))], [0.0]
     network = scalar_network(networks, own, shift, np.array(passed, dtype=np.int64), np.array(rows), np.array(constants))
     strict = not all(atom.sign == "lt" for atom in case.left) or not case.left
@@ -110,7 +110,7 @@ def _scalar(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) 
 
 
 def _twin(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) -> CaseProblem | None:
-    """Return the twin problem of a case, or None where it is none."""
+    """Return the twin problem of a case, or None if it has none."""
     if len(networks) != 2 or networks[0] is not networks[1] or any(offset for _, offset in case.place.values()):
         return None
     if not case.left or any(variable.side == "input" for atom in case.left for variable, _ in atom.terms):
@@ -150,7 +150,7 @@ def _twin(query: VnnlibQuery, case: Conjunction, networks: Sequence[Network]) ->
 
 
 def _blocks(case: Conjunction) -> list[tuple[int, int]]:
-    """Return (first column, width) of neighbouring inputs of the first network in [0, 1] that are to sum up to 1."""
+    """Return (first column, width) of neighbouring inputs of the first network in [0, 1] that must sum up to 1."""
     found: list[tuple[int, int]] = []
     for atom in case.left:
         columns = sorted(variable.index for variable, _ in atom.terms)
@@ -166,7 +166,7 @@ def _blocks(case: Conjunction) -> list[tuple[int, int]]:
 
 
 def _with_categories(problem: TwinProblem, blocks: Sequence[tuple[int, int]]) -> TwinProblem:
-    """Return the same question with blocks of columns as one-hot variables: some of its points only."""
+    """Return the same question with blocks of columns as one-hot variables, which covers only some of its points."""
     gone = [start + k for start, width in blocks for k in range(1, width)]
     keep = np.setdiff1d(np.arange(problem.domain.columns), gone)
     width = np.ones(len(keep), dtype=np.int64)
@@ -185,13 +185,13 @@ def _with_categories(problem: TwinProblem, blocks: Sequence[tuple[int, int]]) ->
 
 
 def _inequalities(left: Sequence[Atom]) -> list[tuple[Atom, int]]:
-    """Return atoms with the factors, 1 or -1, under which they say  terms + constant <= 0: an equation says so twice."""
+    """Return atoms with the factors, 1 or -1, with which they say  terms + constant <= 0: an equation occurs twice."""
     return [(atom, factor) for atom in left for factor in ((1, -1) if atom.sign == "eq" else (1,))]
 
 
 def _margin(left: Sequence[Atom], outputs: int) -> tuple[Array, list[tuple[Fraction, Fraction]]] | None:
-    """Return weights m such that every constraint is about m . f(x) and m . f(x') alone, and its two factors; None where none
-    are."""
+    """Return weights m such that every constraint is about m . f(x) and m . f(x') alone, and its two factors; None if there are
+    none."""
     margin: list[Fraction] | None = None
     pairs = []
     for atom, factor in _inequalities(left):
@@ -217,7 +217,7 @@ def _margin(left: Sequence[Atom], outputs: int) -> tuple[Array, list[tuple[Fract
 
 
 def _floats(query: VnnlibQuery, row: Sequence[Fraction], constant: Fraction, line: int) -> tuple[Array, float]:
-    """Return coefficients that are floats exactly, scaled up where need be, and the constant rounded down: towards unsafe."""
+    """Return coefficients that are exact floats, scaled up if necessary, and the constant rounded down, towards unsafe."""
     scale = 1 if all(_is_float(value) for value in row) else lcm(*(value.denominator for value in row))
     scaled = [value * scale for value in row]
     if not all(_is_float(value) for value in scaled):
@@ -255,14 +255,14 @@ def _outward(query: VnnlibQuery, values: Sequence[Fraction], direction: float) -
     near, wrong = np.array([float(value) for value in values]).astype(np.float32), []
     for value, rounded in zip(values, near.tolist(), strict=True):
         numerator, denominator = rounded.as_integer_ratio()
-        above = numerator * value.denominator - value.numerator * denominator  # its sign is that of rounded - value
+        above = numerator * value.denominator - value.numerator * denominator  # has the sign of rounded - value
         wrong.append(above < 0 if direction > 0 else above > 0)
-    with np.errstate(over="ignore"):  # beyond the largest number, where that one is not taken
+    with np.errstate(over="ignore"):  # overflows beyond the largest number are not used
         return np.where(wrong, np.nextafter(near, np.float32(direction)), near).astype(np.float64)
 
 
 def _domain(query: VnnlibQuery, bounds: Sequence[tuple[Fraction, Fraction]]) -> tuple[Domain, Array, Array]:
-    """Return real variables that are network columns themselves, in float32 boxes that hold the bounds."""
+    """Return real variables that are the network's columns, with float32 boxes that contain the bounds."""
     lower = _outward(query, [low for low, _ in bounds], -np.inf)
     upper = _outward(query, [high for _, high in bounds], np.inf)
     count = len(bounds)

@@ -1,7 +1,7 @@
 """Witnesses of VNN-LIB queries: checked exactly against the whole file, replayed in onnxruntime, and written as text.
 
 A point that the engine found lies in a box rounded outwards, so it is first moved into the exact bounds. Then every assertion of
-the file is evaluated over the rationals, with the networks' exact outputs: what does not meet all of them is no witness.
+the file is evaluated over the rationals, with the networks' exact outputs: a point that violates one of them is no witness.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ LARGEST = 400
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Assignment:
-    """Exact inputs and outputs of every network.   agrees: whether onnxruntime's own float32 outputs meet the file as well (None
-    where no network has a file)."""
+    """Exact inputs and outputs of every network.   agrees: whether onnxruntime's float32 outputs meet the file as well (None
+    if no network has a file)."""
 
     inputs: tuple[npt.NDArray[np.object_], ...]
     outputs: tuple[npt.NDArray[np.object_], ...]
@@ -42,7 +42,7 @@ class Assignment:
 def assignment(
     query: VnnlibQuery, case: Conjunction, networks: Sequence[Network], u: Sequence[float | Fraction]
 ) -> Assignment | None:
-    """Return the assignment at free inputs u (V,), moved into the case's bounds; None where it does not meet the file."""
+    """Return the assignment at free inputs u (V,), moved into the case's bounds; None if it does not meet the file."""
     exact = [min(max(Fraction(value), low), high) for value, (low, high) in zip(u, case.bounds, strict=True)]
     inputs = []
     for j, network in enumerate(networks):
@@ -68,7 +68,8 @@ def _met(query: VnnlibQuery, inputs: Sequence[npt.NDArray[np.object_]], outputs:
 
 
 def _replayed(query: VnnlibQuery, networks: Sequence[Network], inputs: Sequence[npt.NDArray[np.object_]]) -> bool | None:
-    """With the inputs as they are, and the outputs as the runtime computes them from the inputs rounded to its own type."""
+    """Return whether the file is met by the exact inputs and the runtime's outputs for inputs rounded to its type; None without
+    one."""
     if any(network.source is None for network in networks):
         return None
     shown: list[Array] = [
@@ -80,7 +81,7 @@ def _replayed(query: VnnlibQuery, networks: Sequence[Network], inputs: Sequence[
 
 
 def written(query: VnnlibQuery, found: Assignment) -> str:
-    """Return the assignment as VNN-COMP and the standard have it: ((X_0 v) ... (Y_0 v)) for 1.0, tensor by tensor for 2.0."""
+    """Return the assignment in the form of VNN-COMP and the standard: ((X_0 v) ... (Y_0 v)) for 1.0, tensor by tensor for 2.0."""
     if query.version == "1.0":
         pairs = [*(f"(X_{i} {number(v)})" for i, v in enumerate(found.inputs[0]))]
         pairs += [f"(Y_{i} {number(v)})" for i, v in enumerate(found.outputs[0])]
@@ -94,7 +95,7 @@ def written(query: VnnlibQuery, found: Assignment) -> str:
 
 
 def number(value: Fraction) -> str:
-    """Return the exact decimal where there is one of at most 60 digits, else the nearest with DIGITS."""
+    """Return the exact decimal if it has at most 60 digits, else the nearest with DIGITS digits."""
     rest = value.denominator
     for prime in (2, 5):
         while rest % prime == 0:
@@ -110,9 +111,9 @@ def number(value: Fraction) -> str:
 
 
 def read_inputs(query: VnnlibQuery, text: str) -> list[npt.NDArray[np.object_]] | None:
-    """Return the inputs of each network that an assignment states, in either form; None where one is missing or no number.
+    """Return the inputs of each network that an assignment states, in either form; None if one is missing or no number.
 
-    Outputs that are stated are not believed, and not read.
+    Stated outputs are not trusted, and not read.
     """
     stated: dict[tuple[int, int], str] = {}
     if query.version == "1.0":
@@ -147,8 +148,8 @@ def _fraction(text: str) -> Fraction:
 def confirmed(
     query: VnnlibQuery, networks: Sequence[Network], inputs: Sequence[npt.NDArray[np.object_]]
 ) -> tuple[Assignment | None, bool]:
-    """Return what somebody's inputs show once they are moved into the exact bounds (None: no assignment of the query), and
-    whether they meet the query within TOLERANCE as they stand, as VNN-COMP would count them. Outputs are computed exactly."""
+    """Return the assignment of given inputs after moving them into the exact bounds (None: they do not meet the query), and whether
+    the inputs as given meet it within TOLERANCE, as VNN-COMP counts. Outputs are computed exactly."""
     for case in cases(query):
         u = [Fraction(0)] * len(case.bounds)
         for (j, i), (k, offset) in case.place.items():

@@ -27,7 +27,7 @@ def pairs(found: Sequence[tuple[float, float]], names: tuple[str, str], label: s
 
 
 def interval(lower: float, upper: float, label: str, path: Path) -> None:
-    """Draw the interval between what was met and what is certified; an end that is not finite is said not to be known."""
+    """Draw the interval between the value found and the certified bound; an infinite end is marked as not known."""
     with figure(path, (6, 1.4)) as drawn:
         axes = drawn.axes[0]
         ends = [float(end) for end in (lower, upper) if isfinite(end)]

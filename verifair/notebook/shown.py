@@ -1,4 +1,5 @@
-"""What a notebook shows of an object: one line, a table, and a picture of results. `tables` makes both, loaded when asked."""
+"""Display of objects in notebooks: one line, a table, and a picture for results. `tables` makes line and table, loaded on
+demand."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class Shown:
         return html(type(self).__name__, self.to_frame())
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a table of what it holds; of a plain object one row a field, in brief."""
+        """Return its content as a table; for a plain object one row for each field, abbreviated."""
         from verifair.notebook.tables import facts
 
         return facts(self)
@@ -62,4 +63,4 @@ class Pictured(Shown):
 
     @abstractmethod
     def _draw(self, path: Path) -> None:
-        """Draw it into a file."""
+        """Draw the picture into a file."""

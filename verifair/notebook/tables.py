@@ -19,13 +19,13 @@ LONGEST_LINE, LONGEST_VALUE, ROWS, WIDEST = 180, 60, 40, 400
 
 
 def line(one: Any) -> str:
-    """Return type and fields in at most LONGEST_LINE characters; what is None or empty is left out."""
+    """Return type and fields in at most LONGEST_LINE characters, without fields that are None or empty."""
     held = ", ".join(f"{name}={text}" for name, value in _fields(one) if (text := brief(value)) not in ("None", "", "()", "{}"))
     return f"{type(one).__name__}({_cut(held, LONGEST_LINE - len(type(one).__name__) - 2)})"
 
 
 def headline(one: BaseModel) -> str:
-    """Return the type, and those of its fields that are a word or a number, in at most LONGEST_LINE characters."""
+    """Return the type and its fields with a word or a number, in at most LONGEST_LINE characters."""
     held = [
         f"{name} {brief(value)}" for name, value in _fields(one)
         if isinstance(value, str | int | float | Enum) and not type(one).model_fields[name].exclude
@@ -34,7 +34,7 @@ def headline(one: BaseModel) -> str:
 
 
 def facts(one: Any) -> pd.DataFrame:
-    """Return (fields,) values in brief."""
+    """Return (fields,) abbreviated values."""
     held = {name: brief(value) for name, value in _fields(one)}
     return pd.DataFrame({"value": list(held.values())}, index=pd.Index(list(held), name="field"))
 
@@ -47,7 +47,7 @@ def html(title: str, frame: pd.DataFrame) -> str:
 
 
 def brief(value: Any) -> str:
-    """Return a value in at most LONGEST_VALUE characters. Numbers keep all their digits: a bound that is rounded may be none."""
+    """Return a value in at most LONGEST_VALUE characters. Numbers keep all their digits: a rounded bound may not be a bound."""
     return _cut(_words(value), LONGEST_VALUE)
 
 
@@ -78,7 +78,7 @@ def _words(value: Any, depth: int = 0) -> str:
 
 
 def _fields(one: Any) -> Iterator[tuple[str, Any]]:
-    """What stands in the type's own repr."""
+    """Yield the fields of the type's own repr."""
     if isinstance(one, BaseModel):
         yield from ((name, getattr(one, name)) for name, field in type(one).model_fields.items() if field.repr)
     else:

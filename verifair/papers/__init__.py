@@ -1,5 +1,5 @@
-"""The tables and figures of the five papers, made again: ours beside the printed ones (`verifair reproduce`).
+"""The tables and figures of the five papers, reproduced beside the printed ones (`verifair reproduce`).
 
-A paper is a folder: `printed.py` holds the paper's numbers, `catalog.py` names every table and figure that can be made, and what
-makes it; the modules beside them make it, from the systems' public functions.
+Each paper has a folder: `printed.py` holds the paper's numbers, `catalog.py` lists every table and figure that can be reproduced
+with its function; the other modules compute them, by the systems' public functions.
 """

@@ -1,4 +1,4 @@
-"""What can be made again, of which paper, and how: one `Printed` for each table and figure."""
+"""The reproducible tables and figures of each paper: one `Printed` for each."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ ROMAN = [tens + ones for tens in ("", "X", "XX", "XXX") for ones in ("", "I", "I
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One part of a table: of one dataset (or network), with one seed.
+    """One part of a table: one dataset (or network), with one seed.
 
-    folder: of the data files, None where only shipped ones are at hand.   seconds: for each search or solver that the paper gave a
+    folder: of the data files, None if there are only the shipped ones.   seconds: for each search or solver that the paper gave a
     time limit.
     """
 
@@ -58,7 +58,7 @@ class Request:
     seconds: float
 
     def file(self, *parts: str) -> Path:
-        """Return a file of the data folder. Raises QueryError where there is none."""
+        """Return a file of the data folder. Raises QueryError without a folder."""
         name = "/".join(parts)
         where = next(address for address, begins in ADDRESSES.items() if name.startswith(begins))
         if self.folder is None:
@@ -75,13 +75,13 @@ class Request:
 class Printed:
     """A table or figure of a paper.
 
-    name: "table 4" or "figure 2".   about: what it shows.   datasets: those (or the networks) that it is about, each a part.
-    make: a part as a table, with a column "paper's X" beside each column X that the paper prints too.   keys: what names a line.
-    seeds: the most that mean something, 1 where nothing is drawn.   differences: what is known of why ours are not the paper's.
-    seconds: for each search or solver, where the command line says nothing.   lines: the columns of a picture, across and up, of a
-    table that the paper does not have.   parts: the table whose parts this one is made of, if it has none of its own.
-    together: makes the table of all parts, where it is more than their means over the seeds.   picture: what draws it, where it is
-    no plain one.
+    name: "table 4" or "figure 2".   about: what it shows.   datasets: those (or the networks) that it is about, one part each.
+    make: makes a part as a table, with a column "paper's X" beside each column X that the paper also prints.   keys: columns that
+    identify a line.   seeds: largest useful number of seeds, 1 if nothing is drawn.   differences: known reasons for differences
+    from the paper.   seconds: for each search or solver, if the command line does not say.   lines: columns of a picture, across
+    and up, for a table that the paper does not have.   parts: the table whose parts this one is made of, if it has none of its own.
+    together: makes the table of all parts, if it is more than their means over the seeds.   picture: draws it, if the usual picture
+    does not fit.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Printed:
 
 
 def catalog(paper: str) -> tuple[Printed, ...]:
-    """Return all that can be made of a paper. Raises QueryError for another name."""
+    """Return all reproducible tables and figures of a paper. Raises QueryError for an unknown name."""
     if paper not in PAPERS:
         raise QueryError(f"{paper}: there is no such paper here; name one of {', '.join(PAPERS)}")
     found: tuple[Printed, ...] = import_module(f"verifair.papers.{paper}.catalog").PRINTED
@@ -107,7 +107,7 @@ def catalog(paper: str) -> tuple[Printed, ...]:
 
 
 def chosen(paper: str, tables: Sequence[str], figures: Sequence[str]) -> list[Printed]:
-    """Return the tables and figures of these numbers (4 or IV), all of them where none is named. Raises QueryError."""
+    """Return the tables and figures of these numbers (4 or IV), all of them if none is named. Raises QueryError."""
     printed = {one.name: one for one in catalog(paper)}
     names = [f"{kind} {number(text)}" for kind, texts in (("table", tables), ("figure", figures)) for text in texts]
     unknown = next((name for name in names if name not in printed), None)

@@ -1,4 +1,4 @@
-"""Tables of the papers at work: parts by dataset and seed, put together with mean and spread over the seeds."""
+"""Reproducing the papers' tables: parts by dataset and seed, combined with mean and spread over the seeds."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ PANELS, LETTERS = 4, 10
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reproduced:
-    """A table made again.   frame: ours beside the paper's; with several seeds the means, and the standard deviations beside them.
+    """A reproduced table.   frame: our numbers beside the paper's; with several seeds their means and standard deviations.
 
-    parts: how many of dataset and seed are in it, of how many.   seeds: how many were asked for.
+    parts: number of parts (dataset and seed) in it, of `asked`.   seeds: number asked for.
     """
 
     printed: Printed
@@ -45,10 +45,10 @@ def reproduce(
     printed: Printed, *, folder: Path | None, datasets: Sequence[str], seeds: int, seconds: float | None,
     kept: Path | None = None, resume: bool = False, progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Reproduced:
-    """Make a table again. Ctrl-C ends it: what is finished is put together, and `parts` is less than `asked`.
+    """Reproduce a table. Ctrl-C ends it: finished parts are combined, and `parts` is less than `asked`.
 
-    seconds: for each search or solver (None: those of the table).   kept: folder for the finished parts, which `resume` takes from
-    there.   Raises what the parts raise for data that is missing.
+    seconds: for each search or solver (None: those of the table).   kept: folder for finished parts, from which `resume` reads
+    them.   Raises the errors of the parts for missing data.
     """
     count = min(seeds, printed.seeds)
     asked = [
@@ -72,7 +72,7 @@ def reproduce(
 
 
 def _part(printed: Printed, request: Request, kept: Path | None, resume: bool) -> pd.DataFrame:
-    """Return one part, made or read back."""
+    """Return one part, computed or read back."""
     path = None
     if kept is not None:
         path = kept / f"{file_name(f'{printed.parts or printed.name} {request.dataset} {request.seed} {request.seconds:g}')}.csv"
@@ -83,7 +83,7 @@ def _part(printed: Printed, request: Request, kept: Path | None, resume: bool) -
             return part
     with noted_interrupt(deferred=False) as interrupted:
         found = printed.make(request)
-    if interrupted():  # searches give back what they have met until then, which is no part of the table
+    if interrupted():  # interrupted searches return partial results, which must not enter the table
         raise KeyboardInterrupt
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,9 +92,9 @@ def _part(printed: Printed, request: Request, kept: Path | None, resume: bool) -
 
 
 def averaged(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Return one line for each value of the keys: means of ours with their standard deviations, the paper's as they are.
+    """Return one line for each value of the keys: means of our numbers with their standard deviations, the paper's unchanged.
 
-    Where each value has one line, there are no deviations.
+    Without deviations if each value has one line.
     """
     groups = frame.groupby(list(keys), sort=False, dropna=False)
     spread = frame.duplicated(list(keys)).any()
@@ -122,9 +122,9 @@ def pairs(frame: pd.DataFrame) -> Iterator[tuple[str, pd.Series, pd.Series]]:
 
 
 def draw(made: Reproduced, path: Path) -> bool:
-    """Draw ours over the paper's, a panel for each column that both have; on the line both are equal. A table that the paper does
-    not have is drawn as its lines, a figure without printed numbers as bars, and what has a picture of its own as that. Returns
-    whether there is anything to draw."""
+    """Draw our numbers against the paper's, a panel for each common column; on the line both are equal. A table that the paper does
+    not have is drawn as lines, a figure without printed numbers as bars, and a `Printed` with a `picture` by that. Return False
+    if there is nothing to draw."""
     if made.printed.picture is not None:
         made.printed.picture(made, path)
         return True
@@ -146,13 +146,13 @@ def draw(made: Reproduced, path: Path) -> bool:
 
 
 def titled(made: Reproduced, width: float) -> str:
-    """Return the title of a picture of so many inches."""
+    """Return the title of a picture, broken to fit its width in inches."""
     return fill(f"{made.printed.name}: {made.printed.about}", int(LETTERS * width))
 
 
 def _lines(made: Reproduced, across: str, up: str, path: Path) -> None:
-    """Draw a panel for each value of the first key, and in it a line for each of the second one: in steps from one row to the next,
-    as nothing is known between them."""
+    """Draw a panel for each value of the first key, and in it a step line for each value of the second one,
+    as nothing is known between the rows."""
     first, second = made.printed.keys[:2]
     panels = list(made.frame.groupby(first, sort=False))
     wide = min(len(panels), PANELS)

@@ -1,6 +1,6 @@
 """Training of the networks that PBA audits. Needs the extra: pip install "verifair[torch]"; importing does not.
 
-Knows no system: CEC's own training stands in `verifair.systems.cec.training`.
+Independent of the systems: CEC's own training is in `verifair.systems.cec.training`.
 """
 
 from verifair.training.measure import TrainingReport

@@ -20,10 +20,10 @@ from verifair.training.settings import GradientDescent, Loop
 def fit(
     x: Floats, loop: Loop, objective: Objective, progress: Progress | None = None
 ) -> tuple[Weights, tuple[float, ...]]:
-    """Train a network on rows x (N, n), which the objective holds the labels of; returns as `descend` does.
+    """Train a network on rows x (N, n), whose labels the objective holds; returns as `descend` does.
 
     Every random draw (initial weights, order of rows, dropout, the objective's own) comes from one generator seeded with
-    loop.seed. Any rows will do: a fold, weighted rows, rows that were repaired.
+    loop.seed. The rows may be a fold, weighted rows, or repaired rows.
     """
     generator = torch.Generator().manual_seed(loop.seed)
     return descend(Perceptron.drawn(x.shape[1], loop.hidden, generator), x, loop, objective, progress)
@@ -47,7 +47,7 @@ def descend(
 ) -> tuple[Weights, tuple[float, ...]]:
     """Minimise the objective on rows x (N, n); returns the weights and the mean loss of each epoch.
 
-    torch's global generator and thread count are left as they were. progress(done, total) counts epochs. Raises
+    torch's global generator and thread count are unchanged. progress(done, total) counts epochs. Raises
     TrainingError when the loss is no longer finite.
     """
     rows = torch.from_numpy(x)

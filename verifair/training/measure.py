@@ -17,7 +17,7 @@ from verifair.training.rows import EncodedRows, Flip
 class TrainingReport:
     """Shares are within 0 .. 1; everything but train_accuracy and losses is about the test rows.
 
-    base_rate: share of the more frequent class, what guessing it would score. positive_rate: protected feature -> group
+    base_rate: share of the more frequent class, the accuracy of always guessing it. positive_rate: protected feature -> group
     -> share predicted positive (statistical parity compares these); a group without rows is left out.
     counterfactual_gap: protected feature -> mean |p(1 | x) - p(1 | x')| over all rows and all other values of the
     feature. margin_gap: protected feature -> mean over pairs of groups of the difference of their mean |z_1 - z_0|, in
@@ -54,7 +54,7 @@ def forward(weights: Weights, x: Floats) -> Floats:
 def measure(
     weights: Weights, train: EncodedRows, test: EncodedRows, flips: dict[str, Flip], losses: tuple[float, ...]
 ) -> TrainingReport:
-    """Measure a network; flips: those of the protected features to report on, which both sets of rows hold the groups of."""
+    """Measure a network; flips: those of the protected features to report on; both sets of rows hold their groups."""
     z = forward(weights, test.x)
     positive = z[:, 1] > z[:, 0]
     return TrainingReport(

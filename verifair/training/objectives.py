@@ -22,7 +22,7 @@ from verifair.training.settings import TrainingSettings
 
 
 class Objective(ABC):
-    """The loss of a batch, and what an objective with a state of its own does between the steps."""
+    """The loss of a batch, and updates between the steps for objectives with a state."""
 
     def epoch(self, generator: torch.Generator) -> None:  # noqa: B027  most objectives draw nothing
         """Prepare an epoch; draws come from the generator."""
@@ -39,7 +39,7 @@ class CrossEntropy(Objective):
     """Cross-entropy of the prediction, without a fairness term.
 
     labels: (N,) 0 or 1.   class_weight: None, or "balanced": each class weighs rows / (2 rows of the class).
-    weights: (N,) of the rows, at least 0, scaled here to a mean of 1; None: all alike. Not both.
+    weights: (N,) of the rows, at least 0, scaled here to a mean of 1; None: all equal. Not both.
     """
 
     def __init__(self, labels: Integers, *, class_weight: str | None = None, weights: npt.ArrayLike | None = None) -> None:
@@ -95,7 +95,8 @@ class FairN(Objective):
 
 
 def flipped(x: Tensor, groups: Tensor, flip: Flip, generator: torch.Generator) -> Tensor:
-    """Return x (B, n) with the sensitive feature set to one of its other values, drawn evenly; of two it is the other one."""
+    """Return x (B, n) with the sensitive feature set to one of its other values, drawn uniformly; with two values it is the other
+    one."""
     values = len(flip.codes)
     shift = torch.randint(1, values, (len(x),), generator=generator)
     out = x.clone()
@@ -127,7 +128,7 @@ def classification(z: Tensor, labels: Tensor, class_weight: Tensor | None) -> Te
 
 
 def weighted_classification(z: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Return the mean over the batch of weight (B,) times cross-entropy: rows of weight 0 count as rows without a loss."""
+    """Return the mean over the batch of weight (B,) times cross-entropy: rows of weight 0 count in the mean with a loss of 0."""
     return (cross_entropy(z, labels, reduction="none") * weights).mean()
 
 

@@ -35,7 +35,7 @@ class Perceptron:
 
     @classmethod
     def of(cls, weights: Weights, generator: torch.Generator) -> Perceptron:
-        """Take a network that exists; its weights are copied."""
+        """Return an existing network with copied weights."""
         return cls(
             tuple((torch.tensor(weight).requires_grad_(), torch.tensor(bias).requires_grad_()) for weight, bias in weights),
             generator,
@@ -43,7 +43,7 @@ class Perceptron:
 
     def __call__(self, x: Tensor, dropout: float = 0.0) -> Tensor:
         """Return logits (B, m) of x (B, n). dropout: share of each hidden layer's neurons left out, drawn only when it is not 0;
-        the others count 1 / (1 - dropout) times."""
+        the others are scaled by 1 / (1 - dropout)."""
         z = linear(x, *self.layers[0])
         for weight, bias in self.layers[1:]:
             z = z.relu()

@@ -1,4 +1,4 @@
-"""A dataset as the trainer takes it: encoded float32 rows, and how to set a sensitive feature in them."""
+"""A dataset as the trainer takes it: encoded float32 rows, and setting a sensitive feature in them."""
 
 from __future__ import annotations
 

@@ -79,14 +79,14 @@ class TrainingSettings(Loop):
             raise TrainingError(f"class_weight = {self.class_weight!r}, expected None or 'balanced'")
 
     def plain(self) -> dict[str, Any]:
-        """Return the settings as JSON takes them. A dropout of 0 is left out: a network's file holds its settings, and stays the
-        same, byte for byte, as before there was dropout."""
+        """Return the settings as JSON values. A dropout of 0 is left out: a network's file holds its settings, and must stay the
+        same, byte for byte, as before dropout existed."""
         content = {**asdict(self), "hidden": list(self.hidden)}
         return {name: value for name, value in content.items() if value or name != "dropout"}
 
 
 class Choices(TypedDict, total=False):
-    """What a caller may choose of `Settings`; None, or nothing, takes the default of the method."""
+    """The settings that a caller may choose; None or absence means the method's default."""
 
     hidden: tuple[int, ...] | None
     epochs: int | None
@@ -100,7 +100,7 @@ class Choices(TypedDict, total=False):
 
 
 def chosen(loop: Loop, choices: Choices) -> dict[str, Any]:
-    """Return the fields of `TrainingSettings` but method and sensitive: those of the loop, with no fairness term, unless chosen."""
+    """Return the fields of `TrainingSettings` except method and sensitive: as chosen, else the loop's, without a fairness term."""
     given = {name: value for name, value in choices.items() if value is not None}
     return {**asdict(loop), "lambda_f": 0.0, "class_weight": None, **given}
 
@@ -109,8 +109,8 @@ def chosen(loop: Loop, choices: Choices) -> dict[str, Any]:
 class _Recipe:
     """certifair: the paper's lambda_f of that method. epochs and batch are ours, as the paper gives none.
 
-    German's 800 training rows are learnt by heart from 30 epochs on: 20 of batch 128 did best in 5-fold
-    cross-validation on them.
+    Networks memorise German's 800 training rows from 30 epochs on; 20 epochs with batch 128 were best in
+    5-fold cross-validation.
     """
 
     epochs: int
@@ -130,9 +130,9 @@ OTHER = _Recipe(epochs=40, batch=64, certifair=None)
 def settings_for(
     dataset: str, schema: Schema, *, method: str, sensitive: str | None = None, **choices: Unpack[Choices]
 ) -> TrainingSettings:
-    """Return settings with what was not chosen filled in: the papers' values where they give some, ours where they are silent.
+    """Return complete settings: as chosen, else the papers' values or, where the papers give none, ours.
 
-    sensitive: the schema's protected feature where it has exactly one. lambda_f: PBA's A.3, which for CertiFair has a
+    sensitive: by default the schema's only protected feature. lambda_f: PBA's A.3, which for CertiFair has a
     value for each dataset, and 1 for Fair-N. hidden is (500, 100), learning_rate 1e-3, dropout 0. Raises TrainingError,
     or SchemaError for a feature that is unknown or cannot be flipped.
 
@@ -161,7 +161,7 @@ def settings_for(
 
 
 def only_protected(schema: Schema, method: str) -> str:
-    """Return the schema's only protected feature. Raises TrainingError where it has none, or several."""
+    """Return the schema's only protected feature. Raises TrainingError if it has none, or several."""
     protected = schema.protected_names
     if len(protected) == 1:
         return protected[0]

@@ -80,9 +80,9 @@ class TrainingTask:
 
     @classmethod
     def of(cls, dataset: Dataset, schema: Schema, settings: TrainingSettings) -> TrainingTask:
-        """Make a dataset ready. Raises DataError as `check_trainable` does, and for rows that do not fit the schema.
+        """Return the task of a dataset. Raises DataError as `check_trainable` does, and for rows that do not fit the schema.
 
-        Reported are the protected features that can be listed, and the sensitive one if it is one.
+        The report covers the protected features with finitely many values, and the sensitive feature if it is one of them.
         """
         check_trainable(schema, dataset.frame)
         features = [f.name for f in schema.features if f.kind != "real" and (f.protected or f.name == settings.sensitive)]
@@ -93,7 +93,7 @@ class TrainingTask:
         )
 
     def train(self, objective: Objective, progress: Progress | None = None) -> TrainedModel:
-        """Train on the rows, measure on those held out."""
+        """Train on the rows, and measure on those held out."""
         from verifair.training.fit import fit  # imports torch
 
         return self.measured(*fit(self.rows.x, self.settings, objective, progress))
@@ -112,8 +112,8 @@ def train(
 ) -> TrainedModel:
     """Train on the dataset's 80 %, measure on its 20 %: Adam, no early stopping.  (PBA, section 3.1 and A.3)
 
-    What is not chosen takes the value of `settings_for`, which also says what the paper leaves open and what is done here. The
-    same seed and threads give the same bytes on the same machine and torch. progress(done, total) counts epochs.
+    Settings that are not chosen come from `settings_for`, which also lists what the paper leaves open and the choices made here.
+    The same seed and threads give the same bytes on the same machine and torch. progress(done, total) counts epochs.
     Raises MissingPackage without torch, TrainingError for settings that cannot be used or a loss that is no longer
     finite, SchemaError and DataError for a schema or rows that do not fit.
     """

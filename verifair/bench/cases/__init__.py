@@ -1,4 +1,4 @@
-"""The cases: every family there is, and those that a glob chooses."""
+"""The cases: all families, and the selection by globs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def families() -> tuple[Family, ...]:
 
 
 def chosen(globs: Sequence[str], seed: int, known: Sequence[Family] | None = None, seeds: int = 1) -> list[BenchCase]:
-    """Return the cases whose name one of the globs matches (all without any), families in their order, smallest first.
+    """Return the cases whose name matches one of the globs (all without globs), families in their order, smallest first.
 
-    seeds: how many seeds draw them, from `seed` on.
+    seeds: number of seeds that draw them, from `seed` on.
 
     Raises QueryError for a glob that matches nothing.
     """
@@ -46,5 +46,5 @@ def chosen(globs: Sequence[str], seed: int, known: Sequence[Family] | None = Non
 
 
 def _called(case: BenchCase, glob: str) -> bool:
-    """Tell whether a glob matches the case's name, with its seed or without."""
+    """Return True if a glob matches the case's name, with its seed or without."""
     return any(fnmatchcase(name, glob) for name in (case.name, case.name.partition("@")[0]))

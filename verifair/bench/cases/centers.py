@@ -1,8 +1,8 @@
 """The k-center of FGCE on the shipped tables: groups and candidates that grow, full coverage and three quarters of it.
 
 Graphs are over rows drawn from the table, decisions those of the shipped network. Factuals are drawn from the negatives of the
-larger group of sex that can reach anybody, candidates from the positives that one of them reaches; eps is larger than the paper's,
-for graphs as dense as theirs on fewer rows. k is one more than the fewest that can do it.
+larger group of sex that can reach some positive, candidates from the positives that some of them reach. eps is larger than the
+paper's, so that graphs on fewer rows are as dense as theirs. k is one more than the least that suffices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A family of cases: one kind of question, asked at growing sizes, each the same for the same seed."""
+"""A family of cases: one kind of question at growing sizes, reproducible by the seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifair.bench.questions import Kind, Question
 
 @dataclass(frozen=True, kw_only=True)
 class BenchCase:
-    """One question with a name: family/size-number, e.g. pba-adult/30-1; pba-adult/30-1@7 where several seeds draw."""
+    """One question with a name: family/size-number, e.g. pba-adult/30-1; pba-adult/30-1@7 with several seeds."""
 
     family: Family
     size: int
@@ -26,7 +26,7 @@ class BenchCase:
         return f"{self.family.name}/{self.size}-{self.number}" + (f"@{self.seed}" if self.marked else "")
 
     def question(self) -> Question:
-        """Build the question anew, the same each time; a shipped network is read once."""
+        """Build the question, the same each time; a shipped network is read once."""
         return self.family.build(self.size, self.number, self.seed)
 
 
@@ -34,8 +34,8 @@ class BenchCase:
 class Family:
     """about: one line for the list.   size_is: what the sizes count.   count: cases of each size.
 
-    build: (size, number, seed) -> the question. Cases with the same number share what does not grow, such as the row.
-    drawn: whether another seed asks other questions.
+    build: (size, number, seed) -> the question. Cases with the same number share the fixed parts, such as the row.
+    drawn: True if the questions depend on the seed.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Family:
     drawn: bool = True
 
     def cases(self, seed: int, seeds: int = 1) -> list[BenchCase]:
-        """Return the cases of `seeds` seeds from `seed` on, smallest first. Where nothing is drawn, there is one seed."""
+        """Return the cases of `seeds` seeds from `seed` on, smallest first. If nothing is drawn, there is one seed."""
         drawn = range(seed, seed + (seeds if self.drawn else 1))
         return [
             BenchCase(family=self, size=size, number=n, seed=one, marked=len(drawn) > 1)

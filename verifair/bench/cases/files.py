@@ -3,7 +3,7 @@
     FOLDER/instances.csv     network,query,timeout  a line, as `verifair export` writes it; timeouts are the bench's own
     LIST.json                [{"network": FILE.onnx, "query": FILE.vnnlib, "name": NAME}, ...]: `name` may be missing
 
-Paths are relative to the file that names them. A file or folder without networks of its own is about that of --network.
+Paths are relative to the file that names them. A file or folder that names no network uses that of --network.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ SUFFIXES = (".vnnlib", ".vnnlib.gz")
 
 
 def file_families(given: Sequence[Path], network: Path | None) -> list[Family]:
-    """Return one family a file, called by its name. Raises QueryError for lists that cannot be read and for missing networks."""
+    """Return a family for each file, with the file's name. Raises QueryError for lists that cannot be read and for missing
+    networks."""
     out: list[Family] = []
     for name, query, model in (one for path in given for one in _listed(path, network)):
         called, number = name, 1
@@ -82,7 +83,7 @@ def _name(query: Path) -> str:
 
 
 def _question(query: Path, model: Mapping[str, Path] | Path, size: int, number: int, seed: int) -> Question:
-    """Read the query, so that a fault is found before anybody is asked."""
+    """Read the query, so that errors are found before any competitor runs."""
     read = read_vnnlib(query)
     own = [declared.name for declared in read.networks if declared.equal_to is None]
     files = dict.fromkeys(own, model) if isinstance(model, Path) else {name: model[name] for name in own if name in model}

@@ -1,9 +1,9 @@
 """2-fairness of random ReLU networks that grow wider, or deeper, on an integer lattice: do log-odds ever differ by more than c?
 
-Networks of 100 neurons a layer, as deep as those of the race, are asked in the cells next to a point of the lattice.
+Networks with 100 neurons a layer, as deep as those of data/race, are asked about in the cells next to a point of the lattice.
 
-Weights are drawn from the seed, and c is set just beside the largest difference that random points show: above it in even cases,
-which are then mostly fair, below it in odd ones, whose few witnesses have to be found.
+Weights are drawn from the seed, and c is close to the largest difference at random points: above it in even cases, which are then
+mostly fair, below it in odd ones, which have few witnesses.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Questions about rows of a table, asked of a network: the shipped ones, or a user's own; each is read once a process.
+"""Questions about rows of a table and a network: the shipped ones, or a user's own; each is read once in a process.
 
 PBA and robustness: neighbourhoods that grow around the same rows, as decisions, triangle LPs and exact minima.
 
-2-fairness on boxes that open around a row: no decision flips, or no probability gap above epsilon. Size n opens n features,
-numbers first, each over its whole declared range; the others keep the row's values. Even numbers take a row of which the network
-is sure (of a tenth of them), so that small boxes are fair; odd ones take any row. Of a user's network, parts of Fairify's
-partition of the whole domain as well; the first protected feature of the schema is the one that differs, by one value.
+2-fairness on boxes around a row: no decision flips, or no probability gap above epsilon. At size n, n features (numbers first)
+range over their whole declared range; the others keep the row's values. Even cases take a row from the tenth with the largest
+margins, so that small boxes are fair; odd ones take any row. For a user's network also parts of Fairify's partition of the whole
+domain. The schema's first protected feature differs, by one value.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ OWN_OPEN, PARTS = (2, 5, 9), (3, 10, 30)
 class AskedRows:
     """A network, its schema and rows.   sensitive: the feature that differs.
 
-    eligible: positions of the rows that PBA asks about (both copies predicted right).   favoured: those of them in which the
-    network is more confident than in their counterfactual, so that the question is not decided at the row itself.   sure: the
-    tenth of those eligible with the largest margins.
+    eligible: positions of the rows that PBA asks about (both copies predicted right).   favoured: those of them with more
+    confidence than their counterfactual, so that the row itself does not refute the question.   sure: the tenth of the eligible
+    rows with the largest margins.
     """
 
     name: str
@@ -65,7 +65,7 @@ class AskedRows:
 
     @classmethod
     def of(cls, name: str, network: Network, schema: Schema, sensitive: str, table: LabelledRows) -> AskedRows:
-        """Choose the rows to ask about: all of them where none is predicted right twice."""
+        """Choose the rows to ask about: all rows if none is predicted right in both copies."""
         right = table.predicted == table.labels
         flipped = decisions(network, schema.encode(_flipped(schema, sensitive, table.raw)))
         eligible = np.flatnonzero(right & (flipped == table.labels))
@@ -92,7 +92,7 @@ def shipped(name: str) -> AskedRows:
 
 @lru_cache
 def own(model: Path, schema_file: Path, data: Path) -> AskedRows:
-    """Read a user's network, schema and table. What a schema without labels calls true is what the network predicts.
+    """Read a user's network, schema and table. Without labels in the schema, the network's predictions are the labels.
 
     Raises QueryError for a schema that protects nothing, more than two classes, and a table without rows.
     """
@@ -190,7 +190,7 @@ def families() -> list[Family]:
 
 
 def own_families(model: Path, schema_file: Path, data: Path) -> list[Family]:
-    """Return the families of a user's network. Raises what reading its files raises."""
+    """Return the families of a user's network. Raises the errors of reading its files."""
     read = partial(own, model, schema_file, data)
     subject = read()
     others = len(subject.schema.features) - 1

@@ -1,1 +1,1 @@
-"""Other verifiers, asked the same decisions: what they say is weighed as a solver's word."""
+"""Other verifiers, asked the same decisions; their answers count as a solver's claims."""

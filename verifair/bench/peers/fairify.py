@@ -1,8 +1,8 @@
 """A baseline in the style of Fairify: partition the box, prune neurons that interval bounds show stable, ask Z3 part by part.
 
-Parts are taken in random order; each gets a soft time-out, 1/18 of the whole, as in the paper (100 seconds of 30 minutes); what is
-still open then is left, and one witness ends the run. Cutting starts at 10 values a block, as the paper does for Adult, and takes
-ten times as many until there are at most MAX_PARTS. Two differences from the paper: pruning is by interval bounds alone (its
+Parts are taken in random order; each gets a soft time-out, 1/18 of the whole, as in the paper (100 seconds of 30 minutes); parts
+still open then are left, and one witness ends the run. Blocks have 10 values at first, as in the paper for Adult, and grow tenfold
+until there are at most MAX_PARTS parts. Two differences from the paper: pruning is by interval bounds alone (its
 heuristic pruning, of neurons that no simulation activates, is unsound and left out), and neurons that are always active are
 linear here, where the paper only prunes dead ones.
 Sound? UNSAT of every part is Z3's claim, over exact rationals; a point counts once it is confirmed exactly.
@@ -32,7 +32,7 @@ FIRST, MAX_PARTS = 10, 1000
 
 
 def takes(problem: TwinProblem) -> bool:
-    """Tell whether the goals are decision flips or differences: Fairify knows no probability gaps."""
+    """Return True if the goals are decision flips or differences: Fairify knows no probability gaps."""
     return all(goal.gap is None for goal in problem.goals)
 
 

@@ -1,4 +1,4 @@
-"""Marabou as a peer: the product network of the twin, one query for each question and goal, its word weighed as a solver's.
+"""Marabou as a peer: the product network of the twin, one query for each question and goal; its answers count as a solver's claims.
 
 Inputs range over the box as reals (Marabou has no integers; a one-hot block keeps its sum), so `unsat` covers every legal row, and
 the point of a `sat` is rounded to the nearest legal row and counts once that violates the goal exactly.
@@ -34,7 +34,7 @@ def load() -> Any:
 
 
 def takes(problem: TwinProblem) -> bool:
-    """Tell whether it is a ReLU network whose copies differ in protected values alone."""
+    """Return True for a ReLU network whose copies differ in protected values alone."""
     network = problem.network
     plain = isinstance(network, Network) and all(np.isin(layer.slope, (0.0, 1.0)).all() for layer in network.layers)
     return plain and problem.batch.offset is None

@@ -1,9 +1,9 @@
-"""Another verifier as a process a query, in VNN-COMP's conventions: its files in, the first line of a results file out.
+"""Another verifier as one process for each query, by VNN-COMP's conventions: files in, the first line of a results file out.
 
 The command is words with placeholders: {onnx}, {vnnlib} (version 1.0 over the product network) or {vnnlib2} (2.0, where two
 networks are declared), {timeout} seconds and {results}. Results start with sat, unsat, unknown, timeout or error; an assignment
 follows a sat.
-It leads a process group; it ends with the run that asks, and what it leaves running is killed.
+It leads a process group and ends with the run; processes that it leaves running are killed.
 
 Sound? `unsat` is its claim. A `sat` counts once its assignment is confirmed exactly, and for our own questions once the nearest row
 violates the goal; an assignment that misses its query by more than VNN-COMP's tolerance is "wrong-witness".
@@ -58,7 +58,8 @@ LONGEST = 4 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessRun:
-    """What one process said, and what it took with all that it started. peak_mb: the largest sum of resident sets that was seen."""
+    """The output of one process, and the resources of it and all that it started.   peak_mb: the largest sum of resident sets
+    seen."""
 
     said: str
     text: str
@@ -70,9 +71,9 @@ class ProcessRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """words: the command.   environment: what is set beside the surroundings.   startup: seconds that it takes to start, which
+    """words: the command.   environment: variables set in addition.   startup: seconds that it takes to start, which
     are subtracted from every measured time as VNN-COMP does.   startup_cpu: those of the processor, subtracted from none here.
-    here: it runs in the folder of whoever asks, which its command may name files of; else in that of its query."""
+    here: it runs in the current folder, of which its command may name files; else in that of its query."""
 
     name: str
     words: tuple[str, ...]
@@ -83,16 +84,16 @@ class Tool:
 
     @property
     def version(self) -> str:
-        """A mark of the command: times of another one do not compare."""
+        """A fingerprint of the command: times of different commands are not comparable."""
         return hashlib.sha256(repr((self.words, self.environment)).encode()).hexdigest()[:8]
 
     @property
     def two(self) -> bool:
-        """Whether it takes VNN-LIB 2.0 over two networks."""
+        """True if it takes VNN-LIB 2.0 over two networks."""
         return any("{vnnlib2}" in word for word in self.words)
 
     def takes(self, question: Question) -> bool:
-        """Tell whether the question can be put to it as a file."""
+        """Return True if the question can be written as a file for it."""
         if isinstance(question, FileQuestion):
             return (read_vnnlib(question.query).version == "2.0") == self.two
         network = question.problem.network if isinstance(question, DecisionQuestion) else None
@@ -100,7 +101,7 @@ class Tool:
         return bool(layers) and all(layer.piecewise_linear for layer in layers)
 
     def queries(self, question: Question) -> int:
-        """Return how many processes a question takes at most."""
+        """Return the largest number of processes for a question."""
         return len(question.problem.batch) * len(question.problem.goals) if isinstance(question, DecisionQuestion) else 1
 
     def measured(self) -> Tool:
@@ -112,7 +113,7 @@ class Tool:
             model.write_bytes(network_model(network, {}).SerializeToString())
             query.write_text(TRIVIAL, encoding="utf-8")
             if self.two:
-                return self  # no trivial query of two networks is worth a second form of this
+                return self  # a trivial query of two networks is not worth another case here
             first = self.ask(model, query, STARTING, Path(folder))
             if first.said != "unsat":
                 return self
@@ -121,7 +122,7 @@ class Tool:
             return replace(self, startup=seconds, startup_cpu=cpu)
 
     def ask(self, model: Path, query: Path, seconds: float, folder: Path) -> ProcessRun:
-        """Run it once. It is killed GRACE after its time and its start."""
+        """Run it once. It is killed GRACE seconds after its time limit plus start-up."""
         results, log = folder / "results.txt", folder / "log.txt"
         results.unlink(missing_ok=True)
         values = {"onnx": model, "vnnlib": query, "vnnlib2": query, "timeout": f"{max(seconds, 0.001):.3f}", "results": results}
@@ -152,7 +153,7 @@ class Tool:
         return ProcessRun(said=said, text=rest, seconds=took, cpu_seconds=cpu, peak_mb=peak, note=note)
 
     def decide(self, question: Question, budget: Budget) -> Reply:
-        """Put all its queries, one process each; the first counterexample ends it."""
+        """Run all queries of a question, one process each; the first counterexample ends it."""
         started = time.perf_counter()
         runs: list[ProcessRun] = []
         open_: list[tuple[str, str]] = []
@@ -199,7 +200,7 @@ def _files(question: Question, folder: Path, two: bool) -> Iterator[tuple[int, i
 
 
 def _weighed(question: Question, q: int, g: int, run: ProcessRun, path: Path, model: Path) -> Reply:
-    """Return what an answer about one query is worth."""
+    """Return the reply for an answer to one query, after checking its counterexample."""
     if run.said == "unsat":
         return Reply(status="proved", reason=None, trust="claimed")
     if run.said != "sat":
@@ -232,12 +233,12 @@ def _declared(query: VnnlibQuery, model: Path) -> dict[str, Path]:
 
 
 def filled(word: str, values: Mapping[str, object]) -> str:
-    """Return a word with its placeholders filled; other braces stay."""
+    """Return a word with its placeholders filled; other braces are kept."""
     return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), word)
 
 
 def tool(text: str, homes: Mapping[str, Path]) -> Tool:
-    """Return the tool of an option: NAME="command ...", or the name of a ready one, whose checkout `homes` tells.
+    """Return the tool of an option: NAME="command ...", or the name of a known one, whose checkout is in `homes`.
 
     Raises QueryError that says what is missing.
     """
@@ -267,11 +268,11 @@ def tool(text: str, homes: Mapping[str, Path]) -> Tool:
 
 
 def ready() -> dict[str, Any]:
-    """Return name -> what is known of other verifiers: `command`, `environment`, `about`."""
+    """Return the known verifiers: name -> `command`, `environment`, `about`."""
     return tomllib.loads(files("verifair.bench.peers").joinpath("ready.toml").read_text(encoding="utf-8"))
 
 
 def _python(home: Path) -> Path:
-    """Return the Python of a checkout: of a virtual environment in it, else the one that runs."""
+    """Return the Python of a checkout: that of a virtual environment in it, else the current one."""
     own = (home.resolve() / place / "bin" / "python" for place in (".venv", "venv"))
     return next((path for path in own if path.exists()), Path(sys.executable))

@@ -1,4 +1,4 @@
-"""The tables and figures of the CEC paper that can be made again."""
+"""The reproducible tables and figures of the CEC paper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DRAWN = "The paper draws this figure; beside ours stands what its text says of i
 
 
 def _tables() -> ModuleType:
-    """Return what makes the parts. Raises MissingPackage without torch or fairlearn."""
+    """Return the module that makes the parts. Raises MissingPackage without torch or fairlearn."""
     require("torch", "torch", "reproduce cec")
     require("fairlearn", "fairlearn", "reproduce cec")
     from verifair.papers.cec import tables

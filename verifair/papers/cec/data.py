@@ -1,4 +1,4 @@
-"""The CEC paper's four datasets as people in folds, and what is measured of a decider on a fold."""
+"""The CEC paper's four datasets as people in folds, and the measurements of a decider on a fold."""
 
 from __future__ import annotations
 
@@ -53,12 +53,13 @@ class Case:
         return cls(name=name, data=data, people=people_of(data.schema, data.frame, sensitive), columns=columns)
 
     def splits(self) -> Iterator[tuple[Integers, Integers]]:
-        """Five (rows to train on, rows to test on), stratified by label and group, seed 0."""
+        """Return five pairs (rows to train on, rows to test on), stratified by label and group, seed 0."""
         cell = self.people.labels * len(self.people.names) + self.people.groups
         yield from StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(cell, cell)
 
     def encoded(self, kind: str) -> Case:
-        """The same people with other inputs, of ENCODINGS: a category as the number of its code, or every column standardised."""
+        """Return the same people with other inputs, one of ENCODINGS: a category as the number of its code, or every column
+        standardised."""
         schema = self.data.schema
         x, columns = self.people.x, self.columns
         if kind.startswith("codes"):
@@ -71,16 +72,17 @@ class Case:
         return replace(self, people=self.people.fed(scaler.fit_transform(x)), columns=columns)
 
     def folds(self) -> Iterator[tuple[People, People]]:
-        """The same as (training people, test people)."""
+        """Yield the splits as (training people, test people)."""
         for train, test in self.splits():
             yield self.people.take(train), self.people.take(test)
 
 
 def measured(decider: TrainedDecider, columns: ColumnRoles, train: People, test: People) -> dict[str, Any]:
-    """Utility, outcome and procedure on the test people; matches and baselines come from the training people.
+    """Return utility, outcome and procedure on the test people; matches and baselines come from the training people.
 
-    CEC within, PFR within, B within: the same of pairs of one group.   variance: of the score; a constant model has none, and its
-    AUC is 0.5.   silent: share without any attribution.   on merit: share of all attribution, in absolute value, that merit has.
+    CEC within, PFR within, B within: the same for pairs within one group.   variance: of the score; a constant model has none, and
+    its AUC is 0.5.   silent: share without any attribution.   on merit: share of all attribution, in absolute value, that merit
+    has.
     """
     decision, score = decider.decide(test), decider.score(test)
     reference = Reference.of(train, columns.merit)
@@ -105,7 +107,7 @@ def measured(decider: TrainedDecider, columns: ColumnRoles, train: People, test:
 
 
 def keep(decider: TrainedDecider, case: Case, path: Path, fold: int) -> None:
-    """The decider's network as PATH.onnx with PATH.toml, for the verification engine. DIR's takes repaired inputs."""
+    """Write the decider's network as PATH.onnx with PATH.toml, for the verification engine. DIR's network takes repaired inputs."""
     weights = tuple((layer.weight.astype(np.float32), layer.bias.astype(np.float32)) for layer in decider.network.layers)
     metadata = {"dataset": case.name, "method": decider.method, "fold": str(fold), "sensitive": SENSITIVE[case.name]}
     path.parent.mkdir(parents=True, exist_ok=True)

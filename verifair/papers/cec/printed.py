@@ -1,4 +1,4 @@
-"""What the text of the CEC paper says in numbers. Its tables 2 to 4 are images; these are the figures that the text repeats."""
+"""Numbers in the text of the CEC paper. Its tables 2 to 4 are images; these are the numbers that the text repeats."""
 
 from __future__ import annotations
 

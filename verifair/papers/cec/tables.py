@@ -1,6 +1,6 @@
-"""Parts of the CEC paper's tables and figures: one fold of nine methods, of the parts of the loss, and of the sweep of its weights.
+"""Parts of the CEC paper's tables and figures: one fold of nine methods, of parts of the loss, and of the sweep of its weights.
 
-Everything that is measured is in a part; `views` makes the tables and figures of the parts. A network is trained once a run.
+Parts hold all measurements; `views` makes the tables and figures of them. A network is trained once in a run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LAMBDAS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 def methods(name: str, path: Path | None, fold: int) -> pd.DataFrame:
-    """Table 2 of one fold: utility, outcome and procedure of every method, and (table 3) who is strictly beaten by none.
+    """Table 2 of one fold: utility, outcome and procedure of every method, and (table 3) the methods that none strictly beats.
 
     free: 1 where none of the paper's methods has strictly better F1, EO gap and CEC at once.   free of ours: nor one of ours.
     """
@@ -53,7 +53,7 @@ def free(methods: pd.DataFrame, rivals: pd.DataFrame) -> list[float]:
 
 
 def audited(case: Case, fold: int, method: str, terms: ConsistencyTerms | None = None) -> dict[str, Any]:
-    """Train on all folds but this one, and measure on it."""
+    """Train on all folds except this one, and measure on it."""
     train, test = list(case.folds())[fold]
     decider = train_decider(method, train, case.columns, loop=replace(CEC_LOOP, seed=fold), consistency=terms)
     return measured(decider, case.columns, train, test)

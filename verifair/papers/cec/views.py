@@ -1,4 +1,4 @@
-"""The CEC paper's tables and figures, put together of their parts, beside what its text says."""
+"""The CEC paper's tables and figures, assembled from their parts, beside the numbers in its text."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def _means(parts: pd.DataFrame, keys: tuple[str, ...], columns: tuple[str, ...])
 
 
 def _beside(table: pd.DataFrame, printed: Mapping[tuple[str, str], str], column: str = "text") -> pd.DataFrame:
-    """Return the table with what is printed of each method, "" where there is nothing."""
+    """Return the table with a column of what is printed about each method, "" for nothing."""
     keys = zip(table["dataset"], table["method"], strict=True)
     return table.assign(**{f"paper's {column}": [printed.get(one, "") for one in keys]})
 
 
 def _repeated(table: pd.DataFrame, words: Mapping[str, str]) -> pd.DataFrame:
-    """Return the table with what the text repeats of table 4 and figure 7."""
+    """Return the table with the numbers of table 4 and figure 7 that the text repeats."""
     printed = {
         f"paper's {column}": table["loss"].map(numbers).astype(float) for column, numbers in ABLATION.items() if column in table
     }

@@ -1,4 +1,4 @@
-"""The tables of the CST paper that can be made again."""
+"""The reproducible tables of the CST paper."""
 
 from __future__ import annotations
 

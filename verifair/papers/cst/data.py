@@ -1,4 +1,4 @@
-"""The CST paper's audits, ready to run: tables, stated causal models, who decides."""
+"""The CST paper's audits, ready to run: tables, stated causal models, deciders."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class PublishedQuestion:
     def estimator(
         self, *, do: dict[str, Any] | None = None, attributes: Sequence[str] | None = None, **settings: Any
     ) -> SituationTesting:
-        """Not yet fitted."""
+        """Return the estimator, not yet fitted."""
         chosen = self.attributes if attributes is None else tuple(attributes)
         return SituationTesting(self.model, self.decider, do=self.do if do is None else do, attributes=chosen, **settings)
 
 
 def audit(name: str, frame: pd.DataFrame) -> PublishedQuestion:
-    """Of loan or law_school, by the causal model that is shipped for it."""
+    """Return the question about loan or law_school, with its shipped causal model."""
     file = causal_file.load(datasets.causal_path(name))
     decision, do = file.decision, file.situation.do
     assert decision.weights

@@ -1,4 +1,4 @@
-"""Tables XII to XVI of the FGCE paper: attributes, how they may change and of what type they are, beside what is asked here."""
+"""Tables XII to XVI of the FGCE paper: attributes, their allowed changes and types, beside those used here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Table VI of the FGCE paper beside ours: how much of what AReS and GLOBE-CE advise is feasible, beside FACE and FGCE.
+"""Table VI of the FGCE paper beside ours: the feasible share of the advice of AReS and GLOBE-CE, beside FACE and FGCE.
 
 Student and COMPAS, both groups together, false negatives of the test part, graph and candidates of the test part. FGCE covers nine
-tenths of those who have a feasible counterfactual, or if k is too few for that, as many as k can (the paper stops at 80 and 90 %).
+tenths of those who have a feasible counterfactual or, if k is too small for that, as many as k can (the paper stops at 80 and 90
+%).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tables and figures of the FGCE paper that can be made again."""
+"""The reproducible tables and figures of the FGCE paper."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NOT_PRINTED = "The paper draws this figure and prints no numbers of it."
 
 
 def _of(make: Callable[[PaperData], pd.DataFrame]) -> Callable[[Request], pd.DataFrame]:
-    """Return what makes a part: the dataset's files, then the table."""
+    """Return the function that makes a part: it reads the dataset's files, then makes the table."""
 
     def part(request: Request) -> pd.DataFrame:
         files = [request.file(*name) for name in FILES[request.dataset]]

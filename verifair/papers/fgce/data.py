@@ -1,7 +1,7 @@
 """The five datasets of the FGCE paper, encoded and constrained as in its graphs, from VERIFAIR_DATA (`fgce/` and `tabular/`).
 
-Where tables XII to XVI and the authors' public code differ, the code is followed, since its graphs are those of the paper: each
-loader says where. Nothing is dropped but what is said here; duplicate rows stay separate nodes, as in the paper.
+If tables XII to XVI and the authors' public code differ, the code is followed, since its graphs are those of the paper; each loader
+names the differences. Only rows named here are dropped; duplicate rows stay separate nodes, as in the paper.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PaperData:
     """frame: the features (N rows), in the words of the schema.   target: (N,) 1 for what the authors call positive.
 
     group: (N,) 0 or 1, rows of G0 and G1, called `groups`.   eps: of the paper; see `fgce.graphs` for what it leaves alone.
-    continuous: features whose values are numbers of bins.
+    continuous: features whose values are bin numbers.
     """
 
     name: str
@@ -70,7 +70,8 @@ class PaperData:
 
 
 def load(name: str, folder: Path) -> PaperData:
-    """One of `LOADERS`, from the folder that VERIFAIR_DATA names. Raises DataError for another name, or a file that is missing."""
+    """Load one of `LOADERS` from the folder that VERIFAIR_DATA names. Raises DataError for another name, or a file that is
+    missing."""
     if name not in LOADERS:
         raise DataError(f"the FGCE paper has no dataset {name!r}; use one of {', '.join(LOADERS)}")
     return LOADERS[name](folder)
@@ -79,7 +80,7 @@ def load(name: str, folder: Path) -> PaperData:
 def classifier(data: PaperData) -> Pipeline:
     """The paper's model, fitted on the training part: logistic regression on points of [0, 1]; it takes frames like data.frame.
 
-    Fitted to the optimum, which is what the paper's numbers come from: at its default tolerance today's scikit-learn stops before,
+    Fitted to the optimum, as the paper's numbers require: at its default tolerance today's scikit-learn stops earlier,
     and leaves 19 factuals in COMPAS's G0 instead of 18, and 9 in Adult's instead of 10.
     """
     points = FunctionTransformer(lambda frame: data.space.points(np.asarray(data.schema.raw(frame))))
@@ -89,7 +90,7 @@ def classifier(data: PaperData) -> Pipeline:
 
 
 def audits(data: PaperData, *, whole: bool = False) -> tuple[Instance, Instance]:
-    """The questions that the paper's tables answer, for G0 and G1: who of the false negatives can become whom.
+    """Return the instances of the paper's tables, for G0 and G1: false negatives and the candidates that they can reach.
 
     Factuals are false negatives of the test part; candidates are rows of the test part with probability above `CONFIDENT` (the
     code's default `tp`); paths stay in the group's own subgraph.   whole: candidates are all rows decided positively instead, and

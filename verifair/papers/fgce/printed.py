@@ -1,4 +1,4 @@
-"""What the FGCE paper prints: its tables as data (coverage as a share everywhere).
+"""The printed numbers of the FGCE paper: its tables as data (coverage as a share everywhere).
 
 Tables I to V are about Student, COMPAS and Adult; VII to XI, in its supplement, about German and HELOC in the same form; XII to XVI
 about the attributes of each.

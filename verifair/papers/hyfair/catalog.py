@@ -1,4 +1,4 @@
-"""The tables of the HyFair paper that can be made again."""
+"""The reproducible tables of the HyFair paper."""
 
 from __future__ import annotations
 

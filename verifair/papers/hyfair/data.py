@@ -23,7 +23,8 @@ FAMILIES = {"AC": "adult", "BM": "bank", "GC": "german"}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Question:
-    """A network, what is protected, the protected values that are combined, and the rows of its table that its schema allows."""
+    """A network, its protected features, the protected values that are combined, and the rows of its table that its schema
+    allows."""
 
     network: Network
     protected: tuple[str, ...]
@@ -36,12 +37,12 @@ class Question:
 
     @property
     def clusters(self) -> KDiscrimination:
-        """What the paper counts: outcomes over the protected values that are combined."""
+        """Return the query that the paper counts: outcomes over the combined protected values."""
         return KDiscrimination(network=self.network, schema=self.schema, protected=self.protected, values=self.values)
 
 
 def question(request: Request) -> Question:
-    """Of Adult: age by decades, race and sex (K = 90); of Bank: nine ages."""
+    """Return the question for Adult (age by decades, race and sex, K = 90) or Bank (nine ages)."""
     adult = request.dataset.startswith("AC")
     found = declared(request, ranges={} if adult else {"age": NINE_AGES})
     protected = ("age", "race", "sex") if adult else ("age",)
@@ -50,7 +51,7 @@ def question(request: Request) -> Question:
 
 
 def declared(request: Request, ranges: Mapping[str, tuple[int, int]] | None = None) -> Question:
-    """Of any of Fairify's networks, with what its schema declares protected, all values of it."""
+    """Return the question for any of Fairify's networks, with all values of the features that its schema declares protected."""
     family = FAMILIES[request.dataset[:2]]
     path, folder = request.file("nets", f"{request.dataset}.onnx"), request.file("schemas").parent
     schema = fairify_schema(folder, family, ranges=ranges)
@@ -76,7 +77,7 @@ def fairify_schema(
 
 
 def family_file(folder: Path, family: str) -> dict[str, Any]:
-    """Return what the schema file of a family holds."""
+    """Return the content of a family's schema file."""
     content: dict[str, Any] = json.loads((folder / "schemas" / f"{family}.json").read_text(encoding="utf-8"))
     return content
 

@@ -1,4 +1,4 @@
-"""What the HyFair paper prints in tables I to IV, of the networks that are public: means over its runs."""
+"""The printed numbers of the HyFair paper's tables I to IV, for the public networks: means over its runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tables of the HyFair paper: discriminatory instances by solver, searches for the largest k, rules beside LIME, mitigation; and
-what the paper has none of: what a certified gap, and with it a certified largest k, costs."""
+"""Tables of the HyFair paper: discriminatory instances by solver, searches for the largest k, rules beside LIME, mitigation; and,
+which the paper lacks, the costs of a certified gap and of the certified largest k that follows from it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def instances(request: Request) -> pd.DataFrame:
 
 
 def _solvers() -> Iterator[tuple[str, str | None]]:
-    """Yield what table I calls a method here, with each solver that is installed: our search, MIP solvers, and SMT."""
+    """Yield (name in table I, solver): our search, and each installed MIP and SMT solver."""
     yield "bnb", None
     for one in registry.backends():
         if one.is_available() and Capability.MIP in one.capabilities:
@@ -142,10 +142,10 @@ def mitigations(request: Request) -> pd.DataFrame:
 
 
 def prices(request: Request) -> pd.DataFrame:
-    """What a certified gap and largest k cost: the share of held-out rows that a guardrail refuses, for one target after the other,
-    of the network and after each round of retraining. Targets are parts of the gap that the first network has.
+    """The costs of a certified gap and largest k: the share of held-out rows that a guardrail refuses, for a series of targets, for
+    the network and after each round of retraining. Targets are fractions of the first network's gap.
 
-    Bank's ages are nine here: of two, k is 2 at most.
+    Bank has nine ages here: with two, k is at most 2.
     """
     asked = question(request) if request.dataset.startswith("BM") else declared(request)
     query, lines = asked.clusters, list[dict[str, Any]]()
@@ -164,7 +164,7 @@ def prices(request: Request) -> pd.DataFrame:
 def _priced(
     query: KDiscrimination, asked: Question, request: Request, certified: float, targets: Sequence[float]
 ) -> list[dict[str, Any]]:
-    """Return a line of one network without a guardrail, with a gap that is certified so far, and one for each target."""
+    """Return a line for a network without a guardrail, with the gap certified so far, and one for each target."""
     schema, table = asked.schema, asked.table
     train, test, labels = schema.raw(table.train), schema.raw(table.test), schema.labels(table.test)
     most = kmax(query, budget=Budget(seconds=request.seconds, seed=request.seed), start=train)
@@ -182,7 +182,7 @@ def _priced(
             raise AssertionError(f"{request.dataset}: the certificate of a gap of {target:g} is rejected")
         accuracy, refused = score(query.network, schema, found.rules, test, labels)
         lines.append(_price(f"{part:g}", target, k, refused, found.domain, accuracy))
-    for n in reversed(range(1, len(lines) - 1)):  # what has a smaller gap and refuses no more serves a larger target as well
+    for n in reversed(range(1, len(lines) - 1)):  # rules with a smaller gap that refuse no more also serve a larger target
         if lines[n + 1]["refused, %"] <= lines[n]["refused, %"]:
             lines[n] = lines[n + 1] | {"part of it": lines[n]["part of it"]}
     return [{"k met": most.lower} | line for line in lines]

@@ -1,4 +1,4 @@
-"""The tables of the PBA paper that can be made again."""
+"""The reproducible tables of the PBA paper."""
 
 from __future__ import annotations
 

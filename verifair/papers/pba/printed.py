@@ -1,8 +1,8 @@
-"""What the PBA paper prints: tables 1 to 3 as data, in percent.
+"""The printed numbers of the PBA paper: tables 1 to 3 as data, in percent.
 
 Columns: network sizes (100, 50), (200, 100), (500, 100); in each fairness-agnostic, CertiFair, Fair-N; in each the two groups.
-Lines as in `LINES`. In lines that say flipped a column's group is the one that people are flipped to: what is proved of Junior
-observed and what is proved of Senior flipped add up to at most 100 %. The last column of table 2 is cut off in most lines of our
+Lines as in `LINES`. In lines that say flipped, a column's group is the one that people are flipped to: the shares proved for Junior
+observed and for Senior flipped add up to at most 100 %. The last column of table 2 is cut off in most lines of our
 copy of the paper.
 """
 
@@ -90,7 +90,7 @@ BLOCKS = {
 
 
 def printed(dataset: str, sensitive: str) -> pd.DataFrame:
-    """Return one line a cell: hidden, method, group, metric, setting, delta and the paper's share."""
+    """Return a line for each cell: hidden, method, group, metric, setting, delta and the paper's share."""
     columns = [(size, method, group) for size in SIZES for method in METHODS for group in GROUPS[dataset, sensitive]]
     lines = []
     for (metric, setting, delta), row in zip(LINES, BLOCKS[dataset, sensitive].strip().splitlines(), strict=True):

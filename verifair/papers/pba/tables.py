@@ -1,4 +1,4 @@
-"""Tables 1 to 3 of the PBA paper: nine networks a dataset, trained here, with all metrics by group."""
+"""Tables 1 to 3 of the PBA paper: nine networks for each dataset, trained here, with all metrics by group."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _nine(one: Callable[[tuple[int, ...], str], pd.DataFrame]) -> pd.DataFrame:
 
 
 def _paper(dataset: Dataset) -> str:
-    """Return what the paper calls it: its sample of Adult is Adult there."""
+    """Return the paper's name of a dataset: our sample of Adult is Adult there."""
     return dataset.name.removesuffix("-balanced")
 
 
@@ -62,7 +62,7 @@ def _trained(dataset: Dataset, sensitive: str, seed: int, hidden: tuple[int, ...
 
 
 def _network(dataset: Dataset, sensitive: str, seed: int, hidden: tuple[int, ...], method: str) -> pd.DataFrame:
-    """Return one line a group, metric, setting and delta: its share, and of how many rows."""
+    """Return a line for each group, metric, setting and delta: its share, and the number of rows."""
     people, shares = _decided(dataset, sensitive, seed, hidden, method, (PersistentBias, Robustness), DELTAS)
     rates = group_rates(people.counts.rates[0])
     rates = rates[rates["metric"].isin(["SP", "TPR", "CFA"])].rename(columns={"value": "share"})
@@ -93,7 +93,7 @@ def _decided(
 
 
 def _counted(shares: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Return the shares proved, by metric, setting, group that people are shown with, and one column more."""
+    """Return the proved shares by metric, setting, shown group, and the column `by`."""
     shares = shares.drop(columns="group").rename(columns={"shown": "group"})
     counts = shares.groupby(["metric", "setting", "group", by], as_index=False)[["rows", "proved"]].sum()
     return counts.assign(share=counts["proved"] / counts["rows"])

@@ -283,7 +283,7 @@ def _close(network: Network, domain: Domain, pairs: list[_Pair], threshold: floa
     rule.
 
     A pair whose two parts are decided differently leaves regime A.
-   """
+    """
     for pair in pairs:
         for node, (a, b) in list(pair.open.items()):
             if None in (a.decision, b.decision):
@@ -421,7 +421,7 @@ class SubBox:
 
     slices: number that the paths are cut into.   cuts: number of halvings from the whole neighbourhood.   replayed: the checker's
     bounds, None until asked for.
-   """
+    """
 
     lower: Array
     upper: Array
