@@ -1,1 +1,1 @@
-"""Side-by-side measurements. `python -m benchmarks.run` runs them all; see README.md for what each shows."""
+"""Side-by-side measurements. `python -m benchmarks.run` runs them all; README.md says what each shows."""

@@ -2,7 +2,7 @@
 
     python -m benchmarks.run --list                                           their names
     python -m benchmarks.run partitions --nets AC-1 GC-3 --seconds 10         one of them, with its own options
-    python -m benchmarks.run partitions --help                                what they are
+    python -m benchmarks.run partitions --help                                the options
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ FIXED = {"race_partitions": {"race": True}, "deep_partitions": {"deep": True}}
 
 
 def case(name: str) -> Callable[..., object]:
-    """The comparison's `run`, imported when it is asked for."""
+    """Return the comparison's `run`, imported on demand."""
     found: Callable[..., object] = import_module(f"benchmarks.{CASES[name]}").run
     fixed = FIXED.get(name)
     return found if fixed is None else partial(found, **fixed)
 
 
 def options_of(name: str, words: list[str]) -> dict[str, Any]:
-    """What the words say of the keyword arguments of a comparison; their types and defaults are those of its `run`.
+    """Return the keyword arguments of a comparison from the command's words; types and defaults are those of its `run`.
 
     A list of words that is not empty by default takes only words of its default.
     """

@@ -1,4 +1,4 @@
-"""What every comparison needs: the folder of data, and measured tables, printed and written as CSV."""
+"""Helpers of all comparisons: the folder of data, and measured tables, printed and written as CSV."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Skipped(Exception):
 
 
 def data_folder() -> Path:
-    """The folder that VERIFAIR_DATA names. Raises Skipped where it names none."""
+    """Return the folder that VERIFAIR_DATA names. Raises Skipped if it is not set."""
     folder = os.environ.get("VERIFAIR_DATA")
     if not folder:
         raise Skipped("VERIFAIR_DATA is not set")
@@ -36,7 +36,7 @@ def show(title: str, frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
 
 
 def measured(title: str, lines: Iterator[dict[str, Any]], folder: Path) -> pd.DataFrame:
-    """The lines as a table, each also printed as soon as it is there. Ctrl-C ends the measuring: what there is is still shown."""
+    """Return the lines as a table; each is also printed at once. Ctrl-C ends the measuring; finished lines are still shown."""
     kept: list[dict[str, Any]] = []
     try:
         for line in lines:
@@ -50,7 +50,8 @@ def measured(title: str, lines: Iterator[dict[str, Any]], folder: Path) -> pd.Da
 
 
 def peak() -> float:
-    """MiB that this process held at most; NaN off Linux. (The maximum of getrusage is handed down from the parent process.)"""
+    """Return the peak memory of this process in MiB; NaN off Linux. (The maximum of getrusage is inherited from the parent
+    process.)"""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), float("nan"))

@@ -1,9 +1,9 @@
-"""Train the networks of the PBA paper (Tables 1-3): 3 datasets x 3 sizes x 3 methods, one network a file.
+"""Train the networks of the PBA paper (Tables 1-3): 3 datasets x 3 sizes x 3 methods, one network for each file.
 
     python -m benchmarks.train_nets [--out DIR] [--datasets german,adult] [--hidden 100,50 500,100] [--methods agnostic]
 
 Each network is written as DATASET-METHOD[-SENSITIVE]-SIZES.onnx with its schema (.toml) and its measurements (.json);
-those whose .onnx is there are skipped. Fair methods train one network for each sensitive attribute of the paper,
+those whose .onnx exists are skipped. Fair methods train one network for each sensitive attribute of the paper,
 agnostic one for all. COMPAS is not shipped: its table is taken from the folder that the environment variable
 VERIFAIR_DATA names.
 """
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def train_one(dataset: Dataset, method: str, sensitive: str | None, hidden: str, seed: int, folder: Path) -> None:
-    """Train and write one network, unless it is there."""
+    """Train and write one network, unless it exists."""
     parts = [dataset.name, method, *([sensitive] if sensitive else []), hidden.replace(",", "x")]
     path = folder / ("-".join(parts) + ".onnx")
     if path.exists():

@@ -1,7 +1,7 @@
 """Auditing explanation consistency: 10,000 people of Adult, and the attributions beside captum's on the same pairs, one run.
 
 captum differentiates the network as torch modules in float32, on all cores, at the fastest of several batch sizes; ours is NumPy
-in float64 on two threads. Both start from the same pairs; the matching is ours in either case and timed apart.
+in float64 on two threads. Both start from the same pairs; the matching is ours in both cases and timed separately.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def run(folder: Path) -> pd.DataFrame:
     }
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     found: dict[str, Array | None] = {}
-    for _ in range(ROUNDS):  # interleaved, so that what else the machine does falls on all
+    for _ in range(ROUNDS):  # interleaved, so that other load on the machine affects all
         for name, job in jobs.items():
             start = time.perf_counter()
             found[name] = job()

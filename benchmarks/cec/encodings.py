@@ -1,4 +1,5 @@
-"""German Credit put into the CEC paper's network in four ways, trained without and with CEC, 5-fold: which one the paper has.
+"""German Credit put into the CEC paper's network in four ways, trained without and with CEC, 5-fold, to find the one that the paper
+used.
 
 With categories as codes, minmax, the score is the paper's before and after, and the trained model decides positively about
 everybody: hence F1 0.8235 and an EO gap of 0. The first inputs are ours, as in `verifair reproduce cec --table 4`.

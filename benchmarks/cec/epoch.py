@@ -1,4 +1,4 @@
-"""What CEC training costs: an epoch on Adult beside a plain epoch of the same loop, interleaved, with equal threads.
+"""The cost of CEC training: an epoch on Adult beside a plain epoch of the same loop, interleaved, with equal threads.
 
 The paper reports 3 to 5 times a plain epoch on a GPU. All epochs have the paper's network (128, 64), batch 64 and dropout; the CEC
 epochs have T = 32, and `every 2` explains in every second step with twice the weight. `naive` is the same objective through
@@ -32,7 +32,7 @@ ROUNDS, NAIVE_ROWS = 5, 1280
 
 
 class Naive(CecObjective):
-    """The paper's loss as it reads: gradients of gradients."""
+    """The paper's loss, implemented literally: gradients of gradients."""
 
     def score(self, network: Perceptron, chosen: Tensor) -> Tensor:
         baseline = self.baselines[self.cell[chosen]]
@@ -80,7 +80,7 @@ def run(folder: Path, *, rounds: int = ROUNDS, threads: int = 2) -> pd.DataFrame
 
 
 def _line(name: str, seconds: pd.Series, plain: pd.Series | float) -> dict[str, object]:
-    """Ratios are of the two epochs of one round."""
+    """Return a line of the table; ratios are of the two epochs of one round."""
     ratio = seconds / plain
     return {"epoch": name, "s": seconds.median(), "times plain": ratio.median(), "least": ratio.min(), "most": ratio.max()}
 

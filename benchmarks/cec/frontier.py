@@ -1,10 +1,11 @@
-"""How consistent can a network be that still decides? CEC and its excess against AUC, where constancy counts for nothing.
+"""The trade-off between consistency and accuracy: CEC and its excess against AUC; constant models do not count.
 
 Every method of `verifair reproduce cec --table 2`, and `excess` (CEC training with the excess, above floors) at several losses of
 AUC, on the same folds; of the larger datasets a sample of `rows` to train on and as many to test on, drawn with the fold. "CEC
-frontier" has means over the folds with standard deviations, by how much the AUC is below the unconstrained one's, and whether a
-point counts: by NEAR at most, with a variance of the probability of at least VARIANCE of its. "CEC bar" says of each dataset how
-the best point of ours that counts stands to the lowest CEC and the lowest excess (in absolute value) of the paper's methods.
+frontier" has means over the folds with standard deviations, the loss of AUC against the unconstrained network, and whether a point
+counts: its loss is at most NEAR, and the variance of its probability at least VARIANCE of the unconstrained one's. "CEC bar"
+compares, for each dataset, our best point that counts with the lowest CEC and the lowest excess (in absolute value) of the paper's
+methods.
 
     python -m benchmarks.run cec_frontier --datasets german --folds 0 1 2 3 4
     python -m benchmarks.run cec_frontier --datasets adult hmda synthetic --folds 0 --rows 5000
@@ -42,7 +43,7 @@ def run(
     folder: Path, *, datasets: Sequence[str] = tuple(SENSITIVE), folds: Sequence[int] = tuple(range(FOLDS)), rows: int = 6_000,
     losses: Sequence[float] = LOSSES, methods: Sequence[str] = tuple(METHODS),
 ) -> list[pd.DataFrame]:
-    """rows: people to train on at most, and to test on; 0 for all."""
+    """Run the comparison.   rows: most people to train on, and to test on; 0 for all."""
     store = folder / "cec-frontier"
     store.mkdir(parents=True, exist_ok=True)
     for fold in folds:
@@ -71,7 +72,7 @@ def _points(methods: Sequence[str], losses: Sequence[float]) -> Iterator[tuple[s
 
 
 def _one(case: Case, fold: int, rows: int, label: str, method: str, terms: ConsistencyTerms | None, store: Path) -> None:
-    """Train, measure and write one point of one fold, unless it is there."""
+    """Train, measure and write one point of one fold, unless it exists."""
     path = store / f"{case.name}-{label.replace(', AUC -', '-')}-{fold}.json"
     if path.exists():
         return
@@ -93,7 +94,7 @@ def _sample(people: People, rows: int, fold: int) -> People:
 
 
 def summary(results: pd.DataFrame) -> pd.DataFrame:
-    """A line for each dataset and method: means over the folds that the unconstrained network has, too."""
+    """Return a line for each dataset and method: means over the folds that the unconstrained network also has."""
     order = {name: n for n, name in enumerate([*SENSITIVE, *METHODS])}
     lines = []
     for name, part in sorted(results.groupby("dataset"), key=lambda one: order[one[0]]):
@@ -113,7 +114,8 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def bar(table: pd.DataFrame) -> pd.DataFrame:
-    """A line for each dataset: the point of ours with the lowest CEC that counts, beside the lowest of the paper's methods."""
+    """Return a line for each dataset: our point with the lowest CEC among those that count, beside the lowest of the paper's
+    methods."""
     lines = []
     for name, part in table.groupby("dataset", sort=False):
         rivals, ours = part[part["method"].isin(RIVALS)], part[part["counts"] & part["method"].str.startswith(("excess", "cec"))]

@@ -1,14 +1,14 @@
-"""Do measured procedure and verified fairness agree? CEC-trained networks and the paper's baselines, put through the engine.
+"""Measured procedure against verified fairness: CEC-trained networks and the paper's baselines, verified by the engine.
 
 The networks of `verifair reproduce cec --table 2`, German and Adult, one fold, kept in a folder. Beside the measured CEC,
 regime B and prediction flip rate of the network on the test fold stand answers that hold for every input: the share of regime A
 that is certified within delta units, PBA's proved shares (sex, both groups, delta 1), the largest probability gap when only the
 sensitive feature changes, and the largest k over all protected features, each between a witness and a certified bound. The last
-lines are Spearman's rank correlations over the methods, CEC against each; of a bracket they take what was found (brackets overlap).
-Certificates are re-checked in `gaps` and `kmax`.
+lines are Spearman's rank correlations over the methods, CEC against each; for a bracket they use the value found (brackets
+overlap). Certificates are re-checked in `gaps` and `kmax`.
 
-Hardt's network is the unconstrained one: what post-processing does is no part of it, and it is left out. DIR's network is blind to
-the sensitive feature by its training and judges repaired inputs; the engine is asked about the network as it stands.
+Hardt's method is left out: its network is the unconstrained one, without the post-processing. DIR's network is trained blind to the
+sensitive feature and takes repaired inputs; the engine is asked about the network itself.
 
     python -m benchmarks.run cec_verified --kept runs/cec-nets --seconds 10 --datasets german
 """
@@ -109,7 +109,8 @@ def _line(case: Case, method: str, network: Network, seconds: float, fold: int) 
 
 
 def _pba_shares(verdicts: Verdicts, pba: PersistentBias) -> dict[str, float]:
-    """PBA of each group, observed: share of its eligible rows whose margin beats the counterfactual's in the neighbourhood."""
+    """Return PBA of each group, observed: share of its eligible rows whose margin beats the counterfactual's in the
+    neighbourhood."""
     lines = proved_shares([verdicts], [pba.exchange])
     lines = lines[(lines["metric"] == "PBA") & (lines["setting"] == "observed")]
     counts = lines.groupby("group")[["proved", "rows"]].sum()

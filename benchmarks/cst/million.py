@@ -1,4 +1,4 @@
-"""Counterfactual situation testing of 1,000,000 drawn loan applicants, in a fresh process whose peak memory is told.
+"""Counterfactual situation testing of 1,000,000 drawn loan applicants, in a fresh process whose peak memory is reported.
 
 The CST paper's loan equations (`verifair.datasets.loan`), everything on: ST, CST with and without search centers and CF for four k,
 drawing the table to counts of significant cases, with the default procedure.

@@ -1,4 +1,4 @@
-"""How long counterfactual situation testing takes, beside brute force that gives the same numbers.
+"""The time of counterfactual situation testing, beside brute force that gives the same numbers.
 
 `law school`: all 21,790 applicants, race and gender, k = 15, 30, 50, 100 in one run, from the table in memory to counts; against
 all distances, chunk by chunk with NumPy, one partition a k (shared ties). Interleaved; every count is compared.
@@ -54,7 +54,7 @@ def run(folder: Path, *, rounds: int = 3, parts: Sequence[str] = PARTS) -> list[
 
 
 def ours(audit: PublishedQuestion, frame: pd.DataFrame, threads: int) -> Counts:
-    """From the table to the counts, the causal model fitted on the way."""
+    """Return the counts from the table, including the fit of the causal model."""
     found = audit.estimator(k=K, threads=threads).fit(frame).test()
     return {words: _counts(one) for words, one in found.items()}
 
@@ -67,7 +67,7 @@ def _counts(found: Situations) -> tuple[Array, Array, Array]:
 
 
 def brute(audit: PublishedQuestion, frame: pd.DataFrame) -> Counts:
-    """The same numbers from all distances; the causal model's part is ours."""
+    """Return the same counts from all distances; the causal model is ours."""
     test = audit.estimator(k=K).fit(frame)
     refused = (~test.decisions_).astype(float)
     scores = frame[list(test.attributes_)].to_numpy(dtype=float)
@@ -87,7 +87,8 @@ def brute(audit: PublishedQuestion, frame: pd.DataFrame) -> Counts:
 
 
 def shared(centers: Array, points: Array, refused: Array, *, own: bool = False) -> Array:
-    """(K, C) how many of the k nearest points were refused; ties share. own: the c-th center is the c-th point, and not counted."""
+    """Return (K, C) the number of the k nearest points that were refused; ties share. own: the c-th center is the c-th point, and
+    not counted."""
     found = np.empty((len(K), len(centers)))
     for begin in range(0, len(centers), CHUNK):
         part = centers[begin : begin + CHUNK]
@@ -135,7 +136,7 @@ def _apart(one: Counts, other: Counts) -> float:
 
 
 def _command(audit: PublishedQuestion, rounds: int) -> list[dict[str, Any]]:
-    """The same audit on the command line, from the table's file; what is written besides the screen is most of its time."""
+    """Time the same audit on the command line, from the table's file; most of its time is for the files that it writes."""
     with tempfile.TemporaryDirectory() as place:
         table, out = Path(place) / "law.csv", str(Path(place) / "out")
         audit.frame.to_csv(table, index=False)
@@ -161,7 +162,7 @@ def _command(audit: PublishedQuestion, rounds: int) -> list[dict[str, Any]]:
 
 
 def _authors(audit: PublishedQuestion) -> list[dict[str, Any]]:
-    """Race, k = 15: ours does four k in its time."""
+    """Compare with the authors' code on race, k = 15; ours is timed for four k."""
     frame, k = audit.frame, 15
     started = time.perf_counter()
     test = audit.estimator(do={"nonwhite": 0}, k=(k,), preset="paper", threads=1).fit(frame)
@@ -190,7 +191,7 @@ def _authors(audit: PublishedQuestion) -> list[dict[str, Any]]:
 
 
 def _loops(audit: PublishedQuestion, rows: int = 800) -> list[dict[str, Any]]:
-    """Gender, on some rows: plain Python."""
+    """Compare with plain Python on gender, for some rows."""
     frame = audit.frame.sample(n=rows, random_state=0).reset_index(drop=True)
     test = audit.estimator(do={"female": 0}, k=K, threads=1)
     started = time.perf_counter()

@@ -1,11 +1,11 @@
-"""The CST paper's tables beside ours, and what their numbers hang on.
+"""The CST paper's tables beside ours, and the choices that their numbers depend on.
 
 `tables`: cases by method and k. "paper" is the authors' procedure (`preset="paper"`); "one scale" is the same with counterfactuals
 in the table's units; "default" is the range-normalised distance with shared ties.
 `ties`: least and most cases over `--orders` random orders of the rows, where the first of equally near rows is taken.
 `stated`: German, Adult and COMPAS under the shipped causal models, networks deciding. COMPAS's is trained here (extra torch), the
 42 rows of its groups too small for k = 100 are left out. Other seeds draw other noises for categories; "without" lacks an edge.
-`chance`: the protected attribute dealt out anew among the same people, so that it means nothing: what is found then is chance.
+`chance`: the protected attribute shuffled among the same people, so that it means nothing: all cases found then are chance.
 
     python -m benchmarks.run cst_tables --parts tables ties        some of the parts
 """
@@ -118,7 +118,7 @@ def _ties(data: Path, orders: int) -> Iterator[dict[str, Any]]:
 
 
 def stated(name: str, data: Path) -> tuple[pd.DataFrame, CausalModel, NetworkDecider, Mapping[str, Any], tuple[str, ...] | None]:
-    """Table, causal model, network, do and attributes of german, adult or compas."""
+    """Return table, causal model, network, do and attributes of german, adult or compas."""
     file, folder = causal_file.load(datasets.causal_path(name)), data / "tabular"
     dataset = datasets.load(name, folder / "compas_two_years.csv.gz" if name == "compas" else None)
     frame = dataset.frame
@@ -135,7 +135,7 @@ def stated(name: str, data: Path) -> tuple[pd.DataFrame, CausalModel, NetworkDec
 
 
 def without(model: CausalModel, cause: str, effect: str) -> CausalModel:
-    """The causal model less one edge."""
+    """Return the causal model without one edge."""
     return CausalModel(nodes=tuple(
         replace(node, parents=tuple(name for name in node.parents if name != cause)) if node.name == effect else node
         for node in model.nodes
@@ -165,7 +165,7 @@ def _stated(data: Path) -> Iterator[dict[str, Any]]:
 
 
 def _chance(data: Path, deals: int = 10) -> Iterator[dict[str, Any]]:
-    """Beside what is found, in % of the complainants."""
+    """Yield cases by chance beside those found, in % of the complainants."""
     law, loan = law_school(data), authors_loan(data)
     frame, model, decider, do, attributes = stated("german", data)
     german = PublishedQuestion(frame=frame, model=model, decider=decider, do=dict(do), attributes=attributes)

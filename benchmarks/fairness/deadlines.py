@@ -1,7 +1,7 @@
-"""By how much commands overrun --timeout: on wide and deep networks whose questions no second settles.
+"""The time by which commands exceed --timeout, on wide and deep networks whose questions cannot be decided in a second.
 
-Each run is a fork of a process that has imported all that the command imports on a small network, so that only the work counts,
-the reading of the network with it. `over` is the wall clock beyond the limit; `CPU over` is the processor's time spent beyond it,
+Each run is a fork of a process with all modules that the command imports on a small network, so that only the work counts,
+including the reading of the network. `over` is the wall clock beyond the limit; `CPU over` is the processor's time spent beyond it,
 which is the same on an idle machine and does not grow with other work on a busy one. Networks of random weights over Adult's
 inputs, named by their layers; with VERIFAIR_DATA also AC-4 and compas-3.
 
@@ -77,7 +77,7 @@ def run(
 
 
 def _models(folder: Path, nets: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
-    """Name, the words of MODEL with its schema, a table and a protected feature of each network."""
+    """Yield the name of each network, its arguments (model and schema), a table and a protected feature."""
     adult = datasets.load("adult")
     adult.frame.to_csv(folder / "adult.csv", index=False)
     for name in nets:
@@ -97,7 +97,7 @@ def _models(folder: Path, nets: Sequence[str]) -> Iterator[tuple[str, str, str, 
         schema.save(described)
         group = "Race" if name.startswith("compas") else "sex"
         query = IndividualFairness(network=read_onnx(path), schema=schema, protected=[group])
-        with contextlib.suppress(Exception):  # a query that no VNN-LIB file can say
+        with contextlib.suppress(Exception):  # a query that VNN-LIB cannot express
             export(query, folder / name, relaxed=True)
         yield name, f"{path} --schema {described}", str(table), group
 
@@ -108,7 +108,7 @@ def _import(folder: Path, model: Sequence[str], command: str) -> None:
     with tempfile.TemporaryDirectory() as out:
         _timed(_words(folder, SMALL, model, command, out, WARM), WARM, modules)
     for name in json.loads(modules.read_text()):
-        with contextlib.suppress(Exception):  # a module that only another one can import
+        with contextlib.suppress(Exception):  # a module that can only be imported by another one
             importlib.import_module(name)
 
 
@@ -121,10 +121,10 @@ def _words(folder: Path, name: str, model: Sequence[str], command: str, out: str
 
 
 def _line(folder: Path, name: str, model: Sequence[str], command: str, limit: float) -> dict[str, Any] | None:
-    """One run. The parent looks at the child's CPU time when the limit is over, and again when it has ended."""
+    """Time one run. The parent reads the child's CPU time when the limit is over, and again when it has ended."""
     with tempfile.TemporaryDirectory() as out:
         words = _words(folder, name, model, command, out, limit)
-        if "None" in words:  # no VNN-LIB file can say it
+        if "None" in words:  # VNN-LIB cannot express it
             return None
         said, code, wall, cpu, at_limit = _timed(words, limit)
     if code:
@@ -136,9 +136,9 @@ def _line(folder: Path, name: str, model: Sequence[str], command: str, limit: fl
 
 
 def _timed(words: Sequence[str], limit: float, modules: Path | None = None) -> tuple[str, int, float, float, float]:
-    """What a command said, its exit code, its seconds by the clock and of CPU, and those of CPU when the limit was over.
+    """Return a command's output, its exit code, its seconds by the clock and of CPU, and its CPU seconds when the limit was over.
 
-    modules: where to write the names of all modules that it imported."""
+    modules: file for the names of all modules that it imported."""
     with tempfile.TemporaryFile() as log:
         child = os.fork()
         if child == 0:

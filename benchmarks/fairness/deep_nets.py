@@ -1,10 +1,10 @@
 """Deep and narrow networks on Fairify's Adult and Bank tables, trained here: three seeds of each shape.
 
-    python -m benchmarks.fairness.deep_nets [--out DIR]        train those that are not there yet (half a minute on one core)
+    python -m benchmarks.fairness.deep_nets [--out DIR]        train those that do not exist yet (half a minute on one core)
 
 Fairness-agnostic, by `verifair.training`, 10 epochs of batch 256; every number is scaled to 0 .. 1 by its declared range. The same
-torch on the same machine gives the same files. `partitions --deep` decides their partitions. Adult 64-32-16-8-4 with seed 0 says no
-to everybody, which is all the harder to prove.
+torch on the same machine gives the same files. `partitions --deep` decides their partitions. Adult 64-32-16-8-4 with seed 0 refuses
+everybody, which is especially hard to prove.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def names(family: str) -> dict[str, tuple[tuple[int, ...], int]]:
 
 
 def deep_subjects(data: Path, folder: Path, *, nets: Sequence[str] = ()) -> Iterator[ListedNetwork]:
-    """Yield the networks, or those whose name begins with one of `nets`, in `folder`: each trained when its turn comes, unless it
-    is there."""
+    """Yield the networks, or those whose name begins with one of `nets`, in `folder`: each is trained when needed, unless it
+    exists."""
     every = {name: family for family in SHAPES for name in names(family)}
     for asked in nets:
         if not any(name.startswith(asked) for name in every):

@@ -1,10 +1,10 @@
-"""What depth costs: flips and gaps around rows of Adult, asked of random and of trained networks that get deeper and wider.
+"""The cost of depth: flips and gaps around rows of Adult, for random and trained networks of growing depth and width.
 
 Networks are named by their layers; trained ones (our own training, 5 epochs, seed 0) are made once and kept beside the queries.
 A flip asks whether the decision of a row can change with sex, numeric features within a radius (in standard deviations) of the row
 and others as they are; no sampled point does so. A gap asks whether log-odds of both copies differ by 1.15 times as much as they do
 at sampled points. All are VNN-LIB files with their networks, in the layout of data/race, and are put to verifair and others as
-`peers` does it; the table has a line a network, and what its queries take beside those of the shallowest of its kind.
+`peers` does it; the table has a line for each network, with its queries' time relative to the shallowest of its kind.
 
     python -m benchmarks.run depth --nets 4x100 6x100 --rows 1 --limit 5                  a shorter run
     python -m benchmarks.run depth --competitors abcrown --homes abcrown=~/abcrown        beside another verifier
@@ -55,7 +55,7 @@ def run(
 
 
 def growth(families: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Add to the table of families how many times as long a query takes as in the first, shallowest line of its kind."""
+    """Add to the table of families a query's time relative to the first, shallowest line of its kind."""
     kind = families["family"].str.replace(r"\d+x\d+ ", "", regex=True)
     for column in [one for one in families.columns if one.endswith("PAR-2")]:
         families[column.replace("PAR-2", "times")] = families[column] / families[column].groupby(kind).transform("first")
@@ -100,7 +100,7 @@ def _adult() -> tuple[Any, Array, Array]:
 
 
 def _problem(network: Network, what: str, radius: float, rng: np.random.Generator) -> tuple[TwinProblem, int]:
-    """Draw rows until nothing that was sampled in one's box violates its goal; return the problem and which goal is asked."""
+    """Draw rows until no point sampled in the row's box violates the goal; return the problem and the goal's number."""
     schema, rows, spread = _adult()
     sex, domain, mark = schema.index("sex"), schema.domain, margin(network, 1, 0)
     while True:

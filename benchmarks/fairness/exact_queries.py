@@ -1,7 +1,7 @@
-"""The 84 box queries that were enumerated in full: ours beside them, every proof re-checked, every point exact.
+"""The 84 box queries that were enumerated in full: our answers beside them, every proof re-checked, every point exact.
 
-Three questions a box: does a decision flip, is some probability gap above 0.05, and how large is the largest gap, which our exact
-witness and our certified bound must bracket. A verdict or bracket that contradicts the enumeration raises Disagreement.
+Three questions for each box: does a decision flip, is some probability gap above 0.05, and how large is the largest gap, which our
+exact witness and our certified bound must bracket. A verdict or bracket that contradicts the enumeration raises Disagreement.
 
     python -m benchmarks.run exact_queries --seconds 5 --nets GC-3        a shorter run
 """

@@ -1,4 +1,4 @@
-"""The COMPAS networks, whose whole domain is 1,248 points: enumeration, single points and partitions must all count the same.
+"""The COMPAS networks, whose whole domain is 1,248 points: enumeration, single points and partitions must give the same counts.
 
 For each network and protected attribute, of its 624 pairs of points:
 
@@ -59,7 +59,7 @@ def run(folder: Path, *, nets: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def compared(subject: ListedNetwork, protected: str) -> dict[str, Any]:
-    """One line of the table; Disagreement where two ways of counting differ."""
+    """Return one line of the table; raise Disagreement if two ways of counting differ."""
     listed: Mapping[str, Any] = subject.listed["exhaustive"][protected]
     query = subject.fairness(protected)
     points, apart = pairs_of_points(query), replace(query, epsilon=EPSILON, signs="deployed")
@@ -103,7 +103,7 @@ def pairs_of_points(query: IndividualFairness) -> Array:
 
 
 def exactly(query: IndividualFairness, points: Array) -> Booleans:
-    """(N,) whether the query fails at each of the points (N, V) and its counterpart, in exact arithmetic."""
+    """Return (N,) True where the query fails at a point (N, V) and its counterpart, in exact arithmetic."""
     box = box_of(query.schema, query.box)
     batch, _, pair = Pairs.of(query, *box).batch(query.schema.domain, points, points, box)
     if len(pair) != len(points):
@@ -113,7 +113,7 @@ def exactly(query: IndividualFairness, points: Array) -> Booleans:
 
 
 def _each(query: IndividualFairness, points: Array) -> tuple[Booleans, int]:
-    """(N,) whether `verify` refutes the query on each pair of points as a box of its own; how many proofs were accepted."""
+    """Return (N,) True where `verify` refutes the query on the box of a pair of points; and the number of accepted proofs."""
     violated, proofs = np.zeros(len(points), dtype=bool), 0
     names = [feature.name for feature in query.schema.features]
     for k, point in enumerate(points.tolist()):
@@ -131,7 +131,8 @@ def _each(query: IndividualFairness, points: Array) -> tuple[Booleans, int]:
 
 
 def _partitioned(subject: ListedNetwork, query: IndividualFairness, flipping: Array) -> tuple[int, int, int]:
-    """Parts refuted and in all, which must be those that hold one of the points `flipping`; how many proofs were accepted."""
+    """Return the numbers of refuted and of all parts (refuted ones must be those with a point in `flipping`), and of accepted
+    proofs."""
     experiment = subject.file["experiments"]["main"]
     size, listed = int(experiment["partition_threshold"]), int(experiment["partitions"])
     partition = partition_of(query, size)

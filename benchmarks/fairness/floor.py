@@ -1,4 +1,4 @@
-"""What one query costs in a process that runs already: queries so easy that all there is to pay is the floor.
+"""The fixed cost of one query in a running process, measured on trivial queries.
 
 `verify`: a fairness query about a small box of a network that is loaded. `VNN-LIB`: a query of `verifair export` for the same box:
 reading the file, reading the network (a new one each time, as a server of files would), and deciding. Median of CPU milliseconds.

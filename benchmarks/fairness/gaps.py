@@ -1,9 +1,9 @@
 """The largest probability gap over the whole domain: an exact witness below, a certified bound above, every certificate re-checked.
 
-One line a network, with the protected attribute of its family's main experiment. `closed` when the two are within the tolerance;
-two processes.
-`prototype` is what a prototype of this search, floating-point and without certificates, had come to after 55 s on a machine of this
-size: one number where it was closed, witness..bound (rounded, as noted down) where not.
+One line for each network, with the protected attribute of its family's main experiment. `closed` when the two are within the
+tolerance; two processes.
+`prototype` is the result of a prototype of this search, in floating point and without certificates, after 55 s on a machine of this
+size: one number if it was closed, else witness..bound (rounded).
 
     python -m benchmarks.run gaps --nets AC-1 GC-3 --seconds 10       a shorter run
 """
@@ -40,7 +40,7 @@ def run(
     folder: Path, *, seconds: float = 60.0, check_seconds: float = 120.0, tolerance: float = 1e-4, jobs: int = 2,
     nets: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """seconds: for each network, and check_seconds for its certificate.   jobs: processes."""
+    """Run the comparison.   seconds: for each network, and check_seconds for its certificate.   jobs: processes."""
     data = data_folder()
     with threadpool_limits(limits=1):
         lines = (_line(subject, seconds, check_seconds, tolerance, jobs) for subject in subjects(data, nets=nets))
@@ -69,7 +69,7 @@ def _line(subject: ListedNetwork, seconds: float, check_seconds: float, toleranc
 
 
 def _checked(found: MaximumGap, subject: ListedNetwork, seconds: float) -> dict[str, Any]:
-    """Whether the checker accepts the bound; a certificate without a bound below 1 is none."""
+    """Return the checker's answer about the bound; a certificate without a bound below 1 does not count."""
     if found.certificate is None:
         return {"accepted": "no certificate", "leaves": 0, "check s": 0.0}
     started = time.perf_counter()
@@ -85,7 +85,7 @@ def _checked(found: MaximumGap, subject: ListedNetwork, seconds: float) -> dict[
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """TimeoutError after so many seconds, where the platform has an alarm clock; without one there is no limit."""
+    """Raise TimeoutError after this number of seconds if the platform has an alarm signal; without one there is no limit."""
     if not hasattr(signal, "setitimer"):
         yield
         return

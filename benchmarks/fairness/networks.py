@@ -1,5 +1,5 @@
-"""Fairify's schemas (JSON, from VERIFAIR_DATA) as our Schema, the public networks with what is published about them, and the
-queries with exact verdicts that come with them."""
+"""Fairify's schemas (JSON, from VERIFAIR_DATA) as our Schema, the public networks with published results about them, and their
+queries with exact verdicts."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ class ListedNetwork:
 
     @property
     def main(self) -> str:
-        """The protected attribute of the main experiment; what else the paper ran is said in words behind it."""
+        """The protected attribute of the main experiment; the file adds the paper's other runs in words after it."""
         return str(self.file["experiments"]["main"]["pa"]).split()[0].rstrip(",")
 
     def published(self, protected: str) -> Mapping[str, Any]:
-        """Fairify's published counts for one attribute (sat, unsat, unknown, partitions_tried), nothing where there are none."""
+        """Return Fairify's published counts for one attribute (sat, unsat, unknown, partitions_tried); empty if there are none."""
         rows = self.file["published"]["rows"] if isinstance(self.file["published"], dict) else []
         return next((row for row in rows if row["net"] == self.name and row["pa"] == protected), {})
 
     def fairness(self, protected: str, epsilon: float | None = None) -> IndividualFairness:
-        """No decision flips, by Fairify's strict signs, as its counts are published; or no gap is above epsilon."""
+        """Return the query that no decision flips, by the strict signs of Fairify's counts; or that no gap is above epsilon."""
         signs: Signs = "strict" if epsilon is None else "deployed"
         return IndividualFairness(
             network=self.network, schema=self.schema, protected=[protected], epsilon=epsilon, signs=signs
@@ -75,7 +75,7 @@ class ListedNetwork:
 
 
 def subjects(folder: Path, *, nets: Sequence[str] = (), families: Sequence[str] = EVERY) -> Iterator[ListedNetwork]:
-    """The public networks, or those of them that `nets` names, each read when its turn comes."""
+    """The public networks, or those that `nets` names, each read when needed."""
     files = {family: family_file(folder, family) for family in families}
     unknown = set(nets) - {listed["net"] for file in files.values() for listed in file["nets"]}
     if unknown:
@@ -89,7 +89,8 @@ def subjects(folder: Path, *, nets: Sequence[str] = (), families: Sequence[str] 
 
 
 def random_weights(columns: int, hidden: Sequence[int]) -> Weights:
-    """Weights of variance 2 / fan-in and small biases, float32, from one seed: a network of two logits over so many columns."""
+    """Return weights of variance 2 / fan-in and small biases, float32, from one seed: a network of two logits over `columns`
+    columns."""
     rng, widths = np.random.default_rng(0), (columns, *hidden, 2)
     return [
         ((rng.standard_normal((m, n)) * np.sqrt(2 / n)).astype("f4"), (0.1 * rng.standard_normal(m)).astype("f4"))

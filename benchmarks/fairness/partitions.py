@@ -2,7 +2,7 @@
 
 Adult at size 10 with sex (16,000 parts), Bank at 100 with age (510), German at 100 with age (201), two processes, from an empty
 store to the last verdict. The bar is all 12 networks together within five minutes, everything decided, nothing merely claimed.
-Beside ours what Fairify published (30 minutes a network, in random order until then). The re-check has a column of its own.
+Fairify's published results stand beside ours (30 minutes for each network, in random order). The re-check has its own column.
 `--race` asks the Adult networks AC-1, AC-3, AC-5, AC-6 about race: all ordered pairs of its five values, at most 5 minutes each.
 `--deep` takes networks of three to nine hidden layers on the same tables, trained here (`deep_nets`); their bar is 120 s each.
 
@@ -40,14 +40,14 @@ RACE = ("AC-1", "AC-3", "AC-5", "AC-6")
 
 
 class _Late(Exception):
-    """The time for a re-check is up."""
+    """The time for a re-check has run out."""
 
 
 def run(
     folder: Path, *, seconds: float = BAR, check_seconds: float = 3600.0, jobs: int = 2, race: bool = False, deep: bool = False,
     nets: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """seconds: the most that one network gets; check_seconds: the most that one re-check gets."""
+    """Run the comparison.   seconds: limit for one network.   check_seconds: limit for one re-check."""
     data = data_folder()
     title, bar = "Partitions: main experiment", f"bar {BAR:g} s for the 12 main ones"
     if deep:
@@ -86,7 +86,7 @@ def _line(subject: ListedNetwork, protected: str, folder: Path, seconds: float, 
 
 
 def _fresh(path: Path) -> Path:
-    """The path, without what an earlier run of this benchmark left there: the clock is for the whole job."""
+    """Return the path after removing the store of an earlier run: the time is for the whole job."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f"{path.name}*"):
         left.unlink()
@@ -95,10 +95,10 @@ def _fresh(path: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What a store holds: parts in all, proved, refuted, given up (out of nodes, ...), and those that the end of a run cut off.
+    """Numbers of parts in a store: all, proved, refuted, given up (out of nodes, ...), and cut off by the end of a run.
 
-    The rest has not been reached.   volume: share of the domain that is proved.   claimed: proofs of proved parts that hold no
-    evidence of their own, so that only a solver would vouch for them.
+    The rest has not been reached.   volume: share of the domain that is proved.   claimed: proofs of proved parts without evidence,
+    which are only a solver's claim.
     """
 
     parts: int
@@ -132,12 +132,13 @@ def partition_of(query: IndividualFairness, size: int) -> Partition:
 
 
 def _without_evidence(chunk: Chunk, pairs: int) -> int:
-    """Questions of proved parts (every pair of every part is one: nothing is relaxed) without a tree in each direction."""
+    """Return the number of questions of proved parts (every pair of every part: nothing is relaxed) without a tree in each
+    direction."""
     return int((chunk.status == PROVED).sum()) * pairs - int((chunk.size > 0).sum()) // 2
 
 
 def rechecked(path: Path, subject: ListedNetwork, seconds: float) -> dict[str, Any]:
-    """Return what the independent checker says of the store, "yes" where it accepts it whole, and how long it took."""
+    """Return the independent checker's answer about the store, "yes" if it accepts all of it, and the time it took."""
     started = time.perf_counter()
 
     def progress(done: int, chunks: int) -> None:

@@ -1,9 +1,9 @@
-"""Queries that other verifiers are asked, too: who decides how many of each family, in how many seconds of the processor.
+"""Comparison with other verifiers on the same queries: number decided in each family, and CPU seconds.
 
-Each query is put to verifair (VNN-LIB 2.0, reading the files counted) and to every competitor (VNN-LIB 1.0 over the product
-network) in turns, each in a process of its own with one thread. CPU seconds count, for others work on the machine: who needs more
-than the limit has not decided, and the clock allows `patience` times as much. Of a competitor the CPU seconds of its start, on a
-query of one neuron, are taken off. PAR-2 is the mean of the seconds, an undecided query counting twice the limit.
+Verifair (VNN-LIB 2.0, including the reading of files) and every competitor (VNN-LIB 1.0 over the product network) take turns on
+each query, each in its own process with one thread. CPU seconds count, because the machine may have other load: a verifier that
+needs more than the limit has not decided, and the clock allows `patience` times as much. A competitor's CPU seconds for starting,
+measured on a query of one neuron, are subtracted. PAR-2 is the mean of the seconds, an undecided query counting twice the limit.
 
     python -m benchmarks.run peers --competitors abcrown nnenum --homes abcrown=~/abcrown nnenum=~/nnenum
     python -m benchmarks.run peers --index runs/bench/depth/index.json --only '*4x256*'       other queries, some of them
@@ -49,7 +49,7 @@ def run(
 
 
 def by_family(lines: pd.DataFrame, limit: float) -> pd.DataFrame:
-    """Queries decided and PAR-2 of every tool, a line a family."""
+    """Return queries decided and PAR-2 of every tool, a line for each family."""
     solved = lines["answer"].isin(DECIDED.values()) & (lines["cpu s"] <= limit)
     scored = lines.assign(solved=solved, score=lines["cpu s"].where(solved, 2 * limit))
     out = []
@@ -79,7 +79,7 @@ def _lines(
 
 
 def question(query: Path, network: Path) -> FileQuestion:
-    """The question of a VNN-LIB file whose networks are all the same file."""
+    """Return the question of a VNN-LIB file whose networks are all the same file."""
     return FileQuestion.of(query, {one.name: network for one in read_vnnlib(query).networks if one.equal_to is None})
 
 

@@ -1,7 +1,7 @@
 """Bounds of whole boxes, before anything is cut: ours beside CROWN's and alpha-CROWN's of the product network.
 
 The queries are those of `data/race` whose bounds of alpha-CROWN (release of December 2025) were noted; 0 proves. The column "lack"
-is what our bound lacks as a share of what alpha-CROWN's does: below 1 ours is the tighter one.
+is our bound's distance to 0 relative to alpha-CROWN's: below 1 ours is the tighter one.
 """
 
 from __future__ import annotations

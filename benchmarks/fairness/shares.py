@@ -1,8 +1,8 @@
 """The certified share of Fairify's networks: strict signs, the main protected attribute, the whole domain, certificates checked.
 
-Beside it what FairQuant (Kim et al., ICSE 2025; float32, not rigorous) certifies as fair, and the CPU seconds that it took on a
-machine like ours. Seconds are of the processor, one process; `check s` as well. `open` is given also for the first 1, 5 and 15 s of
-these, as far as the run's history says.
+Beside it the share that FairQuant (Kim et al., ICSE 2025; float32, not rigorous) certifies as fair, and its CPU seconds on a
+similar machine. Seconds are CPU seconds of one process, also `check s`. `open` is also given for the first 1, 5 and 15 s, as far as
+the run's history has them.
 
     python -m benchmarks.run shares --nets AC-1 AC-6 --seconds 10       a shorter run
 """
@@ -31,7 +31,7 @@ EARLY = 1, 5, 15
 def run(
     folder: Path, *, seconds: float = 300.0, tolerance: float = 1e-3, nets: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """seconds: the most that one network gets, on the clock."""
+    """Run the comparison.   seconds: limit for one network, by the clock."""
     lines = (_line(one, folder, seconds, tolerance) for one in subjects(data_folder(), nets=nets, families=FAMILIES))
     return measured(f"Certified shares, at most {seconds:g} s a network, tolerance {tolerance:g}", lines, folder)
 

@@ -2,10 +2,10 @@
 
 Adult at size 6 with sex (3,290,112 parts), Bank at 10 with age (1,002,000), German at 10 with age (18,009). Chunks are taken in a
 random order, so that a run that ends early has decided a sample of all parts; `reached` are those it decided or gave up, `cut off`
-the parts of the few chunks that the end of the run caught half-way. Stores lie in the folder, and the next run continues them
-(`--fresh` begins anew), after Ctrl-C too. `MiB begin`, `MiB end`: the most resident memory of all processes together in the first
-and in the last tenth of this run, its first seconds left out, sampled twice a second. `CPU s` is what all processes together have
-used: more than the processes times `seconds` it cannot be, and less where other work goes on. `all, h` is for all parts at this
+the parts of the few chunks that were unfinished at the end. Stores are kept in the folder, and the next run continues them
+(`--fresh` starts again), also after Ctrl-C. `MiB begin`, `MiB end`: the most resident memory of all processes together in the first
+and in the last tenth of this run, its first seconds left out, sampled twice a second. `CPU s` is for all processes together:
+at most the number of processes times `seconds`, and less if the machine has other load. `all, h` is for all parts at this
 run's rate.
 
     python -m benchmarks.run stress --nets AC-1 GC-3 --seconds 10       a shorter run
@@ -39,7 +39,7 @@ STARTING = 5.0
 def run(
     folder: Path, *, seconds: float = 1800.0, jobs: int = 2, fresh: bool = False, nets: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """seconds: for each network, of this run; what earlier runs left in the store counts too."""
+    """Run the comparison.   seconds: for each network, in this run; parts in the store from earlier runs count too."""
     data = data_folder()
     chosen = subjects(data, nets=nets, families=FAMILIES)
     lines = (line for one in chosen for line in _lines(one, folder, seconds, jobs, fresh))
@@ -52,7 +52,7 @@ def run(
 
 
 def _lines(subject: ListedNetwork, folder: Path, seconds: float, jobs: int, fresh: bool) -> Iterator[dict[str, Any]]:
-    """The line of one network; after Ctrl-C that of what is in its store, and then the end."""
+    """Yield the line of one network; after Ctrl-C the line of its store, and then stop."""
     experiment = subject.file["experiments"]["stress"]
     protected, size = str(experiment["pa"]), int(experiment["partition_threshold"])
     query, path = subject.fairness(protected), folder / "stores" / f"stress-{subject.name}-{protected}.sqlite"
@@ -90,7 +90,7 @@ def _lines(subject: ListedNetwork, folder: Path, seconds: float, jobs: int, fres
 
 
 def _decided(path: Path) -> int:
-    """Parts that earlier runs have decided."""
+    """Return the number of parts that earlier runs have decided."""
     if not path.exists():
         return 0
     with PartitionStore(path) as store:
@@ -98,7 +98,7 @@ def _decided(path: Path) -> int:
 
 
 class _Progress:
-    """Tells how far a network is, now and then."""
+    """Prints the progress of a network from time to time."""
 
     def __init__(self, name: str) -> None:
         self.name, self.first = name, -1
@@ -158,7 +158,7 @@ def usage() -> tuple[float, float]:
             parents[int(folder.name)], pages[int(folder.name)] = int(after_name[1]), int(after_name[21])
             ticks[int(folder.name)] = sum(int(field) for field in after_name[11:15])
         except (OSError, IndexError):
-            continue  # it has just ended
+            continue  # the process has just ended
     if os.getpid() not in pages:
         return float("nan"), float("nan")
     ours = {os.getpid()}

@@ -50,7 +50,8 @@ def run(
     folder: Path, *, models: Sequence[str] = EVERY, rows: int = 2000, delta: float = 1.0, parts: int = 400, nodes: int = 2000,
     seconds: float = 60.0, solver: str = "highs", asked: int = 10,
 ) -> pd.DataFrame:
-    """rows: of the table, for PBA within delta units, both questions.   parts: of 16,000.   nodes: boxes a question may take.
+    """Run the comparison.   rows: of the table, for both questions of PBA within delta units.   parts: of 16,000.   nodes: most
+    boxes for each question.
 
     seconds: for a share, a largest gap, and the solver.   asked: rows whose questions within 3 units are put to solvers too.
     """
@@ -62,7 +63,7 @@ def run(
 
 
 def fitted(name: str, x: np.ndarray, y: np.ndarray) -> Any:
-    """Return a model of one family. Raises Skipped where its package is not installed."""
+    """Return a model of one family. Raises Skipped if its package is not installed."""
     from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
     try:
@@ -157,8 +158,8 @@ def _gap(model: Model, schema: Schema, seconds: float, solver: str) -> Iterator[
 
 
 def _beside(model: Model, schema: Schema, raw: np.ndarray, asked: int, seconds: float, solver: str) -> Iterator[tuple[str, Any]]:
-    """Both questions about rows: CPU milliseconds a question of all rows, as `pba` asks them, and of the first `asked` alone, which
-    solvers are asked about one after the other; and how many are decided. `rows s` has joined the trees of both copies before."""
+    """Yield columns for both questions about rows: CPU milliseconds for each question over all rows, as `pba` asks them, and over
+    the first `asked`, which solvers get one by one; and the numbers decided. `rows s` joins the trees of both copies beforehand."""
     raw = raw[schema.domain.within(raw)]
     every = bias_problem(model, schema, raw, "sex", 1 - raw[:, schema.index("sex")], 3.0, (1, 0))
     started = time.process_time()

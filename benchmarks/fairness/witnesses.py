@@ -1,4 +1,4 @@
-"""Seconds to an exact decision-flip witness over the whole domain, ours beside MILP and SMT, one network and attribute a line.
+"""Seconds to an exact decision-flip witness over the whole domain, ours beside MILP and SMT; a line for each network and attribute.
 
 Clocks start when network and schema are loaded and stop at a witness that exact arithmetic has confirmed; building counts. Ours is
 `verify` as it comes, asked again before every peer, so that all are interleaved: its median and its slowest. The peers are asked
@@ -55,7 +55,7 @@ Finder = Callable[[TwinProblem, int, int, float], bool | None]
 
 @dataclass(frozen=True, kw_only=True)
 class FirstWitness:
-    """status: "violated", "unknown", "licence" or "not installed"; "no witness" when a peer denies that there is any."""
+    """status: "violated", "unknown", "licence" or "not installed"; "no witness" if a peer claims that there is none."""
 
     status: str
     seconds: float
@@ -102,7 +102,7 @@ def _line(net: str, protected: str, runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _summary(runs: pd.DataFrame, table: pd.DataFrame) -> str:
-    """How often what came out, and how many times our median it took where a witness was found."""
+    """Return the number of each outcome, and the time relative to our median where a witness was found."""
     counts = ", ".join(f"{count} {status}" for status, count in runs["status"].value_counts().items())
     found = runs[runs["status"] == "violated"].merge(table, on=["net", "protected"], suffixes=("", " of ours"))
     if found.empty:
@@ -127,7 +127,7 @@ def _problem(subject: ListedNetwork, protected: str) -> TwinProblem:
 
 
 def _first(finder: Finder, problem: TwinProblem, seconds: float) -> FirstWitness:
-    """Question by question until a witness is found."""
+    """Ask question by question until a witness is found."""
     started = time.perf_counter()
     status = "no witness"
     for q, g in np.ndindex(len(problem.batch), len(problem.goals)):
@@ -167,7 +167,7 @@ def _any(backend: str) -> Finder:
         if outcome.limit is Limit.INTERRUPTED:
             raise KeyboardInterrupt
         if outcome.values is None:
-            return None  # out of time, or infeasible: no flip by so clear a margin, which denies none
+            return None  # out of time, or infeasible: no flip by this margin, though there may be one by less
         met, _ = exact_goals(problem, np.array([q]), encoding.decode(outcome.values))
         return None if met[0, g] else True
 

@@ -1,6 +1,6 @@
 """Adult, all 48,842 rows: building the graph, and the k-center of each group for k = 1 .. 15, proved.
 
-`graph`: at the paper's eps and at the default one, each in a fresh process whose peak memory is told (imports and data included).
+`graph`: at the paper's eps and at the default one, each in a fresh process with its peak memory (imports and data included).
 `centers`: factuals are all false negatives of the group among all rows, candidates all rows decided positively; for each k the
 coverages that k counterfactuals can reach, and for the others the proof that they cannot; seconds are of CPU.
 `all`: the same at partial coverage for all men decided negatively, with above 50K as the favourable decision (22,510 x 6,142).
@@ -95,7 +95,7 @@ def _all(data: Path) -> Iterator[dict[str, Any]]:
 
 
 def _swept(instance: Instance, coverage: float) -> dict[str, Any]:
-    """All k at one coverage: how many have an optimum, how many provably none, the largest gap, and the slowest."""
+    """Return a line for all k at one coverage: numbers with an optimum and provably without one, the largest gap, the slowest."""
     seconds, found, impossible = [], {}, 0
     for k in KS:
         started = time.process_time()

@@ -1,7 +1,8 @@
-"""FGCE's eps: the smallest that leaves nobody alone who can move at all, beside the paper's.
+"""FGCE's eps: the smallest with which every row that can move has an edge, beside the paper's.
 
-`alone` are rows without an edge at the paper's eps, `stuck` those that no constraint-obeying move leaves or reaches at any eps.
-Both graphs are built in a fresh process, whose peak memory is told. `verifair reproduce fgce` makes tables I, VII, figures 1, 5.
+`alone` are rows without an edge at the paper's eps, `stuck` those that no allowed move leaves or reaches at any eps.
+Both graphs are built in a fresh process, whose peak memory is reported. `verifair reproduce fgce` makes tables I, VII, figures 1,
+5.
 
     python -m benchmarks.run fgce_graphs --names Student German        some of the datasets
 """
@@ -32,7 +33,7 @@ def run(folder: Path, *, names: Sequence[str] = tuple(LOADERS)) -> pd.DataFrame:
 
 
 def _defaults(name: str, folder: Path) -> dict[str, Any]:
-    """One dataset, in a process of its own. Peak memory only rises, so the smaller graph comes first."""
+    """Return the line of one dataset, in a separate process. Peak memory only rises, so the smaller graph comes first."""
     data = load(name, folder)
     raw = data.raw
     nearest = nearest_moves(Coordinates(space=data.space, raw=raw), Moves.of(data.space))

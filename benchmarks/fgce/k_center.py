@@ -86,12 +86,12 @@ def _race(instance: Instance, coverage: float, racing: list[str], limit: float) 
 
 
 def _fewest_for(instance: Instance, coverage: float) -> int:
-    """The fewest counterfactuals that cover so many at any cost."""
+    """Return the fewest counterfactuals that reach the coverage at any cost."""
     return next(k for k in itertools.count(1) if largest_coverage(instance, k, np.inf).covered >= needed(instance, coverage))
 
 
 def _timed(work: Callable[[], Centers], repeats: int) -> tuple[Centers, float]:
-    """The answer, and the median of its seconds."""
+    """Return the answer, and the median of its seconds."""
     times = []
     for _ in range(repeats):
         started = time.perf_counter()

@@ -43,7 +43,8 @@ def run(folder: Path, *, names: Sequence[str] = tuple(LOADERS)) -> list[pd.DataF
 
 
 def _greedy(table: pd.DataFrame) -> pd.DataFrame:
-    """Each dataset and group: cells (k, d), those where greedy is below the optimum, and by how much at most."""
+    """Return for each dataset and group the number of cells (k, d), of those where greedy is below the optimum, and the largest
+    loss."""
     short = (table["coverage"] - table["greedy"]).clip(lower=0)
     ratio = table["greedy"].div(table["coverage"]).where(table["coverage"] > 0, 1.0)
     return (
@@ -77,6 +78,6 @@ def _same(ours: pd.Series, paper: pd.Series) -> int:
 
 
 def _worse(part: pd.DataFrame, argument: str, of: str) -> Array:
-    """-1, 0, 1 for each argument: which group's area is smaller, to two digits."""
+    """Return -1, 0 or 1 for each argument, by which group's area is smaller, to two digits."""
     wide = part.pivot(index=argument, columns="group", values=of).round(2)
     return np.asarray(np.sign((wide[0] - wide[1]).round(2)))

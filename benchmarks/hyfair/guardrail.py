@@ -1,4 +1,4 @@
-"""Guardrails and retraining: the certified largest probability gap before, and outside the refused region; what it costs.
+"""Guardrails and retraining: the certified largest probability gap before, and outside the refused region; and the costs.
 
 "+ rules": clusters explained by the gap, in several rounds. "+ rules for t": those of `guard --target t`.
 The certified bound is for the whole domain (all legal rows), the witness beside it is exact; every line gets the same time.

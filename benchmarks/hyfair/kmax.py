@@ -116,7 +116,7 @@ def _checked(verdict: KmaxVerdict, query: KDiscrimination) -> dict[str, Any]:
 
 
 def sampled(schema: Schema, protected: str, threshold: int, count: int) -> Iterator[dict[str, tuple[float, float]]]:
-    """A random sample, with seed 0, of the main partitions: boxes by feature name, the protected one left out."""
+    """Yield a random sample, with seed 0, of the main partitions: boxes by feature name, without the protected one."""
     blocks: dict[str, list[tuple[float, float]]] = {}
     for feature in schema.features:
         low, high = feature.range or (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""HyFair's search: network evaluations a minute, and how soon each kind of search meets its largest k on AC-1 ... AC-6.
+"""HyFair's search: network evaluations a minute, and the time until each kind of search finds its largest k on AC-1 ... AC-6.
 
 Protected are age by decades 10 ... 90, race and sex (K = 90); one evaluation is one pair (x, z). Every run has the same wall clock,
 one thread, seeds drawn from the data; the searches take turns within each network and seed. A run ends early at k = 20, the
@@ -80,7 +80,7 @@ def _line(found: dict[tuple[str, str, int], ClusterSearch], name: str, method: s
 
 
 def _plot(found: dict[tuple[str, str, int], ClusterSearch], folder: Path) -> None:
-    """Best k so far against seconds: the mean over seeds, and the range from the worst to the best of them."""
+    """Draw the best k so far against seconds: the mean over seeds, and the range from the worst to the best of them."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,10 +1,10 @@
-"""Our exported queries answered by Marabou: it reads the files (product network and VNN-LIB 1.0) with its own parsers, in a process
-of its own, and we answer the same file, its VNN-LIB 2.0 sibling, and the fairness question behind it.
+"""Our exported queries answered by Marabou: it reads the files (product network and VNN-LIB 1.0) with its own parsers, in a
+separate process, and we answer the same file, its VNN-LIB 2.0 sibling, and the fairness question behind it.
 
-A line a file. `agree`: both say sat, or both unsat. Where they contradict each other the points are decided exactly: Marabou works
-in floats with tolerances, so its sat may miss the query by a little (by how much is shown), and its unsat may overlook a point on
-the edge. The question behind a relaxed file may be proved although the file is sat (a point that is no row), never the other way
-round; and 1.0 may be sat where 2.0 is not, never the other way round: those raise Disagreement.
+A line for each file. `agree`: both say sat, or both unsat. Where they contradict each other the points are decided exactly: Marabou
+works in floats with tolerances, so its sat may miss the query by a little (by how much is shown), and its unsat may overlook a
+point on the edge. The question behind a relaxed file may be proved although the file is sat (a point that is no row), never the
+other way round; and 1.0 may be sat where 2.0 is not, never the other way round: those raise Disagreement.
 
     python -m benchmarks.run interop_marabou --people 4 --seconds 10        a shorter run
 """
@@ -59,7 +59,7 @@ def run(folder: Path, *, people: int = 10, seconds: int = 10) -> pd.DataFrame:
 
 
 def compared(question: ExportedQuery, folder: Path, seconds: int) -> Iterator[dict[str, Any]]:
-    """A line for each file of one question. Raises Disagreement where the file and the question cannot both be right."""
+    """Yield a line for each file of one question. Raises Disagreement if the file and the question cannot both be right."""
     written = export(question.query, folder, relaxed=True)
     pieces = pieces_of(question.query, enumerated=[], relaxed=True)
     for name, piece in zip(written.files, pieces.pieces, strict=True):
@@ -84,7 +84,7 @@ def compared(question: ExportedQuery, folder: Path, seconds: int) -> Iterator[di
 
 
 def behind(pieces: Pieces, piece: Piece, seconds: int) -> Status:
-    """The engine's verdict about the very box and direction of a file, with whole numbers whole."""
+    """Return the engine's verdict about the box and direction of a file, with whole numbers."""
     batch = pieces.problem.batch.take([piece.question])
     batch = replace(batch, lower=piece.lower[None], upper=piece.upper[None])
     problem = replace(pieces.problem, batch=batch, goals=(pieces.problem.goals[piece.goal],))
@@ -92,7 +92,7 @@ def behind(pieces: Pieces, piece: Piece, seconds: int) -> Status:
 
 
 def at_the_edge(query: VnnlibQuery, network: Path, said: marabou_files.Said, ours_is_sat: bool) -> str:
-    """What exact arithmetic says of a contradiction."""
+    """Return, in words, the exact evaluation of a contradiction."""
     if said.inputs is None:
         return "Marabou says unsat, our witness is exact" if ours_is_sat else "both say unsat"
     (product,) = networks_of(query, {"": network})

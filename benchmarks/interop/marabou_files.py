@@ -1,8 +1,8 @@
-"""Marabou on files: its own readers of ONNX and VNN-LIB 1.0, its own solver, in a process of its own.
+"""Marabou on files: its own readers of ONNX and VNN-LIB 1.0, and its own solver, in a separate process.
 
     python -m benchmarks.interop.marabou_files onnx/product.onnx vnnlib/0000-fall.vnnlib 20
 
-prints one line of JSON: what it says (sat, unsat, TIMEOUT, ...), its inputs of a sat, its seconds. Reads nothing of verifair.
+prints one line of JSON: the answer (sat, unsat, TIMEOUT, ...), the inputs of a sat, the seconds. It imports nothing of verifair.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def installed() -> bool:
 
 
 def ask(network: Path, query: Path, seconds: int) -> Said:
-    """Marabou's answer, whatever becomes of its process."""
+    """Return Marabou's answer, also if its process fails."""
     command = [sys.executable, "-m", "benchmarks.interop.marabou_files", str(network), str(query), str(seconds)]
     started = time.perf_counter()
     try:

@@ -33,7 +33,7 @@ EPSILONS = (None, 0.05)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExportedQuery:
-    """One fairness query, called by table, network, person and width."""
+    """One fairness query, named by table, network, person and width."""
 
     name: str
     query: IndividualFairness
@@ -42,7 +42,8 @@ class ExportedQuery:
 def questions(
     folder: Path, people: int, *, tables: Sequence[str] = TABLES, hidden: Sequence[tuple[int, ...]] = HIDDEN, seed: int = 0
 ) -> Iterator[ExportedQuery]:
-    """`people` people a network: three in four those nearest to the border of its decisions, the others drawn."""
+    """Yield queries about `people` people for each network: three in four are nearest to its decision boundary, the others
+    random."""
     for table in tables:
         dataset = datasets.load(table)
         networks = {"shipped": read_onnx(datasets.network_path(table))}
@@ -78,7 +79,8 @@ def _box(dataset: Dataset, row: Array, width: float) -> dict[str, Any]:
 
 
 def trained(dataset: Dataset, hidden: tuple[int, ...], folder: Path, seed: int) -> Network:
-    """A ReLU network of scikit-learn's, its weights rounded to float32, kept in the folder. Two logits, as the schemas say."""
+    """Return a ReLU network trained by scikit-learn, its weights rounded to float32, kept in the folder. Two logits, as the schemas
+    say."""
     path = folder / f"{dataset.name}-{'x'.join(map(str, hidden))}.onnx"
     if not path.exists():
         frame = dataset.train.iloc[:2000]

@@ -1,7 +1,8 @@
-"""What a cluster costs: tasks a second, bytes a task, CPU seconds of one run by one process, by two, and by 1, 2, 4, 8 workers.
+"""The cost of a cluster: tasks a second, bytes for each task, CPU seconds of one run by one process, by two, and by 1, 2, 4, 8
+workers.
 
-Everything runs on this machine's loopback, so that what counts is CPU time, which does not depend on what else the machine does.
-An empty task shows what client, scheduler and worker spend on any task; a partition shows how much of the whole that is. CPU
+Everything runs on this machine's loopback, so CPU time counts, which does not depend on other load. An empty task shows the cost of
+any task for client, scheduler and worker; a partition shows how large that is relative to the work. CPU
 efficiency is the CPU time of one process over that of client, scheduler and workers together. A short run before warms workers
 up, but has too few tasks to reach all of four or eight: those that it misses import verifair within the run that is measured.
 
@@ -71,7 +72,7 @@ def _cpu(processes: Sequence[psutil.Process]) -> list[float]:
 def _partition(
     scratch: Path, name: str, where: tuple[str, ...], servers: tuple[psutil.Process, ...], box: Sequence[str] = FAR
 ) -> dict[str, float]:
-    """CPU seconds of the command with its processes, of the scheduler, and of the workers."""
+    """Return the CPU seconds of the command with its processes, of the scheduler, and of the workers."""
     before, mine = _cpu(servers), resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "verifair", *GERMAN, *box, "--store", str(scratch / f"{name}.sqlite"), *where]
     root = str(Path(__file__).parents[2])
@@ -100,7 +101,7 @@ def _empty_here(tasks: int) -> dict[str, Any]:
 
 
 def _empty(there: LocalCluster, tasks: int) -> dict[str, Any]:
-    """CPU milliseconds of an empty task, tasks a second, and bytes on the way to a worker and back."""
+    """Return CPU milliseconds of an empty task, tasks a second, and bytes to a worker and back."""
     servers = _servers(there)
     with cluster(there.address):
         list(as_done(_asked(20), 1))

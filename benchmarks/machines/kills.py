@@ -2,10 +2,10 @@
 
 pba, certify --partition, certify --share, audit, bench, check, cec, cst and fgce; with one process, with two, and on a cluster of
 three workers, where the command or a worker is killed (kill -9; the worker is replaced and the command goes on). The command gets
-kill -9, SIGTERM or SIGINT. The kills of a command are spread over its progress, each at a random point of its own part of it: what
-is kept, or for those that keep little or nothing on the way their CPU time, in twentieths of all. Every fifth comes while the
-command starts. After each: no process is left whose environment carries the run's mark, no traceback is there, and the exit code is
-the one in the docs (130, -9 for kill -9, 0 where the command had finished). Only times are left out of what is compared;
+kill -9, SIGTERM or SIGINT. The kills of a command are spread over its progress, each at a random point of its part of it: the work
+that is kept or, for commands that keep little, their CPU time, in twentieths of the whole. Every fifth comes while the
+command starts. After each: no process is left whose environment has the run's mark, there is no traceback, and the exit code is
+the one in the docs (130, -9 for kill -9, 0 where the command had finished). Only times are excluded from the comparison;
 of `certify --share`, whose tree depends on where it was stopped, the proofs have to be accepted by `verifair check`.
 
     python -m benchmarks.run kills --kills 100 --seed 0
@@ -58,9 +58,10 @@ ONE, TWO, COMMAND, WORKER = "1 process", "2 processes", "cluster, command", "clu
 class KilledVerb:
     """A command, run in a folder of its own.
 
-    begun: files without which it cannot be resumed; empty: it starts anew.   kept: how much it has kept; None: its progress is the
-    CPU time that it has taken, in twentieths of what it takes undisturbed.
-    answer: what has to be the same after all.   places: where it is run.   prepare(folder, undisturbed): make the files it reads.
+    begun: files without which it cannot be resumed; empty: it starts again.   kept: returns the amount of kept work; None: its
+    progress is its CPU time, in twentieths of an undisturbed run.
+    answer: returns what must be the same in the end.   places: where it is run.   prepare(folder, undisturbed): make the files it
+    reads.
     """
 
     name: str
@@ -73,7 +74,7 @@ class KilledVerb:
 
 
 def rows(store: Path, table: str) -> list[tuple[Any, ...]]:
-    """All columns but the seconds, in an order that does not depend on when a line was written."""
+    """Return all columns except the seconds, in an order that does not depend on when a line was written."""
     with sqlite3.connect(store) as connection:
         columns = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})") if name not in TIMES]
         chosen = ", ".join(f'"{name}"' for name in columns)
@@ -81,7 +82,7 @@ def rows(store: Path, table: str) -> list[tuple[Any, ...]]:
 
 
 def kept(store: Path, table: str) -> int:
-    """Lines of a store that another process may be about to create."""
+    """Return the number of lines of a store that another process may be about to create."""
     try:
         with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
             return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
@@ -90,7 +91,7 @@ def kept(store: Path, table: str) -> int:
 
 
 def untimed(value: Any) -> Any:
-    """An answer without its times."""
+    """Return an answer without its times."""
     if isinstance(value, dict):
         return {key: untimed(one) for key, one in value.items() if key not in TIMES}
     return [untimed(one) for one in value] if isinstance(value, list) else value
@@ -112,7 +113,7 @@ def _partition(folder: Path) -> Any:
 
 
 def _share(folder: Path) -> Any:
-    """Whether its proofs are accepted, and as many cells as may be were cut."""
+    """Return whether its proofs are accepted, and whether the largest number of cells was cut."""
     found = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
     checked = subprocess.run([*RUN, "check", "share.json.gz", "--demo", "german"], cwd=folder, capture_output=True, timeout=LIMIT)
     return found["reason"], checked.returncode
@@ -140,7 +141,7 @@ def _prepare_audit(folder: Path, undisturbed: Path) -> None:
 
 
 def _bench(folder: Path) -> Any:
-    """What was decided by whom; how fast, and what of it fell to a time-out, is another question each time."""
+    """Return the decisions of each competitor; times and time-outs differ from run to run."""
     lines = (json.loads(line) for line in (folder / "b" / "runs.jsonl").read_text(encoding="utf-8").splitlines())
     found = {(one["case"], one["method"], one["repeat"]) for one in lines if "case" in one}
     return sorted(found), _json(folder / "answer.json")["disagreements"]
@@ -156,7 +157,7 @@ def _check(folder: Path) -> Any:
 
 
 def _computed(folder: Path) -> Any:
-    """The answer and its tables; the store of its parts has to be gone."""
+    """Return the answer and its tables; the store of its parts must have been deleted."""
     tables = {file.name: file.read_bytes() for file in folder.glob("*.csv")}
     return _check(folder), tables, (folder / "parts.sqlite").exists()
 
@@ -209,8 +210,8 @@ CASES = (
 class KillCell:
     """Kills of one command in one place.
 
-    wanted: how many.   whole: the progress of an undisturbed run.   states: the progress at each kill.   signals: of each.
-    wrong: everything that was.
+    wanted: number of kills.   whole: the progress of an undisturbed run.   states: the progress at each kill.   signals: of each.
+    wrong: all failures.
     """
 
     case: KilledVerb
@@ -225,7 +226,7 @@ class KillCell:
     wrong: list[str] = field(default_factory=list)
 
     def progress(self, folder: Path, process: int) -> float:
-        """What is kept, or CPU seconds of a process and its children."""
+        """Return the amount of kept work, or the CPU seconds of a process and its children."""
         return sum(map(_cpu, _processes(process))) if self.case.kept is None else self.case.kept(folder)
 
     def state(self, progress: float) -> int:
@@ -236,7 +237,8 @@ def run(
     folder: Path, *, kills: int = 100, seed: int = 0, cases: Sequence[str] = tuple(one.name for one in CASES),
     places: Sequence[str] = ("1", "2", "command", "worker"),
 ) -> pd.DataFrame:
-    """cases: names of `CASES`.   places: with one process, with two, on a cluster whose command, or whose workers are killed."""
+    """Run the kills.   cases: names of `CASES`.   places: with one process, with two, on a cluster whose command, or whose workers
+    are killed."""
     with tempfile.TemporaryDirectory() as scratch:
         lines = _lines(Path(scratch), kills, seed, [one for one in CASES if one.name in cases], places)
         table = measured(f"{kills} kills and what came after, seed {seed}", lines, folder)
@@ -276,7 +278,7 @@ def _lines(scratch: Path, kills: int, seed: int, cases: Sequence[KilledVerb], pl
 
 
 def _kill(cell: KillCell, scratch: Path, cluster: LocalCluster | None, rng: np.random.Generator) -> None:
-    """Run a command in folders of its own until it was killed so often; each run is resumed to its end and compared."""
+    """Run a command in separate folders until it was killed `wanted` times; each run is resumed to its end and compared."""
     while len(cell.states) < cell.wanted:
         cell.runs += 1
         folder = _folder(scratch / str(cell.runs))
@@ -314,7 +316,7 @@ def _to_the_end(cell: KillCell, folder: Path, cluster: LocalCluster | None, rng:
                 one.kill()
         expected = {None: (0,), signal.SIGKILL: (-9, 0)}.get(stopped, (130, 0))
         if stopped in (signal.SIGTERM, signal.SIGINT) and code == -stopped and "verifair" not in text:
-            expected = (code,)  # before Python had begun to import us
+            expected = (code,)  # killed before Python began to import verifair
         if code not in expected or "Traceback" in text:
             told = text[text.find("Traceback") :][:1500] if "Traceback" in text else text[-300:]
             cell.wrong.append(f"{stopped and stopped.name}: exit code {code}: {told}")
@@ -331,12 +333,12 @@ def _start(cell: KillCell, folder: Path, cluster: LocalCluster | None, mark: str
         return subprocess.Popen(
             [*RUN, *cell.case.command, *where, *more], cwd=folder, stdout=log, stderr=log, start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), MARK: mark},
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which is ignored in the background
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # SIGINT is ignored in background processes
         )
 
 
 def _moment(cell: KillCell, folder: Path, running: subprocess.Popen[bytes], rng: np.random.Generator) -> int | None:
-    """Wait for the moment of the next kill; returns how far the command is then, None when it ended before."""
+    """Wait for the moment of the next kill; return the command's progress then, None if it ended before."""
     most = before = cell.progress(folder, running.pid)
     if rng.random() < 0.2 or before >= 0.95 * cell.whole:
         with suppress(subprocess.TimeoutExpired):
@@ -349,16 +351,16 @@ def _moment(cell: KillCell, folder: Path, running: subprocess.Popen[bytes], rng:
     if running.poll() is None:
         return cell.state(cell.progress(folder, running.pid))
     if cell.case.kept is None:
-        cell.whole = min(cell.whole, most)  # elsewhere it takes less of its own
+        cell.whole = min(cell.whole, most)  # on a cluster the command itself takes less
     return None
 
 
 def lasting(mark: str) -> list[psutil.Process]:
-    """The processes of a run that has ended, which are there after so long; those too that started after it was killed."""
+    """Return the processes that still exist some time after their run has ended, also those started after the kill."""
     until = time.monotonic() + CHILDREN
     while True:
         left = _marked(mark)
-        if not left:    # one may start while others are looked at, and has no environment while its program is loaded
+        if not left:    # one may start meanwhile, and has no environment until its program is loaded
             time.sleep(0.3)
             left = _marked(mark)
         if not left or time.monotonic() >= until:
@@ -382,7 +384,7 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def _processes(process: int) -> list[psutil.Process]:
-    """The process of a command, and those that it has started."""
+    """Return the process of a command, and those that it has started."""
     with suppress(psutil.NoSuchProcess):
         first = psutil.Process(process)
         return [first, *first.children(recursive=True)]

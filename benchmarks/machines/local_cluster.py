@@ -1,4 +1,4 @@
-"""A dask cluster on loopback: a scheduler and workers, each a process of its own that may be killed."""
+"""A dask cluster on loopback: a scheduler and workers, each a separate process that may be killed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LocalCluster:
         self.address = _announced(log, self.scheduler)
 
     def kill(self, worker: subprocess.Popen[bytes]) -> None:
-        """kill -9."""
+        """Kill a worker with SIGKILL."""
         self.workers.remove(worker)
         worker.kill()
         worker.wait()
@@ -58,7 +58,7 @@ class LocalCluster:
 
 
 def _announced(log: Path, process: subprocess.Popen[bytes]) -> str:
-    """The address that a scheduler logs once it listens."""
+    """Return the address that a scheduler logs once it listens."""
     until = time.monotonic() + 60
     while time.monotonic() < until and process.poll() is None:
         for line in log.read_text().splitlines():
@@ -70,7 +70,7 @@ def _announced(log: Path, process: subprocess.Popen[bytes]) -> str:
 
 @contextmanager
 def local_cluster(folder: Path, *, workers: int = 3) -> Iterator[LocalCluster]:
-    """A scheduler on a free port of 127.0.0.1 with so many workers of one thread each; all are killed in the end."""
+    """Yield a scheduler on a free port of 127.0.0.1 with `workers` workers of one thread each; all are killed at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     found = LocalCluster(folder=folder)
     try:

@@ -1,6 +1,6 @@
-"""A worker is killed every ten seconds while a partition runs on the cluster, for two minutes: is anything lost, or there twice?
+"""A worker is killed every ten seconds while a partition runs on the cluster, for two minutes: is any part lost, or stored twice?
 
-The parts are decided again and again, into new stores, until the time is over; each store has to be that of one process.
+The parts are decided again and again, into new stores, until the time is over; each store must equal that of one process.
 
     python -m benchmarks.run losses --minutes 2
 """

@@ -1,4 +1,4 @@
-"""The questions that the benchmarks ask: PBA on Adult's test rows, with the paper's three network sizes."""
+"""The questions of the benchmarks: PBA on Adult's test rows, with the paper's three network sizes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Adult:
 
     @classmethod
     def of(cls, hidden: tuple[int, ...]) -> Adult:
-        """The fairness-agnostic network with seed 0, trained on first use and kept in runs/nets."""
+        """Return the rows with the fairness-agnostic network of seed 0, trained on first use and kept in runs/nets."""
         dataset = datasets.load("adult")
         path = NETS / f"adult-agnostic-{'x'.join(map(str, hidden))}.onnx"
         if not path.exists():
@@ -46,17 +46,17 @@ class Adult:
         return cls(network=network, schema=schema, table=table, rows=np.flatnonzero(right))
 
     def problem(self, rows: Integers, delta: float, label: int) -> TwinProblem:
-        """PBA (observed and flipped) of the given rows, all of one label."""
+        """Return PBA (observed and flipped) of the given rows, all of one label."""
         to = 1 - self.table.raw[rows, self.schema.index("sex")]
         return bias_problem(self.network, self.schema, self.table.raw[rows], "sex", to, delta, (label, 1 - label))
 
     def sample(self, count: int, delta: float, seed: int = 0) -> list[TwinProblem]:
-        """`count` random eligible rows as problems, one for each label."""
+        """Return `count` random eligible rows as problems, one for each label."""
         chosen = np.sort(np.random.default_rng(seed).choice(self.rows, size=min(count, len(self.rows)), replace=False))
         labels = self.table.labels[chosen]
         return [self.problem(chosen[labels == label], delta, label) for label in (0, 1) if (labels == label).any()]
 
 
 def single(problem: TwinProblem, q: int, g: int) -> TwinProblem:
-    """One question and one goal of a problem."""
+    """Return one question and one goal of a problem."""
     return replace(problem, batch=problem.batch.take([q]), goals=(problem.goals[g],))

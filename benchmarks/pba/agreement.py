@@ -1,4 +1,4 @@
-"""Do all methods say the same? LP optima across backends, exact minima by MILP and by the engine, statuses of every pair.
+"""Agreement of the methods: LP optima across backends, exact minima by MILP and by the engine, statuses of every pair.
 
 On at least 300 queries (row and direction) of Adult at (100, 50): the LP optimum of every LP backend, the MILP minimum of every MIP
 backend and the engine's bracket of the exact minimum. Z3 is compared on a network of four neurons, the largest that it finishes.
@@ -64,7 +64,7 @@ def run(folder: Path) -> pd.DataFrame:
 
 
 def _value(program: Program, backend: str) -> float:
-    """The optimum that a backend claims; NaN where it is absent, too small a licence, or out of time."""
+    """Return the optimum that a backend claims; NaN if it is not installed, its licence is too small, or time ran out."""
     try:
         outcome = registry.solve(program, backend=backend, budget=Budget(seconds=LIMIT))
     except BackendError:
@@ -110,7 +110,7 @@ def _compare(
 
 
 def _with_z3() -> list[dict[str, object]]:
-    """Z3 against the engine on German Credit with a hidden layer of four."""
+    """Compare Z3 with the engine on German Credit with a hidden layer of four."""
     dataset = datasets.load("german")
     path = Path("runs") / "nets" / "german-agnostic-4.onnx"
     if not path.exists():

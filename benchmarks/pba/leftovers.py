@@ -1,8 +1,8 @@
 """Queries that the root bounds leave open: batched branch-and-bound against exact MILP (big-M, tight bounds) on the same queries.
 
-The engine is timed both ways: its share of a query in one batch of all that was left open, which is how it works, and each query
-alone, where a few milliseconds of fixed cost dominate. Ratios are to the batch. A MILP counts as having answered when its bounds
-decide the sign; one that runs into the limit counts with the limit's time, which flatters it.
+The engine is timed in two ways: the time for each query in one batch of all open queries, as it normally works, and each query
+alone, where a few milliseconds of fixed cost dominate. Ratios are to the batch. A MILP counts as answered if its bounds decide the
+sign; one that runs into the limit counts with the limit's time, which is in its favour.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run(folder: Path) -> pd.DataFrame:
 
 
 def _open_at_root(problems: list[TwinProblem]) -> list[TwinProblem]:
-    """What neither the root's bounds nor its centre decide, one problem for each goal."""
+    """Return the queries that neither the root's bounds nor its centre decide, one problem for each goal."""
     out = []
     for problem in problems:
         twin = Twin.of(problem)

@@ -1,7 +1,7 @@
 """The engine (complete) against the paper's method (one triangle LP a query, incomplete) and a naive full LP.
 
-Every method answers the same sampled queries in the same run, interleaved, one thread each, building counted; a figure is the
-median over rounds of milliseconds a query. A query is one row in one direction.
+Every method answers the same sampled queries in the same run, interleaved, one thread each, building included; figures are
+medians over rounds of milliseconds for each query. A query is one row in one direction.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _backends() -> dict[str, Callable[[Program], Outcome]]:
 def _linear(
     problems: list[TwinProblem], solver: Callable[[Program], Outcome], *, naive: bool, shared: bool
 ) -> tuple[float, float]:
-    """Bounds, building and solving of one LP for each query, as the paper does; or, `shared`, for both directions of a row."""
+    """Time bounds, building and solving of one LP for each query, as the paper does; or, `shared`, for both directions of a row."""
     queries = proved = 0
     started = time.perf_counter()
     for problem in problems:

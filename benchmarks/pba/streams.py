@@ -88,7 +88,7 @@ def drawn(rows: int, seed: int) -> pd.DataFrame:
 
 
 def _process(command: list[str], enough: Callable[[], bool] = lambda: False) -> dict[str, Any]:
-    """Run Python with these arguments, and kill it once there is enough; returns CPU seconds and its peak."""
+    """Run Python with these arguments, and kill it once `enough` is True; return CPU seconds and peak memory."""
     child = os.posix_spawn(
         sys.executable, [sys.executable, *command], {**os.environ, "OMP_NUM_THREADS": "1"},
         file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
@@ -106,7 +106,7 @@ def _process(command: list[str], enough: Callable[[], bool] = lambda: False) -> 
 
 
 def count(store: Path) -> int:
-    """Return how many verdicts a store holds."""
+    """Return the number of verdicts in a store."""
     if not store.exists():
         return 0
     try:
