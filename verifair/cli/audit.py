@@ -164,7 +164,7 @@ SYSTEM = System(
     helps={
         "json_file": "Write the whole answer to this JSON file (default: beside the page).",
         "resume": "Continue an interrupted audit; finished analyses are kept.",
-        "exit_verdict": "Exit with 10 where something is refuted, 20 where something is unknown.",
+        "exit_verdict": "Exit with 10 if something is refuted, 20 if something is unknown.",
     },
 )
 app = app_of(SYSTEM, run)

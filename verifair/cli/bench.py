@@ -33,11 +33,11 @@ class BenchSettings(Settings):
     """The settings of `verifair bench`: questions, competitors, and number of rounds."""
 
     solvers: str | None = None
-    """Only these backends, with commas; methods that ask none stay."""
+    """Only these backends, separated by commas; methods without a backend stay."""
     methods: str | None = None
     """Only these methods, with commas, such as auto,milp,marabou."""
     cases: tuple[str, ...] = ()
-    """Only cases of such names, e.g. 'pba-*/3-*'; repeat."""
+    """Only cases with matching names, e.g. 'pba-*/3-*'; repeat."""
     network: Path | None = None
     """Your network, an ONNX file, instead of the shipped ones."""
     schema_file: Annotated[Path | None, Option(name="--schema")] = None
@@ -63,7 +63,7 @@ class BenchSettings(Settings):
     out: Path = Path("runs") / "bench"
     """Folder for runs, tables and figures."""
     list_cases: Annotated[bool, Option(name="--list")] = False
-    """List cases and competitors, and ask nothing."""
+    """List cases and competitors, and run nothing."""
 
     def check_options(self, inputs: Any, run: Run) -> None:
         """Raise ValueError if cases are chosen in two ways."""

@@ -69,7 +69,7 @@ class CheckedFile(Shape):
     """Statements that rest on a solver's word."""
     proofs: Count
     float32: Count | None
-    """Of the proofs, those certified for float32: they hold of every float32 evaluation; null: none of this kind can be."""
+    """Number of proofs certified for float32: they hold for every float32 evaluation; null: no proof of this kind can be."""
     leaves: Count
     """Proved again."""
     rejections: Annotated[list[str], BeforeValidator(lambda found: list(map(str, found)))]

@@ -34,7 +34,7 @@ class ExportSettings(FairnessSettings):
     enumerated: Annotated[tuple[str, ...], Option(name="--enumerate")] = ()
     """Write one query for each value of this feature; repeat, or `all`."""
     relaxed: bool = False
-    """Leave other whole numbers and categories open as intervals."""
+    """Relax other whole numbers and categories to intervals."""
     limit: Annotated[int, Field(ge=1)] = MOST
     """Largest number of queries to write."""
     timeout: Annotated[int, Field(ge=1)] = 60

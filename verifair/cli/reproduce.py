@@ -41,15 +41,15 @@ class ReproduceSettings(Settings):
     dataset: tuple[str, ...] = ()
     """Only these datasets (or networks) of the paper; repeat."""
     seeds: Annotated[int, Field(ge=1)] = 3
-    """Seeds 0, 1, ... of what is drawn or trained; tables show mean and spread."""
+    """Number of seeds (0, 1, ...) for draws and training; tables show mean and spread."""
     seconds: Positive | None = None
     """Seconds for each search or solver that the paper gives a time limit. Default: 100 in HyFair's Table I, else 10."""
     data: Path | None = None
-    """Folder of the papers' data files, where they are not shipped. Default: what VERIFAIR_DATA names."""
+    """Folder of the papers' data files that are not shipped. Default: the one that VERIFAIR_DATA names."""
     out: Path = Path("runs") / "papers"
     """Folder for tables (CSV) and pictures (PNG)."""
     list_tables: Annotated[bool, Option(name="--list")] = False
-    """List what can be made, and make nothing."""
+    """List the tables and figures, and compute nothing."""
 
 
 class Agreement(Shape):
@@ -234,6 +234,6 @@ def _list(paper: str, known: tuple[Printed, ...], screen: Screen) -> None:
 
 SYSTEM = System(
     verb="reproduce", help=HELPS["reproduce"], settings=ReproduceSettings, inputs=Settings, run=("resume", "json_file"),
-    helps={"resume": "Take the parts that are finished from --out."},
+    helps={"resume": "Continue: reuse the finished parts in --out."},
 )
 app = app_of(SYSTEM, run)

@@ -87,7 +87,7 @@ def tuples(value: Any) -> Any:
 
 
 Missing = Annotated[Literal["error", "drop", "most-frequent"], Field(
-    description="Missing values in --data, but for features that have them as a category (missing in the schema): error, "
+    description="Missing values in --data, except in features that have them as a category (missing in the schema): error, "
     "drop (their rows), or most-frequent (fill in that value; never for labels or protected features)."
 )]
 """Treatment of missing values: raise an error; leave out their rows; or replace them by the column's most frequent
@@ -239,5 +239,5 @@ class Grouped(Settings):
     split: Annotated[dict[str, Cuts], typed(_cuts), Option(type=list[str])] = {}
     """Groups of a number: feature=5 makes two (at most 5, above), feature=5,9 three; repeat."""
     audit: str = "all"
-    """Rows whose decisions are asked about: all, test (with --demo), or column=value."""
+    """Audited rows: all, test (with --demo), or column=value."""
     outside: Outside = "error"

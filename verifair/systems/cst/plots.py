@@ -387,7 +387,7 @@ def overturned(robust: ClaimRobustness, path: Path) -> None:
             axis.axvline(level, color="#AAAAAA", lw=0.8, ls=":")
         axis.set_xlim(0, FARTHEST)
         axis.set_ylim(0, 100)
-        axis.set_xlabel("coefficients may be off by so many standard errors each (dotted: 1, 1.645, 1.96)")
+        axis.set_xlabel("error of each coefficient, up to this many standard errors (dotted: 1, 1.645, 1.96)")
         axis.set_ylabel("% of the claims overturned")
         axis.set_title("Lines: overturned by coefficients that were found; shade: not known to hold")
         axis.grid(alpha=0.3)

@@ -82,13 +82,13 @@ class FairnessSettings(PairSettings):
     flip: bool = False
     """Ask whether any decision flips (the default)."""
     epsilon: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
-    """Ask whether any probability (of a forest: share of votes; of a regression model: value) moves by more than this."""
+    """Ask whether any probability (for a forest: share of votes; for a regression model: value) moves by more than this."""
     signs: Literal["deployed", "strict"] = "deployed"
     """deployed: positive means logit > 0; strict (Fairify): a logit of exactly 0 counts on neither side."""
     classes: Literal["favourable", "any"] = "favourable"
     """What counts as a flip. favourable: between favourable and other classes; any: between any two classes."""
     relax: Annotated[dict[str, int | Literal["any"]], typed(widths), Option(type=list[str])] = Field(default_factory=dict)
-    """feature=units: the two people may also differ here, by so many units (ordered categories: steps; any: freely); repeat."""
+    """feature=units: the two people may also differ here by this many units (ordered categories: steps; any: freely); repeat."""
     differ: Literal["all", "any"] = "all"
     """The two people differ in all protected features, or in any (at least one)."""
 

@@ -22,7 +22,7 @@ class PbaSettings(Settings):
     robustness: bool = True
     """Prove robustness bias (RB) as well."""
     arithmetic: Arithmetic = "real"
-    """real, or float32: proofs must hold of every float32 evaluation, in any order of summation."""
+    """real, or float32: proofs must hold for every float32 evaluation, in any order of summation."""
     method: Method = "exact"
     """auto or exact (decides), bnb, lp (the paper's triangle LP), milp, smt."""
     solver: str | None = None

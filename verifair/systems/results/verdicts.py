@@ -123,7 +123,7 @@ class FairnessQuery(PairQuery):
     classes: Literal["favourable", "any"]
     """favourable: the favourable decision flips.   any: any of several classes becomes another."""
     arithmetic: Literal["real", "float32"]
-    """float32: proofs must hold of every float32 evaluation as well."""
+    """float32: proofs must hold for every float32 evaluation as well."""
 
 
 class GapQuery(PairQuery):

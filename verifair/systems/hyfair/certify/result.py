@@ -290,7 +290,7 @@ class PartitionSummary(Pictured, Shape):
     """Why parts are unknown."""
     float32: Float32Counts
     certified_for_float32: Count
-    """Proved parts all of whose proofs hold of every float32 evaluation; the others are about the real-valued function only."""
+    """Proved parts all of whose proofs hold for every float32 evaluation; the others are about the real-valued function only."""
     nodes: Count
     """Boxes bounded."""
     work_seconds: Seconds

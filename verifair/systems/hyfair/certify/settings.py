@@ -34,7 +34,7 @@ class CertifySettings(FairnessSettings):
     enumerate: Annotated[int | None, Field(ge=1)] = None
     """List at most this number of people who are treated differently."""
     arithmetic: Arithmetic = "real"
-    """real, or float32: proofs must hold of every float32 evaluation, in any order of summation."""
+    """real, or float32: proofs must hold for every float32 evaluation, in any order of summation."""
     method: Method = "auto"
     """auto or exact (decides), bnb, lp (the paper's triangle LP), milp, smt."""
     solver: str | None = None
@@ -101,7 +101,7 @@ Several sub-populations, a verdict and a certificate for each:
 
   verifair certify adult.onnx --schema adult.toml --protected race --targeted "age=30:35" --targeted "education=9:10,sex=Male"
 
-Who? Five hundred people who are decided differently, or all there are:
+Which people are decided differently? Up to five hundred of them:
 
   verifair certify german.onnx --schema german.toml --protected sex --box duration=6:24 --enumerate 500 --out found
 
@@ -109,11 +109,11 @@ How far apart can the probabilities be at most?
 
   verifair certify german.onnx --schema german.toml --protected sex --maximise --tolerance 1e-3 --certificate bound.json
 
-The whole domain in parts: in which share of it is everybody treated alike? (Ctrl-C keeps what is done; --resume goes on)
+The whole domain in parts: in which share of it is everybody treated alike? (Ctrl-C keeps finished work; --resume continues)
 
   verifair certify adult.onnx --schema adult.toml --protected sex --partition 10 --store adult.sqlite --plot share.png
 
-Which share of all possible people is treated alike? (Ctrl-C keeps what is done; --resume goes on)
+Which share of all possible people is treated alike? (Ctrl-C keeps finished work; --resume continues)
 
   verifair certify adult.onnx --schema adult.toml --protected sex --share --tolerance 0.01 --store share.json.gz
 """,
