@@ -11,7 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 
 NEEDED = {name: name for name in ("numpy", "scipy", "pandas", "pydantic", "rich", "typer")}
-"""What `verifair doctor` loads: package -> module. First those that others load."""
+"""Packages that `verifair doctor` loads: package -> module. Those that others load come first."""
 PATIENCE = 120.0
 """Seconds that one import may take."""
 

@@ -16,17 +16,17 @@ from verifair.errors import require
 from verifair.files import whole
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#000000")
-"""Of groups: Okabe and Ito's."""
+"""Colours of groups: Okabe and Ito's."""
 PROVED, REFUTED, OPEN, NOT_REACHED, OUTSIDE = "#2166ac", "#b2182b", "#b9b7d6", "#dedde8", "#f3f2ee"
-"""Of standings; --good, --bad and --open of the audit's page (auditing/page/parts/page.css) are the first three in ink."""
+"""Colours of standings; --good, --bad and --open of the audit's page (auditing/page/parts/page.css) are the first three in ink."""
 HATCHED: dict[str, Any] = {"facecolor": OPEN, "edgecolor": "#5a5879", "hatch": "///", "linewidth": 0}
-"""Of an area that is open."""
+"""Style of an open area."""
 STYLE = {
     "font.size": 10, "axes.titlesize": 11, "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
     "axes.edgecolor": "#59564f", "axes.axisbelow": True, "grid.alpha": 0.3, "hatch.linewidth": 0.6, "legend.fontsize": 9,
     "legend.frameon": False, "xtick.labelsize": 9, "ytick.labelsize": 9,
 }
-"""Of every figure. No type is smaller than 8 points, so that a figure can be read at half of its size on a screen."""
+"""Style of every figure. No text is smaller than 8 points, so that a figure can be read at half of its size on a screen."""
 
 
 @contextmanager

@@ -45,7 +45,7 @@ from verifair.systems.work import budget
 MODEL, SCHEMA = "model.onnx", "schema.toml"
 """Files beside the proofs."""
 IN_MEMORY = "table in memory"
-"""What stands for the file of a table that is none."""
+"""Name of a table that does not come from a file."""
 FOLDER = "audit.files/"
 """That of an audit that nobody has saved yet."""
 

@@ -39,7 +39,7 @@ class GroupDecisions(Shape):
     group: str
     people: Count
     favourable: Count
-    """How many of them the model decides favourably."""
+    """Number of them with the favourable decision."""
     rate: Interval
     """Their share, with Wilson's 95 % interval."""
     ranked: bool
@@ -89,7 +89,7 @@ class Decisions(Shape):
     """Features of many values -> the median at which they are cut in two groups."""
     statements: tuple[Statement, ...]
     scores: ScoreScale | None = None
-    """What other thresholds would decide; null: the decision has none (three classes and more)."""
+    """The scores' bins, for other thresholds; null: the decision has none (three classes and more)."""
 
     def of(self, feature: str) -> tuple[GroupDecisions, ...]:
         return tuple(one for one in self.groups if one.feature == feature)
@@ -196,7 +196,7 @@ class _Labels:
 
 
 BINS = 1_000
-"""Of scores, about."""
+"""Approximate number of bins of scores."""
 
 
 def _scores(subject: AuditSubject, x: Array) -> Array:
@@ -375,7 +375,7 @@ def _statement(feature: str, groups: Sequence[GroupDecisions], favourable: str) 
 
 
 LETTERS = 32
-"""Of a group's name on the picture."""
+"""Most letters of a group's name on the picture."""
 SHOWN = 24
 """Groups on the picture, the largest; the table has all."""
 

@@ -28,7 +28,7 @@ ANALYSES: Mapping[str, Mapping[str, Any]] = {
     "pba": {"delta": [1], "rows": 1000}, "certify": {"maximise": True}, "kmax": {"buckets": 20},
     "fgce": {"k": 20, "rows": 1000}, "cec": {"certify": 1, "rows": 1000},
 }
-"""What is asked where nobody says otherwise. Situation testing needs a causal model, which nobody can draft."""
+"""The default analyses. Situation testing needs a causal model, which cannot be drafted."""
 
 
 def chosen(

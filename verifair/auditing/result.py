@@ -16,7 +16,7 @@ from verifair.systems.results.result import Count, Seconds, Seed, Shape
 PAGE_ONLY: dict[str, Any] = {
     "what_if": True, "sections": {"__all__": {"pictures": {"__all__": {"svg"}}}},
 }  # fmt: skip
-"""What the JSON leaves out."""
+"""Fields that the JSON leaves out."""
 
 
 class GateCheck(Shape):
@@ -31,7 +31,7 @@ class GateCheck(Shape):
     """The quantity is at most that; null: not known."""
     outcome: Literal["passed", "failed", "unknown"]
     text: str
-    """What was asked and found, in one line."""
+    """The threshold and the finding, in one line."""
 
 
 class QuantityChange(Shape):
@@ -132,7 +132,7 @@ class AuditResult(Shape):
     effort: Seconds | None = None
     """Seconds of work on one idle core that all analyses were allowed together; null: an older version wrote this."""
     seed: Seed
-    """Of every draw."""
+    """Seed of every draw."""
     versions: dict[str, str]
     """Package -> version."""
     sources: list[Source]

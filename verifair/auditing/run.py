@@ -50,7 +50,7 @@ LAST = ("kmax", "pba", "certify")
 MARK = ".verifair-audit"
 """Says that a folder is ours, to be replaced."""
 KEPT = "resume"
-"""Where finished sections are, within the folder."""
+"""Name of the subfolder with finished sections."""
 Tell = Callable[[str, str, int, int], None]
 
 

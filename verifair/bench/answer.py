@@ -52,9 +52,9 @@ class RunShape(Shape):
     total_seconds: Seconds
     """Without `startup_seconds`."""
     cpu_seconds: Seconds | None
-    """Of the run and all that it started."""
+    """CPU seconds of the run and all processes that it started."""
     startup_seconds: Seconds
-    """Of another verifier's processes; 0 for others."""
+    """Start-up time of another verifier's processes; 0 for others."""
     peak_mb: float | None
     base_mb: float | None
     engine: str

@@ -24,7 +24,7 @@ COLORS = {
 }
 PEERS = {"marabou": "#B22222", "fairify:z3": "#8B3A8B"}
 OTHERS = ("#B8860B", "#2F4F4F", "#C71585", "#556B2F", "#4169E1", "#A0522D")
-"""Of competitors that somebody brings."""
+"""Colours of competitors that a user adds."""
 DASHES: dict[str, Any] = {
     "auto": "-", "exact": "-", "bnb": "--", "components": "--", "lp": ":", "milp": "-", "mip": "-", "smt": "-.",
     "marabou": (0, (5, 1, 1, 1, 1, 1)), "fairify": (0, (1, 1)),

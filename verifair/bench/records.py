@@ -29,7 +29,7 @@ a family were not asked any more; the engine itself met a contradiction and stop
 counterexample of another verifier does not meet its query."""
 NAME = "runs.jsonl"
 ALONE = "1 process"
-"""By whom runs were measured where the settings do not say it."""
+"""Default of the setting that says which processes measured the runs."""
 LONGEST = 500
 """Characters of a message about what is wrong with a journal."""
 

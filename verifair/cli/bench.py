@@ -49,7 +49,7 @@ class BenchSettings(Settings):
     competitor: tuple[str, ...] = ()
     """Another verifier: NAME='command {onnx} {vnnlib} {timeout} {results}', or a ready NAME; repeat."""
     competitor_home: tuple[str, ...] = ()
-    """Where the checkout of a competitor is: NAME=PATH; repeat."""
+    """Folder of a competitor's checkout: NAME=PATH; repeat."""
     seeds: Annotated[int, Field(ge=1)] = 1
     """Draw every case with this number of seeds; tables show mean and spread."""
     quick: bool = False

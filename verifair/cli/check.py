@@ -56,15 +56,15 @@ class CheckedFile(Shape):
     cannot be proved again."""
     format: str
     statement: str
-    """What the file states, in words."""
+    """The file's statement, in words."""
     extent: Extent
-    """How much of its question the file answers, counted from its content."""
+    """The part of its question that the file answers, counted from its content."""
     unit: str
-    """What the extent counts."""
+    """The things that the extent counts."""
     partial: bool
     """--partial was given: the statement about what is decided was enough."""
     missing: str | None
-    """What of its question the file leaves out, in words; null where it answers all of it."""
+    """The part of its question that the file leaves out, in words; null if it answers all of it."""
     claimed: Count
     """Statements that rest on a solver's word."""
     proofs: Count
@@ -80,9 +80,9 @@ class Checked(Answer):
     """The model and the schema that the files are about."""
 
     model_sha256: Sha256
-    """Of the model's file."""
+    """SHA-256 of the model's file."""
     schema_sha256: Sha256
-    """Of the schema's content, however the file writes it: not that of the file."""
+    """SHA-256 of the schema's content, which does not depend on the file's format; not that of the file."""
 
 
 class CheckAnswer(CheckedFile, Checked):
@@ -95,13 +95,13 @@ class CheckFilesAnswer(Checked):
     accepted: bool
     """Every file was read and accepted."""
     files: dict[str, CheckedFile]
-    """What became of each file that could be read."""
+    """The result for each file that could be read."""
     unread: dict[str, str]
-    """Why each of the others could not be, but for stores of verdicts in a folder: they hold no proofs."""
+    """The reasons that the others could not be read; without stores of verdicts in a folder, which hold no proofs."""
 
 
 ANSWER = Annotated[CheckAnswer | CheckFilesAnswer, Field(description="`verifair check`: whether files of proofs are accepted.")]
-"""What --json holds."""
+"""The content of --json."""
 
 
 def run(system: System, given: dict[str, Any]) -> None:

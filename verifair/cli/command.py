@@ -24,7 +24,7 @@ from verifair.systems.settings import Option, Run, Settings
 from verifair.systems.system import System
 
 NOTHING_KEPT = "interrupted: nothing is kept"
-"""What a command that Ctrl-C ended says where nobody knows better; `verifair.__main__` says it before this is loaded."""
+"""Default message of a command that Ctrl-C ended; `verifair.__main__` says it before this is loaded."""
 
 
 def app_of(system: System, run: Callable[[System, dict[str, Any]], None] | None = None) -> typer.Typer:

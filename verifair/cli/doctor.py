@@ -150,7 +150,7 @@ def run(system: System, given: dict[str, Any]) -> None:
 
 
 POINTS = 64
-"""As many as the import check compares."""
+"""Number of points, as in the import check."""
 
 
 def _imported(path: Path) -> ImportShape:

@@ -30,7 +30,7 @@ from verifair.systems.system import SYSTEMS, system
 OWN = ("check", "train", "export", "verify", "bench", "audit", "reproduce", "doctor", "schema")
 """Verbs that are no systems, each a module of this package."""
 ORDER = ("pba", "certify", "check", "explain", "guard", "kmax", "fgce", "cec", "cst")
-"""What comes first in the help, in this order."""
+"""Verbs that come first in the help, in this order."""
 
 
 def verbs() -> tuple[str, ...]:

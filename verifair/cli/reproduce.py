@@ -58,7 +58,7 @@ class Agreement(Shape):
     column: str
     numbers: Count
     mean_difference: Measured
-    """Of the absolute values."""
+    """Mean absolute difference."""
     rank_correlation: Measured
     """Spearman's."""
 
@@ -69,12 +69,12 @@ class ReproducedShape(Shape):
     name: str
     about: str
     differences: str
-    """What is known of why ours are not the paper's."""
+    """Known reasons for differences from the paper."""
     seeds: Count
     parts: Count
-    """Of dataset and seed that are in the rows."""
+    """Number of parts (dataset and seed) in the rows."""
     asked: Count
-    """As many as there are parts of the table."""
+    """Number of all parts of the table."""
     agreement: list[Agreement]
     rows: Table
     files: list[str]

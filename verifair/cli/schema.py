@@ -74,7 +74,7 @@ TYPES = {
     "bench-list": "verifair.bench.answer:BenchListAnswer",
     "vnnlib-certificate": "verifair.interop.certificate:FILE",
 }
-"""What has a JSON schema beside the answers of systems and the kinds of certificates: name -> its type."""
+"""Other types with a JSON schema, besides the answers of systems and the kinds of certificates: name -> type."""
 TITLES = {
     "audit": "verifair audit: the JSON beside the page",
     "vnnlib-certificate": "Files of proofs that a VNN-LIB query is unsat",

@@ -89,7 +89,7 @@ class ConsistencyShape(Shape):
     """Over the mean score of pairs of one group."""
     flips: Share
     hidden: Share
-    """In regime B."""
+    """Share of pairs in regime B."""
     matched: Share
     variance: float
     positive: Share
@@ -104,7 +104,7 @@ class TrainReport(Shape):
     train_accuracy: Share
     test_accuracy: Share
     base_rate: Share
-    """Of the more frequent class, what guessing it would score."""
+    """Share of the more frequent class, the accuracy of always guessing it."""
     positive_rate: dict[str, dict[str, float | None]]
     """Protected feature -> group -> share decided positively."""
     counterfactual_gap: dict[str, float | None]
@@ -114,7 +114,7 @@ class TrainReport(Shape):
     """After each epoch."""
     consistency: ConsistencyShape | None
     plain: ConsistencyShape | None
-    """Of the same network trained for prediction alone."""
+    """The same measures of the network trained for prediction alone."""
 
 
 class TrainAnswer(Answer):

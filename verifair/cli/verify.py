@@ -71,11 +71,11 @@ class VerifyAnswer(Answer):
     cases: Count
     engines: list[str]
     trust: Literal["proved", "claimed"] | None
-    """Of an unsat."""
+    """Trust of an unsat."""
     claimed: list[str]
     """Solvers on whose word an unsat rests."""
     rounded: list[str]
-    """What was rounded when the network was folded."""
+    """Nodes that were rounded when the network was folded."""
     seconds: Seconds
 
 

@@ -15,7 +15,7 @@ from encoders.network import Array, Integers
 PEOPLE = 4800
 WOMEN = {"<=50K": 795, ">50K": 715}
 BLACK = {"<=50K": 535, ">50K": 395}
-"""Of 2,400 people of each label."""
+"""Numbers of Black people among 2,400 people of each label."""
 
 
 def balanced_frame(frame: pd.DataFrame, seed: int) -> pd.DataFrame:

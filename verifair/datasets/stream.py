@@ -25,7 +25,7 @@ from verifair.schema.rows import blamed
 
 T = TypeVar("T")
 MOST_WORDS = 1 << 16
-"""Of one column that lies on the disk: these are held."""
+"""Most different words of a column stored on disk: the words themselves are held in memory."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -26,13 +26,13 @@ UNREADABLE = (
     OSError, ValueError, EOFError, ArithmeticError, RuntimeError, ImportError, MemoryError, LookupError,
     zlib.error, lzma.LZMAError, zipfile.BadZipFile, pd.errors.ParserError,
 )
-"""What the readers of so many formats raise for damaged files."""
+"""Errors that the readers of these formats raise for damaged files."""
 MAX_UNPACKED = 1 << 31
 """Bytes that a compressed table may unpack to: a small file can hold a machine's memory many times over, and ..."""
 RATIO, SMALL = 250, 1 << 26
 """... so many times its own size, where that is more than SMALL bytes: unpacking takes time, too, and tables shrink to a tenth."""
 MAX_CELLS = 1 << 28
-"""Of a Parquet file that is read whole: a million equal cells take a few bytes in it."""
+"""Most cells of a Parquet file that is read whole: a million equal cells take a few bytes in it."""
 MAX_COLUMNS = 10_000
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 """Other than commas; Excel writes semicolons where decimals have commas."""

@@ -22,7 +22,7 @@ from encoders.vnnlib.cases import Conjunction, cases, meets
 from encoders.vnnlib.reader import Formula, Variable, VnnlibQuery
 
 DIGITS = 17
-"""Of numbers that no finite decimal says: they identify a float64."""
+"""Digits of numbers without a finite decimal: enough to identify a float64."""
 TOLERANCE = Fraction(1, 10**4)
 """Up to which VNN-COMP takes an assignment that misses a constraint, relative to 1 and the number that is missed."""
 LARGEST = 400

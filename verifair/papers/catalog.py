@@ -35,7 +35,7 @@ ADDRESSES: Mapping[str, tuple[str, ...]] = {
         "fgce/", "tabular/heloc",
     ),
 }
-"""Where data files, or the tables that they are made of, are to be had -> what their names begin with."""
+"""Source of data files, or of the tables they are made of -> start of their names."""
 DATA = "VERIFAIR_DATA"
 """The variable that names the folder of the data files, where --data does not."""
 MANY = 1_000

@@ -20,11 +20,11 @@ from verifair.systems.results.files import file_name
 from verifair.systems.results.spreadsheets import save_table
 
 PAPERS_OWN = "paper's "
-"""What a column of printed numbers begins with."""
+"""Start of the names of columns of printed numbers."""
 SPREAD = "± "
-"""What the column of a standard deviation over the seeds begins with."""
+"""Start of the names of columns of standard deviations over the seeds."""
 PANELS, LETTERS = 4, 10
-"""Of a picture, side by side; and of its title, in an inch."""
+"""Panels of a picture side by side; and letters of its title in an inch."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

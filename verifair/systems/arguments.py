@@ -20,7 +20,7 @@ from verifair.systems.settings import Settings
 
 G = TypeVar("G", bound=Settings)
 HIDDEN = ("integer", "floating", "mixed-integer-float", "decimal", "complex")
-"""What pandas calls objects that are all numbers."""
+"""Pandas' names of object columns that hold only numbers."""
 
 
 def check_number(name: str, value: Any, *, whole: bool = False) -> None:

@@ -163,4 +163,4 @@ class Parts:
 
 
 UNKEPT = Parts()
-"""Of whoever keeps nothing."""
+"""The store of a run that keeps nothing."""

@@ -36,9 +36,9 @@ NAMES = ("german", "adult")
 DELTAS = (3, 30, 100)
 EPSILON = 0.1
 OPEN = {"german": (2, 5, 9), "adult": (2, 4, 7)}
-"""How many features are open."""
+"""Numbers of open features."""
 OWN_OPEN, PARTS = (2, 5, 9), (3, 10, 30)
-"""Of a user's network: how many features are open, and how many values a block of the partition has."""
+"""For a user's network: numbers of open features, and of values in a block of the partition."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -26,10 +26,10 @@ from verifair.training.onnx_writer import save_onnx
 SENSITIVE = {"german": "sex", "synthetic": "group", "adult": "sex", "hmda": "race"}
 """The paper's protected attributes; the synthetic one is no input of the network."""
 SOURCES = {"german": "german-years"}
-"""What the paper's datasets are called here, where it is another name: its merit of German has the age in years."""
+"""Names of the paper's datasets here, if they differ: the paper's merit of German has the age in years."""
 FOLDS = 5
 ENCODINGS = ("one-hot, minmax", "one-hot, standardised", "codes, minmax", "codes, standardised")
-"""What the paper may have fed its networks; the first is ours."""
+"""Input encodings that the paper may have used; the first is ours."""
 LOWER = (0.2, 0.3, 0.4)
 """Other thresholds for the share of regime B: the paper's is not known, and its shares suggest a lower one than 0.5."""
 

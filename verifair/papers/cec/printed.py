@@ -69,4 +69,4 @@ NOTES = (
     "moves a network there (column on merit), and is to be measured against it.",
     "Ties: on Adult a median of 38 people are equally near; drawing one instead of taking the first moved CEC by 0.002.",
 )
-"""Where ours is not what the paper says, and why; from `cec_encodings` and short experiments."""
+"""Differences from the paper, with reasons; from `cec_encodings` and short experiments."""

@@ -19,7 +19,7 @@ REGIMES = ("A", "B", "C", "D", "B at 0.3")
 SWEPT = ("CEC", "B", "A", "F1", "EO gap", "PFR", "AUC", "variance", "positive")
 """The paper's six, and three that show whether the model still decides."""
 FLIPS = 0.2
-"""Where the plane of figure 4 is divided along PFR: the paper names no value."""
+"""PFR at which the plane of figure 4 is divided: the paper names no value."""
 
 
 def methods(parts: pd.DataFrame) -> pd.DataFrame:

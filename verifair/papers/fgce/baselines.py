@@ -24,7 +24,7 @@ from verifair.systems.fgce.optimum.cover import largest_coverage
 
 SHARE = 0.9
 CASES = {"Student": (5, ("age", "health")), "COMPAS": (9, ("age", "priors_count"))}
-"""Of each dataset: k of FGCE, and the features whose constraints are taken away one by one."""
+"""For each dataset: k of FGCE, and the features whose constraints are removed one by one."""
 
 
 def compared(data: PaperData) -> pd.DataFrame:

@@ -27,7 +27,7 @@ from verifair.systems.fgce.measures.curves import cost_table, coverage_table, cu
 
 KS = range(1, 11)
 BUDGET = Budget(seconds=60.0)
-"""For each optimum."""
+"""Limits for each optimum."""
 Pair = tuple[Instance, Instance]
 
 

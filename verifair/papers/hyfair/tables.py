@@ -47,7 +47,7 @@ ROUNDS = 3
 ITERATIONS = 500
 """Steps of each search before and after a mitigation."""
 PARTS_OF_GAP = (0.9, 0.75, 0.5, 0.25)
-"""Of the largest gap that is met: the targets of table 5."""
+"""The targets of table 5, as parts of the largest gap found."""
 RETRAININGS, EPOCHS = 3, 10
 """Rounds of retraining in table 5, and epochs of each."""
 

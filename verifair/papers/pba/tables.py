@@ -24,7 +24,7 @@ from verifair.training import train
 SECONDS = 3600.0
 """For each network; its rows take seconds."""
 FAIR_N_EPOCHS = 50
-"""Of German. After 20, what the others take, Fair-N is nearly constant and its direction is the seed's."""
+"""Epochs of Fair-N on German. After 20, as for the others, it is nearly constant and its direction depends on the seed."""
 FIGURE_KEYS = ("dataset", "hidden", "method", "setting", "group", "outcome")
 KEYS = ("dataset", "hidden", "method", "group", "metric", "setting", "delta")
 

@@ -26,7 +26,7 @@ from verifair.systems.cec.settings import DEFAULTS, THRESHOLD, CecSettings
 from verifair.systems.stores import UNKEPT, Arrays, Parts
 
 Places = npt.NDArray[np.int16]
-"""Of features and classes, of which there are few: a million pairs have six of them."""
+"""Type of feature and class numbers, which are small: a million pairs have six of them each."""
 SILENT = 1e-6
 """Attributions of at most this say nothing."""
 
@@ -182,7 +182,7 @@ def scored(
 
 
 KINDS = {"decision": np.int16, "decision_tilde": np.int16, "most": np.int16, "silent": np.bool_}
-"""Of what is known of pairs, where these are no float64."""
+"""Types of the results of pairs that are not float64."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -52,7 +52,7 @@ AT_ONCE = 1024
 PAIRS = 32
 """Under way at once."""
 SECONDS_A_SLICE = 5e-9
-"""What bounding a person's path takes for each slice and weight of the network, at most: a pair is begun where that is left."""
+"""Upper estimate for bounding a person's path, per slice and weight of the network: a pair starts only if this time is left."""
 FINE_SLICES, MOST_SLICES = 64, 1024
 """Paths are cut into `SLICES` at first; where boxes are cut, twice as many with every third cut; and of points, four times as many
 each time."""

@@ -23,7 +23,7 @@ from verifair.systems.proportions import critical, newcombe, wilson
 from verifair.systems.results.result import Interval, Measured, Shape, Share
 
 Z = critical(0.95, 2)
-"""Of all intervals."""
+"""Critical value of all intervals."""
 INTERVALS = "95 % over people: pairs that share a person are not independent"
 PEOPLE = 1 << 18
 """Whose pairs are sorted at once."""
@@ -253,11 +253,11 @@ class Triviality(Shape):
     """Measures of a model that hardly decides, and so gets a low score: a constant model explains everybody alike."""
 
     variance: Measured
-    """Of the probability of class 1; null of a model that gives values."""
+    """Variance of the probability of class 1; null for a model that gives values."""
     positive: Share
     """Decided positively."""
     auc: Measured
-    """Of the probability against the true label; null with one label only, and of a model that gives values."""
+    """AUC of the probability against the true label; null with one label only, and for a model that gives values."""
     silent: Share
     """People whose attributions are all below 1e-6: their score says nothing."""
 

@@ -106,13 +106,13 @@ class GroupFindings(Shape):
     people: Count
     """Audited."""
     pairs: Count
-    """With each other group."""
+    """Number of pairs with the other groups."""
     matched: Count
     """Pairs with a counterpart."""
     distance: tuple[Measured, Measured, Measured]
-    """To the nearest, matched or not: median, 90 %, largest; standard deviations of merit."""
+    """Distance to the nearest, matched or not: median, 90 % quantile, largest; in standard deviations of merit."""
     twins: Share | None
-    """Of the matched pairs, those with a counterpart of the same merit."""
+    """Share of matched pairs whose counterpart has the same merit."""
     ties: tuple[Measured, Count]
     """Median and largest number of equally near counterparts."""
     cec: Interval | None
@@ -123,7 +123,7 @@ class GroupFindings(Shape):
     within: Measured
     """Mean score of the same people and the nearest comparable ones of their own group."""
     beyond: Interval | None
-    """How much higher the scores across are, for those with both."""
+    """Excess of the scores across groups, over people with both scores."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -228,7 +228,7 @@ class CertifiedPair(Shape):
     reason: str | None
     score: float | None
     bound: float | None
-    """Of the score, throughout both neighbourhoods."""
+    """Upper bound of the score, throughout both neighbourhoods."""
 
 
 class CertifiedPairs(Shape):
@@ -244,13 +244,13 @@ class CertifiedPairs(Shape):
     """Reason -> how many."""
     largest_bound: float | None
     median_slack: float | None
-    """By how much the bounds of the certified pairs exceed their measured scores."""
+    """Median difference of the certified pairs' bounds and their measured scores."""
     seconds: Seconds
     certificate_file: str | None
     people: Annotated[pd.DataFrame, RowsOf(CertifiedPair)]
     found: CertifiedConsistency = Field(exclude=True)
     note: str | None = Field(exclude=True)
-    """What became of the certificate."""
+    """A note about the certificate."""
 
     @classmethod
     def of(

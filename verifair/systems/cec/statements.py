@@ -26,7 +26,7 @@ UNSAID: dict[str, Any] = {
     **dict.fromkeys(("query", "pairs", "trust", "model_sha256", "schema_sha256", "seconds", "seed", "versions"), True),
     "certified": {"people", "seconds", "certificate_file"},
 }
-"""Of a result, what the section does not repeat."""
+"""Fields of a result that the section does not repeat."""
 
 
 def section(settings: CecSettings, subject: Subject, work: Work) -> Section:

@@ -41,7 +41,7 @@ WHY = {
     SCORE: "the score could not be bounded",
     TIME: "time was up",
 }
-"""What the screen says of the pairs that are unknown."""
+"""The screen's words for the reasons of unknown pairs."""
 
 
 def show(result: CecResult, console: Console) -> None:

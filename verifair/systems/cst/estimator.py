@@ -32,7 +32,7 @@ from verifair.systems.stores import UNKEPT, Parts
 Z_OF_PAPER = 1.645
 """One-sided 95 %, rounded to three decimals as in the authors' code."""
 COPIED = int(pd.__version__.partition(".")[0]) >= 3
-"""Whether pandas copies a column of two tables when something is written into one of them."""
+"""True if pandas copies on write."""
 
 
 class SituationTesting(TableEstimator):

@@ -32,7 +32,7 @@ GROUPS = {"control": FACTUAL, "ST test": BETWEEN, "CST test": COUNTERFACTUAL}
 METHODS = {"ST": BETWEEN, "CST w/o": COUNTERFACTUAL, "CST": "#B35900", "CF": "#009E73"}
 BINS = 40
 CATEGORIES = 8
-"""Of an attribute, in one picture; the rest are drawn together."""
+"""Most categories of an attribute in one picture; the rest are drawn together."""
 FEW = 60
 """Intervals that are drawn one by one; more become a band."""
 REST = "others"

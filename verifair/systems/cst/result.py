@@ -44,7 +44,7 @@ class CstQuery(Shape):
     """Group sizes."""
     tau: float
     level: Share
-    """Of the intervals."""
+    """Level of the intervals."""
     sides: Literal[1, 2]
     z: float | None
     """Critical value, where it was given in place of level and sides."""
@@ -251,7 +251,7 @@ class CertifiedDecisions(Shape):
     """Position in the table -> both decisions."""
     certificate_file: str | None = None
     saved: str | None = Field(default=None, exclude=True)
-    """What became of the certificate, if one was asked for."""
+    """A note about the certificate, if one was asked for."""
     found: CertifiedCounterfactuals = Field(exclude=True)
 
     @classmethod

@@ -24,7 +24,7 @@ from verifair.systems.work import Work, called, standing
 SHOWN = 100
 """People to review in the table."""
 TITLE = "analyses.cst"
-"""Of the section in an audit file."""
+"""Title of the section in an audit file."""
 
 
 def sources(settings: CstSettings, subject: Subject) -> list[Source]:

@@ -51,7 +51,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 STEPS = 60
-"""Of bisection for a p-value: z to 1e-16 of Z_MOST."""
+"""Steps of bisection for a p-value: z to 1e-16 of Z_MOST."""
 Z_MOST = 38.0
 """Beyond it the normal tail is 0 in floats."""
 ROUNDING = 1e-12

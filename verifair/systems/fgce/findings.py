@@ -23,7 +23,7 @@ from verifair.systems.results.result import Interval
 from verifair.systems.results.words import percent, rounded
 
 GREEDY = 1 - 1 / np.e
-"""What greedy reaches of the best coverage, at least."""
+"""The share of the best coverage that greedy reaches at least."""
 WITHOUT, LEAST = "share without any feasible counterfactual", "mean least cost"
 """Measures of everybody's own, whatever is chosen for the group: the second is of the cheapest row that each can reach."""
 INTERVALS = (

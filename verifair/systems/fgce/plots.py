@@ -32,7 +32,7 @@ BARS = 15
 WIDE = 3
 """Groups in one line of a legend above, at most."""
 LETTERS = 112
-"""Of type, from one side of the overview to the other."""
+"""Letters across the width of the overview."""
 OFTEN = 0.5
 """Features are shown that change in more than this share of at least one group (figure 7)."""
 

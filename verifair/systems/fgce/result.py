@@ -170,7 +170,7 @@ class Decided(Shape):
     group: str
     row: RowName
     positive: bool
-    """In exact arithmetic."""
+    """The decision in exact arithmetic."""
     float32: bool | None
     agrees: bool | None
     margin: float | None

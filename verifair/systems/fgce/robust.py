@@ -33,7 +33,7 @@ from verifair.models.read import read
 from verifair.schema.schema import Schema
 
 Answers = dict[int, GoalAnswer]
-"""Of one row at one delta: for each other class, whether the positive one beats it throughout the neighbourhood."""
+"""The answers for one row at one delta: for each other class, whether the positive one wins throughout the neighbourhood."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -33,7 +33,7 @@ AHEAD_NODES = 64
 """Boxes for a candidate that is asked about ahead: what is hard waits until it is chosen."""
 
 NOTHING = Coverage(chosen=np.empty(0, dtype=np.int64), covered=0, bound=0, nodes=0)
-"""What nobody can be covered by."""
+"""The empty choice, which covers nobody."""
 
 
 class Solve(Protocol):
@@ -43,7 +43,7 @@ class Solve(Protocol):
 
 
 Prove = Callable[[Integers, Budget], Sequence[Status]]
-"""Which of some nodes (n,) are robust; PROVED has to be a proof."""
+"""Decides whether nodes (n,) are robust; PROVED has to be a proof."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -28,7 +28,7 @@ CERTIFIED = 0.1
 """Share of that which goes to proofs that the counterfactuals are robust, where they are asked for."""
 INTERRUPTED = "this is what was done until then"
 UNTIMED = ("decisions", "graph", "density")
-"""What has to be whole before the first group is asked about, and does not watch the time itself."""
+"""Steps that must finish before the first group is solved, and that do not watch the time themselves."""
 
 
 def solve(settings: FgceSettings, subject: Subject, work: Work) -> FgceResult:

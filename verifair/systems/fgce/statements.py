@@ -27,7 +27,7 @@ from verifair.systems.subject import Subject
 from verifair.systems.work import Work, called, standing
 
 ANSWER: dict[str, Any] = {"groups": True, "left_out": True, "comparison": True, "re_evaluated": True, "robust": True}
-"""What the page's JSON has of a result, beside some of the graph."""
+"""Fields of a result in the page's JSON, besides parts of the graph."""
 ONE: dict[Cost, str] = {
     "l2": "a distance, where 1 is a change of one number over its whole range", "path": "length of the path",
     "hops": "number of moves",

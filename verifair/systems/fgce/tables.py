@@ -26,14 +26,14 @@ from verifair.systems.results.result import Interval
 from verifair.systems.results.words import moves, percent
 
 COSTS: dict[Cost, str] = {"l2": "L2 distance", "path": "weighted path", "hops": "moves"}
-"""What a cost is counted in."""
+"""Costs in words."""
 ENDED = {"interrupted": "Ctrl-C", "time": "the time was up"}
 WIDE = 3
 """Up to so many groups stand side by side in the overview; more stand one below the other."""
 SHOWN = 6
 """Subgroups of a group, and features of a counterfactual, on the screen; files hold all."""
 LINES = 12
-"""Of an area's table, on the screen."""
+"""Lines of an area's table on the screen."""
 ROWS = 20
 """Counterfactuals of a group on the screen."""
 METHODS = get_args(FeasibleShare.model_fields["method"].annotation)

@@ -22,7 +22,7 @@ from verifair.systems.pba.result import Asked
 from verifair.systems.pba.stream import LabelledRows, TableStream
 
 STATEMENTS = 50_000
-"""Of one certificate: it is held in memory when it is written, and when it is checked."""
+"""Most statements of one certificate: it is held in memory while it is written and checked."""
 
 
 def certificates(asked: Asked, people: TableStream, folder: Path, name: str) -> Iterator[tuple[Path, Certificate]]:

@@ -18,7 +18,7 @@ LETTERS = 40
 GROUPS = 10
 """So many groups are drawn, those with the most rows."""
 BARS = 0.7
-"""Of the room of a group, how much its bars take."""
+"""Share of a group's space that its bars take."""
 
 
 def plots(result: PbaResult) -> dict[str, Callable[[Path], None]]:

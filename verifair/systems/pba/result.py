@@ -34,12 +34,12 @@ class Rate(Shape):
     value: Share | None
     """Null: the group has no such rows; of CFA, no counterfactual that the schema's constraints allow."""
     rows: Count
-    """Of CFA, pairs of a row and a counterfactual."""
+    """Number of rows; for CFA, of pairs of a row and a counterfactual."""
     low: float | None
     """Wilson's 95 % interval; null for CFA, whose pairs share rows."""
     high: float | None
     ranked: bool
-    """Whether gaps compare the group: it has rows enough."""
+    """True if the group has enough rows to be compared."""
 
 
 class RateGap(Shape):
@@ -51,7 +51,7 @@ class RateGap(Shape):
     highest: str | None
     gap: float | None
     low: float | None
-    """Of Newcombe's 95 % interval, for all pairs of groups at once (Bonferroni)."""
+    """Lower end of Newcombe's 95 % interval, for all pairs of groups at once (Bonferroni)."""
     high: float | None
     groups: Count
     """Compared."""
@@ -87,7 +87,7 @@ class BiasedPeople(Shape):
     people: Count
     """Rows of which it was asked."""
     proved: Count
-    """By some other value, in one of the directions."""
+    """People with a proved bias against some other value, in one of the directions."""
     unknown: Count
     """Nothing is proved, and some question is not decided."""
 
@@ -131,7 +131,7 @@ class StoredVerdicts(Shape):
     file: str
     """SQLite. Its table `verdicts` has a line for each."""
     runs: list[str]
-    """What its column `run` holds for this answer."""
+    """Values of its column `run` for this answer."""
     verdicts: Count
 
 
@@ -173,7 +173,7 @@ class PbaResult(Result):
     people: InstanceOf[TableStream] = Field(exclude=True)
     asked: tuple[InstanceOf[Asked], ...] = Field(exclude=True)
     rows: str = Field(exclude=True)
-    """Which rows were asked about, in words."""
+    """The audited rows, in words."""
 
     @cached_property
     def tally(self) -> pd.DataFrame:

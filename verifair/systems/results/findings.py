@@ -50,9 +50,9 @@ class Statement(Shape):
 
     text: str
     standing: Standing
-    """How firmly it stands."""
+    """How certain it is."""
     tone: Tone
-    """What it means to somebody responsible."""
+    """Its meaning for a responsible person."""
     headline: bool = False
     """It is on the first screen."""
     brief: str = ""
@@ -109,7 +109,7 @@ class WitnessRow(Shape):
     """Sensitive feature -> [was, became]."""
     before: float
     after: float
-    """What the model gives for each: a probability, or a value."""
+    """The model's output for each: a probability, or a value."""
     flips: bool
     """The decision changes."""
     float32_agrees: bool | None
@@ -117,7 +117,7 @@ class WitnessRow(Shape):
     sentence: str
     """All of it in one readable line."""
     row: RowName | None = None
-    """Of the table; null: a possible person."""
+    """Row of the table; null: a possible person."""
     x: dict[str, Any] = Field(default_factory=dict)
     """The person as they were, all features: categories by name, numbers with all digits. Empty: not known."""
 
@@ -128,13 +128,13 @@ class Evidence(Shape):
     file: str
     sha256: Sha256
     proves: str
-    """In one sentence."""
+    """The statement that is proved, in one sentence."""
     command: str
     """Checks it again, from the page's folder."""
     checked: Literal["accepted", "accepted in part", "rejected", "not re-checked"]
     """By the separate checker, in this run; in part: what is decided was proved again, and some of what was asked is open."""
     missing: str | None = None
-    """What of its question the file leaves out, in words."""
+    """The part of its question that the file leaves out, in words."""
 
 
 class Source(Shape):
@@ -143,7 +143,7 @@ class Source(Shape):
     role: str
     """model, schema, data, causal model or the audit file."""
     file: str
-    """As the audit file names it."""
+    """Path as in the audit file."""
     sha256: Sha256
 
 
@@ -160,14 +160,14 @@ class Section(Shape):
     source: str
     """The paper."""
     semantics: str
-    """Which function the answers are about."""
+    """The function that the answers are about."""
     statements: tuple[Statement, ...]
     witnesses: tuple[WitnessRow, ...] = ()
     pictures: tuple[Picture, ...] = ()
     tables: tuple[DataTable, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     settings: dict[str, Any] = Field(default_factory=dict)
-    """What was asked for, seeds included."""
+    """The settings of the analysis, seeds included."""
     answer: dict[str, Any] = Field(default_factory=dict)
     """All in numbers, as the analysis's own verb gives it or in part."""
     seconds: Seconds = 0.0

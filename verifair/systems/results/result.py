@@ -127,9 +127,9 @@ class Result(SystemAnswer):
     """The answer of a system about a model and a schema."""
 
     model_sha256: Sha256 = Field(repr=False)
-    """Of the ONNX file."""
+    """SHA-256 of the ONNX file."""
     schema_sha256: Sha256 = Field(repr=False)
-    """Of the schema as it was read."""
+    """SHA-256 of the schema as it was read."""
     seconds: Seconds = Field(repr=False)
     seed: Seed = Field(repr=False)
 

@@ -30,9 +30,9 @@ class WitnessShape(Shape):
     probabilities: Annotated[list[Probability], Field(min_length=2, max_length=2)] | None
     """Null for a model that gives values."""
     values: Annotated[list[float], Field(min_length=2, max_length=2)] | None
-    """What a model that gives values gives; null for others."""
+    """Outputs of a model that gives values; null for others."""
     margin: float | None
-    """What should have been positive, as float64."""
+    """The quantity that should have been positive, as float64."""
     float32_agrees: bool | None
     """Whether onnxruntime shows the same in float32; null: not asked."""
 
@@ -62,7 +62,7 @@ class VerdictShape(Shape):
 
     status: Status
     reason: Reason | None
-    """Why it is unknown; null otherwise."""
+    """The reason of an unknown; null otherwise."""
     witness: WitnessShape | None
     lower: float | None
     """Certified lower bound of what has to stay positive, a proof's margin; null: not computed."""
@@ -72,9 +72,9 @@ class VerdictShape(Shape):
     engine: str
     """The methods that decided."""
     semantics: str
-    """Which function the verdict is about."""
+    """The function that the verdict is about."""
     float32: bool | None
-    """Whether a proof is certified for float32: it holds of every float32 evaluation too; null: nothing is proved."""
+    """Whether a proof is certified for float32: it holds for every float32 evaluation too; null: nothing is proved."""
     seconds: Seconds
     outcomes: list[SolverOutcome]
 
@@ -84,7 +84,7 @@ class Gap(Shape):
 
     status: Literal["bounded"] = "bounded"
     reason: Reason | None
-    """Why the sides are further apart than the tolerance; null: they are not."""
+    """The reason that the bounds differ by more than the tolerance; null if they do not."""
     lower: float
     """Met by the witness, exactly."""
     upper: float | None
@@ -113,7 +113,7 @@ class PairQuery(Shape):
 class FairnessQuery(PairQuery):
     kind: Literal["individual-fairness"] = "individual-fairness"
     epsilon: float | None
-    """What `epsilon_of` names may move by this much; null: decisions may not flip."""
+    """Allowed change of the quantity that `epsilon_of` names; null: decisions may not flip."""
     scale: Scale | None = Field(validation_alias=AliasChoices("epsilon_scale", "scale"))
     """probability, or logit for what the model gives as it is; null: asked about decisions."""
     epsilon_of: Quantity | None

@@ -32,7 +32,7 @@ from verifair.training.objectives import Objective
 from verifair.training.perceptron import Perceptron
 
 SLACK = 0.01
-"""How far the rates of two groups may lie apart."""
+"""Allowed difference of the rates of two groups."""
 ASCENT = 0.05
 """Step of the multipliers: 100 batches at a gap of 0.2 raise one to 1, the weight of the cross-entropy."""
 

@@ -57,7 +57,7 @@ class ConsistencyTerms:
 
 
 EXCESS_TERMS = ConsistencyTerms(lambda_excess=1.0, every=2, auc_loss=0.01)
-"""Of the method `excess`, ours."""
+"""Terms of our method `excess`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from verifair.systems.arguments import check_no_hidden_numbers
 
 Codes = npt.NDArray[np.intp]
 LARGEST = 1e150
-"""Of numbers that are squared; the least difference between them is its inverse."""
+"""Largest number that is squared; the least difference between such numbers is its inverse."""
 
 
 def is_number(column: Any) -> bool:

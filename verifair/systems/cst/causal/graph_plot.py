@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 1.55, 0.56
 ACROSS, DOWN = 2.5, 0.92
 """From one layer, and from one place in it, to the next."""
 LETTERS = 15
-"""In a line of a node."""
+"""Letters in a line of a node."""
 LARGEST = 12
 """Points of type: pictures of many layers are shown at less than half of their size."""
 PROTECTED, MOVED, STILL, DECISION = "#E69F00", "#CDE4F2", "#F2F2F2", "#BFE3D3"

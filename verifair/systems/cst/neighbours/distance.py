@@ -34,7 +34,7 @@ from verifair.systems.groups import blocks
 
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
 MOST_WORDS = 1 << 14
-"""Of one attribute."""
+"""Most different words of one attribute."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -67,15 +67,15 @@ TOLD = {
     CATEGORIES: "not all categories that the counterfactual may have were looked at",
     TIE: "the smooth network's margin is 0, or nearer to 0 than ball arithmetic tells",
 }
-"""Why a row is unknown."""
+"""The reasons of unknown rows, in words."""
 NEGLIGIBLE = 1e-6
 """Probability of categories that are not looked at, without which nothing is said of the row."""
 LEFT_OUT = f"categories with together at most {NEGLIGIBLE:g} of the probability"
-"""What flips and stays say nothing of, where categories are on the way."""
+"""Exception of flips and stays, in words, if categories are on the path."""
 ALTERNATIVES = 16
 """Counterfactuals of a row that are looked at, the most probable ones, where categories are on the way."""
 BOXES = 200
-"""Of the engine for one part of the coefficients' box, unless the budget says otherwise; to cut that part mostly tells more."""
+"""The engine's boxes for one part of the coefficients' box, by default; beyond that, cutting the part usually helps more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -17,7 +17,7 @@ from verifair.systems.cst.robustness.effects import Effects
 MOST = 1e6
 """Standard errors; what does not flip below never does, as far as we say."""
 STEPS = 90
-"""Of bisection: MOST to 1e-21."""
+"""Steps of bisection: from MOST to 1e-21."""
 HELD = 2_000_000
 """Scores held at once."""
 

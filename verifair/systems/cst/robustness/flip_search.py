@@ -17,7 +17,7 @@ from verifair.systems.cst.robustness.problem import SensitivityProblem
 LEVELS = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
 """Shares of the largest t that are tried on each ray, the smallest first."""
 STEPS = 14
-"""Of bisection between two of them."""
+"""Steps of bisection between two of them."""
 CORNERS = 32
 """Corners that are tried: all up to five coefficients, else random ones."""
 

@@ -27,7 +27,7 @@ from verifair.systems.cst.robustness.cells import Dependence, Part
 from verifair.systems.cst.robustness.effects import Coefficient, Effects, Errors, quantile
 
 CORNERS = 256
-"""Of the coefficients' box that are looked at for every row: all of them up to eight coefficients."""
+"""Corners of the coefficients' box that are tried for every row: all of them for up to eight coefficients."""
 DECIDED_AT_ONCE = 20_000
 """Rows of network inputs held in memory."""
 

@@ -30,20 +30,20 @@ from verifair.systems.cst.robustness.exact_flips import accepts, scores
 from verifair.systems.cst.robustness.problem import SensitivityProblem
 
 STEPS = 40
-"""Of bisection for t."""
+"""Steps of bisection for t."""
 POINTS = 4
 """So many times k of the nearest points are looked at; what may be farther counts as unknown."""
 GOLDEN = 60
 """Steps towards the least lower limit of an interval."""
 SURROUNDINGS = 2048
-"""Of complainants, or of parts, that are held at once."""
+"""Most complainants, or parts, whose surroundings are held at once."""
 NARROW = 1e-9
 """Parts are not halved below this width."""
 AT_ONCE = 4
 """Parts of one complainant that are bounded together."""
 
 Part = tuple[float, int, Array, Array]
-"""How near it comes, a number that orders equals, and its ends (p,), (p,) in standard errors."""
+"""A part: its distance to the estimates, a number that breaks ties, and its ends (p,), (p,), in standard errors."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -64,9 +64,9 @@ class Burden(Shape):
     levels: list[float]
     """Costs of the coverage curves."""
     exact: bool
-    """Whether coverages are optima, not greedy's."""
+    """True if coverages are optima, not greedy's."""
     stopped: Literal["interrupted", "time"] | None
-    """What ended it before it was done."""
+    """The reason of an early end."""
     coverage: Annotated[pd.DataFrame, RowsOf(Line)]
     """A line for each group, k and d, as `coverage_table`."""
     cost: Annotated[pd.DataFrame, RowsOf(Line)]

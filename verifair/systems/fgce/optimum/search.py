@@ -28,7 +28,7 @@ from solvers.registry import solve
 STEPS = 300
 """Subgradient steps that a branch gets at once."""
 DEFLECTED = 0.8
-"""What the last direction counts in the next: plain subgradients zigzag, and stay 1 to 3 % above what these reach."""
+"""Weight of the last direction in the next: plain subgradients zigzag, and stay 1 to 3 % above the bounds of these."""
 PATIENCE = 12
 """Steps without a better bound after which steps are halved."""
 FINEST = 1e-3

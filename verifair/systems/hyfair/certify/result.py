@@ -52,7 +52,7 @@ class VerdictResult(VerdictShape, Result):
     question: InstanceOf[IndividualFairness] = Field(exclude=True)
     verdict: InstanceOf[Verdict] = Field(exclude=True)
     proof_line: str | None = Field(exclude=True)
-    """Where the certificate is, or why there is none; null: nobody asked for it."""
+    """The file of the certificate, or the reason that there is none; null if not asked for."""
 
 
 # Several boxes
@@ -74,7 +74,7 @@ class TargetedResult(Result):
     verdicts: list[TargetedVerdict]
     question: InstanceOf[IndividualFairness] = Field(exclude=True)
     proof_lines: tuple[str, ...] = Field(exclude=True)
-    """Where the certificates are, and why some have none."""
+    """The files of the certificates, and the reasons for missing ones."""
 
     def to_frame(self) -> pd.DataFrame:
         """Return a line for each sub-population: its verdict, or the reason that it has none."""
@@ -96,7 +96,7 @@ class EnumerationResult(Result):
 
     query: FairnessQuery
     wanted: Count
-    """As many were asked for."""
+    """Number asked for."""
     counterexamples: list[WitnessShape]
     """Each a person: another one differs in more than the protected features."""
     complete: bool
@@ -285,18 +285,18 @@ class PartitionSummary(Pictured, Shape):
     volume: VolumeShares = Field(exclude=True)
     parts: PartCounts
     rows: RowCounts | None
-    """Of the table; null without --data."""
+    """Numbers of rows of the table; null without --data."""
     reasons: dict[Reason, Count]
-    """Why parts are unknown."""
+    """Numbers of unknown parts by reason."""
     float32: Float32Counts
     certified_for_float32: Count
     """Proved parts all of whose proofs hold for every float32 evaluation; the others are about the real-valued function only."""
     nodes: Count
     """Boxes bounded."""
     work_seconds: Seconds
-    """Of all processes and all runs together."""
+    """Seconds of work of all processes and all runs together."""
     blocks: tuple[Block, ...] = Field(repr=False)
-    """Of each feature that is cut into at most 65,536."""
+    """The blocks of each feature that is cut into at most 65,536."""
     examples: tuple[WitnessShape, ...] = Field(repr=False)
 
     @computed_field  # type: ignore[prop-decorator]

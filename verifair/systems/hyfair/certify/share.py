@@ -27,7 +27,7 @@ from verifair.systems.hyfair.certify.result import Block, Float32Counts, PartCou
 from verifair.systems.results.verdicts import WitnessShape
 
 OUTCOMES = ("unknown", "proved", "violated", "not_reached")
-"""By their number in a store; what no chunk holds yet is not reached."""
+"""Outcomes by their number in a store; parts that no chunk holds yet are not reached."""
 NOT_REACHED = 3
 EXAMPLES = 3
 LISTED = 1 << 16

@@ -45,7 +45,7 @@ UNPROVED = {
     Status.VIOLATED: "the rows found are the evidence, and anybody can evaluate them (--json FILE keeps them)",
     Status.UNKNOWN: "nothing was proved",
 }
-"""Why a verdict has no certificate."""
+"""The reasons that a verdict has no certificate, in words."""
 NEXT_FEATURE = re.compile(r",(?=[^,=]+=)")
 """A comma within a category's name is none between two features."""
 

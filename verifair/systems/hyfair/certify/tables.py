@@ -32,14 +32,14 @@ from verifair.systems.results.verdicts import VerdictShape, WitnessShape
 from verifair.systems.results.words import percent, rounded
 
 SHOWN = {"proved": "proved", "violated": "refuted", "unknown": "unknown", "not_reached": "not reached", "outside": "outside"}
-"""How outcomes are called, in the order in which they stand."""
+"""Names of the outcomes on the screen, in their order."""
 FURTHER = (
     "Both are people whom the schema allows; they need not be in a table. --maximise bounds the largest gap, --share says for how "
     "many people there is such a pair, and --enumerate lists more pairs."
 )
 """Said of a counterexample."""
 SHOWN_PEOPLE = 5
-"""Of those listed, side by side on the screen."""
+"""Listed people who are shown side by side on the screen."""
 MEASURES = {"parts": "parts", "volume": "domain", "rows": "data rows"}
 
 

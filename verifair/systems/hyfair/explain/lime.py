@@ -25,7 +25,7 @@ from verifair.systems.hyfair.search.space import Space
 
 TOP = 3
 WIDTH = 0.75
-"""Of LIME's kernel, times the square root of the number of features."""
+"""Width of LIME's kernel, divided by the square root of the number of features."""
 PERTURBED = 200
 """Values drawn anew for each feature."""
 

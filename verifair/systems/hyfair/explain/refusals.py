@@ -21,7 +21,7 @@ from verifair.systems.hyfair.explain.rules_file import when
 
 REFUSED = "refused"
 NAME = re.compile(rf"{REFUSED}( \(\d+\))?( \d+)?")
-"""What the constraints of a guarded schema are called."""
+"""Names of the constraints of a guarded schema."""
 
 
 def snapped(rules: Sequence[Rule], schema: Schema) -> tuple[Rule, ...]:

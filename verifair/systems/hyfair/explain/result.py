@@ -80,7 +80,7 @@ class ExplainResult(Result):
     options: str = Field(exclude=True)
     """Those that name model and schema."""
     file: Path | None = Field(exclude=True)
-    """Of the rules, where one is written."""
+    """The file of the rules, if one is written."""
     box: dict[str, Any] = Field(exclude=True)
 
     @property

@@ -22,11 +22,11 @@ from verifair.systems.hyfair.search.annealing import search_clusters
 from verifair.systems.hyfair.search.space import Space
 
 POOL, STARTS, STEPS, DRAWN = 20_000, 32, 30, 12
-"""Of the search for a large gap, see `climb`."""
+"""Parameters of the search for a large gap, see `climb`."""
 SEARCH = Budget(seconds=10.0)
-"""Of each search for a cluster."""
+"""Limits of each search for a cluster."""
 INTERRUPTED = "interrupted"
-"""Why there are fewer rounds after Ctrl-C."""
+"""The reason for fewer rounds after Ctrl-C."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

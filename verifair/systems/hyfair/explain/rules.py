@@ -31,7 +31,7 @@ LISTED = 8
 PURITY = 0.3
 """Share of high samples that makes a leaf high, where none is named and some leaf has so much."""
 SIGNIFICANT = 0.05
-"""Of the largest severity that there can be: the least fall by negation that keeps a rule, where none is named."""
+"""Default of the least fall by negation that keeps a rule, as a share of the largest possible severity."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -34,7 +34,7 @@ class Effect(Shape):
 
     intervention: str
     accuracy: Share | None
-    """Of the rows that are answered."""
+    """Accuracy on the answered rows."""
     abstained: Share | None
     """Share of the rows that are refused."""
     rows: Count
@@ -42,7 +42,7 @@ class Effect(Shape):
     max_k: Count
     """Counted exactly."""
     mean_k: float | None
-    """Of the instances with k >= 2."""
+    """Mean k of the instances with k >= 2."""
     instances: Count
     """Rows with k >= 2 (#ID)."""
     success_rate: float | None

@@ -40,7 +40,7 @@ from verifair.systems.hyfair.explain.rules_file import when
 
 ABSTAIN = "abstain"
 OLDEST_OPSET = 9
-"""Where `Where` came into ONNX."""
+"""The first opset with the operator `Where`."""
 NEW_OPSET = 15
 """For models without operators of the default set."""
 PREFIX = "guard/"

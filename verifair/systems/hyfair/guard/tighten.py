@@ -40,9 +40,9 @@ from verifair.systems.hyfair.explain.samples import Neighbourhood, severity_of
 from verifair.systems.hyfair.search.space import Space
 
 SCALES = ((0.8, 1.0), (0.5, 1.0), (0.8, 0.2), (0.5, 0.2))
-"""Of the samples around a counterexample: chance to keep a value, and size of a step."""
+"""Samples around a counterexample: chance to keep a value, and size of a step."""
 SAMPLES = 500
-"""Of each scale, and as many from the whole box."""
+"""Number of samples for each scale, and from the whole box."""
 BEFORE = 1 / 3
 """Share of the time for the proof without rules, at most."""
 PARTS = 60

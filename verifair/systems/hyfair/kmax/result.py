@@ -20,7 +20,7 @@ class KmaxQuery(Shape):
     protected: list[str]
     buckets: Annotated[int, Field(ge=2)]
     combinations: Annotated[int, Field(ge=1)]
-    """Of protected values."""
+    """Number of combinations of protected values."""
 
 
 class Variant(Shape):
@@ -93,7 +93,7 @@ class KmaxBound(Shape):
     lower: Count
     upper: Count
     reason: Reason | None
-    """Why the two differ; null: they do not."""
+    """The reason that the two bounds differ; null if they do not."""
     combinations: Count
     buckets: Count
     witness: Row | None
@@ -116,7 +116,7 @@ class KmaxResult(Result):
     witness: Row
     outcomes: Annotated[pd.DataFrame, RowsOf(Variant)]
     runtime_k: Count | None
-    """As the float32 runtime counts; null: not asked."""
+    """k by the float32 runtime; null: not asked."""
     search: KmaxSearch
     bound: KmaxBound | None
     proof_line: str | None = Field(exclude=True)

@@ -57,7 +57,7 @@ class TracePoint(Shape):
 
     seconds: Seconds
     evaluations: Count
-    """Of the network: pairs (x, z)."""
+    """Evaluations of the network: pairs (x, z)."""
     k: Count
 
 
@@ -69,7 +69,7 @@ class Statistics(Shape):
     iterations: Count
     """Steps of all chains together (rows / chains)."""
     evaluations: Count
-    """Of the network: one a row and combination."""
+    """Evaluations of the network: one for each row and combination."""
     instances: Count
     """Rows with k >= 2 (#ID)."""
     mean_k: Measured
@@ -91,7 +91,7 @@ class Statistics(Shape):
     """Seeds that the caller gave and that were replaced because they do."""
     seconds: Seconds
     stopped: Stopped
-    """Why the search ended; exhausted: the box holds one row."""
+    """The reason that the search ended; exhausted: the box holds one row."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

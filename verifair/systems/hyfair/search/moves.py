@@ -27,9 +27,9 @@ NEAREST = 10
 NEARBY = 0.05
 """A small step's standard deviation, in widths of the feature's range."""
 REACH = 0.25
-"""Of a feature's range, to either side of a random row: the part of the box that the solver is asked about."""
+"""Part of a feature's range, to either side of a random row, in the box that the solver is asked about."""
 BUDGET = Budget(seconds=10.0, nodes=64)
-"""For one of the solver's questions: it is the nodes that end a hard one, so that the same seed gives the same rows."""
+"""Limits of one question to the solver: nodes end a hard one, so that the same seed gives the same rows."""
 
 
 class Move(Protocol):
