@@ -10,6 +10,7 @@ from typing import Any
 
 import onnx
 
+from encoders.onnx.runtime import first_line
 from verifair.errors import QueryError
 from verifair.models.objects import called
 
@@ -19,7 +20,7 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
 
     width: its input columns; None: those of its first Linear, unless there is an Embedding.
 
-    Raises QueryError where the width is not known.
+    Raises QueryError where the width is not known, or rows of that width make the Module fail.
     """
     torch = sys.modules["torch"]
     model = getattr(model, "_orig_mod", model)  # of torch.compile, which cannot be exported
@@ -33,10 +34,25 @@ def convert(model: Any, width: int | None = None) -> onnx.ModelProto:
     example = torch.zeros(1, widths[0] if width is None else width, dtype=first.dtype, device=first.device)
     stored = io.BytesIO()
     with modes_kept(model):
+        _try(model, example, guessed=width is None)
         torch.onnx.export(  # dynamo=False: the other exporter needs one more package
             model, (example,), stored, dynamo=False, input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "batch"}}
         )
     return onnx.load_model_from_string(stored.getvalue())
+
+
+def _try(model: Any, example: Any, *, guessed: bool) -> None:
+    """Raise QueryError if a Module fails on an example (1, columns), in the Module's words.   guessed: nobody named the columns."""
+    try:
+        with sys.modules["torch"].no_grad():
+            model.eval()(example)
+    except Exception as error:  # Modules raise what they like
+        said = f"{called(model)} fails on a row of {example.shape[1]} columns ({first_line(error)[:300]})"
+        remedy = "its first Linear layer has so many: if the model takes another number, pass read(model, columns=...)"
+        raise QueryError(
+            f"model: {said}{f'; {remedy}' if guessed else ''}; if it takes "
+            "several tensors, wrap it in a Module that takes one tensor of rows and splits it"
+        ) from error
 
 
 @contextmanager

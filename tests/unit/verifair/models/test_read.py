@@ -404,6 +404,24 @@ def test_a_module_is_the_model_as_it_evaluates(tmp_path: Path) -> None:
     assert vf.read(torch.nn.ReLU(), columns=3).inputs == 3
 
 
+def test_a_module_that_fails_on_rows_of_so_many_columns_says_what_to_pass() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Parts(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = torch.nn.Linear(2, 1), torch.nn.Linear(1, 1)
+
+        def forward(self, x: Any) -> Any:
+            return self.one(x[:, :2]) + self.two(x[:, 2:])
+
+    with pytest.raises(QueryError, match=r"a row of 2 columns .* its first Linear layer has so many: .*pass read\(model, columns="):
+        vf.read(Parts())
+    assert vf.read(Parts(), columns=3).inputs == 3
+    with pytest.raises(QueryError, match=r"a row of 5 columns \(mat1 and mat2 .*\); if it takes several tensors, wrap it"):
+        vf.read(Parts(), columns=5)
+
+
 def test_an_embedding_is_the_one_hot_block_of_its_column() -> None:
     torch = pytest.importorskip("torch")
 
