@@ -22,7 +22,7 @@ import numpy as np
 from encoders.network import Array, Integers
 from encoders.problem import Goal
 from encoders.programs.rows import ProgramBuilder, RowBlock, matrix, worst_program
-from encoders.trees.joint import Preorder
+from encoders.trees.joint import Preorder, between
 from encoders.trees.twin import TreeTwin
 from solvers.program import Program
 
@@ -129,7 +129,7 @@ class _Build:
         v, cut = int(trees.variable[node]), int(trees.cut[node])
         if v < 0:
             return [(cut, int(self.builder.columns(np.zeros(1), np.ones(1))[0]))]
-        going = [c for c in range(self.first[v], self.last[v] + 1) if self._goes_left(v, cut, c)] if self.hot[v] else []
+        going = [c for c in range(self.first[v], self.last[v] + 1) if self._goes_left(cut, c)] if self.hot[v] else []
         some = len(going) > 0 if self.hot[v] else self.first[v] <= cut
         others = self._others(v, cut) if self.hot[v] else self.last[v] > cut
         if not (some and others):
@@ -141,13 +141,12 @@ class _Build:
             self.builder.add(RowBlock.single(at + y, [1.0] * len(at) + [-factor] * len(y), -np.inf, limit))
         return left + right
 
-    def _goes_left(self, v: int, table: int, c: int) -> bool:
-        return bool(self.trees.counts[table + c + 1] > self.trees.counts[table + c])
+    def _goes_left(self, at: int, c: int) -> bool:
+        return bool(self.trees.sets[at] >> c & 1)
 
-    def _others(self, v: int, table: int) -> bool:
-        """Whether some category of the box goes right, of those that the way there leaves."""
-        behind = table + int(self.trees.cells[v]) + 1
-        return bool(self.trees.counts[behind + self.last[v] + 1] > self.trees.counts[behind + self.first[v]])
+    def _others(self, v: int, at: int) -> bool:
+        """Return whether some category of the box goes right, of those that the way there leaves."""
+        return bool(self.trees.sets[at + 1] & between(int(self.first[v]), int(self.last[v])))
 
     def _threshold(self, v: int, cut: int) -> int:
         if (v, cut) not in self.binary:

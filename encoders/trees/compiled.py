@@ -1,7 +1,7 @@
 """Loops over trees, compiled by numba where it is installed (`pip install verifair[fast]`), and run by Python where it is not.
 
 The functions are the same. Compiled ones work on arrays; Python's own run several times faster on lists, so numbers are held in
-whichever suits: `held` for what comes in, `whole`, `real` and `room` for what the loops fill. All are flat, one axis each.
+whichever suits: `held` for what comes in, `whole`, `narrow`, `real` and `room` for what the loops fill. All are flat, one axis each.
 """
 
 from __future__ import annotations
@@ -39,12 +39,18 @@ if COMPILED:
         """Room for whole numbers."""
         return np.zeros(count, dtype=np.int64)
 
+    def narrow(count: int) -> Any:
+        """Room for whole numbers below 2^31: nodes, of which there are millions."""
+        return np.zeros(count, dtype=np.int32)
+
     def real(count: int) -> Any:
         """Room for float64 numbers."""
         return np.zeros(count, dtype=np.float64)
 
     # Without a signature numba compiles them once more for every literal count.
-    whole, real = compiled(whole, "int64[::1](int64)"), compiled(real, "float64[::1](int64)")
+    whole, narrow, real = (
+        compiled(one, f"{kind}[::1](int64)") for one, kind in ((whole, "int64"), (narrow, "int32"), (real, "float64"))
+    )
 
     @compiled
     def room(values: Any, count: int) -> Any:
@@ -69,6 +75,8 @@ else:
     def whole(count: int) -> Any:
         """Room for whole numbers."""
         return [0] * count
+
+    narrow = whole
 
     def real(count: int) -> Any:
         """Room for float64 numbers."""

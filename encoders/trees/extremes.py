@@ -18,9 +18,9 @@ from encoders.domain import Domain
 from encoders.network import Array, Booleans, Integers
 from encoders.trees.cells import TreeCells
 from encoders.trees.compared import ComparedTrees, least_margins
-from encoders.trees.compiled import compiled, held, real, whole
+from encoders.trees.compiled import compiled, held, narrow, real, whole
 from encoders.trees.ensemble import TreeEnsemble
-from encoders.trees.joint import JointTrees, LineTrees, line_trees
+from encoders.trees.joint import JointTrees, LineTrees, between, line_trees
 from encoders.trees.mean import MeanOfTrees
 from encoders.trees.stairs import searched
 
@@ -105,7 +105,7 @@ class TreeLines:
         for one in self.trees:
             trees = one.trees
             least = extremes(
-                trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, trees.cells, one.adds, len(one.base),
+                trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, trees.cells, one.adds, len(one.base),
                 one.base, len(lower), low, high, begin, MODES[undecided], inside, outside, scores,
             )
             found.append(self._margins(np.asarray(least).reshape(len(lower), len(self.rows), -1, outside)))
@@ -129,7 +129,7 @@ class TreeLines:
 @compiled
 def pruned(
     j: Any, variable: Any, cut: Any, right: Any, to_variable: Any, to_cut: Any, to_right: Any, top: Any, first: Any, last: Any,
-    at: Any, hot: Any, cells: Any, counts: Any, adds: Any, lines: Any, least: Any, waiting: Any,
+    at: Any, hot: Any, cells: Any, sets: Any, adds: Any, lines: Any, least: Any, waiting: Any,
 ) -> Any:
     """Copy the tree at node j, without what the box at `at` cannot meet, to `top`; returns where it ends.   least: (S,) of its
     leaves, filled."""
@@ -141,8 +141,8 @@ def pruned(
         while v >= 0:
             a, b, c = first[at + v], last[at + v], cut[j]
             if hot[v] == 1:
-                w = cells[v] + 1
-                some_left, some_right = counts[c + b + 1] > counts[c + a], counts[c + w + b + 1] > counts[c + w + a]
+                box = between(a, b)
+                some_left, some_right = sets[c] & box != 0, sets[c + 1] & box != 0
             else:
                 some_left, some_right = a <= c, b > c
             if some_left and some_right:
@@ -171,7 +171,7 @@ def pruned(
 
 @compiled
 def extremes(
-    variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
+    variable: Any, cut: Any, right: Any, root: Any, sets: Any, hot: Any, cells: Any, adds: Any, lines: Any, base: Any,
     boxes: Any, first: Any, last: Any, start: Any, undecided: Any, inside: Any, outside: Any, score: Any,
 ) -> Any:
     """Bound lines over N boxes from below (N, S).
@@ -181,14 +181,14 @@ def extremes(
     score: (N, start[V]), to which is added what every cut of a box counts, those of v from start[v] on.
     """
     count, trees, size = len(hot), len(root), len(variable)
-    a_variable, a_cut, a_right, least_at = whole(size), whole(size), whole(size), real(size * lines)
+    a_variable, a_cut, a_right, least_at = narrow(size), narrow(size), narrow(size), real(size * lines)
     waiting, least, ends, found = whole(2 * size + 2), real(lines), whole(2 * trees), real(lines * boxes)
     for k in range(boxes):
         top, used, at, place = 0, 0, k * count, k * start[count]
         for s in range(lines):
             found[k * lines + s] = base[s]
         for t in range(trees):
-            end = pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, first, last, at, hot, cells, counts,
+            end = pruned(root[t], variable, cut, right, a_variable, a_cut, a_right, top, first, last, at, hot, cells, sets,
                          adds, lines, least, waiting)
             for s in range(lines):
                 found[k * lines + s] += least[s]
@@ -225,6 +225,6 @@ def extremes(
                     score[place + start[v] + c] += apart
                 else:
                     for x in range(first[at + v], last[at + v]):
-                        if counts[c + x + 1] - counts[c + x] != counts[c + x + 2] - counts[c + x + 1]:
+                        if (sets[c] >> x ^ sets[c] >> (x + 1)) & 1 == 1:
                             score[place + start[v] + x] += apart
     return found

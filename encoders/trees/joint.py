@@ -21,11 +21,13 @@ import numpy as np
 
 from encoders.network import Array, Booleans, Integers
 from encoders.trees.cells import TreeCells
-from encoders.trees.compiled import compiled, held, room, whole
+from encoders.trees.compiled import compiled, held, narrow, room, whole
 from encoders.trees.ensemble import TreeEnsemble
 
 BITS = 51
 """Of the sums: two fewer than a float64 number has."""
+KEPT = 0.75
+"""Trees that have collapsed to this share of their nodes or less are kept as such; others are no faster, and would be held twice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,16 +35,16 @@ class Preorder:
     """Trees as flat lists (`compiled`), every node before what is below it, its left branch next to it.
 
     variable: of each node, -1 for a leaf.   right: the right branch.   root: of each tree.
-    cut: the last cell that goes left; of a question about categories where its tables stand in `counts`; of a leaf its number.
-    counts: of every question about a variable of w categories, how many of the first 0 ... w go left, of those that ways to it
-    leave, and how many go right.   hot: (V,) 1 for variables of categories.   cells: (V,).
+    cut: the last cell that goes left; of a question about categories where its two sets stand in `sets`; of a leaf its number.
+    sets: of every question about categories, those that go left and those that go right, of those that the way to it leaves: a bit
+    each.   hot: (V,) 1 for variables of categories.   cells: (V,).
     """
 
     variable: Any
     cut: Any
     right: Any
     root: Any
-    counts: Any
+    sets: Any
     hot: Any
     cells: Any
 
@@ -62,12 +64,17 @@ class JointTrees:
         """z, z_prime: (K,) whether a node about a protected variable goes left at z and at z'; `cells.variable` is -2 there."""
         hot = held(cells.domain.one_hot.astype(np.int64))
         count = np.array([cells.count(v) for v in range(len(cells.cuts))])
-        variable, cut, right, root, counts, leaf1, leaf2 = _join(
+        variable, cut, right, root, sets, leaf1, leaf2 = _join(
             held(ensemble.root), held(cells.variable), held(cells.last), held(cells.goes_left.view(np.int64)), held(ensemble.left),
             held(ensemble.right), held(z.astype(np.int64)), held(z_prime.astype(np.int64)), hot, held(count),
         )
-        trees = Preorder(variable=variable, cut=cut, right=right, root=root, counts=counts, hot=hot, cells=held(count))
+        trees = Preorder(variable=variable, cut=cut, right=right, root=root, sets=sets, hot=hot, cells=held(count))
         return cls(ensemble=ensemble, trees=trees, leaf1=np.asarray(leaf1), leaf2=np.asarray(leaf2))
+
+    @property
+    def swapped(self) -> JointTrees:
+        """The same trees for the other order of the copies."""
+        return replace(self, leaf1=self.leaf2, leaf2=self.leaf1, _worth={})
 
     def worth(self, margin: Array) -> Worth:
         """What the leaves add to the margin  margin . logits  of both copies."""
@@ -137,8 +144,15 @@ def line_trees(joint: JointTrees, every: Sequence[tuple[Array, float]]) -> LineT
     """Trees collapsed for S lines, of each what leaves (L,) add to it, and what every row gets (`Worth.rounded`)."""
     adds, trees = held(np.stack([leaves for leaves, _ in every], axis=1)), joint.trees
     variable, cut, right, root = _collapsed(trees.variable, trees.cut, trees.right, trees.root, adds, len(every))
-    collapsed = replace(trees, variable=variable, cut=cut, right=right, root=root)
-    return LineTrees(trees=collapsed, adds=adds, base=held(np.array([base for _, base in every])))
+    if len(variable) <= KEPT * len(trees.variable):
+        trees = replace(trees, variable=variable, cut=cut, right=right, root=root)
+    return LineTrees(trees=trees, adds=adds, base=held(np.array([base for _, base in every])))
+
+
+@compiled
+def between(a: Any, b: Any) -> Any:
+    """The categories a ... b as a set."""
+    return ((2 << (b - a)) - 1) << a
 
 
 @compiled
@@ -170,8 +184,8 @@ def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right
     low, high, some = whole(count), whole(count), whole(count)
     for v in range(count):
         high[v], some[v] = cells[v] - 1, (-1 if cells[v] >= 64 or hot[v] == 0 else (1 << cells[v]) - 1)
-    out_variable, out_cut, out_right, root = whole(1024), whole(1024), whole(1024), whole(len(roots))
-    leaf1, leaf2, counts, size, leaves, used = whole(1024), whole(1024), whole(1024), 0, 0, 0
+    out_variable, out_cut, out_right, root = narrow(1024), narrow(1024), narrow(1024), whole(len(roots))
+    leaf1, leaf2, sets, size, leaves, used = narrow(1024), narrow(1024), whole(1024), 0, 0, 0
     # What waits: a pair of nodes, and how the way there restricts one variable.
     wait = whole(8 * 64)
     trail, undo = whole(4 * 64), 0
@@ -209,15 +223,10 @@ def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right
                 waiting += 1
                 wait[at], wait[at + 1], wait[at + 2], wait[at + 3], wait[at + 4] = n1, n2, undo, size, v
                 if hot[v] == 1:
-                    width = cells[v] + 1
-                    counts = room(counts, used + 2 * width)
+                    sets = room(sets, used + 2)
                     first, second = bits & goes_left[node], bits & ~goes_left[node]
-                    counts[used], counts[used + width] = 0, 0
-                    for c in range(width - 1):
-                        counts[used + c + 1] = counts[used + c] + ((first >> c) & 1)
-                        counts[used + width + c + 1] = counts[used + width + c] + ((second >> c) & 1)
-                    out_cut[size] = used
-                    used += 2 * width
+                    sets[used], sets[used + 1], out_cut[size] = first, second, used
+                    used += 2
                     wait[at + 5], wait[at + 6], wait[at + 7] = a, b, second
                     bits = first
                 else:
@@ -234,14 +243,14 @@ def _join(roots: Any, variable: Any, last: Any, goes_left: Any, left: Any, right
             undo -= 1
             k = trail[4 * undo]
             low[k], high[k], some[k] = trail[4 * undo + 1], trail[4 * undo + 2], trail[4 * undo + 3]
-    return (out_variable[:size], out_cut[:size], out_right[:size], root, counts[: max(used, 1)], leaf1[:leaves], leaf2[:leaves])
+    return (out_variable[:size], out_cut[:size], out_right[:size], root, sets[: max(used, 1)], leaf1[:leaves], leaf2[:leaves])
 
 
 @compiled
 def _collapsed(variable: Any, cut: Any, right: Any, root: Any, adds: Any, lines: Any) -> Any:
     """The trees with one leaf in place of every subtree whose leaves add the same."""
     size = len(variable)
-    alike = whole(size)     # a leaf that stands for all below a node, -1: there is none
+    alike = narrow(size)    # a leaf that stands for all below a node, -1: there is none
     for j in range(size - 1, -1, -1):
         if variable[j] == -1:
             alike[j] = cut[j]
@@ -254,7 +263,7 @@ def _collapsed(variable: Any, cut: Any, right: Any, root: Any, adds: Any, lines:
             for s in range(lines):
                 if adds[a * lines + s] != adds[b * lines + s]:
                     alike[j] = -1
-    to_variable, to_cut, to_right, to_root = whole(size), whole(size), whole(size), whole(len(root))
+    to_variable, to_cut, to_right, to_root = narrow(size), narrow(size), narrow(size), whole(len(root))
     waiting, top = whole(size + 1), 0
     for tree in range(len(root)):
         to_root[tree] = top
@@ -289,7 +298,7 @@ def _weighted(values: Array, margin: Array) -> tuple[Array, Array]:
         back = added - total
         error = error + lost + np.abs((total - (added - back)) + (term - back)) * (1 + 2.0**-50)
         total = added
-    return total, error
+    return total, error if error.any() else np.broadcast_to(0.0, error.shape)
 
 
 def _row(p: float, q: float, one: tuple[Array, Array], two: tuple[Array, Array], same: Booleans) -> Array:

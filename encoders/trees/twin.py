@@ -231,6 +231,8 @@ class RowBounds:
 @lru_cache(maxsize=HELD)
 def _join(ensemble: TreeEnsemble, domain: Domain, asked: bytes, first: bytes, second: bytes) -> JointTrees:
     """Both copies' trees. asked: (K,) nodes about what differs between the copies; first, second: (K,) which of them go left."""
+    if second < first:      # the same trees serve both orders
+        return _join(ensemble, domain, asked, second, first).swapped
     differs, *sides = (np.frombuffer(one, dtype=bool) for one in (asked, first, second))
     cells = cells_of(ensemble, domain)
     return JointTrees.of(ensemble, replace(cells, variable=np.where(differs, -2, cells.variable)), *sides)

@@ -112,7 +112,7 @@ class Ascent:
             mine = np.flatnonzero(self.twin.which[question] == pair)
             lines = self.twin.copies(pair, COPIES)
             trees = lines.trees
-            found = profiles(trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, lines.adds, lines.base,
+            found = profiles(trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, lines.adds, lines.base,
                              held(cells[mine]), v, held(first[mine]), held(last[mine]), width)
             margins[mine] = self._margins(np.reshape(found, (-1, len(lines.base)))).reshape(len(mine), width, 2)
             clock.spend(4 * len(mine) * self.twin.ensemble.work)
@@ -140,7 +140,7 @@ class Ascent:
 
 @compiled
 def profiles(
-    variable: Any, cut: Any, right: Any, root: Any, counts: Any, hot: Any, adds: Any, base: Any, points: Any, v: Any, first: Any,
+    variable: Any, cut: Any, right: Any, root: Any, sets: Any, hot: Any, adds: Any, base: Any, points: Any, v: Any, first: Any,
     last: Any, width: Any,
 ) -> Any:
     """All S lines of N points (N, V) with the cells first ... last (N,) of variable v, flat (N, width, S): every tree is followed
@@ -160,7 +160,7 @@ def profiles(
                 while u >= 0:
                     c, cell = cut[j], first[k] + x if u == v else points[at + u]
                     if hot[u] == 1:
-                        to_left = counts[c + cell + 1] > counts[c + cell]
+                        to_left = (sets[c] >> cell) & 1 == 1
                         if u == v:
                             end = x + 1
                     else:

@@ -39,7 +39,7 @@ def leaf_of(trees: Preorder, tree: int, cell: np.ndarray) -> int:
     j = trees.root[tree]
     while trees.variable[j] >= 0:
         v, c = trees.variable[j], trees.cut[j]
-        left = trees.counts[c + cell[v] + 1] > trees.counts[c + cell[v]] if trees.hot[v] else cell[v] <= c
+        left = trees.sets[c] >> cell[v] & 1 == 1 if trees.hot[v] else cell[v] <= c
         j = j + 1 if left else trees.right[j]
     return int(trees.cut[j])
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from encoders.trees.compiled import compiled, real, room, whole
 from encoders.trees.extremes import INFINITE
+from encoders.trees.joint import between
 
 
 @compiled
@@ -48,7 +49,7 @@ def _leaves(
         begins[t - begin] = leaves
         for v in range(count):
             asks[mine + v], a, b = 0, first[at + v], last[at + v]
-            now[2 * v], now[2 * v + 1] = (a, b) if hot[v] == 0 else (((1 << (b - a)) * 2 - 1) << a, a - 1)
+            now[2 * v], now[2 * v + 1] = (a, b) if hot[v] == 0 else (between(a, b), a - 1)
         while True:
             v, c = variable[j], cut[j]
             if v >= 0:
@@ -57,10 +58,7 @@ def _leaves(
                 if hot[v] == 0:
                     now[2 * v + 1] = min(now[2 * v + 1], c)
                 else:
-                    left = 0
-                    for x in range(cells[v]):
-                        left |= (counts[c + x + 1] - counts[c + x]) << x
-                    now[2 * v] &= left
+                    now[2 * v] &= counts[c]
                 depth, j = depth + 1, j + 1
                 continue
             value[leaves] = 0.0

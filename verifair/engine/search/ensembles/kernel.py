@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from encoders.trees.compiled import compiled, real, room, whole
+from encoders.trees.compiled import compiled, narrow, real, room, whole
 from encoders.trees.extremes import INFINITE, pruned
 from verifair.engine.search.ensembles.evened import evened, grown, room_to_even
 
@@ -43,7 +43,7 @@ def _at_point(
         v = variable[j]
         while v >= 0:
             c, x = cut[j], point[v]
-            to_left = counts[c + x + 1] > counts[c + x] if hot[v] == 1 else x <= c
+            to_left = (counts[c] >> x) & 1 == 1 if hot[v] == 1 else x <= c
             j = j + 1 if to_left else right[j]
             v = variable[j]
         k = cut[j] * lines
@@ -418,7 +418,7 @@ def _score_cuts(
                 apart = -apart
             c, ordered = cut[j], hot[v] == 0
             for x in range(c if ordered else low[at + v], c + 1 if ordered else high[at + v]):
-                if ordered or counts[c + x + 1] - counts[c + x] != counts[c + x + 2] - counts[c + x + 1]:
+                if ordered or (counts[c] >> x ^ counts[c] >> (x + 1)) & 1 == 1:
                     key = start[v] + x
                     if seen[key] != stamp:
                         seen[key], score[key], touched[keys] = stamp, 0.0, key
@@ -499,7 +499,7 @@ def explore(
         start[v + 1] = start[v] + cells[v]
     score, seen, touched = real(start[count]), whole(start[count]), whole(start[count])
     # The trees, and behind them those pruned from them of all boxes that wait: node by node, and where each begins and ends.
-    a_variable, a_cut, a_right, least_at = whole(3 * size), whole(3 * size), whole(3 * size), real(3 * size)
+    a_variable, a_cut, a_right, least_at = narrow(3 * size), narrow(3 * size), narrow(3 * size), real(3 * size)
     tree_at = whole(10 * trees + 2)
     for j in range(size):
         a_variable[j], a_cut[j], a_right[j] = variable[j], cut[j], right[j]

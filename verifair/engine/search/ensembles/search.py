@@ -215,7 +215,7 @@ class TreeSearch(BoxSearch):
         owners, owner = np.unique(owner, return_inverse=True) if self.goals.grouped else (np.arange(asked.max() + 1), asked)
         started = clock.now()
         found = explore(
-            trees.variable, trees.cut, trees.right, trees.root, trees.counts, trees.hot, trees.cells, lines.adds, len(lines.base),
+            trees.variable, trees.cut, trees.right, trees.root, trees.sets, trees.hot, trees.cells, lines.adds, len(lines.base),
             lines.base, *closing.lists, len(nodes), held(first), held(last), held(wanted), extra, held(limit), held(owner),
             len(owners), 0 if careful else 1, budget, self.known[goal], self.learnt[goal], self.seed,
         )
