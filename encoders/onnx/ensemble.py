@@ -338,13 +338,15 @@ def _check_label(stored: StoredModel, logits: LogitsModel, model: TreeEnsemble, 
 def _near_thresholds(model: TreeEnsemble, x: Floats, random: np.random.Generator) -> Floats:
     """Rows (B, n) in which every column that is asked about is a threshold, or the next float32 number on either side."""
     inner = (model.column >= 0) & np.isfinite(model.threshold)
-    asked = {int(k): np.unique(model.threshold[inner & (model.column == k)]) for k in np.unique(model.column[inner])}
+    order = np.flatnonzero(inner)[np.argsort(model.column[inner])]
+    asked = {int(model.column[part[0]]): np.unique(model.threshold[part])
+             for part in np.split(order, np.flatnonzero(np.diff(model.column[order])) + 1) if len(part)}
     most = max((len(one) for one in asked.values()), default=0)
     rows = np.repeat(x[:1], min(PASSES * most, MOST_ROWS), axis=0)
     rows = x[random.integers(len(x), size=len(rows))] if len(rows) else rows
     for column, limits in asked.items():
-        order = np.concatenate([random.permutation(len(limits)) for _ in range(len(rows) // len(limits) + 1)])[: len(rows)]
-        at = limits[order].astype(np.float32)
+        every = np.tile(limits.astype(np.float32), (len(rows) // len(limits) + 1, 1))
+        at = random.permuted(every, axis=1).reshape(-1)[: len(rows)]
         step = random.integers(-1, 2, size=len(rows))
         with np.errstate(over="ignore"):
             rows[:, column] = np.where(step == 0, at, np.nextafter(at, np.where(step > 0, np.inf, -np.inf).astype(np.float32)))

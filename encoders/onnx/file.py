@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from encoders.trees.mean import Ramps
 
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
+LISTS = (onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS)
 MEMORY = "model in memory"
 """What messages call a model that is no file."""
 _RUNS_CODE = "a pickle, which may run any code when it is loaded, so that verifair never loads one"
@@ -106,7 +107,9 @@ def load(given: str | Path | bytes | onnx.ModelProto, name: str = MEMORY) -> Sto
         check_numbers(path, model)
         model = inlined(model)
         for node in model.graph.node:           # each has a value; one that stands for a function's argument has none
-            attributes(node)
+            for attribute in node.attribute:
+                if attribute.type not in LISTS:     # of trees there are millions
+                    _read(helper.get_attribute_value(attribute))
     except (onnx.checker.ValidationError, TypeError, ValueError, RuntimeError, OSError) as error:
         reason = next(iter(str(error).strip().splitlines()), "no reason given")
         raise ModelFileError(path, f"not a valid ONNX model (truncated or damaged?): {reason}") from error
@@ -325,14 +328,12 @@ def _cut_trees(stored: StoredModel, node: onnx.NodeProto, name: str, shown: str)
 
 def drop_nodes(graph: onnx.GraphProto, outputs: Sequence[str]) -> set[str]:
     """Leave only the nodes that the outputs depend on, in place; the names of all tensors that these take or give."""
-    needed, kept = set(outputs), []
-    for node in reversed(graph.node):                    # ONNX graphs are stored in topological order
-        if needed.intersection(node.output):
-            kept.append(node)
-            needed.update(node.input)
-    left = [onnx.NodeProto.FromString(node.SerializeToString()) for node in reversed(kept)]
-    del graph.node[:]
-    graph.node.extend(left)
+    needed = set(outputs)
+    for k in reversed(range(len(graph.node))):           # ONNX graphs are stored in topological order
+        if needed.intersection(graph.node[k].output):
+            needed.update(graph.node[k].input)
+        else:
+            del graph.node[k]
     return needed
 
 
