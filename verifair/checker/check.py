@@ -33,7 +33,7 @@ STORE, PLAIN, QUERY = "verifair-partition", "verifair-certificate", "verifair-vn
 GZIP = b"\x1f\x8b"
 NAMED = re.compile(rb'"format"\s*:\s*"([^"\\]{1,80})"')
 HEAD = 1 << 16
-"""Bytes among which a certificate names its format: it is the first key that we write."""
+"""Bytes at the start of a certificate that name its format: `save` writes that key first."""
 
 
 def check(
@@ -44,10 +44,10 @@ def check(
 
     Requires: a certificate, or the path of one or of a store of `certify_partition`, with the network and the schema it is about.
     Returns: the report: the file's statement in words, how much of its question it answers, and what is wrong with which proof.
-    CertificateError for a file that is none of ours, or of another version. partial: accept a file that leaves a part of its
-    question open. progress is called with what is done and all there is to do, counted as the kind counts. spread: who works.
+    Raises CertificateError for any other file, or one of another version. partial: accept a file that leaves a part of its question
+    open. progress is called with the work done and the total, in the kind's unit. spread: runs the batches, here or elsewhere.
     Method: the rule of the file's kind (`verifair.checker.kinds`).
-    Sound? Yes: what is accepted is true.   Complete? No: bounds may not confirm what is true.
+    Sound? Yes: an accepted statement is true.   Complete? No: the bounds may be too loose to confirm a true one.
     """
     one = kind(file.FORMAT) if not isinstance(file, str | Path) else kind_of(Path(file))
     given = file if not isinstance(file, str | Path) else one.load(Path(file))
@@ -60,7 +60,7 @@ def check(
             if progress is not None:
                 progress(done, total)
             yield found
-        if came != (asked := next(sent)):  # what did not come back was not checked
+        if came != (asked := next(sent)):  # a batch that did not come back was not checked
             raise RuntimeError(f"{asked} batches were to be checked, and {came} were")
 
     report = one.check(given, network=schema.reads(network), schema=schema, batches=batches)
@@ -69,7 +69,7 @@ def check(
 
 
 def kind_of(path: Path) -> Kind:
-    """Return the kind that a file claims to be; its own reader decides whether it is. CertificateError when it is none."""
+    """Return the kind that a file claims to be; the kind's own reader validates it. Raises CertificateError if it names no kind."""
     if path.is_dir():
         raise CertificateError(f"{path}: is a folder; {EXPECTED}: name a file in it")
     if not path.is_file():
@@ -95,7 +95,7 @@ def kind_of(path: Path) -> Kind:
 
 
 def _named(path: Path, head: bytes, name: str) -> Kind:
-    """Return the kind of a JSON file that begins with `head` and names its format so. CertificateError when it is none."""
+    """Return the kind of a JSON file that begins with `head` and names the format `name`. Raises CertificateError without one."""
     family = name.rpartition("/")[0]
     known = kind(family) if family in KINDS else None
     if known is not None and known.format == name and family != STORE:

@@ -1,6 +1,6 @@
 """The kinds of files of proofs, and the list of them.
 
-A kind is a module of `verifair.checker.kinds` with a name KIND: how a file is read, checked, what it states.
+A kind is a module of `verifair.checker.kinds` that defines KIND: how a file is read and checked, and what it states.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # the help of `verifair schema` lists the kinds, and needs no
 
 
 class CheckRule(Protocol):
-    """Proves again what a file states, and reports what is wrong with it."""
+    """Proves the statement of a file again, and reports what is wrong with it."""
 
     def __call__(self, given: Any, /, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport: ...
 
@@ -30,9 +30,9 @@ class Kind:
     """One kind of file.
 
     format: its name and version, as files state it.   counts: what its progress counts.
-    load: reads it; CertificateError for what is none.   check: its rule, for what `load` gives.
-    statement: (what `load` gives, schema, the model as it was read) -> what the file states, in a sentence.
-    file, title: its content as a type, and the title of its JSON schema; None where it is no JSON.
+    load: reads the file, or raises CertificateError.   check: the rule that checks the loaded file.
+    statement: (loaded file, schema, the model as it was read) -> the file's statement, in a sentence.
+    file, title: its content as a type, and the title of its JSON schema; None if it is not JSON.
     """
 
     format: str

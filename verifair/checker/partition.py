@@ -43,12 +43,12 @@ TABLES = {
     "chunks": "CREATE TABLE chunks "
     "(first INTEGER PRIMARY KEY, count INTEGER, status BLOB, float32 INTEGER, nodes INTEGER, seconds REAL, arrays BLOB)",
 }
-"""How SQLite remembers our tables. A file with anything else in it (views, triggers, computed columns) could make SQLite compute
-whatever its author likes."""
+"""The tables of a store as SQLite describes them. A file with anything else (views, triggers, computed columns) could make SQLite
+run code of the file's author."""
 MAX_UNPACKED = 1 << 28
-"""Bytes of a chunk's arrays: they hold some thousand questions."""
+"""The most bytes of a chunk's arrays, which hold some thousand questions."""
 PBA = {"runs", "verdicts"}
-"""Tables of the other store that we write (`verifair.engine.store`)."""
+"""Tables of verifair's other kind of store (`verifair.engine.store`)."""
 UNKNOWN, PROVED, VIOLATED = 0, 1, 2
 COLUMNS = "first, status, nodes, seconds, arrays"
 EXTENT = TypeAdapter(Extent)
@@ -56,7 +56,7 @@ EXTENT = TypeAdapter(Extent)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Partition:
-    """lower, upper: (V,) the box.   width: (V,) values a block, 0 where a feature is not cut.   blocks: (V,) blocks of each."""
+    """lower, upper: (V,) the box.   width: (V,) values per block, 0 for a feature that is not cut.   blocks: (V,) their numbers."""
 
     lower: Array
     upper: Array
@@ -66,7 +66,7 @@ class Partition:
 
     @classmethod
     def of(cls, domain: Domain, lower: Array, upper: Array, *, size: int, whole: list[int]) -> Partition:
-        """Cut the raw box lower, upper (V,) into blocks of `size` values, but for the features `whole`."""
+        """Cut the raw box lower, upper (V,) into blocks of `size` values, except along the features `whole`."""
         values = upper - lower + 1
         cut = domain.integer & (values > size)
         cut[whole] = False
@@ -90,7 +90,7 @@ class Partition:
         return lower, upper
 
     def volume(self, part: Integers) -> Array:
-        """Return (B,) share of the box that each part holds: of its lattice points, and of the length of real features."""
+        """Return (B,) the share of the box that each part holds, by lattice points times lengths of real features."""
         lower, upper = self.boxes(part)
         cut = self.width > 0
         points = np.where(cut, upper - lower + 1, 1.0)
@@ -136,7 +136,7 @@ ARRAYS = {
     "reason": "<i1", "size": "<i4", "feature": "<i4", "cut": "<f8", "count": "<i4", "index": "<i4", "value": "<f8",
     "pair": "<i4", "goal": "<i1", "x": "<f8", "margins": "<f8", "agrees": "<i1", "float32": "<i1",
 }
-"""The arrays of a chunk that `pack` writes, in this order, and as what: the status stands in a column of its own."""
+"""The arrays of a chunk that `pack` writes, in this order, and their types; the status has a column of its own."""
 WIDE = ("x", "margins")
 """Arrays with two dimensions."""
 
@@ -198,11 +198,11 @@ class PartitionStore:
         return {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
     def _made(self) -> dict[str, str]:
-        """Return all that SQLite would look at; in a file of ours, our tables as we make them."""
+        """Return the definitions of all objects in the file; a valid store has the tables above and nothing else."""
         return dict(self.connection.execute("SELECT name, sql FROM sqlite_master"))
 
     def _named(self) -> str | None:
-        """Return the format that a file's `about` names; None where there is none, or that table is not as we make it."""
+        """Return the format that the file's `about` names; None without one, or if that table is not defined as above."""
         made = self._made()
         if made.get("about") != TABLES["about"] or not made.items() <= TABLES.items():
             return None
@@ -212,7 +212,7 @@ class PartitionStore:
         return kind if isinstance(kind, str) else None
 
     def _found(self) -> dict[str, Any]:
-        """Return what a file says that it is about. Raises CertificateError for what is no store."""
+        """Return the file's `about`. Raises CertificateError if the file is not a store."""
         tables = self._tables()
         if tables >= PBA:
             holds = "is the store of a pba run, which holds verdicts; check the certificates that pba --out writes"
@@ -232,15 +232,15 @@ class PartitionStore:
         return about
 
     def _only(self, table: str) -> Any:
-        """Return the value of a table of one line."""
+        """Return the value in a table with a single row."""
         lines = self.connection.execute(f"SELECT value FROM {table} LIMIT 2").fetchall()
         if len(lines) != 1:
             raise ValueError(f"{table} has {'more than one line' if lines else 'no line'}")
-        return json.loads(json.dumps(json.loads(lines[0][0]), allow_nan=False))  # or its digest could not be made
+        return json.loads(json.dumps(json.loads(lines[0][0]), allow_nan=False))  # rejects NaN and inf, of which there is no digest
 
     @property
     def extent(self) -> Extent:
-        """What the file states of how much it decides. Raises CertificateError where it states nothing that can be read."""
+        """The extent that the file states. Raises CertificateError if it cannot be read."""
         with readable(self.path):
             return EXTENT.validate_python(self._only("extent"))
 
@@ -283,8 +283,8 @@ class PartitionStore:
             raise DataError(f"{self.path}: cannot be written ({error}); make room there, or name another file") from error
 
     def add(self, chunk: Chunk) -> None:
-        """Keep a chunk, and state it, in one transaction. One of the same parts that is there already stays if it has more of them
-        decided: it had more time."""
+        """Store a chunk, and update the extent, in one transaction. An earlier chunk of the same parts stays if it decides more of
+        them."""
         status = chunk.status.astype(np.int8)
         certified = int(chunk.float32.sum())
         row = (chunk.first, len(chunk), status.tobytes(), certified, chunk.nodes, chunk.seconds, pack(chunk))
@@ -301,7 +301,7 @@ class PartitionStore:
                 self.connection.execute("UPDATE extent SET value = ?", (json.dumps(asdict(now)),))
 
     def statuses(self) -> Iterator[tuple[int, npt.NDArray[np.int8]]]:
-        """Yield (first, status) of all chunks, in order: all that a report needs."""
+        """Yield (first, status) of all chunks, in order. A report needs no more than these."""
         with readable(self.path):
             for first, count, status in self.connection.execute("SELECT first, count, status FROM chunks ORDER BY first"):
                 kinds = np.frombuffer(status, dtype=np.int8) if isinstance(status, bytes) else np.empty(0, dtype=np.int8)
@@ -310,7 +310,7 @@ class PartitionStore:
                 yield first, kinds
 
     def certified(self) -> dict[int, int]:
-        """Return how many parts of each chunk are said to be certified for float32, by the chunk's first part."""
+        """Return the stated number of parts certified for float32 in each chunk, by the chunk's first part."""
         with readable(self.path):
             return {int(first): int(count) for first, count in self.connection.execute("SELECT first, float32 FROM chunks")}
 
@@ -350,5 +350,5 @@ def extent_of(about: dict[str, Any], total: int, counts: Iterable[int]) -> Exten
 
 
 def damaged(first: int) -> str:
-    """Return what to say of a chunk that is not as we write it."""
+    """Return the message about a chunk that is malformed."""
     return f"the chunk of part {first} is damaged; expected {WRITTEN}: copy it again, or run again"

@@ -15,7 +15,7 @@ Progress = Callable[[int, int], None]
 Spread = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
 """Calls a function with each of these arguments, here (`itertools.starmap`) or elsewhere, and yields the results in any order."""
 Batches = Callable[[Callable[..., tuple[int, Any]], Iterable[tuple[Any, ...]], int], Iterator[Any]]
-"""The same of a function that also returns how much it has done of all there is to do; it tells the progress itself."""
+"""The same for a function that also returns how much work it did, of the given total; reports the progress by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class CheckReport:
     """The result of checking a file.   proofs, leaves: numbers of those checked.
 
     extent: how much of the question is answered, counted from the file.   unit: what is counted.
-    partial: a file in which something is undecided was to be accepted, too.
+    partial: a file that leaves a part of its question open was to be accepted, too.
     refuted: number of counterexamples.   format: of the file.   statement: what it states, in words.
     float32: number of proofs that are certified for float32 (a wrong one is a rejection). None: this kind of proof is about the
     real-valued function only.
@@ -59,7 +59,7 @@ class CheckReport:
 
     @property
     def accepted(self) -> bool:
-        """Everything that the file states was proved again, and it answers the whole question (or `partial` was given)."""
+        """True if everything that the file states was proved again, and it answers the whole question (or `partial` was given)."""
         return not self.rejections and (self.partial or self.extent.whole)
 
     @property
@@ -79,13 +79,13 @@ class CheckReport:
             return "ACCEPTED" if self.extent.whole else "PARTIALLY ACCEPTED" if self.partial else "INCOMPLETE"
         if [one.reason for one in self.rejections] == [NOTHING_DECIDED]:
             return "NOTHING TO ACCEPT"
-        # Nobody can re-prove a solver's word: such a certificate is neither true nor false to us.
+        # A solver's claim cannot be proved again: such a certificate is neither confirmed nor refuted.
         only_claims = len(self.rejections) == self.claimed > 0 and all(one.proof is not None for one in self.rejections)
         return "CLAIMED, NOT RE-PROVABLE" if only_claims else "REJECTED"
 
     @property
     def left_out(self) -> str:
-        """What the statement leaves out of its question, and what that means; empty where it answers all of it."""
+        """The part of its question that the statement leaves out, and what follows; empty if it answers all of it."""
         if self.missing is None:
             return ""
         return f"{self.missing}; {'nothing more is stated' if self.partial else '--partial accepts what it does state'}"

@@ -1,11 +1,11 @@
-"""The share of a box where nobody is treated differently: what is counted, and what two planes of every copy show of a cell.
+"""The share of a box where nobody is treated differently: its definition, and counts of points by planes under and over all copies.
 
 A point x of the box without the protected features is *fair* where no decision flips between any two compared combinations of the
 protected values, *unfair* otherwise. Cells are boxes of such points. Whole features weigh by their values, real ones by width.
 Combinations that the schema forbids are compared with nothing; points without any that are compared are not counted.
 
-Every copy lies over one plane and under another one, value + slope . (x - middle). With a, the mean of the lower planes' slopes
-over the columns of whole numbers, the copies lie over  a . (x - middle) + least_k,  and likewise under  b . (x - middle) + most_k.
+Every copy lies above one plane and below another one, value + slope . (x - middle). With a the mean of the lower planes' slopes in
+the columns of whole numbers, the copies lie above  a . (x - middle) + least_k,  and likewise below  b . (x - middle) + most_k.
 A cell is fair as a whole where no compared pair can flip. Points of others are counted by a . (x - middle) and b . (x - middle):
 
     fair where all copies are positive (the smallest least_k) or none is (the largest most_k),
@@ -35,23 +35,23 @@ from encoders.exact.dyadic import exact
 from encoders.network import Array, Booleans, Integers, Model
 
 Numbers = npt.NDArray[np.object_]
-"""Exact ones: whole, or fractions."""
+"""Exact numbers: integers, or fractions."""
 SLACK = 2.0**-40
-"""Of the sizes met in a cell: far more than the sums over its columns can lose."""
+"""Allowance for rounding, relative to the sizes in a cell: far more than sums over its columns can be off."""
 BINS, FINE = (32, 1024), 8
-"""Units that what is not listed is rounded to: at least and at most, and in all roundings of what forms leave open."""
+"""Least and most units into which the range of unlisted features is divided, and the gap of the planes over all their roundings."""
 MEET = 128
 """Combinations of values of a cell that are listed at most."""
 MOST = 1 << 16
-"""Values of a feature in a cell that are listed; a longer one is no part of the direction until it is cut."""
+"""The most values of a feature in a cell; a feature with more is left out of the direction until it is cut."""
 SHORT = 32
 """Coefficients of a polynomial up to which many products are made at once."""
 FAR = 2
-"""Spreads from the direction's middle, each column's taken at its largest, beyond which no points are looked for."""
+"""Points are counted if the border lies within this multiple of the norm of direction * radius from the middle."""
 LARGEST = 1e30
-"""Sizes beyond it, or below its inverse, show nothing."""
+"""Cells with sizes above it, or below its inverse, are not counted."""
 CELLS, VALUES = 64, 1 << 17
-"""Cells, and values of their features, that are counted at a time."""
+"""Cells, and values of their features, that are counted at once."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,8 +64,8 @@ class Planes(Batched):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counted(Batched):
-    """Points of B cells: exact numbers (B,), weighed by the widths of real features. volume: 0 where none is compared.
-    whole: cells that are decided as such."""
+    """Points of B cells: exact numbers (B,), weighted by the widths of real features. volume: 0 where no copies are compared.
+    whole: True for cells that are decided as a whole."""
 
     fair: Numbers
     unfair: Numbers
@@ -74,8 +74,8 @@ class Counted(Batched):
 
 
 def swing(domain: Domain, slope: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """Return the least and the largest (B, m) of  slope . (x - middle)  over the inputs x in network boxes low, high (B, n) of raw
-    ones, but for rounding. slope: (B, m, n). In a one-hot block x is one of the categories that are left."""
+    """Return the least and the largest (B, m) of  slope . (x - middle)  over the inputs x in network boxes low, high (B, n), up to
+    rounding errors. slope: (B, m, n). In a one-hot block x is one of the categories that are left."""
     middle, category = (low + high) / 2, domain.columns_of(np.flatnonzero(domain.one_hot))
     width = (high - low) / 2
     width[:, category] = 0.0
@@ -93,7 +93,7 @@ def swing(domain: Domain, slope: Array, low: Array, high: Array) -> tuple[Array,
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShareQuestion:
     """A box lower, upper (V,), its protected positions `index`, and all K combinations of their values (K, p); compared: (K, K)
-    which of them are; strict: whether a margin of 0 counts on neither side; slack: of the sizes met, what sums may lose."""
+    True for compared pairs; strict: a margin of 0 counts on neither side; slack: allowance for rounding, relative to sizes."""
 
     domain: Domain
     lower: Array
@@ -116,7 +116,7 @@ class ShareQuestion:
 
     @cached_property
     def owner(self) -> Array:
-        """(n_0, V) which network column belongs to which feature."""
+        """(n_0, V) 1 where the network column belongs to the feature, else 0."""
         width, start = self.domain.width, self.domain.start
         column = np.arange(self.domain.columns)[:, None]
         return ((column >= start) & (column < start + width)).astype(np.float64)
@@ -132,12 +132,12 @@ class ShareQuestion:
         return self.domain.box(self.rows(lower), self.rows(upper))
 
     def begun(self, lower: Array, upper: Array) -> Array:
-        """Return the lower ends (B, V) of cells of a tree ensemble: the number after it where a real feature has a width, as a
-        threshold belongs to what lies below it, and a single number has no width."""
+        """Return the lower ends (B, V) of cells of a tree ensemble. Where a real feature has a width, this is the float64 after its
+        end: a threshold belongs to the cell below it, and a single number has no width."""
         return np.where(~self.domain.integer & (lower < upper), np.nextafter(lower, np.inf), lower)
 
     def volumes(self, lower: Array, upper: Array) -> Numbers:
-        """Return (B,) how much cells (B, V) hold: their values, times the widths of real features that the box leaves a width."""
+        """Return (B,) the volumes of cells (B, V): numbers of values, times widths of real features that have one in the box."""
         whole, real = self.domain.integer, np.flatnonzero(~self.domain.integer & (self.upper > self.lower))
         found = _products(lower[:, whole], upper[:, whole])
         for v in real.tolist():
@@ -145,7 +145,7 @@ class ShareQuestion:
         return found
 
     def asked(self, lower: Array, upper: Array) -> tuple[Booleans, Booleans]:
-        """Return (B, K, K) which copies are compared in cells (B, V), and (B,) where they may be at some points only."""
+        """Return (B, K, K) True for copies that are compared in cells (B, V), and (B,) True if perhaps only at some points."""
         low, high = self.rows(lower), self.rows(upper)
         legal = ~self.domain.impossible(low, high).reshape(len(lower), len(self.values))
         met = np.zeros_like(legal)
@@ -154,7 +154,7 @@ class ShareQuestion:
         return self.compared & legal[:, :, None] & legal[:, None], np.asarray((met & legal).any(axis=1))
 
     def decided(self, network: Model, raw: Array, pairs: Booleans) -> Booleans:
-        """Return (B,) whether raw points (B, V) are fair, in exact arithmetic. Raises OverflowError for absurd weights."""
+        """Return (B,) True for raw points (B, V) that are fair, in exact arithmetic. Raises OverflowError for absurd weights."""
         logits = network.forward(exact(self.domain.encode(self.rows(raw))))
         margin = logits[:, 0] if network.outputs == 1 else logits[:, 1] - logits[:, 0]
         sign = margin.sign.reshape(len(raw), len(self.values))
@@ -164,7 +164,7 @@ class ShareQuestion:
     def counted(
         self, network: Model, lower: Array, upper: Array, under: tuple[Array, Array], over: tuple[Array, Array]
     ) -> Counted:
-        """Return what is shown of cells (B, V) by planes under and over their copies: slopes (B K, n_0) and values (B K,)."""
+        """Return the points of cells (B, V) that planes under and over copies decide: slopes (B K, n_0) and values (B K,)."""
         shape = len(lower), len(self.values)
         planes = [Planes(slope=slope.reshape(*shape, -1), value=value.reshape(shape)) for slope, value in (under, over)]
         pairs, mixed = self.asked(lower, upper)
@@ -182,7 +182,7 @@ class ShareQuestion:
         return Counted(fair=count[0], unfair=count[1], volume=volume, whole=whole)
 
     def _throughout(self, lower: Array, upper: Array, planes: list[Planes], pairs: Booleans) -> tuple[Booleans, Booleans]:
-        """Return which cells (B,) are fair throughout, and which are unfair throughout."""
+        """Return (B,) True for cells that are fair throughout, and (B,) True for cells that are unfair throughout."""
         low, high = self.domain.box(lower, upper)
         ends = []
         for side, one in enumerate(planes):
@@ -195,7 +195,7 @@ class ShareQuestion:
         return np.asarray(fair), np.asarray((positive[:, :, None] & negative[:, None] & pairs).any(axis=(1, 2)))
 
     def _partly(self, lower: Array, upper: Array, planes: list[Planes], volume: Numbers, pairs: Booleans) -> Numbers:
-        """Return (2, B) how many points of cells are shown to be fair, and unfair."""
+        """Return (2, B) the numbers of points of cells that are shown to be fair, and unfair."""
         low, high = self.domain.box(lower, upper)
         middle, radius = (low + high) / 2, (high - low) / 2
         many = np.where(self.domain.integer & (upper - lower < MOST), upper - lower + 1, 1)
@@ -206,7 +206,7 @@ class ShareQuestion:
             reach = (np.abs(one.slope).max(axis=1) * (radius + np.abs(middle))).sum(axis=1)
             size = np.maximum(size, reach + np.abs(one.value).max(axis=1))
             mean = np.where(counts & (size < LARGEST)[:, None], one.slope.mean(axis=1), 0.0)
-            direction = mean.astype(np.float32).astype(np.float64)  # so that whoever rounds the slopes otherwise has the same one
+            direction = mean.astype(np.float32).astype(np.float64)  # the same for slopes that differ by rounding
             directions.append(direction)
             ends.append(one.value + swing(self.domain, one.slope - direction[:, None], low, high)[side])
             far.append(FAR * np.sqrt(((direction * radius) ** 2).sum(axis=1)))
@@ -242,7 +242,7 @@ class ShareQuestion:
         return np.array([fair * weight, unfair * weight])
 
     def _above(self, strips: _Strips, sides: tuple[int, ...]) -> Numbers:
-        """Return (B, sides, 2) at how many points  direction . (x - middle) + ends > 0: surely on side 0, perhaps on side 1."""
+        """Return (B, sides, 2) numbers of points with  direction . (x - middle) + ends > 0: at least for side 0, at most for 1."""
         sums = _Sums.of(self, strips)
         slack = self.slack * (strips.size + sums.span)
         away = sums.least - slack, sums.most + slack
@@ -252,10 +252,10 @@ class ShareQuestion:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Strips(Batched):
-    """B cells where  direction . (x - middle) + ends  (B, 2, 2) is asked for its sign: two planes under copies, and two over them.
+    """B cells in which the sign of  direction . (x - middle) + ends  (B, 2, 2) is counted: two planes under copies, two over them.
 
-    cell: (B,) their numbers.   many: (B, V) values of the features along the direction, 1 of others.   gap: (B,) between the
-    planes.   size: (B,) of what is added.
+    cell: (B,) their numbers.   many: (B, V) numbers of values of the features along the direction, 1 for others.   gap: (B,) the
+    largest between the planes.   size: (B,) of the terms.
     """
 
     cell: Integers
@@ -270,11 +270,11 @@ class _Strips(Batched):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Sums:
-    """What the values of B cells' features add to  a . (x - middle).
+    """The distribution of  a . (x - middle)  over the points of B cells.
 
-    listed, inside: (B, M) the sums of those features whose combinations are listed, and which of them there are.
-    behind: (T + 1, B) how many points of the other features lie at t units or more.   unit: (B,).
-    least, most: (B,) what the other features add beside whole units.   span: (B,) of all features.
+    listed, inside: (B, M) the sums over those features whose combinations are listed, and True for entries that exist.
+    behind: (T + 1, B) numbers of points of the other features at t units or more.   unit: (B,).
+    least, most: (B,) bounds of the other features' remainders beside whole units.   span: (B,) over all features.
     """
 
     listed: Array
@@ -294,7 +294,7 @@ class _Sums:
         along = _along(question, raw, cell[pair], feature[pair], strips)
         low = np.minimum.reduceat(along, first) if len(n) else np.empty(0)
         span = (np.maximum.reduceat(along, first) if len(n) else low) - low
-        order = np.lexsort((-span, cell))  # of each cell the widest first
+        order = np.lexsort((-span, cell))  # the widest features of each cell first
         rank = np.arange(len(n)) - np.searchsorted(cell, cell)
         turns = [order[rank == k] for k in range(int(rank.max(initial=-1)) + 1)]
         group, size = np.zeros(len(n), dtype=np.int64), np.ones((count, max(1, len(turns))), dtype=np.int64)
@@ -305,7 +305,7 @@ class _Sums:
         size = size[:, : int(group.max(initial=0)) + 1]
         left = np.tile(np.arange(float(size.max())), (size.size, 1))
         sums, inside = np.zeros_like(left), left.reshape(*size.shape, -1) < size[:, :, None]
-        for turn in turns:  # digits of the combinations' numbers
+        for turn in turns:  # the digits of a combination's number are the positions of its values
             mine = turn[group[turn] >= 0]
             row, steps = cell[mine] * size.shape[1] + group[mine], n[mine, None]
             quotient = np.floor(left[row] / steps)
@@ -343,14 +343,14 @@ class _Sums:
         )
 
     def above(self, limit: Array) -> npt.NDArray[Any]:
-        """Return how many points (B, M) there are with  listed + t units + limit > 0."""
+        """Return the number of points (B, M) with  listed + t units + limit > 0."""
         t = np.floor(-(self.listed + limit[:, None]) / self.unit[:, None]) + 1
         t = np.clip(t, 0, len(self.behind) - 1).astype(np.int64)
         return np.where(self.inside, self.behind[t, np.arange(len(limit))[:, None]], 0)
 
 
 def _along(question: ShareQuestion, raw: Array, cell: Integers, feature: Integers, strips: _Strips) -> Array:
-    """Return what values (N,) of features add to  direction . (x - middle)  of their cells."""
+    """Return the terms (N,) of values of features in  direction . (x - middle)  of their cells."""
     domain, direction, middle = question.domain, strips.direction, strips.middle
     category = domain.one_hot[feature]
     column = domain.start[feature] + np.where(category, raw, 0).astype(np.int64)
@@ -363,7 +363,7 @@ def _along(question: ShareQuestion, raw: Array, cell: Integers, feature: Integer
 
 
 def _added(cell: Integers, what: Array | Booleans, count: int) -> Array:
-    """Return (B,) what there is (N,) of each cell, added up."""
+    """Return (B,) the sums of values (N,) by their cells (N,)."""
     return np.asarray(np.bincount(cell, weights=what, minlength=count), dtype=np.float64)
 
 
@@ -382,7 +382,7 @@ def _product(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _products(lower: npt.NDArray[Any], upper: npt.NDArray[Any]) -> Numbers:
     """Return (B,) the numbers of points of lattice boxes (B, C)."""
     found = (upper - lower + 1.0).prod(axis=1)
-    exactly = np.where(found < 2**53, found, 0).astype(np.int64).astype(object)  # below 2^53 nothing was rounded
+    exactly = np.where(found < 2**53, found, 0).astype(np.int64).astype(object)  # products below 2^53 are exact
     for k in np.flatnonzero(found >= 2**53).tolist():
         exactly[k] = prod(int(b) - int(a) + 1 for a, b in zip(lower[k].tolist(), upper[k].tolist(), strict=True))
     return exactly

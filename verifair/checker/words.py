@@ -1,4 +1,4 @@
-"""What files of proofs state, in words: the parts that sentences of several kinds share."""
+"""Words for the statements of files of proofs: the parts that sentences of several kinds share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verifair.schema.space import InputSpace
 
 
 def counted(number: int, one: str, many: str) -> str:
-    """ "1 proof", "2,000 proofs"."""
+    """Return a number with its noun: "1 proof", "2,000 proofs"."""
     return f"{number:,} {one if number == 1 else many}"
 
 
@@ -23,7 +23,7 @@ def near(relax: Mapping[str, int], schema: InputSpace) -> str:
 
 
 def moving(scale: Scale, network: Model, schema: InputSpace) -> str:
-    """What a gap is of, and that it moves."""
+    """Return the quantity that a gap is about with its verb, such as "probability moves"."""
     mean = network.link is Link.SHARES and not isinstance(network.whole, TreeEnsemble)  # of probabilities
     if scale == "probability" or mean:
         return "probability moves"
@@ -33,7 +33,7 @@ def moving(scale: Scale, network: Model, schema: InputSpace) -> str:
 
 
 def decided(signs: Signs | None, outputs: int, schema: InputSpace, any_two: bool = False) -> str:
-    """Return the rule by which a statement about flips calls decisions positive, in brackets; nothing for one about probabilities.
+    """Return the rule for positive decisions of a statement about flips, in brackets; nothing for one about probabilities.
 
     outputs: of the model as it was read.   any_two: flips between any two of several classes are meant.
     """
@@ -56,7 +56,7 @@ def decided(signs: Signs | None, outputs: int, schema: InputSpace, any_two: bool
 
 
 def float32_words(certified: int, proofs: int) -> str:
-    """How many of the proofs hold for the deployed arithmetic too: "7,741 of 7,742 proofs hold for float32 too, ..."."""
+    """Return a sentence on how many proofs hold for float32 too: "7,741 of 7,742 proofs hold for float32 too, ..."."""
     if proofs == 1:
         held = "The proof holds for float32 too, in any order of summation" if certified else "The proof"
         return held if certified else f"{held} is about the real-valued function only, not about float32"
@@ -69,7 +69,7 @@ def float32_words(certified: int, proofs: int) -> str:
 
 
 def where(box: Mapping[str, tuple[float, float]], schema: InputSpace) -> str:
-    """Where a statement holds: the features that its box narrows."""
+    """Return the place where a statement holds: the ranges of the features that its box narrows."""
     ranges = []
     for feature, least, most in zip(schema.features, schema.domain.lower, schema.domain.upper, strict=True):
         low, high = box.get(feature.name, (least, most))
@@ -80,11 +80,11 @@ def where(box: Mapping[str, tuple[float, float]], schema: InputSpace) -> str:
 
 
 def exactly(value: float) -> str:
-    """A number with all its digits: a rounded one would state something else."""
+    """Return a number with all its digits: a rounded one would be another statement."""
     return f"{int(value)}" if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
 
 
 def category(schema: InputSpace, name: str, value: float) -> str:
-    """A category's name; the number where the file names none that there is."""
+    """Return a category's name, or the number if the schema has no such category."""
     known = set(schema.values(name).tolist())
     return schema.format(name, value) if value in known else exactly(value)

@@ -1,1 +1,1 @@
-"""What a proof leaves in a file: one format of certificate for each kind, and what they share."""
+"""Certificates, the files that hold proofs: one format for each kind of proof, and the parts that all formats share."""

@@ -1,4 +1,4 @@
-"""Certificates of group counterfactuals (FGCE): that a choice of rows of a table is the best one for a group.
+"""Certificates of group counterfactuals (FGCE). Each proves that a choice of rows of a table is the best one for a group.
 
     {"format": "verifair-centers-certificate/1", "network_sha256", "schema_sha256", "semantics", "query", "features": [names],
      "extent", "rows": [[raw values]], "groups": {name: {"chosen", "value", "contained", "steps"}}, "digest"}
@@ -25,7 +25,7 @@ from verifair.checker.certificates.extent import NO_MORE
 UNIT = 20
 """Multipliers count in units of 2^-UNIT."""
 MOST_ROWS = 8_000
-"""Rows of a table whose graph is closed here."""
+"""The most rows of a table whose graph's transitive closure is computed here."""
 NEAR = 1e-9
 """Share of a limit within which a distance counts as the limit: 1/3 and 1 - 2/3 are two numbers in float64."""
 Costs = TypeVar("Costs", float, Array)
@@ -40,10 +40,10 @@ def up_to(limit: Costs) -> Costs:
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class CentersQuery:
-    """What was asked. eps: the longest move.   changes: how each feature may move.   k: at most so many rows are chosen.
+    """The question. eps: the longest move.   changes: how each feature may move.   k: the most rows that may be chosen.
 
-    coverage: share of the group to be covered at the least cost, where max_cost is None; otherwise the most are to be covered at
-    that cost.   asked: group -> rows of the table that are to be helped.
+    coverage: share of the group to be covered at the least cost, where max_cost is None; otherwise as many as possible are to be
+    covered at that cost.   asked: group -> rows of the table that are to be helped.
     """
 
     kind: Literal["group-counterfactuals"]
@@ -83,7 +83,7 @@ GROUPS = TypeAdapter(dict[str, GroupProof])
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CentersCertificate(Envelope):
-    """rows: (N, V) raw, of the whole table.   groups: name -> what is stated of it, with its proof."""
+    """rows: (N, V) raw, of the whole table.   groups: name -> the statement about it, with its proof."""
 
     FORMAT = "verifair-centers-certificate/1"
     query: CentersQuery

@@ -1,4 +1,4 @@
-"""Certificates: what a proof leaves behind, so that somebody else can check it without the engine.
+"""Certificates: files with which somebody else can check a proof without the engine.
 
     {"format": "verifair-certificate/3", "network_sha256", "schema_sha256", "semantics", "query", "features": [names], "extent",
      "proofs": [{"statement": ..., "float32": ..., "margin": ..., "tree": ...} or {..., "claim": ...} or {..., "witness": ...}],
@@ -67,10 +67,10 @@ class Proof:
 
 
 def answered(asked: Iterable[Proof | Statement]) -> dict[str, Any]:
-    """Return proofs and undecided, as a `Certificate` takes them, of what decides the statements asked, or of the bare statement
-    where nothing does.
+    """Return the arguments `proofs` and `undecided` of a `Certificate`. asked: for each statement the proof that decides it, or the
+    bare statement where there is none.
 
-    A statement that is asked of several people with the same values is one statement.
+    A statement that is asked of several people with the same values counts once.
     """
     found: dict[Hashable, Proof] = {}
     open_ = set()
@@ -94,7 +94,7 @@ class ProofFile:
     witness: Counterexample | None = None
 
     def proof(self) -> Proof:
-        """Raises ValueError unless there is one piece of evidence that fits together."""
+        """Return it as a `Proof`. Raises ValueError unless there is exactly one piece of evidence, and a valid one."""
         found = [one for one in (self.tree, self.claim, self.witness) if one is not None]
         if len(found) != 1:
             raise ValueError("needs either a tree, a claim or a witness")
@@ -119,8 +119,8 @@ FILE = TypeAdapter(CertificateFile)
 class Certificate(Envelope):
     """Proofs about one network and one schema.
 
-    depends: counterfactuals asked about that are decided in more than one way within the coefficients' intervals; the file does not
-    show these, and other kinds have none.
+    depends: the number of counterfactuals whose decision depends on where the coefficients are in their intervals; the file does
+    not show these, and other kinds have none.
     """
 
     FORMAT = "verifair-certificate/3"
@@ -135,10 +135,10 @@ class Certificate(Envelope):
 
     @property
     def unit(self) -> str:
-        """What the extent counts."""
+        """The unit of the numbers in the extent."""
         if not isinstance(self.query, CounterfactualQuery):
             return "statements"
-        return "counterfactuals" if self.query.categories else "rows"  # a row has one, or one for each choice of categories
+        return "counterfactuals" if self.query.categories else "rows"  # a row has one counterfactual for each choice of categories
 
     def _answered(self) -> dict[str, int]:
         if isinstance(self.query, CounterfactualQuery):

@@ -1,4 +1,4 @@
-"""Certificates of explanation consistency: pairs of people who stay decided alike for like reasons when both move a little.
+"""Certificates of explanation consistency: pairs of people who get one decision for similar reasons even if both move a little.
 
 Rows are in raw units and schema order, baselines in network inputs:
 
@@ -29,7 +29,7 @@ Share = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=1)]
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class ConsistencyQuery:
-    """What was asked: delta units of the schema around both people, the score's threshold, and the epsilon in its norms."""
+    """The question. delta: units by which both people may move.   threshold: of the score.   epsilon: in the score's norms."""
 
     kind: Literal["explanation-consistency"]
     delta: Distance

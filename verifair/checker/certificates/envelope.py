@@ -1,4 +1,4 @@
-"""What all certificates share: which values their fields may hold, how files are read and written, and what they are about.
+"""The parts that all certificates share: the values that fields may hold, reading and writing of files, and what a file is about.
 
 A file is JSON (gzip when its name ends in .gz). `digest` is the sha256 of the canonical JSON (sorted keys, no spaces) of everything
 else. `extent` says how much of its question the file answers. Numbers are finite, and nothing is converted silently.
@@ -83,15 +83,15 @@ class Envelope(ABC):
 
     @property
     def question(self) -> dict[str, Any]:
-        """What was asked, and of which network and schema, as it stands in the file."""
+        """The question and the hashes of the network and schema that it is about, as they stand in the file."""
         about = {name: getattr(self, name) for name in ("network_sha256", "schema_sha256", "semantics")}
-        usual = ("classes", "favourable"), ("tolerance", None)  # not said: files from before it could be asked still stand
+        usual = ("classes", "favourable"), ("tolerance", None)  # left out, as in files older than these fields
         query = {name: value for name, value in asdict(self.query).items() if (name, value) not in usual}
         return {"format": self.FORMAT, **about, "query": query, "features": list(self.features)}
 
     @property
     def extent(self) -> Extent:
-        """How much of the question is answered, counted from the content."""
+        """The extent of the answers to the question, counted from the content."""
         return Extent.of(self.question, **{"undecided": self.undecided, "not_reached": self.not_reached} | self._answered())
 
     @property
@@ -105,7 +105,7 @@ class Envelope(ABC):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a certificate. CertificateError for anything that is not one; a wrong digest only sets intact = False."""
+        """Read a certificate. Raises CertificateError for any other file; a wrong digest only sets intact = False."""
         (file, content), intact = read(path, cls.FORMAT, cls._parsed)
         about = {name: getattr(file, name) for name in ("network_sha256", "schema_sha256", "semantics", "query", "features")}
         left = {name: getattr(file.extent, name) for name in ("undecided", "not_reached")}
@@ -117,15 +117,15 @@ class Envelope(ABC):
 
     @abstractmethod
     def _answered(self) -> dict[str, int]:
-        """Return how many answers the content holds: proved, claimed and refuted ones, none where left out, or undecided ones."""
+        """Return counts of answers in the content, by the names that `Extent.of` takes; a name that is left out counts 0."""
 
     @classmethod
     @abstractmethod
     def _parsed(cls, raw: Any) -> tuple[EnvelopeFile, dict[str, Any]]:
-        """Return the validated file, and the arguments that only this kind takes. Raises ValueError for what is none."""
+        """Return the validated file, and the arguments that only this kind takes. Raises ValueError if the content is invalid."""
 
     def misfits(self, network: Model, schema: InputSpace, own: str | None = None) -> Iterator[str]:
-        """Yield reasons for which the proofs need not be looked at. own: one more, of this kind of certificate."""
+        """Yield reasons to reject the file without a look at its proofs. own: a further reason, found by this kind's rule."""
         if not self.intact:
             yield "the digest does not fit the content: the file was changed after it was written"
         flaw = None if self.stated is None else self.stated.differs(self.extent)
@@ -148,12 +148,12 @@ def about_another(what: str, sha256: str, given: str) -> str:
 
 
 def of_another_version(found: str, expected: str) -> str:
-    """Return what to say of a file that another version wrote."""
+    """Return the message about a file that another version wrote."""
     return f"is a file of another version ({found}), expected {expected}: write it again with this version"
 
 
 def semantics(network: Model) -> str:
-    """Return what a proof about this network is a proof about."""
+    """Return a description of the function that proofs about this network are about."""
     text = "real-valued function of the stored float32 weights"
     if any(feed.kind == "float64" for feed in network.feeds):
         text = "real-valued function of the stored weights, on inputs rounded to float32 (the model takes float64)"
@@ -163,7 +163,7 @@ def semantics(network: Model) -> str:
 
 
 def _curves(model: Model) -> str:
-    """Return the names of the network's curves; both sigmoid and tanh, where it has one of them; what is made of trees' sums."""
+    """Return the names of the network's curves ("sigmoid and tanh" for either of the two); for trees, the link on their sums."""
     if model.of_trees:
         return "softmax" if isinstance(model.whole, TreeEnsemble) else "sigmoid"
     network = layered(model, "curves")
@@ -173,9 +173,9 @@ def _curves(model: Model) -> str:
 
 Content = TypeVar("Content")
 MAX_BYTES = 1 << 29
-"""No certificate is larger than this once unpacked: a file that is, is an attack or a mistake."""
+"""The most bytes of an unpacked certificate: a larger file is an attack or a mistake."""
 MAX_MEMORY = 8 << 30
-"""Bytes that its lists and numbers may take in memory: brackets and commas alone would need many times what the text does."""
+"""The most bytes that its lists and numbers may take in memory: text that is all brackets and commas takes many times its size."""
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -187,10 +187,10 @@ def write(path: str | Path, payload: Mapping[str, Any]) -> None:
 
 
 def read(path: str | Path, expected: str, parse: Callable[[Any], Content]) -> tuple[Content, bool]:
-    """Return what `parse` makes of the JSON, and whether the digest fits the rest of it.
+    """Return the content that `parse` reads from the JSON, and whether the digest fits the rest of it.
 
-    expected: the format's name, for errors.   Raises CertificateError for whatever cannot be read, or that parse refuses with a
-    ValueError (pydantic's ValidationError included).
+    expected: the format's name, for errors.   Raises CertificateError if the file cannot be read, or if parse raises a ValueError
+    (such as pydantic's ValidationError).
     """
     try:
         content = _content(Path(path))
@@ -208,7 +208,7 @@ def read(path: str | Path, expected: str, parse: Callable[[Any], Content]) -> tu
 
 
 def _flaw(cause: Exception) -> str:
-    """Return what is wrong with a file, in the file's words, not in those of the libraries that read it."""
+    """Return what is wrong with a file, without the jargon of the libraries that read it."""
     match cause:
         case ValidationError():
             first = cause.errors(include_url=False, include_context=False, include_input=False)[0]
@@ -227,7 +227,7 @@ def _flaw(cause: Exception) -> str:
         case OSError():
             return f"cannot be read ({cause.strerror or cause})"
         case _:
-            return f"is damaged ({cause})"  # our own words: arrays of unequal length, a file too large, NaN
+            return f"is damaged ({cause})"  # messages from this package: arrays of unequal length, a file too large, NaN
 
 
 def _content(path: Path) -> bytes:
@@ -236,13 +236,13 @@ def _content(path: Path) -> bytes:
     if len(content) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
     lists, numbers = content.count(b"[") + content.count(b"{"), content.count(b",")
-    if 64 * lists + 32 * numbers + 3 * len(content) > MAX_MEMORY:  # what Python takes for each
+    if 64 * lists + 32 * numbers + 3 * len(content) > MAX_MEMORY:  # bytes that Python needs for each
         raise ValueError(f"{lists:,} lists and {numbers:,} numbers would take more than {MAX_MEMORY >> 30} GiB of memory")
     return content
 
 
 def _check_characters(raw: Any) -> None:
-    """Escapes may stand for half characters, which nothing can write again."""
+    """Raise ValueError for a lone surrogate: JSON's escapes can stand for one, but no UTF-8 file can hold it."""
     try:
         json.dumps(raw, ensure_ascii=False).encode()
     except UnicodeEncodeError:

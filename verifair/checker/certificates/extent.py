@@ -1,4 +1,4 @@
-"""How much of its question a file of proofs answers. It imports nothing heavy: the command line shows it in its help."""
+"""The extent of a file of proofs. The module imports nothing heavy: the command line shows the type in its help."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ COUNTED = ("total", "proved", "claimed", "refuted", "undecided", "not_reached")
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class Extent:
-    """How much of its question a file of proofs answers; the unit (statements, rows, parts, ...) is that of its kind.
+    """How much of its question a file of proofs answers, as counts in the unit of its kind (statements, rows, parts, ...).
 
-    question_sha256: of the canonical JSON of the question, with the hashes of network and schema.   total: what was asked.
+    question_sha256: of the canonical JSON of the question, with the hashes of network and schema.   total: all that was asked.
     proved: with a proof that can be checked.   claimed: a solver says so.   refuted: false, as a rule with a counterexample.
-    undecided: asked without an answer.   not_reached: not looked at. The last five add up to the total.
+    undecided: tried without an answer.   not_reached: not tried. The last five add up to the total.
     """
 
     question_sha256: Sha256
@@ -38,7 +38,7 @@ class Extent:
         cls, question: Mapping[str, Any], *, proved: int = 0, claimed: int = 0, refuted: int = 0, undecided: int = 0,
         not_reached: int = 0,
     ) -> Extent:
-        """Return the extent of the answers to a question, as they add up."""
+        """Return the extent with these counts, and with their sum as its total."""
         return cls(
             question_sha256=digest(question), total=proved + claimed + refuted + undecided + not_reached, proved=proved,
             claimed=claimed, refuted=refuted, undecided=undecided, not_reached=not_reached,
@@ -50,7 +50,7 @@ class Extent:
 
     @property
     def whole(self) -> bool:
-        """Nothing that was asked is left without an answer."""
+        """True if everything that was asked has an answer."""
         return self.undecided == 0 and self.not_reached == 0
 
     def differs(self, found: Extent) -> str | None:

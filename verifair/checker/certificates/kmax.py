@@ -1,4 +1,4 @@
-"""Certificates of an upper bound of k-discrimination: one tree of boxes, on each of whose leaves few buckets can be hit.
+"""Certificates of an upper bound of k-discrimination: one tree of boxes that bounds the number of buckets hit on every leaf.
 
     {"format": "verifair-kmax-certificate/3", "network_sha256", "schema_sha256", "semantics", "query", "features": [names],
      "extent", "upper", "reference", "tree": {"feature", "cut"}, "digest"}
@@ -25,13 +25,13 @@ Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
 
 
 def of_probability(buckets: int, schema: InputSpace, model: Model) -> bool:
-    """Return whether outcome buckets are parts of a probability. Two buckets are the decisions if these do not cut it at 1/2."""
+    """Return True if buckets are intervals of a probability. Two are the decisions instead if these are not made at 1/2."""
     return buckets > 2 or schema.outcome.of == "value" or schema.outcome.judged(model, odds=False) is None
 
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class BucketQuery:
-    """What was asked.
+    """The question.
 
     box: (lower, upper) of every feature that is not protected, raw, by name.
     combinations: all K rows of protected raw values, in the order of `protected`.
@@ -52,7 +52,7 @@ class SplitsFile:
     cut: list[Number]
 
     def tree(self) -> Tree:
-        """Raises ValueError for lists of different lengths."""
+        """Return the tree. Raises ValueError for lists of different lengths."""
         if len(self.feature) != len(self.cut):
             raise ValueError(f"feature and cut have {len(self.feature)} and {len(self.cut)} entries")
         return Tree.plain(np.array(self.feature, dtype=np.int64), np.array(self.cut, dtype=float))
@@ -72,7 +72,7 @@ FILE = TypeAdapter(KmaxFile)
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class KmaxCertificate(Envelope):
-    """Proof that no legal x in the query's box falls into more than `upper` buckets.
+    """Proof that no legal x in the query's box is put into more than `upper` buckets as its protected values change.
 
     reference: position of the combination with which the others are compared, the same for all leaves.
     tree: boxes of inputs; for each leaf the checker's rule shows at most `upper` buckets.

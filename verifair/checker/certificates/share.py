@@ -30,8 +30,8 @@ Whole = Annotated[str, Field(pattern=r"^[0-9]{1,400}$")]
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class ShareQuery:
-    """What was asked. box: (lower, upper) of every feature, raw, by name; differ: "all" or "any" of the protected features;
-    tolerance: share of the box that may be left open (None in older files)."""
+    """The question. box: (lower, upper) of every feature, raw, by name; differ: "all" or "any" of the protected features;
+    tolerance: share of the box that may be left undecided (None in older files)."""
 
     kind: Literal["certified-share"]
     protected: tuple[Text, ...] = Field(min_length=1)

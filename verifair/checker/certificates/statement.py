@@ -1,6 +1,6 @@
-"""What certificates state, and the queries that their statements answer. Everything is in raw units and schema order.
+"""The statements of certificates, and the queries that these answer. Everything is in raw units and schema order.
 
-What a statement about rows or boxes means is defined in `verifair.checker.kinds.proofs`, counterfactual decisions here:
+`verifair.checker.kinds.proofs` defines statements about rows and boxes. Counterfactual decisions are defined here:
 
 The counterfactual of a raw row x under do(a := a') with coefficients theta, one for each term of the equations, in their order:
 
@@ -30,14 +30,14 @@ from verifair.checker.certificates.extent import NO_MORE
 
 Interval = tuple[Number, Number]
 Scale = Literal["probability", "logit"]
-"""What gaps are between: probabilities, or what the model gives as it is."""
+"""The scale of gaps: that of probabilities, or that of the model's own output (log-odds or values)."""
 Signs = Literal["deployed", "strict"]
 """When a decision is positive. deployed: its margin is above 0 (several logits: argmax, ties to the lower class).
 strict: as Fairify has it, above 0 is positive, below 0 negative, and a margin of exactly 0 is neither."""
 
 
 def signs_flaw(signs: Signs | None, network: Model) -> str | None:
-    """Return why the strict signs mean nothing: g of two classes' votes is TIE below what they are compared with."""
+    """Return why strict signs cannot be asked: for shares of votes of two classes, g = 0 is not the tie but TIE away from it."""
     votes = isinstance(network.whole, TreeEnsemble) and network.whole.outputs == 1 and network.link is Link.SHARES
     return "shares of votes are on a threshold within 2^-25 of it; strict signs let 0 go" if votes and signs == "strict" else None
 
@@ -79,7 +79,7 @@ class BoxStatement:
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class RowsQuery:
-    """What was asked: the proofs of such a certificate stand one by one, nothing is claimed about the rows left out."""
+    """The question about single rows: each proof stands by itself, and nothing is claimed about rows left out."""
 
     kind: Literal["persistent-bias", "robustness"]
     protected: tuple[str, ...]
@@ -124,7 +124,7 @@ class Term:
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class Equation:
-    """How a number depends on what changes. decimals: it is rounded to.   range: (low, high) it is then clipped to.
+    """The equation by which a number follows its parents. decimals: it is rounded to these; range: then clipped to (low, high).
 
     logarithmic: the equation is that of the number's logarithm.
     """
@@ -138,9 +138,9 @@ class Equation:
 
 @validated(frozen=True, kw_only=True, config=NO_MORE)
 class CounterfactualQuery:
-    """How are these rows decided had they been a' in place of a, wherever in their intervals the coefficients are?
+    """The question: how would these rows be decided with a' in place of a, for all coefficients in their intervals?
 
-    do: attribute -> raw value.   equations: of all their descendants of numbers that matter to the network, parents first.
+    do: attribute -> raw value.   equations: of all numeric descendants of these that matter to the network, parents first.
     categories: the other descendants that matter; what they become is given, statement by statement.
     also: attributes that the network does not take, but the equations do -> their words (none: it is a number); the raw value of
     such an attribute is the position of its word. Taken as given: that these are the equations, that the intervals are what

@@ -1,6 +1,6 @@
-"""Proof trees as arrays: how a box was cut up, by inputs or by the signs of neurons, and what bounds every leaf.
+"""Proof trees as arrays: the splits of a box, by inputs or by signs of neurons, and the multipliers that bound every leaf.
 
-One type for every kind of proof. A leaf says no bound: what its multipliers make of it is worked out again by who checks it.
+One type for every kind of proof. A leaf stores no bound: the checker computes it again from the multipliers.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from verifair.checker.certificates.envelope import Index, Number
 from verifair.checker.certificates.extent import NO_MORE
 
 MAX_ROWS = 300
-"""Of a goal that a leaf's multipliers combine: what the rounding of its bound allows for."""
+"""The most rows of a goal that a leaf's multipliers may combine: the rounding argument of its bound covers no more."""
 MULTIPLIERS = ("start", "index", "value")
 NO_FRAMES = np.zeros(0, dtype=np.int64)
 
 
 class Of(IntEnum):
-    """What a frame is of, as its name over 2 H + R in a `Tree` says."""
+    """The quantities that a frame bounds. The number is added to 2 H + R to name it in a `Tree`."""
 
     COPIES = 1
     DIFFERENCES = 2
@@ -48,10 +48,10 @@ class Tree:
     With H hidden neurons, counted layer by layer, n = 0 ... H - 1 are those of copy x and H ... 2 H - 1 those of copy x'. An index
     n < 2 H is the slope of a linear function of the pre-activation of neuron n (left out: a default), 2 H + r the weight of the
     goal's row r (left out: 0), 2 H + R the slope of a line that takes the place of all R rows in this leaf. 2 H + R + 1, + 2,
-    + 4 and + 5 name the leaf's *frame*: so many nodes before the leaf stands a node that holds it, over whose box the hidden layers
-    of the copies (+ 1), or of their differences as well (+ 2), or of x (+ 4) or x' (+ 5) alone are bounded. + 3 names, of a node
-    that is a frame, the frame that it stands in itself. What they prove, and what a leaf without any does, is said in
-    `verifair.checker.kernel.leaves`.
+    + 4 and + 5 name the leaf's *frame*, a node above it whose box is bounded first; the value says how many nodes before the leaf
+    it stands. Bounded are the hidden layers of the copies (+ 1), of their differences as well (+ 2), or of x (+ 4) or x' (+ 5)
+    alone. + 3, at a node that is a frame, names the frame that it lies in itself. `verifair.checker.kernel.leaves` says what all
+    these prove, and what a leaf without any proves.
     """
 
     feature: Integers
@@ -73,7 +73,7 @@ class Tree:
 
     @property
     def misfit(self) -> str | None:
-        """Why the arrays are no tree with multipliers, or None."""
+        """The reason why the arrays are no valid tree with multipliers, or None."""
         k = len(self.feature)
         if not (k and len(self.cut) == k and len(self.start) == k + 1 and len(self.index) == len(self.value)):
             return f"the tree's arrays do not fit together: {k} nodes, {len(self.cut)} cuts, {len(self.start)} starts"
@@ -82,7 +82,7 @@ class Tree:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the arrays as they stand in files: without any multiplier, those of multipliers are left out."""
+        """Return the arrays as they stand in files; a tree without multipliers leaves out their arrays."""
         names = ("feature", "cut", *(MULTIPLIERS if len(self.index) else ()))
         return {name: getattr(self, name).tolist() for name in names}
 
@@ -98,7 +98,7 @@ class TreeFile:
     value: list[Number] | None = None
 
     def tree(self) -> Tree:
-        """Raises ValueError for lists that do not fit together."""
+        """Return the tree. Raises ValueError for lists that do not fit together."""
         feature, cut = np.array(self.feature, dtype=np.int64), np.array(self.cut, dtype=float)
         if self.start is None and self.index is None and self.value is None:
             tree = Tree.plain(feature, cut)
@@ -156,11 +156,11 @@ def leaf_regions(
 
 
 def _flaw(regions: Regions, domain: Domain, feature: Integers, cut: Array) -> str | None:
-    """Return why the boxes cannot be cut so, or None."""
+    """Return why these cuts of the regions' boxes are invalid, or None."""
     box = np.flatnonzero(feature >= 0)
     v, at = feature[box], cut[box]
     low, high, whole = regions.lower[box, v], regions.upper[box, v], domain.integer[v]
-    # A real feature without width is not cut: both halves would be the whole box, and what sums up over leaves count it twice.
+    # A real feature without width cannot be cut: both halves would be the whole box, and sums over leaves would count it twice.
     inside = np.where(whole, (at <= high - 1) & (at == np.floor(at)), (at <= high) & (low < high)) & (low <= at)
     for k in np.flatnonzero(~inside)[:1]:
         return f"the tree cuts feature {v[k]} at {at[k]:g}, outside the box {low[k]:g} .. {high[k]:g}"

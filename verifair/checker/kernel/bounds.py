@@ -58,7 +58,7 @@ FLOOR = 1e-80
 LARGEST = 1e100
 UNIT = 2.0**-50
 COPIES = ((1, 0), (0, 1), (-1, 1))
-"""How often y, y' and y' - y have y and y'."""
+"""The coefficients of y and y' in y, y' and y' - y."""
 BLOCK = 1 << 16
 """Entries of a coefficient matrix handled at once: larger ones fall out of the cache."""
 
@@ -98,7 +98,7 @@ class Span:
         return Span(**{name: one[index] for name, one in vars(self).items()})
 
     def tightened(self) -> Span:
-        """Each of the three enclosures cut down by the two others, one after the other, rounded outwards."""
+        """Return the three enclosures, each cut down by the two others, one after the other, rounded outwards."""
 
         def down(value: Array) -> Array:
             return np.nextafter(value, -np.inf)
@@ -114,8 +114,8 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeuronForms:
-    """What substitution finds of neurons (N,) in boxes (N,), in the order of the boxes: for both ends of a, a' and D the bounds,
-    slopes and errors of `_found`."""
+    """The results of backward substitution for neurons (N,) in boxes (N,), in the order of the boxes: bounds, slopes and errors as
+    `_found` returns them, for both ends of a, a' and D."""
 
     box: Integers
     neuron: Integers
@@ -140,12 +140,12 @@ class TwinBounds:
     """Bounds over B boxes of network inputs [low, high] (B, n_0) for copy 1 and [low2, high2] for copy 2.
 
     `moving` columns have the same interval in both copies and move together; all others are fixed, low = high.
-    close=True also substitutes backwards for every unstable inner neuron, for a, a' and D (`quantities`: for the first of these
-    alone, where copy 2 is copy 1 or D can do without): tighter, and several times the work.
+    close=True also substitutes backwards for every unstable inner neuron, for the first `quantities` of a, a' and D (fewer suffice
+    where copy 2 is copy 1, or where D is not needed): tighter, and several times the work.
     signs: (B, 2 H), (B, 2 H) hidden neurons of both copies, one after the other, with a >= 0, with a <= 0; None: none is fixed.
-    frame: bounds over boxes that hold these, and (B,) which: above the second layer no enclosure is wider than there, nor than the
-    lines found there leave it here. Their errors are taken off twice: slope * (centre - centre) is off by no more than before.
-    anew: whether what is then still unstable is substituted for, too.
+    frame: bounds over larger boxes, and (B,) which of these holds each box: above the second layer every enclosure is cut down to
+    the larger box's, and by the lines found there. Errors of the lines are taken off twice: slope * (centre - centre) adds no more.
+    anew: also substitute for neurons that are still unstable after that.
     """
 
     def __init__(
@@ -191,13 +191,13 @@ class TwinBounds:
 
     @cached_property
     def in_range(self) -> Booleans:
-        """(B,) boxes whose numbers are all within the range of the rounding argument; NaN is not."""
+        """(B,) True if all numbers of the box are within the range of the rounding argument; NaN is not."""
         within = [(span.size <= LARGEST).all(axis=1) for span in self.spans]
         return np.asarray(np.logical_and.reduce(within) & np.isfinite(self.eps))
 
     @cached_property
     def empty(self) -> Booleans:
-        """(B,) regions that surely hold no point: two ends of an enclosure have crossed."""
+        """(B,) True if the region surely holds no point: the two ends of some enclosure have crossed."""
         crossed = np.zeros(len(self.radius), dtype=bool)
         for span in self.spans:
             for low, high in ((span.low, span.high), (span.low2, span.high2), (span.d_low, span.d_high)):
@@ -205,7 +205,7 @@ class TwinBounds:
         return crossed & self.in_range
 
     def alike(self, margin: Array) -> Booleans:
-        """(B,) where margin . f, of weights (B, n_N), is exactly the same number in both copies."""
+        """Return (B,) True where margin . f, with weights (B, n_N), is exactly the same number in both copies."""
         last = self.spans[-1]
         same = ((margin == 0) | ((last.d_low == 0) & (last.d_high == 0))).all(axis=1)
         return np.asarray(same & self.in_range)
@@ -217,7 +217,7 @@ class TwinBounds:
         size = _floored((np.abs(centre) + self.radius) @ weight.T + np.abs(layer.bias))
         size2 = _floored((np.abs(centre2) + self.radius) @ weight.T + np.abs(layer.bias))
         error, error2 = self.eps * size, self.eps * size2
-        # Relative to the differing columns alone: exactly 0 where they do not reach a neuron.
+        # The error is relative to the differing columns alone: exactly 0 for a neuron that none of them reaches.
         shift_error = self.eps * _floored(np.abs(centre2 - centre) @ weight.T)
         return Span(
             low=self.a - radius - error, high=self.a + radius + error, low2=self.a2 - radius - error2,
@@ -246,7 +246,7 @@ class TwinBounds:
         weight = np.abs(layer.weight)
         size = _floored(reach @ weight.T + np.abs(layer.bias))
         size2 = _floored(reach2 @ weight.T + np.abs(layer.bias))
-        # Relative to d alone, so that exact zeros stay zero; with LeakyReLU, d is off by roundings of y and y' themselves.
+        # The error is relative to d alone, so that exact zeros stay zero; with LeakyReLU, d also has the roundings of y and y'.
         leaky = ((slope > 0) & (slope < 1)).any()
         size_d = _floored(np.maximum(np.abs(d[0]), np.abs(d[1])) @ weight.T)
         if leaky:  # where no neuron differs at all, y and y' are the same numbers, rounded alike
@@ -264,7 +264,7 @@ class TwinBounds:
         return Span(low=low, high=high, low2=low2, high2=high2, d_low=d_low, d_high=d_high, size=size + size2).tightened()
 
     def _closer(self, span: Span, k: int, loose: Booleans, quantities: int) -> Span:
-        """Return the same enclosures, by backward substitution where a neuron is unstable in one of the copies, or smooth."""
+        """Return the enclosures of layer k, narrowed by backward substitution for the neurons `loose` (B, m)."""
         box, neuron = np.nonzero(loose)
         forms = [self._found(n // 2, 1.0 - 2 * (n % 2), k, box, neuron) for n in range(2 * quantities)]
         found = self.found[k] = NeuronForms(box=box, neuron=neuron, forms=forms)
@@ -272,7 +272,7 @@ class TwinBounds:
 
     def _found(self, which: int, sign: float, k: int, box: Integers, neuron: Integers) -> tuple[Array, Array, Array]:
         """Return lower bounds (N,) of sign times a, a' or D (`which`: 0, 1, 2) of neurons of layer k, slopes (N, d) in the moving
-        inputs, and the rounding errors taken off."""
+        inputs, and the rounding errors (N,) that the bounds already allow for."""
         (p, q), layer = COPIES[which], self.network.layers[k]
         rows, constant = sign * layer.weight[neuron], sign * (p + q) * layer.bias[neuron]
         if not self.network.piecewise_linear:
@@ -302,8 +302,8 @@ class TwinBounds:
     def _alone(
         self, which: int, rows: Array, box: Integers, last: int, constant: Array
     ) -> tuple[Array, Array, Array]:
-        """Return bounds (N,), slopes and errors, as `_found`, of rows times y, y' or y' - y of layer `last`, + constant, row n over
-        box[n], by lines in a, a' or D alone; in the first layer, in a."""
+        """Return lower bounds (N,), slopes and errors, as `_found` does, of rows . y + constant, row n over box[n], with y of layer
+        `last`, or y' or y' - y in its place. Only lines in the same quantity are used: in a, a' or D; in the first layer, in a."""
         total, error = constant, self.eps * np.abs(constant)
         for k in range(last, -1, -1):
             layer, band = self.network.layers[k], self._band(which, k).take(box)
@@ -358,7 +358,7 @@ class TwinBounds:
         return self._at_inputs(p, q, box, total, error)[0]
 
     def _at_inputs(self, p: Array, q: Array, box: Integers, total: Array, error: Array) -> tuple[Array, Array]:
-        """Return the least (N,) of p . a + q . a' + total, a, a' of the first layer, less the rounding error, and slopes (N, d)."""
+        """Return the minimum (N,) of p . a + q . a' + total less the error, with a, a' of the first layer, and slopes (N, d)."""
         total = total + np.einsum("nj,nj->n", p, self.a[box]) + np.einsum("nj,nj->n", q, self.a2[box])
         slope = (p + q) @ self.network.layers[0].weight[:, self.moving]
         bound = total - np.einsum("nj,nj->n", np.abs(slope), self.radius[box][:, self.moving]) - error
@@ -367,7 +367,7 @@ class TwinBounds:
     def margins(self, margin: Array) -> Span:
         """Return interval bounds (B, 1) of g = margin . f and g', with weights (B, n_N), and of g' - g.
 
-        Those that the outputs have, and those that the layer below has, where what outputs have in common counts once.
+        Two bounds are intersected: one from the outputs, and one from the layer below, in which shared terms of outputs cancel.
         """
         last = self.spans[-1]
         size = np.einsum("nj,nj->n", np.abs(margin), last.size)
@@ -391,8 +391,8 @@ class TwinBounds:
     def by_intervals(self, margins: Span, p: Array, q: Array, box: Integers) -> Array:
         """Return lower bounds (N,) of p g + q g' over box[n] from intervals of g, g' and g' - g alone.
 
-        What p and q have in common with opposite signs, t (g' - g), is bounded by the difference. Every term is off by at most 2 u
-        of itself and the sum of 3 terms by gamma_3 of their sizes: 2^-48 of the sizes covers both.
+        Where p and q have opposite signs, their common part t (g' - g) is bounded by the difference. Every term is off by at most
+        2 u of itself, and the sum of 3 terms by gamma_3 of their sizes: 2^-48 of the sizes covers both.
         """
         shared = np.where(p * q < 0, np.sign(q) * np.minimum(np.abs(p), np.abs(q)), 0.0)
         total, size = np.zeros(len(p)), np.zeros(len(p))
@@ -408,7 +408,7 @@ class TwinBounds:
         return np.where(within, bound, -np.inf)
 
     def rounding(self, coefficient: Array, size: Array) -> Array:
-        """EPS T + TINY of one layer, for every row; 0 where all terms are exact zeros, inf where sizes are out of range."""
+        """Return EPS T + TINY of one layer for every row; 0 where all terms are exact zeros, inf where sizes are out of range."""
         total = np.einsum("nj,nj->n", coefficient, size)
         zero = total == 0
         if zero.any():
@@ -417,7 +417,7 @@ class TwinBounds:
         return np.where((total <= LARGEST) & (size.max(axis=1) <= LARGEST) & np.isfinite(self.eps), error, np.inf)
 
     def _charge(self, k: int) -> Array:
-        """Return what rounding errors of backward substitution at layer k are relative to."""
+        """Return the sizes (B, m) that rounding errors of backward substitution at layer k are relative to."""
         size, layer = self.spans[k].size, self.network.layers[k]
         if not isinstance(layer, SmoothLayer):
             return size
@@ -425,7 +425,7 @@ class TwinBounds:
         return np.select([layer.squared, layer.smooth], [squared, np.where(layer.shaped, 3, 1) * (2 * size + 4)], size)
 
     def _relaxed_curves(self, k: int, layer: SmoothLayer, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
-        """As `_relaxed`, for a layer with smooth neurons; those that bend beside them are relaxed as ever."""
+        """Do the same as `_relaxed` for a layer with smooth neurons; its piecewise-linear neurons are relaxed by `_relaxed`."""
         curve, span = _smooth(layer), self.spans[k]
         alpha, beta, offset = self._relaxed(k, layer.bend, np.where(curve, 0.0, p), np.where(curve, 0.0, q), box)
         if k not in self._curves:
@@ -443,7 +443,7 @@ class TwinBounds:
         return alpha, beta, offset
 
     def _relaxed(self, k: int, slope: Array, p: Array, q: Array, box: Integers) -> tuple[Array, Array, Array]:
-        """alpha, beta (N, m) and offsets (N,) with  p.y + q.y' >= alpha.a + beta.a' + offset  over each row's box."""
+        """Return alpha, beta (N, m) and offsets (N,) with  p.y + q.y' >= alpha.a + beta.a' + offset  over each row's box."""
         span = self.spans[k]
         if (slope == 1).all():
             return p, q, np.zeros(len(p))
@@ -468,17 +468,17 @@ class TwinBounds:
 
 
 def _bend(layer: Layer) -> Array:
-    """Return (m,) slopes of the neurons that bend, 1 for smooth ones."""
+    """Return (m,) the slopes of piecewise-linear neurons for a < 0, and 1 for smooth neurons."""
     return layer.bend if isinstance(layer, SmoothLayer) else layer.slope
 
 
 def _smooth(layer: Layer) -> Booleans:
-    """Return (m,) which neurons are smooth."""
+    """Return (m,) True for smooth neurons."""
     return layer.smooth if isinstance(layer, SmoothLayer) else np.zeros(len(layer.bias), dtype=bool)
 
 
 def _less(one: Array, two: Array, towards: float) -> Array:
-    """one - two, rounded outwards."""
+    """Return one - two, rounded outwards."""
     return np.nextafter(one - two, towards)
 
 
@@ -487,7 +487,7 @@ def _floored(size: Array) -> Array:
 
 
 def _loose(span: Span) -> Booleans:
-    """Neurons whose ReLU bends inside the box, in at least one copy."""
+    """Return (B, m) True for neurons whose ReLU bends inside the box, in at least one copy."""
     return ((span.low < 0) & (span.high > 0)) | ((span.low2 < 0) & (span.high2 > 0))
 
 
@@ -496,7 +496,7 @@ def _activated(low: Array, high: Array, slope: Array) -> tuple[Array, Array]:
 
 
 def _size(low: Array, high: Array, slope: Array) -> Array:
-    """Largest |y|, at least FLOOR unless y is 0 throughout."""
+    """Return the largest |y|, at least FLOOR unless y is 0 throughout."""
     some = (high > 0) | ((low < 0) & (slope > 0))
     return np.where(some, np.maximum(np.maximum(high, slope * -low), FLOOR), 0.0)
 
@@ -517,11 +517,11 @@ def _difference(span: Span, slope: Array, y: tuple[Array, Array], y2: tuple[Arra
 
 
 def _step(a: Array, d: Array, towards: float) -> Array:
-    """max(a + d, 0) - max(a, 0), rounded outwards; exactly 0 where d is."""
+    """Return max(a + d, 0) - max(a, 0), rounded outwards; exactly 0 where d is."""
     return np.where(d == 0, 0.0, _apart(np.nextafter(a + d, towards), a, towards))
 
 
 def _apart(one: Array, two: Array, towards: float) -> Array:
-    """max(one, 0) - max(two, 0), rounded outwards; exactly 0 where both are."""
+    """Return max(one, 0) - max(two, 0), rounded outwards; exactly 0 where both maxima are."""
     one, two = np.maximum(one, 0.0), np.maximum(two, 0.0)
     return np.where((one == 0) & (two == 0), 0.0, np.nextafter(one - two, towards))

@@ -24,12 +24,12 @@ from encoders.trees.compared import ComparedTrees
 from verifair.checker.kernel.trees import TreeBounds
 
 LOG_SUMS = 2.0**-42
-"""What log-sums of a few float64 numbers may lose, relative to 1 and to themselves."""
+"""Bound of the rounding error of log-sums of a few float64 numbers, relative to 1 and to themselves."""
 BITS = 128
 
 
 class ComparedBounds(TreeBounds):
-    """The bounds of what one ensemble decides, or of the log-odds that it shows."""
+    """Bounds of the margins of decisions of one ensemble of several classes, or of its log-odds."""
 
     compares = True
 
@@ -51,7 +51,7 @@ class ComparedBounds(TreeBounds):
         return self._margins(found, p[:, 0], q[:, 0])
 
     def gaps(self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, gap: GapGoal) -> Booleans:
-        """Return (B,) over which boxes of x and x' no gap between probabilities is larger than that of a goal."""
+        """Return (B,) True for boxes of x and x' on which no gap between probabilities is larger than the goal's."""
         count = len(first[0])
         rows = np.repeat([(-1.0, 0.0), (0.0, 1.0), (-1.0, 1.0)], count, axis=0)
         p, q = np.hsplit(rows[:, ::-1] if gap.rise else rows, 2)
@@ -63,12 +63,12 @@ class ComparedBounds(TreeBounds):
 
     @property
     def _differences(self) -> list[Array]:
-        """The weights of d_ab on the scores, a by a."""
+        """Return the weights of d_ab on the scores, a by a."""
         unit = np.eye(self.ensemble.outputs)
         return [unit[a] - unit[b] for a in np.flatnonzero(self.inside[0]) for b in np.flatnonzero(~self.inside[0])]
 
     def _margins(self, least: Array, p: Array, q: Array) -> Array:
-        """Return what bounds (pairs, N) of  p d_ab(x) + q d_ab(x')  say of the margin."""
+        """Return the bounds (N,) of the margin that follow from bounds (pairs, N) of  p d_ab(x) + q d_ab(x')."""
         sides = int(self.inside[0].sum()), int((~self.inside[0]).sum())
         found, one = np.full(len(p), -np.inf), np.abs(p) + np.abs(q) == 1
         known = (one | ((p + q == 0) & (np.abs(p) == 1))) & (len(self.inside) == 1)
@@ -89,11 +89,11 @@ class ComparedBounds(TreeBounds):
         self, first: tuple[Array, Array], second: tuple[Array, Array], apart: Booleans, box: Integers, p: Array, q: Array,
         strict: Booleans, target: Array,
     ) -> Booleans:
-        """Return (B,) over which boxes some row of theirs, p, q (N, groups) of one group, is met with its target (N,)."""
+        """Return (B,) True for boxes on which some row of theirs, p, q (N, groups) of one group, reaches its target (N,)."""
         m = self.ensemble.outputs
         unit, count = np.eye(m), len(first[0])
         needed, met = np.ones((2, count, m), dtype=bool), np.zeros((count, m, m), dtype=bool)
-        signs = np.zeros((2, 2, count), dtype=bool)     # which copies have rows below 0, and above
+        signs = np.zeros((2, 2, count), dtype=bool)     # which copies have rows with negative, and with positive weights
         every, which = np.unique(np.hstack([p, q]), axis=0, return_inverse=True)
         asked: list[tuple[Integers, Array, Array, Booleans]] = []
         for number, row in enumerate(every):
@@ -132,9 +132,9 @@ def _log_sum(values: Array) -> Array:
 
 
 def _at_most(high: float, low: float, apart: float, epsilon: float) -> bool:
-    """Return whether  sigma(u) - sigma(v) <= epsilon  for all u <= high, v >= low with u - v <= apart, or there are none.
+    """Return True if  sigma(u) - sigma(v) <= epsilon  for all u <= high, v >= low with u - v <= apart, or if there are none.
 
-    With u - v = d the difference is largest in the middle, u = d / 2, and it grows with d: so at the ends, or nearest to it.
+    For u - v = d the difference is largest in the middle, at u = d / 2, and grows with d: the ends, or the nearest points, suffice.
     """
     if not np.isfinite([high, low, apart]).all():
         return high == -np.inf and low == np.inf

@@ -41,10 +41,10 @@ DEGREE = 8
 TOUCHES = 2
 """Steps towards the tangent through an end."""
 CELLS = 4
-"""Of the first layer; `_hull_slope` is written for four."""
+"""Cells that an interval is cut into in the first layer; `_hull_slope` is written for four."""
 TIE = 1e-9
-"""Choices whose values differ by less than this share are equally good, and the first is taken: rounding must not decide between
-them, or else a search that made sure of a bound would not know which one it is."""
+"""Choices whose values differ by less than this share count as equal, and the first is taken. Otherwise rounding could decide, and
+a search could not tell in advance which bound the checker will compute."""
 
 
 @lru_cache(maxsize=1)
@@ -65,7 +65,7 @@ def _table() -> Array:
 
 
 def tanh(t: Array) -> Array:
-    """T(t), off by less than ERROR; NaN stays NaN."""
+    """Return T(t), off by less than ERROR; NaN stays NaN."""
     size = np.minimum(np.abs(t), FAR)
     place = np.rint(np.where(np.isnan(size), 0.0, size) * STEPS).astype(np.int64)
     h = size - place / STEPS
@@ -208,7 +208,7 @@ def _ratio(rise: Array, run: Array) -> Array:
 
 
 def slope_band(least: Array, most: Array, low: Array, high: Array) -> Band:
-    """Return lines around what lies between least D and most D, for D in [low, high]."""
+    """Return lines around all values between least D and most D, for D in [low, high]."""
     slope, offset = _chord(least, most, -high, -low)
     return Band(under=(slope, -offset), over=_chord(least, most, low, high))
 
@@ -221,7 +221,7 @@ def _chord(least: Array, most: Array, low: Array, high: Array) -> tuple[Array, A
     slope = np.where(across, np.clip(_ratio(at_high - at_low, high - low), least, most), slope)
     steep = np.maximum(1.0, np.maximum(np.abs(least), np.abs(most)))
     offset = np.maximum(at_low - slope * low, at_high - slope * high) + 8 * UNIT * steep * (np.abs(low) + np.abs(high))
-    return slope, np.where((low >= 0) | (high <= 0), 0.0, offset)  # an end that is NaN has to show
+    return slope, np.where((low >= 0) | (high <= 0), 0.0, offset)  # keeps NaN where an end is NaN
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -247,7 +247,7 @@ class CurvePlanes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CurvePairs:
-    """The first layer, where t' = t + shift: both copies as one function of t, at the ends of the cells.
+    """Both copies as one function of t, for the first layer, where t' = t + shift: its values at the ends of the cells.
 
     alone, shared, lost: how far T, the difference of two, and anything may lie below the chords of a cell; steepest: of T'.
     """
@@ -300,12 +300,12 @@ class CurvePairs:
 
 
 def first_layer(smooth: Smooth, ends: Sequence[Array], shift: Array) -> CurvePairs | squares.SquarePairs:
-    """Return what bounds both copies as one function of t, for ends of t, t' and D and the constant D itself."""
+    """Return bounds of both copies as one function of t, for ends of t, t' and D and the constant D itself."""
     return squares.SquarePairs.of(ends[0], ends[1], shift) if smooth.kind is Curve.SQUARE else CurvePairs.of(smooth, ends, shift)
 
 
 def _hull_slope(values: list[Array], points: list[Array], tie: Array) -> Array:
-    """Return the slope of the lower hull over the middle of five evenly spaced values. Only a choice."""
+    """Return the slope of the lower hull over the middle of five evenly spaced values. Soundness does not depend on it."""
     slope, lowest = _ratio(values[3] - values[1], points[3] - points[1]), values[2]
     for i, j in ((1, 3), (0, 3), (1, 4), (0, 4)):
         there = values[i] + (values[j] - values[i]) / (j - i) * (2 - i)
@@ -357,7 +357,7 @@ def best_plane(
 
 
 def chord(p: Array, q: Array, low: Array, high: Array, shift: Array) -> tuple[Array, Array]:
-    """slope and offset with  h(a) = p max(a, 0) + q max(a + shift, 0) >= slope * a + offset  on [low, high].
+    """Return slope and offset with  h(a) = p max(a, 0) + q max(a + shift, 0) >= slope * a + offset  on [low, high].
 
     h bends at 0 and -shift alone. The slope is that of the edge of its lower hull over the midpoint: of the chords between two of
     the ends and bends on both sides of it, the one that is lowest there. Any slope is valid with the least of h(t) - slope * t.
@@ -378,7 +378,7 @@ def chord(p: Array, q: Array, low: Array, high: Array, shift: Array) -> tuple[Ar
 
 
 def _ceiling(low: Array, high: Array) -> tuple[Array, Array]:
-    """slope in [0, 1] and offset with  max(t, 0) <= slope * t + offset  on [low, high] (a convex function: ends suffice)."""
+    """Return slope in [0, 1] and offset with  max(t, 0) <= slope * t + offset  on [low, high] (convex, so the ends suffice)."""
     width = high - low
     slope = np.divide(high, width, out=np.zeros_like(width), where=(low < 0) & (high > 0) & (width > 0))
     slope = np.where(low >= 0, 1.0, np.clip(slope, 0.0, 1.0))

@@ -1,4 +1,4 @@
-"""Which bounds the margins of a tree ensemble have. They are loaded when asked: of networks nobody has to trust them."""
+"""The choice of bounds for a tree ensemble. They are loaded on demand, so that checks of networks need not trust them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How far a float32 evaluation of the network may lie from its real-valued function: the checker's own bound.
+"""The checker's own bound of the distance between any float32 evaluation of the network and its real-valued function.
 
-Written from the recursion alone, sharing nothing with the engine's (`encoders.bounds.float32` tells it in full, with what it does
+Written from the recursion alone, sharing nothing with the engine's (`encoders.bounds.float32` explains it in full, and what it does
 not cover); both read the network's record of its roundings. u = 2^-24, n = operations + 4, gamma = n u / (1 - n u):
 
     |a^ - a| <= gamma (size (Y + e) + bias_size) + |W| e        of a layer's pre-activations, |y| <= Y and |y^ - y| <= e below it
@@ -30,7 +30,7 @@ NOTHING_KNOWN = "it claims to be certified for float32, but nothing is known of 
 
 def logit_errors(network: Network, low: Array, high: Array, known: Sequence[Enclosure]) -> tuple[Array, Array]:
     """Return, over boxes (B, n_0) of network inputs, the largest errors (B, n_N) of the logits, inf where there is no bound, and
-    the logits' sizes (B, n_N). known: what the pre-activations of the hidden layers are known to lie within, if anything is."""
+    the logits' sizes (B, n_N). known: enclosures of the pre-activations of the hidden layers, if there are any."""
     assert network.rounding is not None
     error, sizes, safe = np.zeros_like(low), low, np.ones(len(low), dtype=bool)
     last = len(network.layers) - 1
@@ -61,7 +61,7 @@ def logit_errors(network: Network, low: Array, high: Array, known: Sequence[Encl
 
 
 def margin_errors(network: Network, margin: Array, low: Array, high: Array, known: Sequence[Enclosure] = ()) -> Array:
-    """Return (B,) the largest error of margin . logits, margin (B, n_N), over boxes (B, n_0); of two logits rounded once more."""
+    """Return (B,) the largest error of margin . logits, margin (B, n_N), over boxes (B, n_0); two logits are rounded once more."""
     error, sizes = logit_errors(network, low, high, known)
     weight = np.abs(margin)
     used = weight > 0

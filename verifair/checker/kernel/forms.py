@@ -29,7 +29,7 @@ from verifair.checker.shares import swing
 BLOCK = 1 << 20
 """Coefficients handled at once."""
 Lines = tuple[Layer, Array, Array, Array, Array]
-"""A layer, c, h and s of its neurons (B, m), and the size of what these are given."""
+"""A layer, c, h and s of its neurons (B, m), and the sizes of their pre-activations."""
 
 
 def copy_planes(network: Network, margin: Array, domain: Domain, low: Array, high: Array) -> tuple[tuple[Array, Array], ...]:

@@ -2,10 +2,10 @@
 
 A tree has to cover its task's box: every cut lies within the box it cuts, both signs of a neuron have a subtree. A leaf is proved
     where no row of its box is legal, or no partner of one is;
-    where its box is one network input, or all its rows go one way through every tree, so that margins are the same all over it, or
-        its real features have two neighbouring float64 each: points decide (`kernel.points`);
+    where its box is one network input, or all its rows take the same path through every tree, so that margins are constant on it,
+        or its real features have two neighbouring float64 each: points decide (`kernel.points`);
     where no point of the box has its signs: some interval is empty;
-    where both margins are the same number and a row says no more than that;
+    where both margins are the same number, and that is enough for a row;
     else by a bound (`kernel.bounds`), above 0, or 0 where that is enough:
         without multipliers of each row of its goal by itself, which may have up to FEW rows: from intervals alone, then by the
         standard relaxation, with intervals of the hidden layers, then with closer ones;
@@ -13,10 +13,10 @@ A tree has to cover its task's box: every cut lies within the box it cuts, both 
         defaults of slopes of neurons;
         with slopes of neurons of the same by these (`kernel.multipliers`);
         where a leaf names a frame, a box that holds its own, by the intervals that lines over that box leave it, and nothing else;
-        where it names itself, by closer ones. Frames may stand in larger ones, whose lines then come first. Where it says so, all
-        this is done of one copy alone, as a pair of itself, and proves a row of that copy.
-Where a margin is claimed the bound has to reach it, where float32 is, to exceed (sum of |p| + |q|) E over the leaf's box.
-Sound? Yes: see the bounds.   Complete? Of trees whose writer closed leaves where this rule does, with room for rounding.
+        where it names itself, by closer ones. Frames may lie in larger ones, whose lines then come first. If the frame is of one
+        copy, all this is done for that copy alone, as a pair with itself, and proves a row of that copy.
+If a margin is claimed, the bound has to reach it; if float32 is claimed, to exceed (sum of |p| + |q|) E over the leaf's box.
+Sound? Yes: see the bounds.   Complete? For trees whose writer closed leaves by this rule, with room for rounding.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ if TYPE_CHECKING:
     from verifair.checker.kernel.trees import TreeBounds
 
 BOUNDED, LEAVES_HELD, LEAVES_OF_TREES = 128, 2048, 1 << 14
-"""Leaves bounded, and leaves whose boxes are laid out, at once; for trees, whose pairs of leaves are laid out for all of these."""
+"""Leaves bounded at once, leaves whose boxes are in memory at once, and the same for ensembles of trees."""
 MAX_WIDE = 10
 """Real features of a box too small to be cut whose two ends are all tried: 1,024 corners."""
 FEW = 3
-"""Goals of up to so many rows have all of them bounded; of more, a leaf names its own."""
+"""A leaf without multipliers has all rows of its goal bounded if there are at most so many; otherwise it has to name rows."""
 UNIT, CHARGE = 2.0**-50, 2.0**-48
-"""What adding may lose, and combining rows of trees, relative to the sizes of what is added."""
+"""Bounds of the rounding errors of an addition, and of combining rows of trees, relative to the sizes of the terms."""
 FRAMES = {Of.COPIES: 2, Of.DIFFERENCES: 3, Of.FIRST: 1, Of.SECOND: 1}
-"""How many of a, a' and D are substituted for, by what a leaf's frame is of."""
+"""How many of a, a' and D are substituted for, by the quantities that a leaf's frame bounds."""
 SMALLEST = 1e-200
-"""Weights of rows below it could vanish in a product, and count as 0."""
+"""Smaller weights of rows could underflow in a product; they count as 0."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JoinedTrees:
-    """T trees, one after the other: size (T,) their nodes; the other arrays as in `Tree`. float32: (T,) what they claim to hold in;
-    margin: (T,) what they claim the least bound to be, NaN where nothing."""
+    """T trees, one after the other: size (T,) their numbers of nodes; other arrays as in `Tree`. float32: (T,) True if the proof
+    claims to hold in float32;   margin: (T,) lower bound that the proof claims, NaN where it claims none."""
 
     size: Integers
     feature: Integers
@@ -91,7 +91,7 @@ class JoinedTrees:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Leaves(Batched):
     """Leaves (L): the tree of each, which is its task's number as well; its node; its box and signs as in `Regions`; the number of
-    its frame, -1 where it has none, and whether it is a frame itself, which stands in that one."""
+    its frame, -1 where it has none; anew: True if the leaf is a frame itself, which lies in that one."""
 
     tree: Integers
     node: Integers
@@ -105,7 +105,7 @@ class Leaves(Batched):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Frames(Batched):
-    """Frames (F) of leaves: the tree of each, its box, and the number of the frame that it stands in, -1 where there is none."""
+    """Frames (F) of leaves: the tree of each, its box, and the number of the frame that it lies in, -1 where there is none."""
 
     tree: Integers
     lower: Array
@@ -113,7 +113,7 @@ class Frames(Batched):
     frame: Integers
 
     def hold(self, boxes: Leaves | Frames) -> Booleans:
-        """Return which boxes lie in their frames; those without do."""
+        """Return True for boxes that lie in their frames, or have none."""
         within = (self.lower[boxes.frame] <= boxes.lower) & (boxes.upper <= self.upper[boxes.frame])
         return np.asarray(within.all(axis=1) | (boxes.frame < 0))
 
@@ -134,7 +134,7 @@ class Boxes(Batched):
 
 
 def replay(network: Model, domain: Domain, tasks: Tasks, joined: JoinedTrees) -> dict[int, str]:
-    """Return why trees do not prove the tasks with their numbers; those that do are left out."""
+    """Return the reason, by number, for each tree that does not prove the task of the same number."""
     with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing
         rule = LeafRule(network, domain, tasks, joined)
         found = rule.misfits() | tasks.flaws(domain)
@@ -152,7 +152,7 @@ def replay(network: Model, domain: Domain, tasks: Tasks, joined: JoinedTrees) ->
 
 
 class LeafRule:
-    """The rule for the leaves of some trees. rows: (A, R, 3) of the things asked, padded, and whether each is strict (A, R)."""
+    """The rule for the leaves of some trees. rows: (A, R, 3) of the A goals, padded; strict: (A, R) True for strict rows."""
 
     def __init__(self, network: Model, domain: Domain, tasks: Tasks, joined: JoinedTrees) -> None:
         self.network, self.domain, self.tasks = network, domain, tasks
@@ -164,8 +164,8 @@ class LeafRule:
         tree = np.repeat(np.arange(len(joined.size)), joined.size)
         above = joined.index - self.neurons - self.count[tasks.which[tree[node]]]
         framed = np.isin(above, list(FRAMES))
-        # (K,) how many nodes before a node its frame stands, and, of a frame, the one that it stands in, -1: none; and what
-        # that frame is of.
+        # (K,) for each node: the distance in nodes back to its frame; if it is a frame, the distance back to the frame around it
+        # (-1: none); and the quantities that its frame bounds.
         self.before, self.outer = np.full((2, len(tree)), -1.0)
         self.frame_of = np.zeros(len(tree), dtype=np.int64)
         self.before[node[framed]], self.frame_of[node[framed]] = joined.value[framed], above[framed]
@@ -185,17 +185,17 @@ class LeafRule:
             self.rows[k, : len(one.rows)], self.strict[k, : len(one.rows)] = one.rows, one.strict
         equal = (self.rows[:, :, :2].sum(axis=2) == 0) & self.rows[:, :, :2].any(axis=2)
         enough = equal & np.where(self.strict, self.rows[:, :, 2] > 0, self.rows[:, :, 2] >= 0)
-        # What a row says where both margins are the same number: its constant; -inf where that is not enough.
+        # The value of the best row where both margins are the same number, which is its constant; -inf where none suffices.
         self.equal = np.where(enough, self.rows[:, :, 2], -np.inf).max(axis=1)
         self.target = np.where(np.isnan(joined.margin), 0.0, joined.margin)
 
     @property
     def layered(self) -> Network:
-        """The model as bounds of layers take it."""
+        """The model as the `Network` that bounds of layers need."""
         return layered(self.network, "a bound of layers")
 
     def misfits(self) -> dict[int, str]:
-        """Return why some trees claim what none proves here, or have multipliers of nothing."""
+        """Return the reason, by number, for each tree that makes a claim this rule cannot prove, or has an invalid multiplier."""
         joined, rows, smooth = self.joined, self.count[self.tasks.which], not self.network.piecewise_linear
         tree = np.repeat(np.arange(len(rows)), joined.size)
         of, stated = np.repeat(tree, np.diff(joined.start)), ~np.isnan(joined.margin)
@@ -215,7 +215,7 @@ class LeafRule:
         return {number: text for numbers, text in wrong for number in numbers.tolist()}
 
     def leaves(self, found: dict[int, str]) -> Iterator[tuple[Leaves, Frames]]:
-        """Yield the leaves of all trees that have no flaw, with their frames; those that cut up nothing get theirs."""
+        """Yield the leaves of all trees without a flaw, with their frames. Add to `found` the flaws of trees that are no trees."""
         joined = self.joined
         signed = np.zeros(len(joined.size), dtype=bool)
         signed[np.repeat(np.arange(len(signed)), joined.size)[joined.feature < -1]] = True
@@ -247,14 +247,14 @@ class LeafRule:
         every, regions = found
         tree, leaf, holds = np.repeat(trees, joined.size[trees]), joined.feature[nodes[every]] == -1, np.searchsorted(every, named)
         of, around, at = regions.take(leaf), regions.take(holds), every[leaf]
-        number = np.append(np.searchsorted(named, every_node), -1)  # of a node that is named; and that of none
+        number = np.append(np.searchsorted(named, every_node), -1)  # of each named node; the last one, for "none", is -1
         return Leaves(
             tree=tree[at], node=nodes[at], lower=of.lower, upper=of.upper, frame=number[frame[at]], anew=own[at], active=of.active,
             inactive=of.inactive,
         ), Frames(tree=tree[named], lower=around.lower, upper=around.upper, frame=number[outer[named]])
 
     def unproved(self, leaves: Leaves, frames: Frames) -> list[tuple[int, str]]:
-        """Return which leaves, by number, are not proved, and why."""
+        """Return the leaves that are not proved, as (number, reason)."""
         domain, tree, lower = self.domain, leaves.tree, self._begun(leaves)
         other = self.tasks.second(tree, lower), self.tasks.second(tree, leaves.upper)
         outside = ~self.tasks.differs[tree] & ((other[0] > domain.upper) | (other[1] < domain.lower))
@@ -266,11 +266,11 @@ class LeafRule:
         point = (low == high).all(axis=1) & (low2 == high2).all(axis=1)
         left = np.flatnonzero(~point & fits & ~nobody)
         rest = left[~self._bounded(leaves.take(left), boxes.take(left), frames)]
-        if self.trees is not None:  # one row tells of all that no tree tells apart
+        if self.trees is not None:  # rows that take the same path through every tree have the same margins
             point[rest] = self.trees.one_way(low[rest], high[rest]) & self.trees.one_way(low2[rest], high2[rest])
         at = np.flatnonzero(point & fits & ~nobody)
         flaws = self._at_points(tree[at], lower[at]) if len(at) else {}
-        # Several raw rows may be one input, at which the goal fails: perhaps none of them is legal.
+        # Where the goal fails at a point, several raw rows may be this one input, and perhaps none of them is legal.
         for k, text in [*((int(at[k]), flaw) for k, flaw in flaws.items()), *((k, None) for k in rest[~point[rest]].tolist())]:
             flaw = self._at_corners(leaves.take(slice(k, k + 1)), text)
             if flaw is not None:
@@ -286,8 +286,8 @@ class LeafRule:
         return self.points.flaws(tree, raw, self.target[tree], self.joined.float32[tree])
 
     def _at_corners(self, leaf: Leaves, flaw: str | None) -> str | None:
-        """Return why the corners of a leaf (L = 1) that is not proved otherwise (why: `flaw`) do not prove it either: they do where
-        its real features hold two neighbouring float64 each, and nothing else is left in it."""
+        """Return why the corners of a leaf (L = 1) do not prove it, or None. flaw: why nothing else does. Corners prove a leaf if
+        its real features hold two neighbouring float64 each, and it holds no other rows."""
         tree = int(leaf.tree[0])
         wide = np.flatnonzero(leaf.lower[0] < leaf.upper[0])
         whole = self.domain.divisible(leaf.lower, leaf.upper).any() or self.tasks.asked[self.tasks.which[tree]].reals
@@ -304,8 +304,8 @@ class LeafRule:
         return next(iter(flaws.values()), None)
 
     def _begun(self, leaves: Leaves) -> Array:
-        """Return the lower ends (L, V) of leaves. For trees, what lies above a cut of a real feature leaves the cut itself out: it
-        belongs to what lies below."""
+        """Return the lower ends (L, V) of leaves. For trees, the part above a cut of a real feature leaves out the cut itself: it
+        belongs to the part below."""
         if self.trees is None:
             return leaves.lower
         reals = np.array([asked.reals for asked in self.tasks.asked])[self.tasks.which[leaves.tree]]
@@ -313,7 +313,7 @@ class LeafRule:
         return np.where(cut, np.nextafter(leaves.lower, np.inf), leaves.lower)
 
     def _by_trees(self, leaves: Leaves, boxes: Boxes, bounds: TreeBounds | MeanBounds) -> Booleans:
-        """Return (L,) which leaves the extremes of an ensemble's trees prove."""
+        """Return (L,) True for leaves that the extremes of an ensemble's trees prove."""
         proved, (rows, _), tree = np.zeros(len(leaves), dtype=bool), self.rows_of(leaves), leaves.tree
         compared = cast("ComparedBounds", bounds) if bounds.compares else None
         moved = self.tasks.differs | (self.tasks.offset != 0)
@@ -342,7 +342,7 @@ class LeafRule:
             needed = np.maximum(target, error) + charge - part.constant
             even = np.where(part.mixed, needed + 8 * UNIT * (np.abs(needed) + np.abs(part.constant)), -np.inf)
             least = bounds.least(*ends, apart, place[part.leaf], part.p, part.q, even)
-            total = least + part.constant   # of two numbers: its sign is that of the exact sum
+            total = least + part.constant   # a rounded sum of two numbers has the sign of the exact sum
             bound = total - UNIT * (np.abs(part.constant) + np.abs(least)) * (part.constant != 0) - charge
             sure, sufficient = np.where(part.mixed, bound, total), (bound >= target) | ~part.mixed & (target == 0)
             met = np.where(part.strict, sure > 0, sure >= 0) & sufficient & (bound > error)
@@ -350,7 +350,7 @@ class LeafRule:
         return proved
 
     def _bounded(self, leaves: Leaves, boxes: Boxes, frames: Frames) -> Booleans:
-        """Return (L,) which leaves a bound proves."""
+        """Return (L,) True for leaves that a bound proves."""
         proved = np.zeros(len(leaves), dtype=bool)
         if not len(leaves):
             return proved
@@ -375,10 +375,10 @@ class LeafRule:
         return proved
 
     def _by_frames(self, leaves: Leaves, boxes: Boxes, frames: Frames, named: Of, widest: float) -> Booleans:
-        """Return (L,) which leaves are proved by the lines of their frames, from the outermost ones inwards."""
+        """Return (L,) True for leaves that the lines of their frames prove, from the outermost frames inwards."""
         proved, needed = np.zeros(len(leaves), dtype=bool), np.zeros(len(frames), dtype=bool)
         at = np.unique(leaves.frame[leaves.frame >= 0])
-        for _ in range(len(frames)):  # no chain of frames is longer
+        for _ in range(len(frames)):  # a chain of frames is no longer than that
             needed[at] = True
             at = np.unique(frames.frame[at])
             at = at[at >= 0]
@@ -414,13 +414,13 @@ class LeafRule:
         self, leaves: Leaves, boxes: Boxes, close: bool, widest: float, frame: tuple[TwinBounds, Integers] | None = None,
         anew: bool = True, of: Of = Of.DIFFERENCES,
     ) -> Booleans:
-        """Return (L,) which leaves, all with slopes of neurons or none, are proved. widest: no leaf's float32 error is larger.
+        """Return (L,) True for leaves that are proved; all or none of them have slopes of neurons. widest: bounds float32 errors.
 
-        close, frame, anew: see `TwinBounds`; none is tighter than another for sure: closer intervals may have other lines. of: see
-        FRAMES; of one copy alone rows of that copy are bounded, and nothing is said of both.
+        close, frame, anew: see `TwinBounds`; none is always the tightest, as closer intervals may lead to other lines. of: see
+        FRAMES; for one copy alone, only rows of that copy are bounded.
         """
         tree, margin = leaves.tree, self.tasks.margin[leaves.tree]
-        alone, ends = FRAMES[of] == 1, boxes.ends(of)  # alone it has the signs of neither copy
+        alone, ends = FRAMES[of] == 1, boxes.ends(of)  # bounds of one copy alone use no signs
         signs = (leaves.active, leaves.inactive) if leaves.active.shape[1] and not alone else None
         bounds = TwinBounds(self.layered, *ends, close=close, quantities=FRAMES[of], signs=signs, frame=frame, anew=anew)
         rows, slopes = self.rows_of(leaves)
@@ -451,7 +451,7 @@ class LeafRule:
         return proved
 
     def _enough(self, rows: LeafRows, bound: Array, leaves: Leaves, bounds: TwinBounds, widest: float) -> Booleans:
-        """Return (N,) which bounds of rows prove their leaves."""
+        """Return (N,) True where the bound of a row proves its leaf."""
         tree = leaves.tree[rows.leaf]
         met = np.where(rows.strict, bound > 0, bound >= 0) & (bound >= self.target[tree] * rows.weight)
         short = met & self.joined.float32[tree] & ~(bound > rows.size * widest)
@@ -466,7 +466,7 @@ class LeafRule:
         return np.asarray(met)
 
     def _widest(self, leaves: Leaves, boxes: Boxes) -> float:
-        """Return the float32 error of any margin over all leaves together that claim float32."""
+        """Return a bound of the float32 error of any margin on any of the leaves that claim float32."""
         mine = self.joined.float32[leaves.tree]
         if not mine.any():
             return 0.0
@@ -475,7 +475,7 @@ class LeafRule:
         return float(margin_errors(self.layered, margin[None], low[None], high[None])[0])
 
     def rows_of(self, leaves: Leaves) -> tuple[LeafRows, Array | None]:
-        """Return what is to be bounded on leaves, and slopes (L, 2 H) of neurons, NaN where left out; None for leaves without."""
+        """Return the rows to be bounded on leaves, and slopes (L, 2 H) of neurons, NaN where left out; None if there are none."""
         which = self.tasks.which[leaves.tree]
         start, end = self.joined.start[leaves.node], self.joined.start[leaves.node + 1]
         few = np.flatnonzero((start == end) & (self.count[which] <= FEW))
@@ -490,13 +490,13 @@ class LeafRule:
             slopes = np.full((len(named), self.neurons), np.nan)
             slopes[of[index < 0], index[index < 0]] = value[index < 0]
         weights[of[(index >= 0) & ~own], index[(index >= 0) & ~own]] = value[(index >= 0) & ~own]
-        weights = np.where(weights < SMALLEST, 0.0, weights)[:, :-1]  # any weights do
+        weights = np.where(weights < SMALLEST, 0.0, weights)[:, :-1]  # sound, as any weights are
         weights[(weights > 0).sum(axis=1) > MAX_ROWS] = np.nan  # more than the rounding allows for
         table = self.rows[which[named]]
         mixed, size = np.einsum("nr,nri->ni", weights, table), np.einsum("nr,nri->ni", weights, np.abs(table))
-        strict = np.asarray(~((weights > 0) & ~self.strict[which[named]]).any(axis=1))  # one that is not makes 0 enough
+        strict = np.asarray(~((weights > 0) & ~self.strict[which[named]]).any(axis=1))  # one row that is not strict makes 0 enough
         weight = weights.sum(axis=1)
-        for k, slope in zip(of[own].tolist(), value[own].tolist(), strict=True):  # it takes the place of all rows
+        for k, slope in zip(of[own].tolist(), value[own].tolist(), strict=True):  # the leaf's own line replaces all rows
             mixed[k], strict[k], weight[k] = self._line(int(which[named[k]]), slope), False, 1.0
             size[k] = np.abs(mixed[k])
         both, sizes = np.concatenate([plain, mixed]), np.concatenate([np.abs(plain), size])
@@ -517,6 +517,6 @@ class LeafRule:
 
 
 def _of(some: Integers, frame: Integers, known: Integers) -> tuple[Integers, Integers]:
-    """Return which of `some`, in the order of their frames (`frame` of all), have one of those `known`, and its place there."""
+    """Return the members of `some` whose frame is one of `known`, and its position there. frame: of all; `some` is sorted by it."""
     start, end = (np.searchsorted(frame[some], known, side=side) for side in ("left", "right"))
     return some[ranges(start, end)], np.repeat(np.arange(len(known)), end - start)

@@ -1,4 +1,4 @@
-"""The bound that multipliers make: one combination of a goal's rows, and slopes of neurons by which it is taken down to the inputs.
+"""The bound by multipliers: one combination of a goal's rows, carried backwards to the inputs by slopes of neurons.
 
     p . y + q . y'  >=  alpha . a + beta . a' + c          over every (a, a') that the region leaves a neuron
 
@@ -26,7 +26,7 @@ class LeafRows(Batched):
     """N forms first g(x) + second g(x') + constant, each a row of a leaf's goal, or a combination of its rows.
 
     leaf: (N,).   p, q: (N, n_N) the same of the outputs: first and second times the margin's weights.
-    strict: (N,) whether it has to be positive; else 0 is enough.   mixed: (N,) whether it is a combination.
+    strict: (N,) True if it has to be positive; else 0 is enough.   mixed: (N,) True if it is a combination.
     weight: (N,) sum of the rows' weights, 1 for a row by itself.
     size, size_of_constant: (N,) sums over the rows, times their weights, of |p| + |q| as coefficients of the margins, and of |c|.
     """
@@ -44,12 +44,12 @@ class LeafRows(Batched):
     mixed: Booleans
 
     def of_copy(self, second: bool) -> LeafRows:
-        """Return the rows that are about this copy alone, as rows of the first one."""
+        """Return the rows about one copy alone (the second one if `second`), as rows of the first copy."""
         rows = self.take((self.first if second else self.second) == 0)
         return replace(rows, first=rows.second, second=rows.first, p=rows.q, q=rows.p) if second else rows
 
     def charge(self, bounds: TwinBounds, margin: Array) -> Array:
-        """Return (N,) what rounding may lose while rows of the margins' weights (N, n_N) are combined."""
+        """Return (N,) a bound of the rounding error of combining rows, for margins with weights (N, n_N)."""
         lost = np.zeros(len(self))
         at, size = self.leaf[self.mixed], self.size[self.mixed, None] * np.abs(margin[self.mixed])
         lost[self.mixed] = bounds.eps * self.size_of_constant[self.mixed] + bounds.rounding(size, bounds.spans[-1].size[at])
@@ -59,7 +59,7 @@ class LeafRows(Batched):
 def lagrange(
     bounds: TwinBounds, domain: Domain, boxes: tuple[Array, Array], rows: LeafRows, slopes: Array
 ) -> tuple[Array, Booleans]:
-    """Return bounds (N,) of forms by slopes (N, 2 H), NaN where left out, and whether their regions (N,) surely hold no point.
+    """Return lower bounds (N,) of forms by slopes (N, 2 H), NaN where left out, and (N,) True where the region holds no point.
 
     boxes: (B, n_0), (B, n_0) of copy x. The rounding of combining the rows is not taken off.
     """
@@ -94,7 +94,7 @@ def _least_input(domain: Domain, low: Array, high: Array, slope: Array) -> Array
 
 
 def _substituted(layer: Layer, span: Span, p: Array, q: Array, given: Array, given2: Array) -> tuple[Array, Array, Array, Booleans]:
-    """alpha, beta (B, m), c (B,) with  p.y + q.y' >= alpha.a + beta.a' + c  over each region; (B,) which have no (a, a')."""
+    """Return alpha, beta (B, m), c (B,) with  p.y + q.y' >= alpha.a + beta.a' + c  on each region; (B,) True if it is empty."""
     leak, leak2 = layer.slope * p, layer.slope * q
     p, q = (1 - layer.slope) * p, (1 - layer.slope) * q
     slope = np.where(np.isnan(given), _default(p, span.low, span.high), given - leak)
@@ -115,8 +115,8 @@ def _default(p: Array, low: Array, high: Array) -> Array:
 
 
 def _least(p: Array, q: Array, slope: Array, slope2: Array, ends: Sequence[Array]) -> tuple[Array, Booleans]:
-    """(N,) the least of  p max(t, 0) + q max(t', 0) - slope t - slope2 t'  over t, t', t' - t in their intervals, and where there
-    are surely none. Axes of the arrays below: the four sign patterns, the corners, N."""
+    """Return (N,) the least of  p max(t, 0) + q max(t', 0) - slope t - slope2 t'  over t, t', t' - t in their intervals, and True
+    where surely none are. Axes of the arrays below: the four sign patterns, the corners, N."""
     low, high, low2, high2, d_low, d_high = ends
     left, right = np.stack([low, np.maximum(low, 0)]), np.stack([np.minimum(high, 0), high])
     left2, right2 = np.stack([low2, np.maximum(low2, 0)]), np.stack([np.minimum(high2, 0), high2])

@@ -1,4 +1,4 @@
-"""Single points, decided: exactly, or by balls where the network is smooth; in float32 by the clearance of their exact margins."""
+"""Decisions at single points: exact, or by balls for smooth networks; for float32, by a margin beyond the rounding error."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from verifair.checker.kernel.tasks import Tasks
 
 
 class Points:
-    """Decides what tasks ask at raw points."""
+    """Decides the goals of tasks at raw points."""
 
     def __init__(self, network: Model, domain: Domain, tasks: Tasks) -> None:
         self.network, self.domain, self.tasks = network, domain, tasks
 
     def flaws(self, task: Integers, raw: Array, target: Array, float32: Booleans) -> dict[int, str]:
-        """Return why goals do not hold at raw points (N, V), by their number: with at least `target` (N,), and where asked in every
-        float32 evaluation."""
+        """Return the reason, by number, for each raw point (N, V) at which its goal fails, or does not hold with at least `target`
+        (N,), or, where `float32`, does not hold in every float32 evaluation."""
         held = self.held(task, raw, target)
         said = {None: "beyond the reach of exact arithmetic", False: "the claim is false"}
         found = {k: said[one] for k, one in enumerate(held) if not one}
@@ -36,27 +36,27 @@ class Points:
         return {k: f"{text} at x = {raw[k].tolist()}" for k, text in found.items()}
 
     def held(self, task: Integers, raw: Array, target: Array) -> list[bool | None]:
-        """Return (N,) whether goals hold at raw points (N, V), with at least `target` (N,); None: that cannot be decided."""
+        """Return (N,) True where the goal holds at a raw point (N, V) with at least `target` (N,); None where it is undecided."""
         if not self.network.piecewise_linear:
             return [self._by_balls(task[k], raw[k : k + 1], float(target[k])) for k in range(len(raw))]
         try:
             met: list[bool | None] = self._met(task, target, *self._margins(task, raw)).tolist()
-        except OverflowError:  # weights of absurdly different sizes, or one point that is
+        except OverflowError:  # weights, or the values of a point, differ too much in size
             parts = [slice(k, k + 1) for k in range(len(raw))]
             return [None] if len(raw) == 1 else [self.held(task[k], raw[k], target[k])[0] for k in parts]
         return met
 
     def failing(self, task: Integers, raw: Array) -> Booleans:
-        """Return (N,) raw points (N, V) at which a goal surely does not hold."""
+        """Return (N,) True for raw points (N, V) at which the goal surely fails."""
         return np.array([one is False for one in self.held(task, raw, np.zeros(len(raw)))], dtype=bool)
 
     def _margins(self, task: Integers, raw: Array) -> tuple[Dyadic, ...]:
-        """g at raw points x (N, V) and at x', exactly."""
+        """Return the exact g at raw points x (N, V) and at x'."""
         weights, copies = exact(self.tasks.margin[task]), (raw, self.tasks.second(task, raw))
         return tuple(total(weights * self.network.forward(exact(self.domain.encode(one))), axis=1) for one in copies)
 
     def _met(self, task: Integers, target: Array, first: Dyadic, second: Dyadic) -> Booleans:
-        """Return (N,) whether goals hold at exact margins g(x), g(x')."""
+        """Return (N,) True where the goal holds at exact margins g(x), g(x')."""
         which, met = self.tasks.which[task], np.zeros(len(task), dtype=bool)
         for k in np.unique(which):
             mine, asked = np.flatnonzero(which == k), self.tasks.asked[k]
@@ -72,7 +72,7 @@ class Points:
         return met
 
     def _met_in_float32(self, task: Integers, raw: Array) -> Booleans:
-        """Return (N,) whether some row of each goal exceeds the rounding of float32 at raw points (N, V)."""
+        """Return (N,) True where some row of the goal exceeds the rounding error of float32 at the raw point (N, V)."""
         copies = [self.domain.encode(one) for one in (raw, self.tasks.second(task, raw))]
         margin = self.tasks.margin[task]
         trees = tree_bounds(self.network, self.domain)
@@ -92,7 +92,7 @@ class Points:
         return np.array(enough, dtype=bool)
 
     def _by_balls(self, task: int, raw: Array, target: float) -> bool | None:
-        """Return the same of one point (1, V) of a smooth network. A gap is decided by the probabilities, whatever the target."""
+        """Return the same as `held` for one point (1, V) of a smooth network. Probabilities decide a gap, whatever the target."""
         asked, margin = self.tasks.asked[self.tasks.which[task]], self.tasks.margin[task]
         pair = np.concatenate([self.domain.encode(one) for one in (raw, self.tasks.second(np.array([task]), raw))])
         same = bool(self.network.surely_equal(pair[:1], pair[1:])[0])
@@ -116,7 +116,7 @@ class Points:
 
 
 def _row(p: float, q: float, c: float, g: arb, g_prime: arb) -> arb:
-    """p g + q g' + c; where both are one ball, (p + q) g + c, so that their difference is 0 and no ball around it."""
+    """Return p g + q g' + c. If g and g' are one ball, compute (p + q) g + c: their difference is then 0, not a ball around it."""
     if g is g_prime:
         return (ball(p) + ball(q)) * g + ball(c)
     return ball(p) * g + ball(q) * g_prime + ball(c)

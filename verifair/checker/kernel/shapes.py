@@ -36,7 +36,7 @@ def _table(kind: Curve) -> Array:
 
 
 def curve(kind: Curve, t: Array) -> tuple[Array, Array]:
-    """T and T', that to the right at a joint; what is NaN stays so."""
+    """Return T and T' (at a joint the derivative from the right); NaN stays NaN."""
     shape, far = kind.shape, kind.shape.far
     place = np.floor(np.clip(np.where(np.isnan(t), 0.0, t), -far, np.nextafter(far, 0)) * STEPS)
     h = np.clip(t, -far, far) - (place + 0.5) / STEPS
@@ -58,7 +58,7 @@ def outputs(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def slopes(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
-    """Return (at most, at least) all T'(t) of t in [low, high]: it falls, rises and falls; at a joint within both sides count."""
+    """Return lower and upper bounds of T' on [low, high]: T' falls, rises and falls. At a joint inside, both sides count."""
     shape, ends = kind.shape, [curve(kind, low)[1], curve(kind, high)[1]]
     for z, there in ((shape.z1, (shape.slopes[0], 0.0)), (shape.z2, (shape.slopes[1], shape.rise))):
         for one in there if shape.kink else there[:1]:
@@ -67,7 +67,7 @@ def slopes(kind: Curve, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def missed(kind: Curve, low: Array, high: Array, width: Array, moved: Array) -> tuple[Array, Array]:
-    """Return how far T, and T(t) - T(t + s), may lie below their chords over `width`; t, t + s in [low, high], |s| = moved."""
+    """Return how far at most T, and T(t) - T(t + s), lie below their chords over `width`; t, t + s in [low, high], |s| = moved."""
     shape, (least, most) = kind.shape, slopes(kind, low, high)
     jumps = shape.kink * sum(((low <= z) & (high >= z)).astype(float) for z in (shape.z1, shape.z2))
     second = 2 * shape.bend if np.isinf(shape.twist) else np.minimum(moved * shape.twist, 2 * shape.bend)
@@ -106,13 +106,13 @@ def band(kind: Curve, low: Array, high: Array) -> tuple[Line, Line]:
 
 
 def _slope(kind: Curve, start: Array, end: Array, flat: Booleans, low: Array, high: Array) -> Array:
-    """Return the slope at the middle where `flat`, else that of the chord; within those that T has on [low, high]."""
+    """Return the slope at the middle where `flat`, else that of the chord, clipped to the slopes of T on [low, high]."""
     rise, there = curve(kind, end)[0] - curve(kind, start)[0], curve(kind, (low + high) / 2)[1]
     return np.clip(np.divide(rise, end - start, out=there.copy(), where=~flat & (end > start)), *slopes(kind, low, high))
 
 
 def _most(kind: Curve, sign: int, slope: Array, touch: Array, low: Array, high: Array) -> Array:
-    """Return a number over sign (T(t) - slope t) on [low, high], where sign T is concave: by its tangent at `touch`, or an end."""
+    """Return a bound above sign (T(t) - slope t) on [low, high], where sign T is concave: by its tangent at `touch`, or an end."""
     touch = np.clip(touch, low, high)
     (one, first), (two, last), (value, steep) = (curve(kind, t) for t in (low, high, touch))
     ends = np.maximum(sign * (one - slope * low), sign * (two - slope * high))
@@ -122,7 +122,7 @@ def _most(kind: Curve, sign: int, slope: Array, touch: Array, low: Array, high: 
 
 
 def _touching(kind: Curve, part: int, some: Booleans, through: Array, near: Array, far: Array) -> Array:
-    """Return where the line through (through, T) touches a part of T between near and far; far where not `some`. Only a choice."""
+    """Return where a line through (through, T) touches a part of T in near .. far; far where not `some`. Any point is sound."""
     out, at = np.array(far), np.nonzero(some)
     if not len(at[0]):
         return out

@@ -25,7 +25,7 @@ Line = tuple[Array, Array]
 
 def outputs(low: Array, high: Array) -> tuple[Array, Array]:
     """Return ends of t^2 on [low, high]."""
-    size, wrong = np.maximum(np.abs(low), np.abs(high)), np.isnan(low * high)  # what is NaN has to show
+    size, wrong = np.maximum(np.abs(low), np.abs(high)), np.isnan(low * high)  # keeps NaN
     nearest = np.where((low > 0) | (high < 0), np.minimum(np.abs(low), np.abs(high)), 0.0)
     least, most = nearest**2 * (1 - 4 * UNIT) - TINY, size**2 * (1 + 4 * UNIT) + TINY
     return np.where(wrong, -np.inf, np.maximum(least, 0.0)), np.where(wrong, np.inf, most)
@@ -46,7 +46,7 @@ def band(low: Array, high: Array) -> tuple[Line, Line]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SquarePairs:
-    """The first layer: lines under and over t^2 over the boxes, and t' - t."""
+    """Both copies of squares in the first layer: lines under and over t^2 over the boxes, and t' - t."""
 
     under: Line
     over: Line

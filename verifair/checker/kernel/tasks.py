@@ -1,4 +1,4 @@
-"""What has to be shown, as numbers: rows of goals, and tasks, each a box of raw values with its partner and what is asked of it."""
+"""Goals as rows of numbers, and tasks: each a box of raw values x, the partner x' of its rows, and the goal to be shown there."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ GOALS = {
 
 @dataclass(frozen=True, kw_only=True)
 class StatedGoal:
-    """What has to hold at every point: some row (p, q, c) has  p g(x) + q g(x') + c > 0  (>= 0 where it is not strict).
+    """A goal: at every point some row (p, q, c) has to satisfy  p g(x) + q g(x') + c > 0  (>= 0 where it is not strict).
 
-    For a probability gap the rows are lines that suffice, and single points are decided by the probabilities themselves.
+    For a probability gap the rows are sufficient lines, and single points are decided by the probabilities themselves.
     reals: inputs are real numbers, so a box is not decided by its corners even where they are all the float64 in it.
     """
 
@@ -38,7 +38,7 @@ class StatedGoal:
 
     @classmethod
     def of(cls, goal: str, classes: tuple[int, int], signs: Signs, gap: GapGoal | None = None) -> StatedGoal:
-        """Return the goals of GOALS by name; "no-gap" needs its gap."""
+        """Return the goal of this name in GOALS; "no-gap" needs its gap."""
         if gap is not None:
             rows, constants = gap_rows(gap.epsilon, rise=gap.rise)
             return cls(
@@ -48,12 +48,12 @@ class StatedGoal:
 
     @classmethod
     def at_most(cls, epsilon: float) -> StatedGoal:
-        """Return  g(x) - g(x') <= epsilon."""
+        """Return the goal  g(x) - g(x') <= epsilon."""
         return cls(rows=((-1.0, 1.0, epsilon),), strict=(False,))
 
 
 def _strict(goal: str, classes: tuple[int, int], signs: Signs) -> tuple[bool, ...]:
-    """Return whether each row of a goal has to be positive.
+    """Return, for each row of a goal, True if it has to be positive.
 
     Class i = classes[0] is decided over j where g > 0, and at g = 0 too where i < j: ties go to the smaller index. So a flip from i
     to j is g > 0 >= g' where i > j, and g >= 0 > g' where i < j; with Fairify's strict signs it is g > 0 > g' either way.
@@ -79,7 +79,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tasks:
-    """T tasks: lower, upper, prime, offset, differs (T, V), margin (T, n_N), and which (T,) of the things asked."""
+    """T tasks: lower, upper, prime, offset, differs (T, V), margin (T, n_N), and which (T,) of the goals `asked` each has."""
 
     lower: Array
     upper: Array
@@ -98,11 +98,11 @@ class Tasks:
         return cls(**arrays, asked=tuple(asked), which=np.array([asked[task.asked] for task in tasks]))
 
     def second(self, task: Integers, raw: Array) -> Array:
-        """x' (N, V) of raw points x (N, V) of the given tasks."""
+        """Return x' (N, V) of raw points x (N, V) of the given tasks."""
         return np.where(self.differs[task], self.prime[task], raw + self.offset[task])
 
     def flaws(self, domain: Domain) -> dict[int, str]:
-        """Return why some tasks, by number, cannot be proved by any tree."""
+        """Return the reason, by number, for each task that no tree can prove."""
         finite = np.isfinite(np.hstack([self.lower, self.upper, self.prime, self.offset, self.margin])).all(axis=1)
         # x' - x must be constant on the box also after rounding to float32: one value, or whole numbers below 2^24 as they are.
         moved = (self.offset != 0) & ~self.differs & (self.lower != self.upper)
@@ -118,7 +118,7 @@ class Tasks:
 
 
 def question_flaw(epsilon: float | None, scale: Scale, signs: Signs | None, network: Model, *, values: bool) -> str | None:
-    """Return why what is asked of boxes, flips or gaps, means nothing. values: the model gives values."""
+    """Return why a question about flips or gaps in boxes is meaningless, or None. values: the model gives values."""
     if (signs is None) != (epsilon is not None):
         return "the query has to name either the signs by which decisions flip, or an epsilon"
     if epsilon is not None and scale == "probability" and (values or network.link is Link.SHARES):
@@ -134,7 +134,7 @@ def classes_of(network: Model) -> int:
 def asked_of(
     goal: str, classes: tuple[int, int], gap: GapGoal | None, network: Model, signs: Signs = "deployed"
 ) -> tuple[StatedGoal, Array]:
-    """Return what is asked of g = f_i - f_j, and the weights (n_N,) of g.
+    """Return the goal for g = f_i - f_j, and the weights (n_N,) of g.
 
     A gap from class 0 to class 1 is asked as a rise from 1 to 0: sigma(-g) - sigma(-g') = sigma(g') - sigma(g), and the lines of a
     rise are those that the multipliers of neuron branching belong to.

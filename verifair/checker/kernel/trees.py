@@ -4,8 +4,8 @@ A leaf of a tree is a box of columns, and a set of categories for each one-hot b
 is compatible where x meets the first one, x' the second, and in every column that both copies share some value lies in both leaves
 and in the box: intervals that meet two by two have a value in common; sets of categories are intersected. Where no pair of some
 tree is compatible, no row is in the box at all.
-What a pair adds to  p g(x) + q g(x')  is rounded down to a multiple of a power of 2, so small that sums of integers are exact, and
-ties exactly 0. Rows that a leaf names are evened out where that does not suffice (`_evened`). Shares no code with the search.
+The term of a pair in  p g(x) + q g(x')  is rounded down to a multiple of a power of 2, so small that sums of integers are exact,
+and ties exactly 0. For rows that a leaf names, `_evened` tightens a bound that does not suffice. Shares no code with the search.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PAIRS = 1 << 22
 TOGETHER = 512
 """Boxes bounded at a time, at most: fewer where there are many pairs of leaves."""
 FAR, COARSE, SAME = np.int64(1) << 62, 12, 1 << 11
-"""More than all pairs of leaves add (2^60); bits that evened bounds leave out, so that sums of 2^13 trees fit; and what cells of a
-tree that does not ask may differ by."""
+"""More than all pairs of leaves add (2^60); low bits that evened bounds drop, so that sums of 2^13 trees fit; and the spread over
+the cells of a variable up to which a tree counts as independent of it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +43,7 @@ class Paths(Batched):
 
     @classmethod
     def of(cls, ensemble: TreeEnsemble, domain: Domain) -> Paths:
-        """Follow every way from the roots; ways on which no row goes are left out."""
+        """Follow every path from the roots; paths that no row takes are left out."""
         count, n = len(ensemble.root), ensemble.columns
         blocks = np.flatnonzero(domain.one_hot)
         node, tree = ensemble.root, np.arange(count)
@@ -76,9 +76,9 @@ class Paths(Batched):
         return every.take(order[np.all(np.any(categories, axis=2), axis=1)[order]])
 
     def meet(self, low: Array, high: Array, categories: Booleans, columns: Integers) -> Booleans:
-        """(B, L) which leaves boxes low, high (B, n) with categories (B, blocks, words) meet, in these columns."""
+        """Return (B, L) True where box low, high (B, n) with categories (B, blocks, words) meets the leaf, in these columns."""
         bits, ends = np.full((len(low), -(-len(self.tree) // 8)), 255, dtype=np.uint8), np.empty(len(low), dtype=complex)
-        for column in columns.tolist():     # few boxes that lie together have other ends than all before them
+        for column in columns.tolist():     # neighbouring boxes share most of their ends
             ends.real, ends.imag = low[:, column], high[:, column]
             few, which = np.unique(ends, return_inverse=True)
             fits = (few.real[:, None] <= self.high[:, column]) & (few.imag[:, None] > self.low[:, column])
@@ -90,7 +90,7 @@ class Paths(Batched):
 
 
 class TreeBounds:
-    """The bounds of one ensemble. compares: what it decides among several classes (`kernel.compared`)."""
+    """The bounds of one ensemble. compares: True for decisions among several classes (`kernel.compared`)."""
 
     compares = False
 
@@ -109,8 +109,8 @@ class TreeBounds:
         return np.asarray((most.sum(axis=0) + np.abs(self.ensemble.base)) * (1 + 2.0**-40))
 
     def float32_errors(self, margin: Array) -> Array:
-        """Return (B,) how far margins (B, m) of a float32 evaluation may lie from the exact ones, whatever the order of the sum:
-        gamma_n times the sizes, n numbers and operations, u = 2^-24; a margin of two scores is rounded once more."""
+        """Return (B,) bounds of the errors of margins (B, m) in any float32 evaluation, in any order of the sum: gamma_n times the
+        sizes, with n numbers and operations, u = 2^-24; a margin of two scores is rounded once more."""
         n = self.ensemble.terms
         if n is None or n > 2**22:
             return np.full(len(margin), np.inf)
@@ -125,7 +125,7 @@ class TreeBounds:
         even: Array | None = None,
     ) -> Array:
         """Return lower bounds (N,) of  p . f(x) + q . f(x'), weights p, q (N, m) of the scores, over the boxes `box` (N,) of x and
-        x', ends (B, n) each. apart: (n,) columns in which the copies may differ.   even: (N,) what is not above is evened out."""
+        x', ends (B, n) each. apart: (n,) columns in which the copies may differ.   even: (N,) bounds up to this are evened out."""
         found = np.full(len(box), -np.inf)
         ends = [(*one, self._possible(one[1])) for one in (first, second)]
         widest = [(low.min(axis=0)[None], high.max(axis=0)[None], np.any(some, axis=0)[None]) for low, high, some in ends]
@@ -148,7 +148,7 @@ class TreeBounds:
             around = [(low[part], high[part], some[part]) for low, high, some in ends]
             near = [pairs.meet(low.min(axis=0)[None], high.max(axis=0)[None], np.any(some, axis=0)[None], of)[0]
                     for pairs, (low, high, some), of in zip((joint, other), around, (columns, moved), strict=True)]
-            kept = np.flatnonzero(near[0] & near[1])    # boxes that stand together lie together: few pairs
+            kept = np.flatnonzero(near[0] & near[1])    # boxes with neighbouring numbers are close: few pairs
             begin = np.flatnonzero(np.diff(tree[kept], prepend=-1) != 0)
             if len(begin) < len(self.ensemble.root):    # some tree has no pair: no row is in any of the boxes
                 found[asked] = np.inf
@@ -167,7 +167,7 @@ class TreeBounds:
         return found
 
     def one_way(self, low: Array, high: Array) -> Booleans:
-        """Return (B,) which boxes low, high (B, n), of a row at least, meet one way through every tree: all their rows take it."""
+        """Return (B,) True if all rows of the box low, high (B, n), which holds one at least, take one path through every tree."""
         met = self.paths.meet(low, high, self._possible(high), np.arange(self.ensemble.columns))
         return np.asarray(met.sum(axis=1) == len(self.ensemble.root))
 
@@ -184,14 +184,14 @@ class TreeBounds:
                 yield np.arange(len(last)), np.searchsorted(ends, pairs.low[at, column], side="right"), last.reshape(-1)
 
     def _possible(self, high: Array) -> Booleans:
-        """Return (B, blocks, words) which categories boxes with upper ends (B, n) leave."""
+        """Return (B, blocks, words) the categories, as bits, that boxes with upper ends (B, n) leave."""
         some = np.zeros((len(high), *self.paths.categories.shape[1:]), dtype=bool)
         for b, (start, width) in enumerate(zip(self.domain.start[self.blocks], self.domain.width[self.blocks], strict=True)):
             some[:, b, :width] = high[:, start : start + width] >= 1
         return some
 
     def _whole(self, leaf: Integers, other: Integers, weight: Array) -> tuple[Integers, int, float]:
-        """What pairs of leaves, by their nodes (K,), add, and the base, as whole numbers of a unit, rounded down."""
+        """Return the terms of pairs of leaves, by nodes (K,), and the base, in whole units, rounded down; and the unit."""
         m, size = self.ensemble.outputs, float(np.abs(weight) @ np.tile(self.sizes, 2))
         if not np.isfinite(size):   # no bound
             return np.zeros_like(leaf), 0, np.nan
@@ -203,12 +203,12 @@ class TreeBounds:
 
 
 def _evened(whole: Integers, tree: Integers, cells: Iterator[tuple[Integers, Integers, Integers]]) -> int:
-    """Return a lower bound of the sum, over trees, of what the pair that a row meets adds: whole (K,), in the order of `tree` (K,).
+    """Return a lower bound of the sum, over trees, of the terms `whole` (K,) of the pairs that a row meets; tree (K,): their trees.
 
-    Trees that ask about a variable get, in each of its cells, the mean of what they add there at least less their own, rounded
-    down: nothing or less in all. So the sum of what each tree then adds at least is a bound of the sum itself. Of cells that some
-    tree has no pair for is no row, nor of pairs that hold no other: they add `far`, which nothing else reaches.
-    Cells that no pair of a tree tells apart are one stretch.
+    For each variable and each of its cells, every tree that uses it is given the mean of these trees' least terms there less its
+    own least term, rounded down. All that trees are given adds up to at most 0, so the sum of their new minima is a bound of the
+    sum itself. No row lies in a cell for which some tree has no pair; such cells, and pairs with no other cell, get `far`, which
+    nothing else reaches. Cells that no pair of a tree tells apart are one stretch.
     """
     value, far, begin = whole >> COARSE, FAR >> COARSE, np.flatnonzero(np.diff(tree, prepend=-1) != 0)
     number = np.repeat(np.arange(len(begin)), np.diff(begin, append=len(tree)))
@@ -231,7 +231,7 @@ def _evened(whole: Integers, tree: Integers, cells: Iterator[tuple[Integers, Int
         if apart.sum() < 2:
             continue
         least = np.where(apart[:, None], least - least[apart].sum(axis=0) // apart.sum(), 0)
-        least[:, ~some] = -4 * far      # what is evened out is less than twice `far`
+        least[:, ~some] = -4 * far      # corrections are less than twice `far`
         stretches = np.append(np.minimum.reduceat(-least.reshape(-1), np.flatnonzero(starts)), 4 * far)
         moved = np.zeros_like(value)
         moved[pair] = 4 * far
@@ -244,8 +244,8 @@ def _evened(whole: Integers, tree: Integers, cells: Iterator[tuple[Integers, Int
 
 
 def _on_whole_numbers(ensemble: TreeEnsemble, domain: Domain) -> Array:
-    """The thresholds (K,), where a variable is whole the column of the largest whole number below: the same rows go left. Where
-    that is not sure a threshold stays what it is."""
+    """Return the thresholds (K,). Where a variable is whole, a threshold becomes the column of the largest whole number below it,
+    if surely the same rows go left; else it stays."""
     threshold = ensemble.threshold.copy()
     for v in np.flatnonzero(domain.integer & ~domain.one_hot).tolist():
         at = np.flatnonzero((ensemble.column == domain.start[v]) & np.isfinite(threshold))
@@ -258,7 +258,7 @@ def _on_whole_numbers(ensemble: TreeEnsemble, domain: Domain) -> Array:
 
 
 def _pairs(first: Paths, second: Paths, alike: Booleans, shared: list[int]) -> tuple[Integers, Integers, Integers]:
-    """The pairs of leaves of one tree that some row may meet, and their trees. alike: (n,) columns that both copies share."""
+    """Return the pairs of leaves of one tree that some row may meet, and their trees. alike: (n,) columns shared by both copies."""
     found = []
     columns = np.flatnonzero(alike & (np.isfinite(first.low) | np.isfinite(first.high)).any(axis=0)).tolist()
     for tree in np.unique(first.tree).tolist():
@@ -281,13 +281,13 @@ def _pairs(first: Paths, second: Paths, alike: Booleans, shared: list[int]) -> t
 
 
 def _down(whole: Integers | int) -> Array:
-    """Whole numbers, at most 2^62, as float64 numbers that are not above."""
+    """Return whole numbers, at most 2^62, as float64, rounded down."""
     near = np.asarray(whole, dtype=np.float64)
     return np.where(near.astype(np.int64) > whole, np.nextafter(near, -np.inf), near)
 
 
 def at_most(terms: list[tuple[float, Array]]) -> Array:
-    """Numbers at most the sums of factor times values, the sums themselves where float64 holds all that is on the way."""
+    """Return lower bounds of the sums of factor times values; the sums themselves if float64 holds all intermediate results."""
     total, lost = np.zeros(len(terms[0][1])), np.zeros(len(terms[0][1]))
     for factor, values in terms:
         if factor == 0:

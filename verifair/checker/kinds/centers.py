@@ -34,7 +34,7 @@ MOVED = {"fixed": np.equal, "increase": np.greater_equal, "decrease": np.less_eq
 
 
 def check_centers(given: CentersCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
-    """Prove a certificate again."""
+    """Check a certificate of group counterfactuals."""
     started, count = time.perf_counter(), sum(len(proof.steps) for proof in given.groups.values())
     flaw = next(given.misfits(network, schema), None) or _flaw(given, schema)
     reasons = list(_confirm(given, network, schema, batches)) if flaw is None else [flaw]
@@ -59,7 +59,7 @@ def _flaw(given: CentersCertificate, schema: InputSpace) -> str | None:
 
 
 def _confirm(given: CentersCertificate, network: Model, schema: InputSpace, batches: Batches) -> Iterator[str]:
-    """Yield what is wrong with which group."""
+    """Yield the flaw of each group whose proof fails."""
     favoured = _favoured(given.rows, network, schema)
     if favoured is None:
         yield "decisions of a smooth model are not exact: there is no such certificate of one"
@@ -69,7 +69,7 @@ def _confirm(given: CentersCertificate, network: Model, schema: InputSpace, batc
 
 
 def _favoured(rows: Array, network: Model, schema: InputSpace) -> Booleans | None:
-    """Return (N,) which rows are decided favourably, exactly; None for a model that has no exact outputs."""
+    """Return (N,) True for rows that are decided favourably, by exact arithmetic; None for a model without exact outputs."""
     judge = schema.judges(network)
     if not judge.piecewise_linear:
         return None
@@ -195,7 +195,7 @@ def _tree_flaw(near: Booleans, k: int, target: int, proof: GroupProof) -> str | 
 
 
 def _statement(given: CentersCertificate, schema: InputSpace, network: Model) -> str:
-    """What the file states, in words."""
+    """Return the file's statement in words."""
     query, parts = given.query, []
     for name, proof in given.groups.items():
         least, most = f"the largest cost is at least {exactly(proof.value)}", f"at most {proof.value:.0f} people can be covered"

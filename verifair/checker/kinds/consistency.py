@@ -35,15 +35,15 @@ from verifair.checker.words import exactly
 from verifair.schema.space import InputSpace
 
 EPSILON = 1e-8
-"""In the norms of the score, as in CEC's definition 3."""
+"""The epsilon in the norms of the score, as in CEC's definition 3."""
 SLICES, MOST_SLICES = 16, 4096
-"""Of the paths where a leaf names no other number, and at most: powers of 2, so that their ends and weights are exact."""
+"""Slices of a path, by default and at most: powers of 2, so that their ends and weights are exact."""
 PAIRS_AT_ONCE, LEAVES_AT_ONCE, SLICES_AT_ONCE = 64, 256, 1024
 """Pairs whose leaves, leaves whose explanations, and slices whose forms are in memory at once."""
 
 
 def check_consistency(given: ConsistencyCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
-    """Prove a certificate again."""
+    """Check a certificate of explanation consistency."""
     network = schema.judges(network).require_piecewise_linear("check of a consistency certificate")
     started = time.perf_counter()
     found = [Rejection(proof=None, reason=reason) for reason in _misfits(given, network, schema)]
@@ -59,7 +59,7 @@ def check_consistency(given: ConsistencyCertificate, *, network: Model, schema: 
 
 
 def _misfits(given: ConsistencyCertificate, network: Network, schema: InputSpace) -> Iterator[str]:
-    """Yield reasons for which the pairs need not be looked at."""
+    """Yield reasons to reject the file without a look at its pairs."""
     yield from given.misfits(network, schema, None if len(given) else "it holds no pairs")
     stated = np.column_stack([given.rows, given.counterparts, given.baseline])
     if len(np.unique(stated, axis=0)) < len(given):
@@ -71,12 +71,12 @@ def _misfits(given: ConsistencyCertificate, network: Network, schema: InputSpace
 
 
 def _near(schema: InputSpace, rows: Array, delta: float) -> tuple[Array, Array]:
-    """Return raw boxes (P, V), (P, V) of all that is within delta units of rows (P, V), or of others with the same network
+    """Return raw boxes (P, V), (P, V) that hold all rows within delta units of rows (P, V), or of others with the same network
     inputs."""
     domain = schema.domain
     moves = [f.numeric and f.change != "fixed" and not f.protected for f in schema.features]
     step = delta * np.array([f.unit or 0.0 if moving else 0.0 for f, moving in zip(schema.features, moves, strict=True)])
-    # Within half a unit in the last place of float32, 2^-24, a real value counts as the row's.
+    # Real values within half a unit in the last place of float32, 2^-24, may be the same network input as the row's.
     unseen = 2.0**-23 * np.abs(rows - domain.offset) + 2.0**-149 * domain.scale + 2.0**-51 * (np.abs(rows) + step)
     lower = np.where(domain.integer, np.ceil(rows - step), rows - step - unseen)
     upper = np.where(domain.integer, np.floor(rows + step), rows + step + unseen)
@@ -85,7 +85,7 @@ def _near(schema: InputSpace, rows: Array, delta: float) -> tuple[Array, Array]:
 
 
 def _flaws(given: ConsistencyCertificate, network: Network, schema: InputSpace, pairs: Integers) -> tuple[int, dict[int, str]]:
-    """Return how many pairs these are, and why some are not accepted."""
+    """Return the number of these pairs, and the reason for each one that is rejected."""
     domain, reasons = schema.domain, dict[int, str]()
     near = [_near(schema, rows[pairs], given.query.delta) for rows in (given.rows, given.counterparts)]
     lower, upper = (np.concatenate([box[end] for box in near], axis=1) for end in (0, 1))
@@ -108,8 +108,8 @@ def _flaws(given: ConsistencyCertificate, network: Network, schema: InputSpace, 
 
 
 def _leaves(tree: Tree, baseline: int, root: Regions, domain: Domain) -> Array | str:
-    """Return the leaves (L, 2, 2 + 2 V) of a tree, or why there are none: of each side its slices, its baseline, and the ends
-    of its raw box."""
+    """Return the leaves (L, 2, 2 + 2 V) of a tree, or why it is invalid. Each side of a leaf has its slices, its baseline, and the
+    ends of its raw box."""
     both = domain.take(np.tile(np.arange(domain.variables), 2))
     found = leaf_regions(tree.feature, tree.cut, root, both) if tree.misfit is None else tree.misfit
     if isinstance(found, str):
@@ -126,7 +126,7 @@ def _leaves(tree: Tree, baseline: int, root: Regions, domain: Domain) -> Array |
 def _explained(
     given: ConsistencyCertificate, network: Network, domain: Domain, leaves: Array
 ) -> list[tuple[ExplanationBounds, ExplanationBounds]]:
-    """Return the explanations of both sides of leaves (L, 2, 2 + 2 V); what leaves have in common is bounded once."""
+    """Return the explanations of both sides of leaves (L, 2, 2 + 2 V); a side that several leaves share is bounded once."""
     sides, which = np.unique(leaves.reshape(2 * len(leaves), -1), axis=0, return_inverse=True)
     (slices, baseline), (lower, upper) = sides[:, :2].astype(int).T, np.split(sides[:, 2:], 2, axis=1)
     margin = np.ones(1) if network.outputs == 1 else np.array([-1.0, 1.0])
@@ -142,7 +142,7 @@ def _explained(
 
 
 def leaf_flaw(one: ExplanationBounds, two: ExplanationBounds, threshold: float) -> str | None:
-    """Return why the explanations of two boxes do not prove that all their rows are decided alike, for like reasons; or None."""
+    """Return why the explanations of two boxes do not prove the same decision for similar reasons on all their rows, or None."""
     if one.decision is None or two.decision is None:
         return "the decision is not confirmed"
     if one.decision != two.decision:
@@ -152,12 +152,12 @@ def leaf_flaw(one: ExplanationBounds, two: ExplanationBounds, threshold: float) 
 
 SHARE = 2.0**-40
 COLUMNS = 256
-"""Of one explanation: the smallest beyond these join the rest."""
+"""The most columns of one explanation: the smallest of any more are merged into its rest."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExplanationBounds:
-    """All explanations of one box: centre (n,), columns (L, n), norms rest and radius; decision: the class, None where unknown."""
+    """Enclosure of all explanations of one box: centre (n,), columns (L, n), norms rest and radius; decision: the class or None."""
 
     centre: Array
     columns: Array
@@ -167,14 +167,14 @@ class ExplanationBounds:
 
     @property
     def least(self) -> float:
-        """What the norm of an explanation is at least; inf where its square overflows, which `surely_near` takes for no proof."""
+        """A lower bound of the norm of an explanation; inf where its square overflows, which `surely_near` takes for no proof."""
         with np.errstate(over="ignore"):
             return float(np.linalg.norm(self.centre)) * (1 - len(self.centre) * 2.0**-50) - self.radius
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Mask:
-    """(S, n): the mean is q +- half, the values are within `wide` of q and at most `top`."""
+    """Slopes of activations on slices, (S, n) each: the mean is q +- half, the values are within `wide` of q and at most `top`."""
 
     q: Array
     half: Array
@@ -184,7 +184,7 @@ class _Mask:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Forms:
-    """a = A.xi + a_0 +- e: slopes A (S, n, d + 1) with the slice's t last, middle a_0 (S, n), e (S, n)."""
+    """Affine forms a = A.xi + a_0 +- e: slopes A (S, n, d + 1) with the slice's t last, middle a_0 (S, n), e (S, n)."""
 
     slopes: Array
     middle: Array
@@ -200,7 +200,7 @@ def explanation_bounds(
 ) -> list[ExplanationBounds]:
     """Return the explanations of margin . logits from baseline (B, n_0) over boxes [low, high] (B, n_0); margin (n_N,).
 
-    room: takes rounding errors so many times; more than 1 where the same bounds are to hold in another order of summation.
+    room: factor of all rounding errors; more than 1 where the same bounds are to hold in another order of summation.
     """
     with np.errstate(all="ignore"):  # what overflows or is NaN proves nothing
         eps = room * rounding_unit(network)
@@ -221,7 +221,7 @@ def explanation_bounds(
 
 
 def surely_near(first: ExplanationBounds, second: ExplanationBounds, threshold: float, epsilon: float) -> bool:
-    """Return whether every score between the two is below the threshold."""
+    """Return True if every score between the two is below the threshold."""
     with np.errstate(all="ignore"):
         least = min(first.least, second.least)
         if not least > 0:
@@ -275,7 +275,7 @@ def _walked(
 
 
 def _middle(low: Array, high: Array) -> tuple[Array, Array]:
-    """Return a middle of each box, whatever its rounding, and how far the ends are from it at most."""
+    """Return the middle of each box, rounded in any way, and the largest distance of an end from it."""
     middle = low + (high - low) / 2
     return middle, np.maximum(high - middle, middle - low) * (1 + 2.0**-50)
 
@@ -287,7 +287,7 @@ def _image(weight: Array, bias: Array, y: _Forms, eps: float) -> _Forms:
 
 
 def _activated(a: _Forms, lower: Array, upper: Array, slope: Array) -> _Forms:
-    """y = s a + (1 - s) r with r = lam a + mu +- mu."""
+    """Return the forms of y = s a + (1 - s) r with r = lam a + mu +- mu."""
     bends = ~((lower > 0) | (upper < 0))
     width = np.where(bends & (upper > lower), upper - lower, 1.0)
     lam = np.where(lower > 0, 1.0, np.where(bends, np.clip(upper / width, 0.0, 1.0), 0.0))
@@ -313,14 +313,14 @@ def _mask(a: _Forms, lower: Array, upper: Array, slope: Array, eps: float) -> _M
 
 
 def _positive(start: Array, end: Array) -> Array:
-    """Return the share of [0, 1] on which the line from `start` to `end` is positive, 0 where that cannot be said."""
+    """Return the share of [0, 1] on which the line from `start` to `end` is positive, 0 where it is unknown."""
     high = np.maximum(start, end)
     crossing = np.divide(high, np.abs(start) + np.abs(end), out=np.zeros_like(high), where=(high > 0) & np.isfinite(high))
     return np.where(np.minimum(start, end) > 0, 1.0, np.where(high > 0, crossing, 0.0))
 
 
 def _pulled(network: Network, margin: Array, masks: list[_Mask], count: int, slices: int) -> tuple[Array, Array, Integers]:
-    """Return mean gradients (B, n_0), columns (L, n_0) of what they can differ by, and whose box each is (L,)."""
+    """Return mean gradients (B, n_0), columns (L, n_0) by which they can differ, and the box (L,) of each column."""
     p = np.tile(margin @ network.layers[-1].weight, (count, 1))
     w = np.zeros_like(p)
     columns, whose = [np.empty((0, network.inputs))], [np.empty(0, dtype=np.int64)]
@@ -346,7 +346,7 @@ def _pulled(network: Network, margin: Array, masks: list[_Mask], count: int, sli
 
 
 def _explanation(gradient: Array, columns: Array, error: Array, d: Array, reach: Array, decision: int | None) -> ExplanationBounds:
-    sums = 1 + 2.0**-51 * len(columns)  # what a sum over columns may lose
+    sums = 1 + 2.0**-51 * len(columns)  # covers the rounding of sums over columns
     total = (np.abs(gradient) + np.abs(columns).sum(axis=0) + error) * sums
     size = np.abs(d) + reach
     rest = size * (error + 2.0**-48 * total) + TINY
@@ -364,7 +364,7 @@ def _explanation(gradient: Array, columns: Array, error: Array, d: Array, reach:
 
 
 def _statement(given: ConsistencyCertificate, schema: InputSpace, network: Model) -> str:
-    """What the file states, in words."""
+    """Return the file's statement in words."""
     query = given.query
     units = f"{exactly(query.delta)} unit" + "s" * (query.delta != 1)
     where = f"wherever both move within {units}" if query.delta else "as they are"

@@ -1,4 +1,4 @@
-"""The checker of counterfactual decisions: where can a row's counterfactual lie, and do a row's proofs add up to what they say?
+"""The checker of counterfactual decisions: it encloses the counterfactuals of rows, and checks that a row's proofs are complete.
 
 What a certificate's equations mean is defined in `verifair.checker.certificates.statement`. The counterfactuals of one cell of
 coefficients are enclosed here in rational arithmetic (exponentials in balls), equation by equation: clipping and rounding are
@@ -26,10 +26,10 @@ from verifair.checker.words import category, exactly
 from verifair.schema.space import InputSpace
 
 MAX_PIECES = 100_000
-"""Parts that the coefficients' intervals may be cut into while cells are laid over them."""
+"""The most parts that `covers` cuts the coefficients' intervals into."""
 
 LARGEST_EXPONENT = 700
-"""Of a logarithmic equation: exp(709.8) is the largest float64."""
+"""Largest exponent in a logarithmic equation: exp(709.8) is the largest float64."""
 PRECISION = 128
 """Bits of the balls around exponentials."""
 
@@ -40,9 +40,9 @@ Row = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attributes:
-    """All that equations may be about: the schema's features, then those that the network does not take.
+    """The attributes that equations may be about: the schema's features, then those that the network does not take.
 
-    at: position of each.   words: how many categories it has, 0 for a number.
+    at: position of each.   words: number of its categories, 0 for a number.
     """
 
     at: dict[str, int]
@@ -55,7 +55,7 @@ class Attributes:
         return cls(at={name: v for v, name in enumerate(names)}, words=tuple(words))
 
     def holds(self, name: str, value: float) -> bool:
-        """Return whether an attribute may have a raw value, as far as its words go."""
+        """Return True if a raw value is possible for an attribute: a number, or the position of one of its words."""
         count = self.words[self.at[name]]
         return not count or (value.is_integer() and 0 <= value < count)
 
@@ -106,7 +106,7 @@ def _term_flaw(term: Term, known: set[str], attributes: Attributes) -> str | Non
 
 @dataclass(frozen=True, kw_only=True)
 class Enclosure:
-    """Where the counterfactuals of one row lie: raw values low .. high, feature by feature, exact."""
+    """An enclosure of the counterfactuals of one row: raw values low .. high, feature by feature, exact."""
 
     low: tuple[Fraction, ...]
     high: tuple[Fraction, ...]
@@ -119,8 +119,8 @@ def reach(
     """Return the enclosure of the row's counterfactuals over a cell; for a cell that is one point, the counterfactual itself, up to
     the width of balls around exponentials.
 
-    The query is one without a flaw, the row legal and the cell as long as the query's coefficients.
-    Raises OverflowError where an exponential is beyond all numbers.
+    Requires: a query without a flaw, a legal row, and a cell with an interval for each of the query's coefficients.
+    Raises OverflowError where an exponential is too large for float64.
     """
     at = Attributes.of(query, schema).at
     exact = [Fraction(value) for value in (*row, *also)]
@@ -144,7 +144,7 @@ def reach(
         else:
             ends = [exact[v] + end for end in ends]
         low[v], high[v] = (_treated(end, equation) for end in ends)
-        if all(low[u] <= exact[u] <= high[u] for u in parents):  # perhaps none of them did
+        if all(low[u] <= exact[u] <= high[u] for u in parents):  # perhaps no parent changed
             low[v], high[v] = min(low[v], exact[v]), max(high[v], exact[v])
     moved = [at[equation.node] for equation in query.equations if at[equation.node] < len(row)]
     for v in moved:
@@ -153,7 +153,7 @@ def reach(
 
 
 def _change(term: Term, own: Fraction, low: Fraction, high: Fraction) -> Ends:
-    """By how much h(parent) may change, from the parent's own value to low .. high."""
+    """Return by how much h(parent) may change, from the parent's own value to low .. high."""
     if term.values is None:
         return low - own, high - own
     change = Fraction(term.values[int(low)]) - Fraction(term.values[int(own)])
@@ -161,7 +161,7 @@ def _change(term: Term, own: Fraction, low: Fraction, high: Fraction) -> Ends:
 
 
 def _exponential(value: Fraction) -> Ends:
-    """Return rational ends around exp(value). Raises OverflowError beyond LARGEST_EXPONENT; it is above 0, however small."""
+    """Return rational numbers below and above exp(value), both above 0. Raises OverflowError beyond LARGEST_EXPONENT."""
     if value > LARGEST_EXPONENT:
         raise OverflowError
     if value < -LARGEST_EXPONENT:
@@ -173,7 +173,7 @@ def _exponential(value: Fraction) -> Ends:
 
 
 def _treated(value: Fraction, equation: Equation) -> Fraction:
-    """Rounded (half to even), then clipped; monotone in the value."""
+    """Return the value rounded (half to even), then clipped, as the equation says; monotone in the value."""
     if equation.decimals is not None:
         value = Fraction(round(value, equation.decimals))
     return value if equation.range is None else min(max(value, Fraction(equation.range[0])), Fraction(equation.range[1]))
@@ -188,7 +188,7 @@ def _allowed(value: Fraction, v: int, domain: Domain) -> Fraction:
 def counterfactual_task(
     statement: CounterfactualStatement, query: CounterfactualQuery, network: Model, schema: InputSpace
 ) -> Task | str:
-    """Return what a statement asks for, or why it may not be asked. The query is one without a flaw."""
+    """Return the task of a statement, or why the statement is invalid. Requires a query without a flaw."""
     domain, row = schema.domain, np.array(statement.row)
     if len(row) != domain.variables:
         return f"the row has {len(row)} values, the schema {domain.variables} features"
@@ -234,7 +234,7 @@ def _categories_flaw(
 
 
 def _box(statement: CounterfactualStatement, query: CounterfactualQuery, schema: InputSpace) -> tuple[Array, Array] | str:
-    """Return the box that a statement names, once it is known to hold all counterfactuals of its cell."""
+    """Return the box that a statement names if it holds all counterfactuals of its cell, or why it does not."""
     domain, (lower, upper) = schema.domain, (np.array(end) for end in (statement.lower, statement.upper))
     if not len(lower) == len(upper) == domain.variables:
         return f"the box has {len(lower)} and {len(upper)} ends, the schema {domain.variables} features"
@@ -263,7 +263,7 @@ def _box(statement: CounterfactualStatement, query: CounterfactualQuery, schema:
 
 
 def decisions_missing(query: CounterfactualQuery, proofs: tuple[Proof, ...]) -> Iterator[str]:
-    """Yield what the proofs of a row lack to say how it is decided, and how its counterfactual is for all categories given."""
+    """Yield what is missing from the proofs of a row: its own decision, or that of its counterfactual for some categories given."""
     own: dict[Row, set[tuple[int, int]]] = {}
     other: dict[Row, dict[tuple[float, ...], list[CounterfactualStatement]]] = {}
     for proof in proofs:
@@ -288,7 +288,7 @@ def decisions_missing(query: CounterfactualQuery, proofs: tuple[Proof, ...]) -> 
 
 
 def covers(whole: tuple[Interval, ...], cells: list[tuple[Interval, ...]]) -> bool:
-    """Return whether closed boxes make up all of a closed box. False also where that takes more than MAX_PIECES parts to see."""
+    """Return True if closed cells cover all of a closed box; False also where more than MAX_PIECES parts are needed to tell."""
     pending, pieces, cells = [whole], 0, [cell for cell in cells if len(cell) == len(whole)]
     while pending:
         box = pending.pop()
@@ -314,7 +314,7 @@ def _cut(box: tuple[Interval, ...], cell: tuple[Interval, ...]) -> tuple[int, fl
 
 
 def counterfactuals_statement(given: Certificate, query: CounterfactualQuery, schema: InputSpace) -> str:
-    """How the file says that rows and their counterfactuals are decided, and for which coefficients."""
+    """Return the file's statement in words: the decisions of rows and of their counterfactuals, and for which coefficients."""
     stated = [proof.statement for proof in given.proofs if isinstance(proof.statement, CounterfactualStatement)]
     own = {(one.row, one.also): one.classes[0] for one in stated if one.goal == "factual"}
     other = {((one.row, one.also), one.categories): one.classes[0] for one in stated if one.goal == "counterfactual"}
@@ -345,5 +345,5 @@ def counterfactuals_statement(given: Certificate, query: CounterfactualQuery, sc
 def _set_to(query: CounterfactualQuery, schema: InputSpace, name: str, value: float, known: set[str]) -> str:
     if name in known:
         return f"{name} = {exactly(value) if schema[name].numeric else category(schema, name, value)}"
-    words = query.also.get(name, ())  # the file's own: in quotes, on one line
+    words = query.also.get(name, ())  # text from the file: in quotes, on one line
     return f"{name!r} = {words[int(value)]!r}" if words and value in range(len(words)) else f"{name!r} = {exactly(value)}"

@@ -35,13 +35,13 @@ from verifair.checker.words import decided, where
 from verifair.schema.space import InputSpace
 
 PAIRS = 1024
-"""Pairs of copies bounded at once: so many divided by K are the leaves of a step."""
+"""Pairs of copies bounded at once: a step takes this number divided by K leaves."""
 PARTS, FINEST = 64, 2.0**-20
-"""A slice is halved until it is so small a part of what the reference reaches of its bucket, or so narrow."""
+"""A slice is halved down to this fraction of the reference's range in its bucket, or down to this width."""
 
 
 def check_kmax(given: KmaxCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
-    """Prove a certificate again."""
+    """Check a certificate of k-discrimination."""
     whole = network.whole
     values = schema.outcome.of == "value"
     network = schema.judges(whole, odds=of_probability(given.query.buckets, schema, whole) and not values)
@@ -85,7 +85,7 @@ class _KmaxChecker:
         self.border_low, self.border_high = borders(query.buckets, shares=not logistic(network))
 
     def run(self, leaves: Regions, batches: Batches) -> str | None:
-        """Return a reason to reject."""
+        """Return a reason to reject the certificate, or None."""
         if self.claim >= min(len(self.values), self.buckets):  # more cannot be hit anyway
             return None
         step = max(1, PAIRS // len(self.values))
@@ -93,7 +93,7 @@ class _KmaxChecker:
         return next((reason for reason in batches(self._flaw, parts, len(leaves)) if reason is not None), None)
 
     def _flaw(self, part: Regions) -> tuple[int, str | None]:
-        """Return how many leaves some are, and what is wrong with the first that is not proved."""
+        """Return the number of these leaves and None, or 0 and what is wrong with the first that is not proved."""
         with np.errstate(all="ignore"):  # whatever overflows or is NaN proves nothing, see kernel.bounds
             most = self._shown(self._begun(part.lower), part.upper)
         for n in np.flatnonzero(most > self.claim):
@@ -101,7 +101,7 @@ class _KmaxChecker:
         return len(part), None
 
     def _shown(self, lower: Array, upper: Array) -> Integers:
-        """Return (B,) how many buckets each box holds at most."""
+        """Return (B,) an upper bound of the number of buckets that any x of each box hits."""
         low, high = self.domain.box(lower, upper)
         counted = ~self.domain.impossible(self._rows(lower), self._rows(upper)).reshape(len(lower), -1)
         most, point = counted.sum(axis=1), (low == high).all(axis=1)
@@ -117,7 +117,7 @@ class _KmaxChecker:
         return np.asarray(most)
 
     def _begun(self, lower: Array) -> Array:
-        """Return the lower ends (B, V) of leaves. For trees, what lies above a cut of a real feature leaves the cut itself out."""
+        """Return the lower ends (B, V) of leaves. For trees, the part above a cut of a real feature leaves out the cut itself."""
         cut = ~self.domain.integer & (lower > self.start)
         return lower if self.trees is None else np.where(cut, np.nextafter(lower, np.inf), lower)
 
@@ -128,7 +128,7 @@ class _KmaxChecker:
         return rows
 
     def _exactly(self, raw: Array, counted: Booleans) -> int:
-        """Return how many buckets the counted copies hit at one point, at most: each that is not decided may hit another one."""
+        """Return the most buckets that the counted copies hit at one point: each undecided copy may hit a further one."""
         if not counted.any():
             return 0
         least, most = buckets_of(self.network, self.domain.encode(self._rows(raw[None])[counted]), self.buckets).T
@@ -155,14 +155,14 @@ class _KmaxChecker:
         return _Enclosed(low=ends[0], high=-ends[1], d_low=d_low, d_high=d_high)
 
     def _apart(self) -> Booleans:
-        """Return (n,) the columns of protected features."""
+        """Return (n,) True for columns of protected features."""
         found = np.zeros(self.domain.columns, dtype=bool)
         found[self.domain.columns_of(self.order)] = True
         return found
 
     def _most(self, bounds: _Enclosed, n: int, counted: Booleans) -> int:
-        """Return an upper bound of the buckets hit in box n: slices of the reference's logit, halved where they show more than
-        claimed, and those without an end ever farther out (a bound beyond `bounds.LARGEST` is infinite, so that ends soon)."""
+        """Return an upper bound of the buckets hit in box n. The range of the reference's logit is cut into slices, and they are
+        halved while they show more than claimed (unbounded ones ever farther out, up to `bounds.LARGEST`: then bounds are inf)."""
         low, high = np.append(-np.inf, self.border_low), np.append(self.border_high, np.inf)
         home, most = np.arange(self.buckets), 0
         reached = np.minimum(high, bounds.high[n, self.reference]) - np.maximum(low, bounds.low[n, self.reference])
@@ -179,7 +179,7 @@ class _KmaxChecker:
         return most
 
     def _in_slices(self, bounds: _Enclosed, n: int, counted: Booleans, home: Integers, low: Array, high: Array) -> Integers:
-        """Return (S,) the same where the reference lies in [low, high] (S,) within its bucket `home` (S,)."""
+        """Return (S,) upper bounds of the buckets hit if the reference lies in [low, high] (S,) within its bucket `home` (S,)."""
         d_low, d_high = bounds.d_low[n], bounds.d_high[n]
         low, high = np.maximum(low, bounds.low[n, self.reference]), np.minimum(high, bounds.high[n, self.reference])
         least = np.maximum(bounds.low[n], np.nextafter(low[:, None] + d_low, -np.inf))
@@ -191,7 +191,7 @@ class _KmaxChecker:
         nowhere = (low > high) | ((least > most) | (first > last)).any(axis=1)
         first, last = first[:, counted], last[:, counted]
         free, hit = np.ones(first.shape, dtype=bool), np.zeros(len(home), dtype=np.int64)
-        for k in range(self.buckets):  # each bucket to a copy that can be in it and has the least choice left
+        for k in range(self.buckets):  # match each bucket to a copy that can be in it and has the fewest later ones
             able = free & (first <= k) & (last >= k)
             some = np.flatnonzero(able.any(axis=1))
             chosen = np.where(able[some], last[some], self.buckets).argmin(axis=1)
@@ -201,7 +201,7 @@ class _KmaxChecker:
 
 
 def root_of(certificate: KmaxCertificate, schema: InputSpace) -> tuple[Array, Array] | str:
-    """Return the root box, its protected entries those of the first combination, or why the query means nothing."""
+    """Return the root box, with the protected values of the first combination, or why the query is invalid."""
     query, domain = certificate.query, schema.domain
     names = [feature.name for feature in schema.features]
     if not set(query.protected) <= set(names) or len(set(query.protected)) < len(query.protected):
@@ -230,7 +230,7 @@ def root_of(certificate: KmaxCertificate, schema: InputSpace) -> tuple[Array, Ar
 
 
 def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], domain: Domain) -> Regions | str:
-    """Return the leaves of the tree, their protected entries those of the first combination, or why it is no tree over the root."""
+    """Return the leaves of the tree, with the protected values of the first combination, or why it is no tree over the root."""
     tree, names = certificate.tree, certificate.features
     for v in tree.feature.tolist():
         if 0 <= v < len(names) and names[v] in certificate.query.protected:
@@ -240,7 +240,7 @@ def leaves_of(certificate: KmaxCertificate, root: tuple[Array, Array], domain: D
 
 
 def _statement(given: KmaxCertificate, schema: InputSpace, network: Model) -> str:
-    """What the file states, in words."""
+    """Return the file's statement in words."""
     query = given.query
     known = {feature.name for feature in schema.features}
     every = prod(len(schema.values(name)) for name in query.protected) if known >= set(query.protected) else 0

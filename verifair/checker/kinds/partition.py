@@ -48,11 +48,11 @@ from verifair.errors import CertificateError
 from verifair.schema.space import InputSpace
 
 DIRECTIONS = ((1, 0), (0, 1))
-"""Classes (i, j): what is claimed from class 1 to 0, and from 0 to 1."""
+"""Classes (i, j) of both directions: claims about flips or gaps from class 1 to 0, and from 0 to 1."""
 MAX_COMBINATIONS, MAX_QUESTIONS, MAX_PARTS = 1000, 1_000_000, 1 << 60
-"""Protected combinations, pairs with shifts, and parts: certify --partition takes no more, and a file may claim anything."""
+"""The most protected combinations, pairs with shifts, and parts that certify --partition takes. A file may claim more."""
 PARTS_HELD, NODES_HELD = 2048, 1 << 15
-"""Parts, and nodes of their trees, that chunks are joined up to before they are checked; a chunk is never cut."""
+"""Parts, and nodes of trees, up to which chunks are joined before they are checked; a chunk is never cut."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,8 +82,8 @@ class _Parts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _StoredQuery:
-    """What a store claims, as numbers: the pairs z, z_prime (P, p), shift (P, V) at the protected positions `index`; in each
-    direction what is asked, and of which margin."""
+    """The claim of a store as numbers: pairs z, z_prime (P, p) at the protected positions `index`, each with a shift (P, V) of the
+    relaxed features; asked: the goal and the margin of each direction."""
 
     partition: Partition
     index: list[int]
@@ -94,7 +94,7 @@ class _StoredQuery:
     float32: bool
 
     def tasks(self, asked: _PartQuestions, direction: Integers) -> Tasks:
-        """Return what questions (T) claim in a direction (T,) each, its number in DIRECTIONS."""
+        """Return the tasks (T) of questions (T). direction: (T,) of each, as its number in DIRECTIONS."""
         differs = np.zeros(asked.lower.shape, dtype=bool)
         differs[:, self.index] = True
         return Tasks(
@@ -118,7 +118,7 @@ class _StoredQuery:
 
 
 def check_partition(path: str | Path, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
-    """Re-prove a store that `certify_partition` wrote. CertificateError when the file is no such store.
+    """Check a store that `certify_partition` wrote. Raises CertificateError for any other file.
 
     A rejection names the part.
     """
@@ -146,7 +146,7 @@ def check_partition(path: str | Path, *, network: Model, schema: InputSpace, bat
 
 
 def _counted(store: PartitionStore, partition: Partition) -> tuple[Extent, list[str]]:
-    """Return how many parts the chunks decide, and what is wrong with where they lie."""
+    """Return the extent of what the chunks decide, and the flaws of chunks that overlap or leave the partition."""
     counts, end, flaws = np.zeros(3, dtype=np.int64), 0, []
     for first, status in store.statuses():
         if not 0 <= first <= partition.count - len(status):
@@ -159,7 +159,7 @@ def _counted(store: PartitionStore, partition: Partition) -> tuple[Extent, list[
 
 
 def _joined(store: PartitionStore, schema: InputSpace, found: list[Rejection]) -> Iterator[tuple[_Parts]]:
-    """Yield all chunks in order, as many at a time as make up PARTS_HELD parts or NODES_HELD nodes; what they count wrongly goes to
+    """Yield all chunks in order, joined up to PARTS_HELD parts or NODES_HELD nodes. Wrong counts of proofs for float32 are added to
     `found`."""
     held, certified = list[Chunk](), store.certified()
     parts = nodes = 0
@@ -178,7 +178,7 @@ def _joined(store: PartitionStore, schema: InputSpace, found: list[Rejection]) -
 
 
 def _understood(path: str | Path, about: dict[str, Any], network: Model, schema: InputSpace) -> _StoredQuery | str:
-    """Return the store's query as numbers, or why it is not about this network and schema."""
+    """Return the store's query as numbers, or why it is invalid or not about this network and schema."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     try:
         if about["network_sha256"] != network.source_sha256 or about["output"] != network.output:
@@ -243,14 +243,14 @@ def _whole(value: Any) -> int:
 
 
 def _few(lower: Array, upper: Array, index: list[int], relax: dict[int, int]) -> bool:
-    """Return whether the pairs and their shifts are few enough to be listed."""
+    """Return True if the pairs and their shifts are few enough to be listed."""
     combinations = float(np.prod(upper[index] - lower[index] + 1))
     shifts = float(np.prod([2.0 * min(width, upper[v] - lower[v]) + 1 for v, width in relax.items()]))
     return combinations <= MAX_COMBINATIONS and combinations * (combinations - 1) / 2 * shifts <= MAX_QUESTIONS
 
 
 def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], differ: str) -> tuple[Array, Array, Array]:
-    """Unordered pairs of protected combinations in lexicographic order, each with every shift that the box has room for."""
+    """Return unordered pairs of protected combinations in lexicographic order, each with every shift that fits in the box."""
     points = list(product(*(np.arange(lower[v], upper[v] + 1) for v in index)))
     enough = all if differ == "all" else any
     pairs = [(a, b) for k, a in enumerate(points) for b in points[k + 1 :] if enough(p != q for p, q in zip(a, b, strict=True))]
@@ -263,7 +263,7 @@ def _pairs(lower: Array, upper: Array, index: list[int], relax: dict[int, int], 
 
 
 def _check_parts(query: _StoredQuery, network: Model, schema: InputSpace, joined: _Parts) -> tuple[int, Any]:
-    """Return how many parts some are, rejections, statements looked at, leaves, and proofs certified for float32."""
+    """Return the number of these parts, and: rejections, and numbers of statements, leaves, and proofs certified for float32."""
     found: list[Rejection] = []
     chunk = joined.chunk
     flaw = _shape_flaw(chunk, query)
@@ -317,7 +317,7 @@ def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Model, schema
     prime[:, query.index] = query.z_prime[chunk.pair]
     good = ((chunk.x >= low) & (chunk.x <= high)).all(axis=1) & domain.legal(chunk.x) & domain.legal(prime)
     good &= ((prime >= query.partition.lower) & (prime <= query.partition.upper)).all(axis=1)
-    at = np.flatnonzero(good)  # what is no row is not evaluated
+    at = np.flatnonzero(good)  # only legal rows are evaluated
     if len(at):
         asked = _PartQuestions(
             lower=chunk.x[at], upper=chunk.x[at], prime=prime[at], offset=query.shift[chunk.pair[at]], part=parts[at]
@@ -332,7 +332,7 @@ def _check_witnesses(joined: _Parts, query: _StoredQuery, network: Model, schema
 
 
 def _statement(path: Path, schema: InputSpace, network: Model) -> str:
-    """What the file states, in words."""
+    """Return the file's statement in words."""
     with PartitionStore(path) as store:
         about, found = store.about, store.extent
     protected, relax, box = (about.get(key) or () for key in ("protected", "relax", "box"))
@@ -347,7 +347,7 @@ def _statement(path: Path, schema: InputSpace, network: Model) -> str:
         near = "".join(f", and {name} by up to {width}," for name, width in dict(relax).items())
         place = where({name: (low, high) for name, (low, high) in dict(box).items()}, schema)
     except (TypeError, ValueError, AttributeError):
-        near, place = "", "in a box that it does not describe"  # of a file that is rejected
+        near, place = "", "in a box that it does not describe"  # only for a file that is rejected
     near += decided(rule, network.outputs, schema) if epsilon is None else ""
     return (
         f"It states: {what} {with_}{near} in {found.proved:,} of {found.total:,} parts (size {about.get('size')}); this fails in "

@@ -52,9 +52,9 @@ NODES_HELD = 4096
 
 
 def check_proofs(given: Certificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
-    """Prove a certificate again."""
+    """Check a certificate of statements about rows, boxes or counterfactuals."""
     started = time.perf_counter()
-    if not isinstance(given.query, RowsQuery):  # those are about pairs of classes
+    if not isinstance(given.query, RowsQuery):  # statements about rows are about pairs of classes of the whole model
         network = judged(given.query, network, schema)
     refuted = sum(isinstance(proof.evidence, Counterexample) for proof in given.proofs)
     count = len(given.proofs) - refuted
@@ -72,13 +72,13 @@ def check_proofs(given: Certificate, *, network: Model, schema: InputSpace, batc
 
 
 def _misfits(certificate: Certificate, network: Model, schema: InputSpace) -> Iterator[str]:
-    """Yield reasons for which the proofs need not be looked at."""
+    """Yield reasons to reject the file without a look at its proofs."""
     yield from certificate.misfits(network, schema, None if certificate.proofs else "it holds no proofs")
     if schema.domain.columns != network.inputs:
         return
     query = certificate.query
     if isinstance(query, CounterfactualQuery):
-        from verifair.checker.kinds.counterfactuals import decisions_missing, query_flaw  # loaded for its own files alone
+        from verifair.checker.kinds.counterfactuals import decisions_missing, query_flaw  # loaded only for these files
 
         flaw = query_flaw(query, schema)
         yield from decisions_missing(query, certificate.proofs) if flaw is None else [flaw]
@@ -93,7 +93,7 @@ def _misfits(certificate: Certificate, network: Model, schema: InputSpace) -> It
 
 
 def _replayed(network: Model, domain: Domain, numbers: list[int], tasks: Tasks, joined: JoinedTrees) -> tuple[int, Any]:
-    """Return how many proofs some are, their leaves, and what is wrong with them."""
+    """Return the number of these proofs, and: the number of their leaves, and what is wrong with which proof."""
     flaws = [Rejection(proof=numbers[k], reason=flaw) for k, flaw in replay(network, domain, tasks, joined).items()]
     return len(numbers), (int((joined.feature == -1).sum()), flaws)
 
@@ -101,7 +101,7 @@ def _replayed(network: Model, domain: Domain, numbers: list[int], tasks: Tasks, 
 def _groups(
     certificate: Certificate, network: Model, schema: InputSpace, found: list[Rejection]
 ) -> Iterator[tuple[list[int], Tasks, JoinedTrees]]:
-    """Yield the numbers of some proofs, their tasks and trees in groups of bounded size; what cannot be checked goes to `found`."""
+    """Yield the numbers, tasks and trees of proofs in groups of bounded size; rejections of invalid statements go to `found`."""
     held: list[tuple[int, Task, Tree, bool, float | None]] = []
     nodes = 0
     for number, proof in enumerate(certificate.proofs):
@@ -132,7 +132,7 @@ def _joined(held: list[tuple[int, Task, Tree, bool, float | None]]) -> tuple[lis
 
 
 def _repeated(certificate: Certificate) -> Iterator[Rejection]:
-    """Yield which proofs have a statement that another one had before: such a file counts it twice."""
+    """Yield rejections of proofs whose statement an earlier proof has, so that the file would count it twice."""
     first: dict[Hashable, int] = {}
     for number, proof in enumerate(certificate.proofs):
         earlier = first.setdefault(proof.key, number)
@@ -141,7 +141,7 @@ def _repeated(certificate: Certificate) -> Iterator[Rejection]:
 
 
 def _wrong_counterexamples(certificate: Certificate, network: Model, schema: InputSpace) -> Iterator[Rejection]:
-    """Yield what is wrong with the counterexamples: is each a row of its statement's box, and is the statement false there?"""
+    """Yield rejections of counterexamples that are no row of their statement's box, or at which the statement is not false."""
     asked: list[tuple[int, Task, Array]] = []
     for number, proof in enumerate(certificate.proofs):
         if not isinstance(proof.evidence, Counterexample):
@@ -166,7 +166,7 @@ def _wrong_counterexamples(certificate: Certificate, network: Model, schema: Inp
 
 
 def _task(statement: Statement, query: Query, network: Model, schema: InputSpace) -> Task | str:
-    """Return what a statement asks for, or why it may not be asked."""
+    """Return the task of a statement, or why the statement is invalid."""
     if isinstance(query, CounterfactualQuery) and isinstance(statement, CounterfactualStatement):
         from verifair.checker.kinds.counterfactuals import counterfactual_task
 
@@ -177,7 +177,7 @@ def _task(statement: Statement, query: Query, network: Model, schema: InputSpace
 
 
 def _statement(given: Certificate, schema: InputSpace, network: Model) -> str:
-    """What the file states, in words."""
+    """Return the file's statement in words."""
     query = given.query
     if isinstance(query, CounterfactualQuery):
         from verifair.checker.kinds.counterfactuals import counterfactuals_statement

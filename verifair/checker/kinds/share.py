@@ -1,9 +1,9 @@
-"""The independent re-checker of certified shares: is at least so much of the box fair, and at least so much of it not?
+"""The independent re-checker of certified shares: is at least the stated share of the box fair, and at least the other unfair?
 
 The tree must cover the box of points without the protected features, and no split may be along one of those. Every leaf is bounded
 once for every copy, by the planes of `kernel.forms`, or by the extremes of an ensemble's trees (`kernel.trees`); a single input is
-decided by exact arithmetic. What they show is counted as `verifair.checker.shares` defines it, added up, and compared with the
-stated shares. Nothing is cut or chosen.
+decided by exact arithmetic. The fair and unfair points that these bounds prove are counted as `verifair.checker.shares` defines,
+added up, and compared with the stated shares. Nothing is cut or chosen.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_COMBINATIONS = 1000
 
 
 def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, batches: Batches) -> CheckReport:
-    """Prove a certificate again."""
+    """Check a certificate of a share."""
     network = schema.judges(network)
     if not isinstance(network.whole, TreeEnsemble):
         network.require_piecewise_linear("check of a certified share")
@@ -55,7 +55,7 @@ def check_share(given: ShareCertificate, *, network: Model, schema: InputSpace, 
 
 
 def _claim_of(given: ShareCertificate, schema: InputSpace) -> tuple[ShareQuestion, Regions] | str:
-    """Return what a certificate is about, and its leaves, or why it means nothing."""
+    """Return the question of a certificate and the leaves of its tree, or why it is invalid."""
     query, domain, tree = given.query, schema.domain, given.tree
     names = [feature.name for feature in schema.features]
     if set(query.box) != set(names) or not set(query.protected) <= set(names) or len(set(query.protected)) < len(query.protected):
@@ -76,7 +76,7 @@ def _claim_of(given: ShareCertificate, schema: InputSpace) -> tuple[ShareQuestio
 
 
 def _confirm(given: ShareCertificate, question: ShareQuestion, leaves: Regions, network: Model, batches: Batches) -> str | None:
-    """Return why the stated shares are more than what the leaves show."""
+    """Return why the stated shares are more than the leaves show, or None."""
     fair, unfair, whole = Fraction(0), Fraction(0), Fraction(0)
     step = max(1, COPIES // len(question.values))
     parts = (slice(start, start + step) for start in range(0, len(leaves), step))
@@ -94,12 +94,12 @@ def _confirm(given: ShareCertificate, question: ShareQuestion, leaves: Regions, 
 
 
 def _counted(network: Model, question: ShareQuestion, bounds: Callable[..., Any], lower: Array, upper: Array) -> tuple[int, Any]:
-    """Return how many leaves some are, and what is counted in them."""
+    """Return the number of these leaves, and the points counted in them."""
     return len(lower), question.counted(network, lower, upper, *bounds(lower, upper))
 
 
 def _bounds_of(network: Model, question: ShareQuestion) -> Callable[[Array, Array], tuple[tuple[Array, Array], ...]]:
-    """Return what finds the planes under and over all copies over cells: slopes (B K, n_0) and values (B K,)."""
+    """Return the function from cells to planes under and over all their copies: slopes (B K, n_0) and values (B K,)."""
     margin = np.array([1.0]) if network.outputs == 1 else np.array([-1.0, 1.0])
     trees = tree_bounds(network, question.domain)
     if trees is None:
@@ -117,7 +117,7 @@ def _bounds_of(network: Model, question: ShareQuestion) -> Callable[[Array, Arra
 
 
 def _statement(given: ShareCertificate, schema: InputSpace, network: Model) -> str:
-    """What the file states, in words."""
+    """Return the file's statement in words."""
     query = given.query
     who = " and ".join(query.protected)
     changes = f"{who} changes" if len(query.protected) == 1 else f"{query.differ} of {who} change"

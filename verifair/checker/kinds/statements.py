@@ -1,7 +1,7 @@
-"""Statements about rows and boxes as tasks, and whether those of a file answer its whole query.
+"""Statements about rows and boxes as tasks, and the check that those of a file answer its whole query.
 
-Every function here returns the reason for a rejection as text, or the thing asked for: a certificate that is wrong is an
-ordinary result of checking, no exception.
+Functions return either their result or the reason for a rejection as text: a wrong certificate is an ordinary result of checking,
+not an exception.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from verifair.schema.space import InputSpace
 
 
 def judged(query: BoxQuery | CounterfactualQuery, network: Model, schema: InputSpace) -> Model:
-    """Return the model whose margins proofs are about: of decisions the decision's, of probabilities the log-odds of decision 1."""
+    """Return the model whose margins the proofs are about: that of decisions, or for probabilities the log-odds of decision 1."""
     if isinstance(query, BoxQuery) and query.classes == "any":
         return schema.compares(network)
     return schema.judges(network, odds=isinstance(query, BoxQuery) and query.signs is None and schema.outcome.of != "value")
@@ -28,7 +28,7 @@ def judged(query: BoxQuery | CounterfactualQuery, network: Model, schema: InputS
 def task_of(
     statement: RowStatement | BoxStatement, query: RowsQuery | BoxQuery, network: Model, schema: InputSpace
 ) -> Task | str:
-    """Return what a statement asks for, or why it may not be asked."""
+    """Return the task of a statement, or why the statement is invalid."""
     domain, names = schema.domain, [feature.name for feature in schema.features]
     allowed = {
         "persistent-bias": ("observed", "flipped"),
@@ -122,7 +122,7 @@ def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, sc
     relaxed = [names.index(name) for name in query.relax if name in names]
     if len(relaxed) < len(query.relax) or set(relaxed) & set(protected) or not domain.integer[relaxed].all():
         return f"the query relaxes features that are unknown, protected or real-valued: {list(query.relax)}"
-    trees = network.of_trees  # whose branches no shift moves
+    trees = network.of_trees  # a shift of x does not shift their branches
     pinned = [v for v in relaxed if trees or domain.one_hot[v] or domain.scale[v] != 1 or domain.offset[v] != 0]
     if query.epsilon is not None and network.outputs > 2:
         return "gaps are between two classes, the network has more"
@@ -146,7 +146,7 @@ def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, sc
             key, box = _direction(one, protected, query, names)
             covered.setdefault(key, []).append(box)
     points = [tuple(map(float, point)) for point in product(*values)]
-    shifts = list(product(*(range(-most, most + 1) for most in reach)))  # those that leave both copies room in the box
+    shifts = list(product(*(range(-most, most + 1) for most in reach)))  # shifts that leave both copies room in the box
     for z, other, shift in product(points, points, shifts):
         same = [a == b for a, b in zip(z, other, strict=True)]
         if any(same) if query.differ == "all" else all(same):
@@ -155,7 +155,7 @@ def pairs_missing(query: BoxQuery, proofs: tuple[Proof, ...], network: Model, sc
         for name, step in zip(query.relax, shift, strict=True):  # both x and x' stay inside the query's box
             v = names.index(name)
             need_lower[v], need_upper[v] = max(lower[v], lower[v] - step), min(upper[v], upper[v] - step)
-        at = [v for v in pinned if shift[relaxed.index(v)]]  # one value a statement: every one needs its own
+        at = [v for v in pinned if shift[relaxed.index(v)]]  # such features need one statement for each value
         if (need_upper[at] - need_lower[at] + 1).prod() > len(proofs):
             return f"{len(proofs)} proofs cannot cover every value that shifts {shift} leave"
         for *held, (i, j) in product(*(np.arange(need_lower[v], need_upper[v] + 1) for v in at), neighbours):
@@ -173,8 +173,8 @@ Direction = tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...], int, in
 def _direction(
     statement: BoxStatement, protected: list[int], query: BoxQuery, names: list[str]
 ) -> tuple[Direction, tuple[Array, Array]]:
-    """Return (z, z', shifts, i, j) with i > j, and the box of the first copy: from i to j between x and x' = x + shift is the same
-    as from j to i between x' and x = x' - shift."""
+    """Return (z, z', shifts, i, j) with i > j, and the box of the first copy. A statement with i < j is turned round: a flip from i
+    to j between x and x' = x + shift is one from j to i between x' and x = x' - shift."""
     z, other = tuple(statement.lower[v] for v in protected), tuple(statement.prime[name] for name in query.protected)
     shift = tuple(statement.offset.get(name, 0) for name in query.relax)
     i, j = statement.classes
